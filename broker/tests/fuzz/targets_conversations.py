@@ -14,13 +14,14 @@ from fuzz.target import Target
 from fuzz.targets_wire import sample_frames, sample_message
 from support.client import NODE, Drive, FakeEntropy, Outcome
 from support.core import CoreNode
-from understudy.cluster.announcer import BackupAnnouncer, Link
+from understudy.cluster.announcer import BackupAnnouncer
 from understudy.cluster.credentials import NONCE_BYTES, ClusterCredentials
 from understudy.errors import BrokerError
 from understudy.ports import Connection
 from understudy.testing.manual_time import ManualTime
 from understudy.wire.core import packets as p
 from understudy.wire.core.codec import FrameDecoder, encode
+from understudy.wire.core.peer import Link
 from understudy.wire.core.transport import TransportConfiguration
 
 _LOGGED_IN, _TRANSACTED, _XA, _WINDOW, _PRE_ACKNOWLEDGE, _CREDENTIALS = (1 << bit for bit in range(6))

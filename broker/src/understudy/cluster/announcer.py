@@ -4,7 +4,7 @@ Source: artemis-core s. 9.1 (order on a link), artemis-ha s. 2.2, 2.3. Static co
 until one answers; passive nodes do not listen, so a node that answers is active. When the link is
 lost, everything starts over after ``retry_interval_ms``.
 
-Not here: sockets (``Dialer``) or deciding when to announce (``ha``).
+Not here: the connection (``wire.core.peer``), sockets (``Dialer``), deciding when to announce (``ha``).
 """
 
 from __future__ import annotations
@@ -12,46 +12,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from enum import Enum, auto
-from typing import Final, Protocol
+from functools import partial
+from typing import Final
 
 from understudy.cluster.credentials import ClusterCredentials
-from understudy.errors import BrokerError, ClusterSecurityError
-from understudy.limits import FRAME_BYTES_BEFORE_LOGIN_MAX
+from understudy.errors import ClusterSecurityError
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
-from understudy.ports import Clock, Connection, Timer, Timers
+from understudy.ports import Clock, Timer, Timers
 from understudy.wire.core import packets
-from understudy.wire.core.codec import FrameDecoder, encode
+from understudy.wire.core.peer import CorePeer, Dialer
 from understudy.wire.core.transport import TransportConfiguration
 
 log = logging.getLogger(__name__)
 
-MAGIC: Final = b"ARTEMIS"
-CONTROL_CHANNEL: Final = 0
 CLUSTER_CHANNEL: Final = 3
-#: cluster-connection default connection-ttl and check-period, in milliseconds (artemis-ha s. 7.2).
-CONNECTION_TTL_MS: Final = 60_000
-PING_PERIOD_MS: Final = 10_000
-
-
-class Link(Protocol):
-    """Callbacks of a dialled connection; implemented here."""
-
-    def connected(self, connection: Connection) -> None:
-        """The connection is established."""
-
-    def receive_data(self, data: bytes) -> None:
-        """Bytes were received."""
-
-    def disconnected(self, reason: str) -> None:
-        """Called once per dial, also if the connection was never established."""
-        ...
-
-
-class Dialer(Protocol):
-    """Opens connections; ``runtime.connector`` implements it."""
-
-    def dial(self, connector: TransportConfiguration, link: Link) -> None:
-        """Connect to ``connector`` and report to ``link``."""
+_REFUSED: Final = "the active node refused the cluster credentials"
 
 
 class State(Enum):
@@ -113,7 +88,7 @@ class BackupAnnouncer(Machine[State, Event]):
         self._retry_interval_ms = retry_interval_ms
         self._group = group
         self._next = 0
-        self._link: _AnnouncerLink | None = None
+        self._peer: CorePeer | None = None
         self._timer: Timer | None = None
 
     def start(self, node_id: str) -> None:
@@ -126,26 +101,53 @@ class BackupAnnouncer(Machine[State, Event]):
         """Close the connection and stop retrying."""
         self.fire(Event.STOP)
 
+    # -- PeerOwner --------------------------------------------------------------------------------
+
+    def peer_opened(self, peer: CorePeer) -> None:
+        """The connection is established."""
+        self.fire(Event.CONNECTED, peer)
+
+    def peer_received(self, peer: CorePeer, channel_id: int, packet: packets.Packet) -> None:
+        """Packets that do not concern the announcement are ignored. Raises ClusterSecurityError: out of order."""
+        if isinstance(packet, (packets.ClusterChallenge, packets.ClusterConnectReply)):
+            raise ClusterSecurityError(f"{type(packet).__name__} out of order")
+
+    def peer_lost(self, peer: CorePeer, reason: str) -> None:
+        """The connection has ended, or could not be established."""
+        self.fire(Event.LOST, reason)
+
+    # -- actions ----------------------------------------------------------------------------------
+
     def _dial(self) -> None:
         candidate = self._candidates[self._next % len(self._candidates)]
         self._next += 1
-        self._link = _AnnouncerLink(self, candidate)
-        self._dialer.dial(candidate, self._link)
+        self._peer = CorePeer(self, candidate, self._clock, self._timers)
+        self._dialer.dial(candidate, self._peer)
 
-    def _say_hello(self, link: _AnnouncerLink) -> None:
-        link.nonce = self._credentials.nonce()
-        link.send_raw(MAGIC)
-        link.send(packets.Ping(CONNECTION_TTL_MS), CONTROL_CHANNEL)
-        link.send(packets.ClusterHello(self._credentials.user, link.nonce), CLUSTER_CHANNEL)
+    def _say_hello(self, peer: CorePeer) -> None:
+        nonce = self._credentials.nonce()
+        hello = packets.ClusterHello(self._credentials.user, nonce)
+        expected = (packets.ClusterChallenge, packets.ClusterConnectReply)
+        peer.request(hello, CLUSTER_CHANNEL, expected, partial(self._challenged, peer, nonce))
 
-    def _prove(self, link: _AnnouncerLink, challenge: packets.ClusterChallenge) -> None:
-        expected = self._credentials.acceptor_proof(link.nonce, challenge.nonce)
-        self._credentials.verify(expected, challenge.proof, link.candidate.to_url())
-        proof = self._credentials.dialler_proof(link.nonce, challenge.nonce)
-        link.send(packets.ClusterProof(proof), CLUSTER_CHANNEL)
+    def _challenged(self, peer: CorePeer, nonce: bytes, answer: packets.Packet) -> None:
+        if not isinstance(answer, packets.ClusterChallenge):
+            raise ClusterSecurityError(_REFUSED)
+        self.fire(Event.CHALLENGED, peer, nonce, answer)
 
-    def _announce(self, link: _AnnouncerLink) -> None:
-        self.connected_to = link.candidate
+    def _prove(self, peer: CorePeer, nonce: bytes, challenge: packets.ClusterChallenge) -> None:
+        expected = self._credentials.acceptor_proof(nonce, challenge.nonce)
+        self._credentials.verify(expected, challenge.proof, peer.target.to_url())
+        proof = packets.ClusterProof(self._credentials.dialler_proof(nonce, challenge.nonce))
+        peer.request(proof, CLUSTER_CHANNEL, (packets.ClusterConnectReply,), partial(self._answered, peer))
+
+    def _answered(self, peer: CorePeer, answer: packets.Packet) -> None:
+        if not isinstance(answer, packets.ClusterConnectReply) or not answer.authorized:
+            raise ClusterSecurityError(_REFUSED)
+        self.fire(Event.AUTHORIZED, peer)
+
+    def _announce(self, peer: CorePeer) -> None:
+        self.connected_to = peer.target
         announcement = packets.NodeAnnounce(
             node_id=self.node_id,
             backup_group_name=self._group,
@@ -153,16 +155,8 @@ class BackupAnnouncer(Machine[State, Event]):
             current_event_id=self._clock.wall_ms(),
             connector=self._own,
         )
-        link.send(announcement, CLUSTER_CHANNEL)
-        log.info("backup announced", extra={"to": link.candidate.to_url(), "id": "AMQ221031"})
-        self._ping_later(link)
-
-    def _ping_later(self, link: _AnnouncerLink) -> None:
-        def ping() -> None:
-            link.send(packets.Ping(CONNECTION_TTL_MS), CONTROL_CHANNEL)
-            self._ping_later(link)
-
-        self._timer = self._timers.call_later(PING_PERIOD_MS, ping)
+        peer.send(announcement, CLUSTER_CHANNEL)
+        log.info("backup announced", extra={"to": peer.target.to_url(), "id": "AMQ221031"})
 
     def _retry_later(self, reason: str) -> None:
         log.debug("announcement link", extra={"reason": reason})
@@ -176,10 +170,10 @@ class BackupAnnouncer(Machine[State, Event]):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        link, self._link = self._link, None
+        peer, self._peer = self._peer, None
         self.connected_to = None
-        if link is not None:
-            link.abandon()
+        if peer is not None:
+            peer.close()
 
     # The table comes last: it names the functions above.
     TABLE = table(
@@ -206,68 +200,10 @@ class BackupAnnouncer(Machine[State, Event]):
         },
         otherwise={
             _E.START: IGNORED,
-            # responses out of order are errors of the peer: the link checks the order before it fires
+            # responses come only to requests that were sent: ``CorePeer`` checks the order
             _E.CONNECTED: ILLEGAL,
             _E.CHALLENGED: ILLEGAL,
             _E.AUTHORIZED: ILLEGAL,
             _E.RETRY: ILLEGAL,
         },
     )
-
-
-class _AnnouncerLink:
-    """One dialled connection of the announcer; ignores all callbacks once abandoned."""
-
-    def __init__(self, announcer: BackupAnnouncer, candidate: TransportConfiguration) -> None:
-        self.candidate = candidate
-        self.nonce = b""
-        self._announcer: BackupAnnouncer | None = announcer
-        self._connection: Connection | None = None
-        self._decoder = FrameDecoder(role="client", limit_bytes=FRAME_BYTES_BEFORE_LOGIN_MAX)
-
-    def send(self, packet: packets.Packet, channel_id: int) -> None:
-        self.send_raw(encode(packet, channel_id))
-
-    def send_raw(self, data: bytes) -> None:
-        if self._connection is not None:
-            self._connection.send(data)
-
-    def abandon(self) -> None:
-        self._announcer = None
-        if self._connection is not None:
-            self._connection.close()
-
-    def connected(self, connection: Connection) -> None:
-        self._connection = connection
-        if self._announcer is None:
-            connection.close()
-        else:
-            self._announcer.fire(Event.CONNECTED, self)
-
-    def disconnected(self, reason: str) -> None:
-        if self._announcer is not None:
-            self._announcer.fire(Event.LOST, reason)
-
-    def receive_data(self, data: bytes) -> None:
-        """Decode bytes from the active node; a protocol error closes the connection."""
-        try:
-            for frame in self._decoder.receive_data(data):
-                self._receive(frame.packet)
-        except BrokerError as error:
-            log.warning("announcement refused", extra={"peer": self.candidate.to_url(), "error": str(error)})
-            self.disconnected(str(error))
-
-    def _receive(self, packet: packets.Packet) -> None:
-        announcer = self._announcer
-        if announcer is None:
-            return
-        if isinstance(packet, packets.ClusterChallenge):
-            if announcer.state is not State.PROVING:
-                raise ClusterSecurityError("challenge out of order")
-            announcer.fire(Event.CHALLENGED, self, packet)
-        elif isinstance(packet, packets.ClusterConnectReply):
-            if announcer.state is not State.AWAITING_REPLY or not packet.authorized:
-                raise ClusterSecurityError("the active node refused the cluster credentials")
-            announcer.fire(Event.AUTHORIZED, self)
-        elif isinstance(packet, (packets.Disconnect, packets.DisconnectV2, packets.DisconnectV3)):
-            self.disconnected("the active node stops")

@@ -6,8 +6,8 @@ import asyncio
 import logging
 from typing import Final, cast
 
-from understudy.cluster.announcer import Link
 from understudy.runtime.turn import Turn
+from understudy.wire.core.peer import Link
 from understudy.wire.core.transport import TransportConfiguration
 
 log = logging.getLogger(__name__)
@@ -17,7 +17,7 @@ CONNECT_TIMEOUT_S: Final = 5.0
 
 
 class LoopDialer:
-    """Implements ``cluster.announcer.Dialer`` on the running loop."""
+    """Implements ``wire.core.peer.Dialer`` on the running loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, turn: Turn) -> None:
         self._loop = loop

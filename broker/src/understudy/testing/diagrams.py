@@ -14,6 +14,7 @@ MODULES = (
     "understudy.ha.node",
     "understudy.store.log.journal_life",
     "understudy.cluster.announcer",
+    "understudy.wire.core.peer",
     "understudy.client.core.failover",
     "understudy.session.transaction",
     "understudy.session.branch",

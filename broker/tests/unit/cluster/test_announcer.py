@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from understudy.cluster.announcer import CLUSTER_CHANNEL, BackupAnnouncer, Event, Link, State
+from understudy.cluster.announcer import CLUSTER_CHANNEL, BackupAnnouncer, Event, State
 from understudy.cluster.credentials import NONCE_BYTES, ClusterCredentials
 from understudy.cluster.topology import Member, Topology
 from understudy.errors import ClusterSecurityError, MachineError
@@ -13,6 +13,7 @@ from understudy.machine import ILLEGAL
 from understudy.testing.manual_time import ManualTime
 from understudy.wire.core import packets
 from understudy.wire.core.codec import FrameDecoder, encode
+from understudy.wire.core.peer import Link
 from understudy.wire.core.transport import TransportConfiguration
 
 

@@ -1,0 +1,239 @@
+"""The dialling side of a CORE connection between nodes: handshake, channels, pings, responses, disconnect. No I/O.
+
+Used by the announcer of a backup; meant for every connection that a node makes to another one. The owner gives it to
+a ``Dialer`` and is called through ``PeerOwner``. Not here: session channels, their windows and sends (``client.core``).
+
+Source: artemis-core s. 1.2 (magic), s. 3 (frames, channels), s. 7.2 (pings, connection TTL, DISCONNECT).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import ClassVar, Final, Protocol
+
+from understudy.errors import BrokerError, RemoteProtocolError
+from understudy.limits import FRAME_BYTES_BEFORE_LOGIN_MAX
+from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
+from understudy.ports import Clock, Connection, Timer, Timers
+from understudy.wire.core import packets
+from understudy.wire.core.codec import MAGIC, FrameDecoder, encode
+from understudy.wire.core.codes import error_of
+from understudy.wire.core.transport import TransportConfiguration
+
+log = logging.getLogger(__name__)
+
+CONTROL_CHANNEL: Final = 0
+#: Default connection-ttl and check-period of a cluster-connection, in milliseconds (artemis-ha s. 7.2).
+CONNECTION_TTL_MS: Final = 60_000
+PING_PERIOD_MS: Final = 10_000
+#: Requests of one peer that wait for their response.
+REQUESTS_MAX: Final = 1_000
+
+_DISCONNECTS: Final = (packets.Disconnect, packets.DisconnectV2, packets.DisconnectV3)
+
+Answer = Callable[[packets.Packet], None]
+"""Called with the response of a request."""
+
+
+class Link(Protocol):
+    """Callbacks of a dialled connection."""
+
+    def connected(self, connection: Connection) -> None:
+        """The connection is established."""
+
+    def receive_data(self, data: bytes) -> None:
+        """Bytes were received."""
+
+    def disconnected(self, reason: str) -> None:
+        """Called once per dial, also if the connection was never established."""
+        ...
+
+
+class Dialer(Protocol):
+    """Opens connections; ``runtime.connector`` implements it."""
+
+    def dial(self, connector: TransportConfiguration, link: Link) -> None:
+        """Connect to ``connector`` and report to ``link``."""
+
+
+class PeerOwner(Protocol):
+    """The user of a peer. None of these is called after ``CorePeer.close``."""
+
+    def peer_opened(self, peer: CorePeer) -> None:
+        """The connection is established; the magic and a first ping were sent."""
+
+    def peer_received(self, peer: CorePeer, channel_id: int, packet: packets.Packet) -> None:
+        """A packet that is no response. Raises BrokerError: the connection is closed."""
+
+    def peer_lost(self, peer: CorePeer, reason: str) -> None:
+        """The connection has ended, or was never established. Called once; the peer is closed."""
+
+
+class State(Enum):
+    """States of a peer."""
+
+    DIALLING = auto()
+    OPEN = auto()
+    CLOSED = auto()
+
+
+class Event(Enum):
+    """Events of a peer."""
+
+    CONNECT = auto()
+    LOSE = auto()
+    """The connection failed, ended, was silent for too long, or the other side broke the protocol."""
+    CLOSE = auto()
+    """The owner needs it no longer."""
+
+
+class CorePeer(Machine[State, Event]):
+    """One dialled connection; implements ``Link``."""
+
+    STATES: ClassVar[type[Enum]] = State
+    EVENTS: ClassVar[type[Enum]] = Event
+    INITIAL: ClassVar[Enum] = State.DIALLING
+
+    def __init__(self, owner: PeerOwner, target: TransportConfiguration, clock: Clock, timers: Timers) -> None:
+        """Args:
+        owner: Called when something happens.
+        target: Connector of the other node.
+        clock: Measures the silence of the other side.
+        timers: For pings.
+        """
+        super().__init__()
+        self.target = target
+        self._owner: PeerOwner | None = owner
+        self._clock = clock
+        self._timers = timers
+        self._timer: Timer | None = None
+        self._connection: Connection | None = None
+        # the other side has to prove who it is before larger frames are accepted
+        self._decoder = FrameDecoder(role="client", limit_bytes=FRAME_BYTES_BEFORE_LOGIN_MAX)
+        self._received_ms = 0
+        self._requests: dict[int, deque[tuple[tuple[type[packets.Packet], ...], Answer]]] = {}
+        """By channel: types of the response, and the call for it, in the order of the requests."""
+        self._request_count = 0
+
+    # --- for the owner ---------------------------------------------------------------------------
+
+    def send(self, packet: packets.Packet, channel_id: int = CONTROL_CHANNEL) -> None:
+        """Send a packet; without effect while there is no connection."""
+        if self._connection is not None and self._state is State.OPEN:
+            self._connection.send(encode(packet, channel_id))
+
+    def request(
+        self, packet: packets.Packet, channel_id: int, expected: tuple[type[packets.Packet], ...], answer: Answer
+    ) -> None:
+        """Send a packet that the other side answers. Responses on one channel come in the order of the requests.
+
+        Args:
+            packet: The request.
+            channel_id: Of the request and its response.
+            expected: Types of the response. An EXCEPTION instead closes the connection.
+            answer: Called with the response, unless the connection ends before. It may raise BrokerError, which closes
+                the connection.
+
+        Raises:
+            RemoteProtocolError: ``REQUESTS_MAX`` requests wait for a response.
+        """
+        if self._request_count >= REQUESTS_MAX:
+            raise RemoteProtocolError(f"{self.target.to_url()} has not answered {self._request_count} requests")
+        self._request_count += 1
+        self._requests.setdefault(channel_id, deque()).append((expected, answer))
+        self.send(packet, channel_id)
+
+    def close(self) -> None:
+        """Close the connection; the owner is not called any more."""
+        self.fire(Event.CLOSE)
+
+    # --- Link ------------------------------------------------------------------------------------
+
+    def connected(self, connection: Connection) -> None:
+        """The connection is established."""
+        if self._state is State.CLOSED:
+            connection.close()
+        else:
+            self.fire(Event.CONNECT, connection)
+
+    def disconnected(self, reason: str) -> None:
+        """The connection has ended, or could not be established."""
+        self.fire(Event.LOSE, reason)
+
+    def receive_data(self, data: bytes) -> None:
+        """Handle received bytes; an error of the protocol closes the connection."""
+        if self._state is State.CLOSED:
+            return
+        self._received_ms = self._clock.monotonic_ms()
+        try:
+            for frame in self._decoder.receive_data(data):
+                self._receive(frame.channel_id, frame.packet)
+        except BrokerError as error:
+            log.warning("connection to another node refused", extra={"peer": self.target.to_url(), "error": str(error)})
+            self.fire(Event.LOSE, str(error))
+
+    def _receive(self, channel_id: int, packet: packets.Packet) -> None:
+        owner, waiting = self._owner, self._requests.get(channel_id)
+        if owner is None or isinstance(packet, packets.Ping):
+            # a ping of the other side answers ours
+            return
+        if isinstance(packet, _DISCONNECTS):
+            self.fire(Event.LOSE, "the other node closed the connection")
+        elif waiting and isinstance(packet, waiting[0][0]):
+            self._request_count -= 1
+            waiting.popleft()[1](packet)
+        elif waiting and isinstance(packet, packets.ExceptionResponse):
+            raise error_of(packet.error_code, packet.message)
+        else:
+            owner.peer_received(self, channel_id, packet)
+
+    # --- actions ---------------------------------------------------------------------------------
+
+    def _open(self, connection: Connection) -> None:
+        self._connection = connection
+        self._received_ms = self._clock.monotonic_ms()
+        connection.send(MAGIC)
+        self._ping()
+        if self._owner is not None:
+            self._owner.peer_opened(self)
+
+    def _ping(self) -> None:
+        silent_ms = self._clock.monotonic_ms() - self._received_ms
+        if silent_ms > CONNECTION_TTL_MS:
+            self.fire(Event.LOSE, f"nothing received for {silent_ms} ms")
+            return
+        self.send(packets.Ping(CONNECTION_TTL_MS))
+        self._timer = self._timers.call_later(PING_PERIOD_MS, self._ping)
+
+    def _lose(self, reason: str) -> None:
+        owner = self._owner
+        self._end()
+        if owner is not None:
+            owner.peer_lost(self, reason)
+
+    def _end(self) -> None:
+        self._owner = None
+        self._requests.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._connection is not None:
+            self._connection.close()
+
+    # The table comes last: it names the functions above.
+    TABLE = table(
+        State,
+        Event,
+        {
+            (State.DIALLING, Event.CONNECT): To(State.OPEN, _open),
+            (State.DIALLING, Event.LOSE): To(State.CLOSED, _lose),
+            (State.DIALLING, Event.CLOSE): To(State.CLOSED, _end),
+            (State.OPEN, Event.LOSE): To(State.CLOSED, _lose),
+            (State.OPEN, Event.CLOSE): To(State.CLOSED, _end),
+        },
+        # an ended peer is not called by its owner, but the shell may still report what happened before
+        otherwise={Event.CONNECT: ILLEGAL, Event.LOSE: IGNORED, Event.CLOSE: IGNORED},
+    )
