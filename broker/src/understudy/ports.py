@@ -229,24 +229,36 @@ class Fence(Protocol):
         ...
 
 
-class LogWriter(Protocol):
-    """Writes and syncs on another thread; at most one batch is in progress at a time."""
+class Operation(Protocol):
+    """A change to files of the store, as a value: one of the classes of ``store.log.operations``."""
 
-    def submit(
-        self,
-        file: File,
-        offset: int,
-        buffers: Sequence[bytes],
-        done: Callable[[BaseException | None], None],
-    ) -> None:
-        """Write ``buffers`` at ``offset``, sync, then call ``done`` on the loop's thread, with
-        the error if there was one. ``buffers`` is not changed after the call.
+
+class OperationApplier(Protocol):
+    """Executes operations on the files of a directory. Its calls block and run on the thread of a writer."""
+
+    def apply(self, operations: Sequence[Operation]) -> None:
+        """Execute them in order; the first error ends it. Raises what the operations raise."""
+        ...
+
+
+class LogWriter(Protocol):
+    """Executes operations in order on another thread, one submission at a time.
+
+    A link to a replica takes the operations here: it is a log writer in front of the local one
+    (docs/architecture.md, "Replication").
+    """
+
+    def submit(self, operations: Sequence[Operation], done: Callable[[BaseException | None], None]) -> None:
+        """Execute the operations, then call ``done`` on the loop's thread, with the error if there was one: then
+        the operations after it were not executed. The operations and their bytes are not changed after the call.
+
+        A batch of the log (``store.log.operations.is_batch``) ends with the permission of the fence only.
         """
         ...
 
     def run(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
         """Call ``work`` on the writer's thread, after everything submitted before, then ``done`` as for ``submit``.
-        For disk operations other than batches: prepare, seal or remove a segment.
+        For work that changes no file of the store: it reads.
         """
         ...
 

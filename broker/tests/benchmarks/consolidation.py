@@ -11,7 +11,7 @@ import json
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -27,8 +27,11 @@ from benchmarks.usage import thread_seconds
 from support.processes import Pair
 from understudy.ids import NodeId
 from understudy.message import Message
+from understudy.ports import Operation
 from understudy.runtime.disk import RealDisk
+from understudy.store.log.applier import Applier, LogFiles
 from understudy.store.log.follower import Follower
+from understudy.store.log.operations import is_batch
 from understudy.store.log.records import AddressRecord, QueueRecord
 from understudy.store.message_store import MessageStore
 from understudy.store.settings import StoreSettings
@@ -48,12 +51,15 @@ NODE_ID = NodeId("0f1e2d3c-4b5a-4697-8897-a6b5c4d3e2f1")
 class _TimedWriter:
     """Does the work at once, and notes how long the loop was held by what followed."""
 
-    def __init__(self) -> None:
+    def __init__(self, applier: Applier) -> None:
+        self._applier = applier
         self._jobs: deque[tuple[Callable[[], None], Callable[[BaseException | None], None]]] = deque()
         self.calls_ms: list[float] = []
 
-    def submit(self, file, offset, buffers, done) -> None:  # type: ignore[no-untyped-def]
-        self.run(lambda: file.write(offset, buffers), done)
+    def submit(self, operations: Sequence[Operation], done: Callable[[BaseException | None], None]) -> None:
+        # batches are not synced: that is not what is measured
+        written = operations[:1] if is_batch(operations) else operations
+        self.run(lambda: self._applier.apply(written), done)
 
     def run(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
         self._jobs.append((work, done))
@@ -184,9 +190,11 @@ def _calls(shares: list[Share], *, as_json: bool) -> None:
 
 def _run(waiting: int, segments_min: int) -> _Result:
     with tempfile.TemporaryDirectory(prefix="understudy-bench-") as directory:
-        disk, writer, clock = RealDisk(), _TimedWriter(), ManualTime()
+        disk, clock = RealDisk(), ManualTime()
+        applier = Applier(disk, directory)
+        writer = _TimedWriter(applier)
         store = MessageStore.activate(
-            Follower(disk, directory), disk=disk, directory=directory, writer=writer, clock=clock, node_id=NODE_ID,
+            Follower(disk, directory), files=LogFiles(applier, writer, writer), clock=clock, node_id=NODE_ID,
             on_failure=_fail, settings=StoreSettings(compact_segments_min=segments_min),
         )  # fmt: skip
         address = AddressRecord(store.next_id(), "a", (1,))

@@ -33,14 +33,16 @@ from rich.table import Table
 from understudy.ids import NodeId
 from understudy.kernel import Sends, split_sends
 from understudy.message import Message
-from understudy.ports import File
+from understudy.ports import Operation
 from understudy.runtime import interpreter
 from understudy.runtime.disk import RealDisk
 from understudy.runtime.environment import LoopTimers, SystemClock
 from understudy.runtime.journal_writer import ThreadLogWriter
 from understudy.runtime.turn import Turn
+from understudy.store.log.applier import Applier, LogFiles
 from understudy.store.log.follower import Follower
 from understudy.store.log.journal import SEGMENT_BYTES
+from understudy.store.log.operations import Append
 from understudy.store.log.records import AddressRecord, QueueRecord
 from understudy.store.message_store import MessageStore
 from understudy.wire.core.codec import encode_send
@@ -60,13 +62,16 @@ _Done = Callable[[BaseException | None], None]
 class _NotingWriter(ThreadLogWriter):
     """The writer of the broker; notes where every batch lies, so that its bytes can be read back."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(loop, Turn(loop, LoopTimers(loop)))
+    def __init__(self, loop: asyncio.AbstractEventLoop, applier: Applier) -> None:
+        super().__init__(loop, Turn(loop, LoopTimers(loop)), applier)
+        self._directory = applier.directory
         self.batches: list[tuple[str, int, int]] = []
 
-    def submit(self, file: File, offset: int, buffers: Sequence[bytes], done: _Done) -> None:
-        self.batches.append((file.path, offset, sum(map(len, buffers))))
-        super().submit(file, offset, buffers, done)
+    def submit(self, operations: Sequence[Operation], done: _Done) -> None:
+        for each in operations:
+            if isinstance(each, Append):
+                self.batches.append((f"{self._directory}/{each.name}", each.offset, each.size_bytes))
+        super().submit(operations, done)
 
 
 @dataclass(slots=True)
@@ -163,11 +168,13 @@ async def _store(
     directory: str, window: int, prepared: Sends, count: int
 ) -> tuple[float, float, list[tuple[str, int, int]]]:
     loop = asyncio.get_running_loop()
-    disk, writer = RealDisk(), _NotingWriter(loop)
+    disk = RealDisk()
+    applier = Applier(disk, directory)
+    writer = _NotingWriter(loop, applier)
     disk.make_directory(directory)
     finished: asyncio.Future[None] = loop.create_future()
     store = MessageStore.activate(
-        Follower(disk, directory), disk=disk, directory=directory, writer=writer,
+        Follower(disk, directory), files=LogFiles(applier, writer, writer),
         clock=SystemClock(), node_id=NODE_ID, on_failure=finished.set_exception,
     )  # fmt: skip
     address = AddressRecord(store.next_id(), "a", (1,))

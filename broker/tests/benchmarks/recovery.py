@@ -18,14 +18,16 @@ from rich.table import Table
 
 from understudy.ids import NodeId
 from understudy.message import Message
-from understudy.ports import File
+from understudy.ports import Operation
 from understudy.runtime.disk import RealDisk
+from understudy.store.log.applier import Applier, LogFiles
 from understudy.store.log.follower import Follower, recover
+from understudy.store.log.operations import is_batch
 from understudy.store.log.records import AddressRecord, QueueRecord
 from understudy.store.message_store import MessageStore
 from understudy.store.settings import StoreSettings
 from understudy.testing.manual_time import ManualTime
-from understudy.tools.compaction import StepWriter
+from understudy.tools.step_writer import StepWriter
 
 ROUNDS = 5
 DEAD = 300_000
@@ -38,8 +40,8 @@ NODE_ID = NodeId("0f1e2d3c-4b5a-4697-8897-a6b5c4d3e2f1")
 class _UnsyncedWriter(StepWriter):
     """Writes without a sync, which is not what is measured."""
 
-    def submit(self, file: File, offset: int, buffers: Sequence[bytes], done: _Done) -> None:
-        self.run(lambda: file.write(offset, buffers), done)
+    def submit(self, operations: Sequence[Operation], done: _Done) -> None:
+        super().submit(operations[:1] if is_batch(operations) else operations, done)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +94,12 @@ def recovery(*, as_json: bool) -> None:
 
 def _write(case: _Case, directory: str) -> tuple[int, int]:
     """A store with a live message after every so many dead ones; its segments and bytes."""
-    disk, writer, clock = RealDisk(), _UnsyncedWriter(), ManualTime()
+    disk, clock = RealDisk(), ManualTime()
+    applier = Applier(disk, directory)
+    writer = _UnsyncedWriter(applier)
     disk.make_directory(directory)
     store = MessageStore.activate(
-        Follower(disk, directory), disk=disk, directory=directory, writer=writer, clock=clock, node_id=NODE_ID,
+        Follower(disk, directory), files=LogFiles(applier, writer, writer), clock=clock, node_id=NODE_ID,
         on_failure=_fail, settings=StoreSettings(compact_segments_min=case.segments_min),
     )  # fmt: skip
     address = AddressRecord(store.next_id(), "a", (1,))

@@ -22,6 +22,7 @@ from understudy.routing.restore import restore
 from understudy.store.columns import Columns
 from understudy.store.large_messages import LargeMessages
 from understudy.store.log import records, segment
+from understudy.store.log.applier import Applier
 from understudy.store.log.follower import recover
 from understudy.store.log.records import RecordType
 from understudy.store.log.replay import read_frames
@@ -33,7 +34,8 @@ from understudy.store.reference_block import Block
 from understudy.store.seen import POSITION_FILE, SeenPosition
 from understudy.store.state import StoreState
 from understudy.testing.manual_time import ManualTime
-from understudy.testing.sim_disk import SimDisk, SimLogWriter, SimVolume
+from understudy.testing.sim_disk import SimDisk, SimVolume
+from understudy.testing.sim_writer import SimLogWriter
 from understudy.tools.export import ExportHeader, end_line, header_line, parse_line
 from understudy.tools.inspect import read_log, verify
 from understudy.tools.retained import RetainedCounts, retained_messages
@@ -120,7 +122,8 @@ def take_over(disk: SimDisk) -> None:
     """A broker begins with the store."""
     state = recover(disk, DIRECTORY).state
     world, time = World(), ManualTime()
-    large = LargeMessages(disk, f"{DIRECTORY}/large", SimLogWriter(time, random.Random(1)), time)
+    applier = Applier(disk, f"{DIRECTORY}/large")
+    large = LargeMessages(applier, SimLogWriter(time, random.Random(1), applier), time)
     large.begin(world.store.context, state.epoch, state.large_files())
     world.store.large = large
     restore(world.office, state)

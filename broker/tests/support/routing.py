@@ -17,6 +17,7 @@ from understudy.config.model import Permission, RoutingType
 from understudy.errors import BrokerError, DiskFull, NotAuthorized
 from understudy.kernel import LogPosition, Run, SendsPart, append_sends
 from understudy.message import LargeMessage, Message
+from understudy.ports import Operation
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
@@ -26,6 +27,7 @@ from understudy.session.registry import SessionRegistry
 from understudy.session.resource_registry import ResourceRegistry
 from understudy.session.services import SessionOptions, SessionServices
 from understudy.session.session import ServerSession
+from understudy.store.log.applier import Applier
 from understudy.store.log.operation_context import OperationContext
 from understudy.store.quarantine import Quarantine
 from understudy.store.reference import MessageReference, Part, RunSlice
@@ -84,12 +86,16 @@ class FakeClock:
 class AtOnce:
     """A log writer without a thread: work is done when it is submitted."""
 
+    def __init__(self, applier: Applier) -> None:
+        self._applier = applier
+
     def run(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
         work()
         done(None)
 
-    def submit(self, *arguments: Any) -> None:
-        raise NotImplementedError
+    def submit(self, operations: Sequence[Operation], done: Callable[[BaseException | None], None]) -> None:
+        self._applier.apply(operations)
+        done(None)
 
     def close(self) -> None:
         pass
@@ -118,7 +124,8 @@ class FakeStore:
         self.transactions: dict[int, list[tuple[Any, ...]]] = {}
         self.prepared: dict[int, bytes] = {}
         self.reads = 0
-        self.quarantine = Quarantine(SimVolume().disk("fake"), "/store", AtOnce())
+        disk = SimVolume().disk("fake")
+        self.quarantine = Quarantine(disk, "/store", AtOnce(Applier(disk, "/store")))
         self.read_back = SimpleNamespace(place_of=lambda location: None)
         self.failed: list[BaseException] = []
         self.fail = self.failed.append

@@ -12,6 +12,7 @@ from zlib import crc32
 from understudy.errors import DiskFull
 from understudy.ids import NodeId
 from understudy.message import LargeBody, LargeMessage, Message
+from understudy.store.log.applier import Applier, LogFiles
 from understudy.store.log.follower import Follower
 from understudy.store.log.journal import SEGMENT_BYTES_MIN
 from understudy.store.log.records import AddressRecord, QueueRecord
@@ -21,7 +22,8 @@ from understudy.store.setting_record import SettingKind, SettingRecord
 from understudy.store.settings import StoreSettings
 from understudy.store.state import StoreState
 from understudy.testing.manual_time import ManualTime
-from understudy.testing.sim_disk import SimDisk, SimLogWriter, SimVolume
+from understudy.testing.sim_disk import SimDisk, SimVolume
+from understudy.testing.sim_writer import SimLogWriter
 
 NODE_ID = NodeId("0f1e2d3c-4b5a-4697-8897-a6b5c4d3e2f1")
 DIRECTORY = "/store"
@@ -242,22 +244,24 @@ class Rig:
     def follower(self, owner: str) -> Follower:
         return Follower(self.disk(owner), DIRECTORY, id_cache_size=self.model.id_cache_size)
 
+    def log_files(self, owner: str) -> LogFiles:
+        """The files of the log as a node has them, with new writers."""
+        applier = self.applier = Applier(self.disk(owner), DIRECTORY, self.settings.retention)
+        self.writer = SimLogWriter(self.time, self.stream, applier)
+        self.housekeeper = SimLogWriter(self.time, self.stream, applier)
+        return LogFiles(applier, self.writer, self.housekeeper)
+
     def activate(self, owner: str, follower: Follower | None = None) -> MessageStore:
         """Another node takes over."""
         self.owner = owner
         self.failures = []
-        self.writer = SimLogWriter(self.time, self.stream)
-        self.housekeeper = SimLogWriter(self.time, self.stream)
         self.store = MessageStore.activate(
             follower or self.follower(owner),
-            disk=self.disk(owner),
-            directory=DIRECTORY,
-            writer=self.writer,
+            files=self.log_files(owner),
             clock=self.time,
             node_id=NODE_ID,
             settings=self.settings,
             on_failure=self.failures.append,
-            housekeeper=self.housekeeper,
         )
         return self.store
 

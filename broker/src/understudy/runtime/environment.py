@@ -10,7 +10,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from understudy.limits import WAITING_BODIES_BYTES_MIN, WAITING_BODIES_SHARE
-from understudy.ports import Clock, Disk, Entropy, Executor, Fence, FileLock, HoldableLogWriter, Timer, Timers, Worker
+from understudy.ports import (
+    Clock,
+    Disk,
+    Entropy,
+    Executor,
+    Fence,
+    FileLock,
+    HoldableLogWriter,
+    OperationApplier,
+    Timer,
+    Timers,
+    Worker,
+)
 from understudy.runtime.critical_analyzer import CriticalPath
 from understudy.runtime.descriptors import Descriptors
 from understudy.runtime.disk import RealDisk
@@ -27,7 +39,7 @@ class Environment:
     timers: Timers
     entropy: Entropy
     disk: Disk
-    log_writer: Callable[[Executor, Fence], HoldableLogWriter]
+    log_writer: Callable[[Executor, OperationApplier, Fence], HoldableLogWriter]
     """Creates the log writer of an activation; its batches end with an error if the fence objects."""
     file_lock: Callable[[str], FileLock]
     """Creates the lock of a file."""
@@ -104,11 +116,11 @@ def system_environment(
     disk = RealDisk(descriptors)
     paths: list[CriticalPath] = []
 
-    def log_writer(executor: Executor, fence: Fence) -> HoldableLogWriter:
+    def log_writer(executor: Executor, applier: OperationApplier, fence: Fence) -> HoldableLogWriter:
         # a writer of an earlier activation is not used any more
         path = CriticalPath(f"writer {len(paths) + 1} of the store")
         paths.append(path)
-        return ThreadLogWriter(loop, executor, path, fence)
+        return ThreadLogWriter(loop, executor, applier, path, fence)
 
     return Environment(
         clock=SystemClock(),

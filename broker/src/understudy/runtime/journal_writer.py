@@ -21,13 +21,14 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Final
 
-from understudy.ports import Executor, Fence, File
+from understudy.ports import Executor, Fence, Operation, OperationApplier
 from understudy.runtime.critical_analyzer import CriticalPath
 from understudy.runtime.logs import inheriting
+from understudy.store.log.operations import Append, is_batch
 
 _Done = Callable[[BaseException | None], None]
-_Job = tuple[Callable[[], None], _Done, bool]
-"""The work, the callback for its end, and whether it is a batch, whose end counts only if the fence permits it."""
+_Job = tuple[Callable[[], None] | None, Sequence[Operation], _Done]
+"""Work, or None and operations; then what to call at the end."""
 
 _boot_ns: Callable[[], int] = partial(time.clock_gettime_ns, time.CLOCK_BOOTTIME)
 
@@ -49,6 +50,7 @@ class ThreadLogWriter:
         self,
         loop: asyncio.AbstractEventLoop,
         executor: Executor,
+        applier: OperationApplier,
         path: CriticalPath | None = None,
         fence: Fence | None = None,
     ) -> None:
@@ -57,12 +59,14 @@ class ThreadLogWriter:
         Args:
             loop: Where every ``done`` is called,
             executor: and by what.
+            applier: Executes the operations.
             path: Says since when a job has been under way.
             fence: Its objection makes a batch a failed one; None: every batch counts.
         """
         self._path = path or CriticalPath("a writer of the store")
         self._loop = loop
         self._executor = executor
+        self._applier = applier
         self._fence = fence
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
         self._closed = False
@@ -75,30 +79,26 @@ class ThreadLogWriter:
         thread sets it, never both at a time."""
         threading.Thread(target=inheriting(self._serve), name="journal-writer", daemon=True).start()
 
-    def submit(self, file: File, offset: int, buffers: Sequence[bytes], done: _Done) -> None:
+    def submit(self, operations: Sequence[Operation], done: _Done) -> None:
         assert not self._closed, "log writer used after close"
         self._jobs += 1
+        first = operations[0]
         if (
             self._jobs == 1
+            and type(first) is Append
             and self._held is None
             and self._batch_ns <= AT_ONCE_NS_MAX
-            and sum(map(len, buffers)) <= AT_ONCE_BYTES_MAX
+            and first.size_bytes <= AT_ONCE_BYTES_MAX
         ):
-            self._executor.soon(self._end, done, self._write(file, offset, buffers), True)
-            return
+            self._executor.soon(self._end, done, self._write(operations), True)
+        else:
+            self._put((None, operations, done))
 
-        def work() -> None:
-            error = self._write(file, offset, buffers)
-            if error is not None:
-                raise error
-
-        self._put((work, done, True))
-
-    def _write(self, file: File, offset: int, buffers: Sequence[bytes]) -> BaseException | None:
+    def _write(self, operations: Sequence[Operation]) -> BaseException | None:
+        """Execute a batch, on either thread, and measure it."""
         began_ns = self._path.since_ns = time.monotonic_ns()
         try:
-            file.write(offset, buffers)
-            file.sync()
+            self._applier.apply(operations)
         except BaseException as failure:  # handled by ``done``
             return failure
         finally:
@@ -110,7 +110,7 @@ class ThreadLogWriter:
     def run(self, work: Callable[[], None], done: _Done) -> None:
         assert not self._closed, "log writer used after close"
         self._jobs += 1
-        self._put((work, done, False))
+        self._put((work, (), done))
 
     def hold(self) -> None:
         self._held = []
@@ -143,17 +143,25 @@ class ThreadLogWriter:
             job = self._queue.get()
             if job is None:
                 return
-            work, done, confirms = job
-            error: BaseException | None = None
-            self._path.since_ns = time.monotonic_ns()
-            try:
-                work()
-            except BaseException as failure:  # handled on the loop's thread
-                error = failure
-            self._path.since_ns = 0
-            del work, job
+            work, operations, done = job
+            confirms = work is None and is_batch(operations)
+            error = self._write(operations) if confirms else self._execute(work, operations)
+            del work, operations, job
             try:
                 self._loop.call_soon_threadsafe(self._executor.completed, self._end, done, error, confirms)
             except RuntimeError:
                 # the loop is closed: no caller is left
                 return
+
+    def _execute(self, work: Callable[[], None] | None, operations: Sequence[Operation]) -> BaseException | None:
+        self._path.since_ns = time.monotonic_ns()
+        try:
+            if work is not None:
+                work()
+            else:
+                self._applier.apply(operations)
+        except BaseException as failure:  # handled on the loop's thread
+            return failure
+        finally:
+            self._path.since_ns = 0
+        return None

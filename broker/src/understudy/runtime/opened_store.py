@@ -10,8 +10,8 @@ from understudy.ports import Fence, HoldableLogWriter, Worker
 from understudy.runtime.parts import NodeParts, Owner
 from understudy.runtime.standby import NodeStandby
 from understudy.store.large_messages import LargeMessages
+from understudy.store.log.applier import Applier, LogFiles
 from understudy.store.message_store import MessageStore
-from understudy.store.retention import Retention
 
 
 class OpenedStore:
@@ -28,6 +28,9 @@ class OpenedStore:
         self._fence = fence
         self._owner = owner
         self.store: MessageStore | None = None
+        self._log: Applier | None = None
+        self._bodies: Applier | None = None
+        """Of the directory of the log, and of that of large messages."""
         self._writers: list[HoldableLogWriter] = []
         """One for the journal, one for the bodies of large messages, for which the journal never waits, and one for
         the removal of files."""
@@ -50,7 +53,12 @@ class OpenedStore:
 
     def _start_writers(self) -> None:
         parts = self._parts
-        self._writers = [parts.environment.log_writer(parts.turn, self._fence) for _ in range(3)]
+        configuration, disk = parts.configuration.current, parts.environment.disk
+        retention = parts.configuration.store_settings().retention
+        self._log = Applier(disk, configuration.journal_directory, retention)
+        self._bodies = Applier(disk, configuration.large_messages_directory, retention)
+        appliers = (self._log, self._bodies, self._log)
+        self._writers = [parts.environment.log_writer(parts.turn, applier, self._fence) for applier in appliers]
         for each in self._writers:
             each.hold()
         self._releases = [each.release for each in self._writers]
@@ -67,24 +75,21 @@ class OpenedStore:
 
     def _begin_epoch(self) -> None:
         parts, environment = self._parts, self._parts.environment
-        configuration, settings = parts.configuration.current, parts.configuration.store_settings()
+        configuration = parts.configuration.current
         writer, large_writer, housekeeper = self._writers
+        assert self._log is not None
+        assert self._bodies is not None
         self.store = MessageStore.activate(
             self._standby.take_follower(),
-            disk=environment.disk,
-            directory=configuration.journal_directory,
-            writer=writer,
+            files=LogFiles(self._log, writer, housekeeper),
             clock=environment.clock,
             node_id=parts.lock.node_id,
-            settings=settings,
-            housekeeper=housekeeper,
+            settings=parts.configuration.store_settings(),
             large=LargeMessages(
-                environment.disk,
-                configuration.large_messages_directory,
+                self._bodies,
                 large_writer,
                 environment.clock,
                 why_not_remove=self._fence.why_not_confirm,
-                retention=Retention(environment.disk, settings.retention) if settings.retention is not None else None,
                 unfinished_max=environment.large_messages_max,
             ),
             on_failure=self._owner.fail,

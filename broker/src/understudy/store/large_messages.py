@@ -25,6 +25,7 @@ import re
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from understudy.errors import BrokerError, DiskFailed, LargeMessageFailed, LimitExceeded, StoreError
@@ -32,9 +33,10 @@ from understudy.ids import first_id_of_epoch
 from understudy.kernel import crc32
 from understudy.limits import LARGE_MESSAGES_UNFINISHED_MAX
 from understudy.message import LargeBody
-from understudy.ports import Clock, Disk, File, LogWriter
+from understudy.ports import Clock, Disk, File, LogWriter, Operation
+from understudy.store.log.applier import UNFINISHED, Applier
 from understudy.store.log.operation_context import OperationContext
-from understudy.store.retention import Retention
+from understudy.store.log.operations import BodyEnd, FinishBodies, MakeDirectory, RemoveFile, WriteBody
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +49,6 @@ SYNC_BYTES: Final = 8 * 1024 * 1024
 REMOVE_AFTER_MS: Final = 4_000
 
 _SUFFIX: Final = ".large"
-_UNFINISHED: Final = ".large.tmp"
 _NAME: Final = re.compile(r"(\d{1,20})\.large(\.tmp)?")
 
 Stored = Callable[[LargeBody | None, BrokerError | None], None]
@@ -59,32 +60,32 @@ class LargeMessages:
 
     def __init__(
         self,
-        disk: Disk,
-        directory: str,
+        applier: Applier,
         writer: LogWriter,
         clock: Clock,
         *,
+        folder: str = "",
         why_not_remove: Callable[[], BaseException | None] = lambda: None,
-        retention: Retention | None = None,
         unfinished_max: int | None = None,
     ) -> None:
         """Nothing is touched before ``begin``.
 
         Args:
-            disk: Where the store is.
-            directory: Absolute path (large-messages-directory).
+            applier: Executes the operations; with retention it keeps the files that are removed.
             writer: For bodies alone, so that the journal does not wait for them; its owner closes it.
             clock: For ``REMOVE_AFTER_MS``.
+            folder: Directory of the bodies (large-messages-directory), relative to that of the applier.
             why_not_remove: None, or why the store may not be ours any more.
-            retention: Takes the files that go; None if they just go.
             unfinished_max: Files being written at a time; None: ``LARGE_MESSAGES_UNFINISHED_MAX``.
         """
-        self.disk = disk
-        self.directory = directory
+        self.applier = applier
+        self.disk = applier.disk
+        self.folder = folder
+        self.directory = f"{applier.directory}/{folder}" if folder else applier.directory
+        self._prefix = f"{folder}/" if folder else ""
         self.writer = writer
         self._clock = clock
         self._why_not_remove = why_not_remove
-        self._retention = retention
         self.unfinished_max = LARGE_MESSAGES_UNFINISHED_MAX if unfinished_max is None else unfinished_max
         self._not_logged: set[int] = set()
         """Files of messages that are not durable: no record names them, so they are lost with this process."""
@@ -115,30 +116,36 @@ class LargeMessages:
         """
         self._context = context
         self._references = dict(references)
-        known = frozenset(references)
-        self._away(lambda: self._remove_orphans(known, first_id_of_epoch(epoch)), "orphans")
+        names: list[str] = []
+        self._away([MakeDirectory(self.folder)], self.directory)
+        self.writer.run(
+            lambda: names.extend(self.disk.list(self.directory)),
+            lambda error: self._remove_orphans(names, frozenset(references), first_id_of_epoch(epoch), error),
+        )
 
-    def _remove_orphans(self, known: frozenset[int], below_id: int) -> None:
-        """Runs on the writer's thread."""
-        self.disk.make_directory(self.directory)
-        for name in self.disk.list(self.directory):
+    def _remove_orphans(
+        self, names: list[str], known: frozenset[int], below_id: int, error: BaseException | None
+    ) -> None:
+        operations: list[Operation] = []
+        for name in names:
             match = _NAME.fullmatch(name)
             if match is None or int(match[1]) >= below_id:
                 continue
             if match[2] or int(match[1]) not in known:
-                self._remove_file(f"{self.directory}/{name}", keep=not match[2])
-                log.info("file of a large message that never was, or is gone, removed", extra={"file": name})
-
-    def _remove_file(self, path: str, *, keep: bool) -> None:
-        """Runs on the writer's thread."""
-        if keep and self._retention is not None and self.disk.exists(path):
-            self._retention.retire(path)
-        with suppress(FileNotFoundError):
-            self.disk.remove(path)
+                operations.append(RemoveFile(f"{self._prefix}{name}", retain=not match[2]))
+                log.info("file of a large message that no record names is removed", extra={"file": name})
+        if error is not None:
+            _removed("files that no record names", error)
+        elif operations:
+            self._away(operations, "files that no record names")
 
     def path_of(self, file_id: int) -> str:
         """The file of a body."""
-        return f"{self.directory}/{file_id}{_SUFFIX}"
+        return f"{self.applier.directory}/{self.name_of(file_id)}"
+
+    def name_of(self, file_id: int) -> str:
+        """The file of a body, relative to the directory of the applier."""
+        return f"{self._prefix}{file_id}{_SUFFIX}"
 
     # --- writing and reading --------------------------------------------------------------------
 
@@ -183,8 +190,7 @@ class LargeMessages:
 
     def not_logged(self, file_id: int) -> None:
         """The file is of a message that is not durable."""
-        if self._retention is not None:
-            self._not_logged.add(file_id)
+        self._not_logged.add(file_id)
 
     def references(self, file_id: int) -> int:
         """How many need the file."""
@@ -217,34 +223,21 @@ class LargeMessages:
         if self._why_not_remove() is not None:
             return
         now_ms = self._clock.monotonic_ms()
-        paths: dict[str, bool] = {}
+        operations: list[Operation] = []
         while self._outgoing and self._outgoing[0][0] <= now_ms:
             file_id = self._outgoing.popleft()[1]
-            paths[self.path_of(file_id)] = file_id not in self._not_logged
+            operations.append(RemoveFile(self.name_of(file_id), retain=file_id not in self._not_logged))
             self._not_logged.discard(file_id)
+        self._away(operations, f"{len(operations)} files without references")
 
-        def work() -> None:
-            for path, keep in paths.items():
-                self._remove_file(path, keep=keep)
+    def _away(self, operations: list[Operation], what: str) -> None:
+        """Remove files away from the loop; those that are left only cost space, until the next activation."""
+        self.away(operations, partial(_removed, what))
 
-        self._away(work, next(iter(paths)))
-
-    def _away(self, work: Callable[[], None], what: str) -> None:
-        """Remove something away from the loop; what stays behind is only a loss of room, until the
-        next activation.
-        """
-
-        def done(error: BaseException | None) -> None:
-            if error is not None:
-                log.error("cannot remove files of large messages", extra={"what": what, "error": str(error)})
-
-        if not self._closed:
-            self.writer.run(work, done)
-
-    def away(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
+    def away(self, operations: list[Operation], done: Callable[[BaseException | None], None]) -> None:
         """A step of a file; dropped once this is closed."""
         if not self._closed:
-            self.writer.run(work, done)
+            self.writer.submit(operations, done)
 
     def complete(self, file: LargeFile, parts: list[bytes], done: Callable[[BaseException | None], None]) -> None:
         """Make a file safe, together with those that come while others are made safe: one sync of the directory does
@@ -261,36 +254,17 @@ class LargeMessages:
 
     def _complete_group(self) -> None:
         group, self._complete = self._complete, []
-        errors: dict[LargeFile, BaseException] = {}
+        ends = tuple(file.end_of(parts) for file, parts, _ in group if not file.over)
 
         def finished(error: BaseException | None) -> None:
             self._completing = False
             if self._complete:
                 self._complete_group()
             for file, _, done in group:
-                done(errors.get(file, error))
+                done(file.take_outcome(error))
 
         self._completing = True
-        self.away(lambda: self._complete_files([each[:2] for each in group], errors), finished)
-
-    def _complete_files(
-        self, files: list[tuple[LargeFile, list[bytes]]], errors: dict[LargeFile, BaseException]
-    ) -> None:
-        """Runs on the writer's thread; an error of one file does not affect the others."""
-
-        def each(step: Callable[[LargeFile, list[bytes]], None]) -> None:
-            for file, parts in files:
-                if file not in errors:
-                    try:
-                        step(file, parts)
-                    except BaseException as error:  # its message is refused
-                        errors[file] = error
-
-        each(LargeFile.write)
-        each(LargeFile.sync)
-        each(LargeFile.name)
-        if any(file.durable and file not in errors for file, _ in files):
-            self.disk.sync_directory(self.directory)
+        self.away([FinishBodies(ends, self.folder)], finished)
 
     def close(self) -> None:
         """Begin no more steps. Files without references stay for ``begin``."""
@@ -298,11 +272,11 @@ class LargeMessages:
 
 
 class LargeFile:
-    """A body being written; its steps run one after the other on the writer's thread."""
+    """A body being written; its pieces are written one after the other on the writer's thread."""
 
     __slots__ = (
-        "_crc", "_failed", "_file", "_folder", "_over", "_parts", "_parts_bytes", "_path",
-        "_unsynced_bytes", "_unwritten_bytes", "_written_bytes", "durable", "file_id", "size_bytes",
+        "_body", "_failed", "_folder", "_name", "_offset", "_parts", "_parts_bytes",
+        "_unsynced_bytes", "_unwritten_bytes", "durable", "file_id", "over", "size_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -313,19 +287,19 @@ class LargeFile:
         """Bytes taken so far."""
         self._folder = folder
         folder.unfinished += 1
-        self._path = folder.path_of(file_id)
+        self._name = folder.name_of(file_id)
         self.durable = durable
         self._failed = failed
         self._parts: list[bytes] = []
         self._parts_bytes = 0
-        self._unwritten_bytes = 0
-        self._over = False
-        """Failed or discarded: nothing more is said."""
-        # of the writer's thread:
-        self._file: File | None = None
-        self._written_bytes = 0
+        self._offset = 0
+        """Of the next piece."""
         self._unsynced_bytes = 0
-        self._crc = 0
+        self._unwritten_bytes = 0
+        self._body: LargeBody | None = None
+        """Once it is complete."""
+        self.over = False
+        """Failed, discarded or complete: no further piece is written."""
 
     @property
     def backlog_bytes(self) -> int:
@@ -334,22 +308,27 @@ class LargeFile:
 
     def append(self, piece: bytes) -> None:
         """The next bytes of the body."""
-        if self._over or not piece:
+        if self.over or not piece:
             return
         self.size_bytes += len(piece)
         self._parts.append(piece)
         self._parts_bytes += len(piece)
         if self._parts_bytes >= STEP_BYTES:
+            offset = self._offset
             parts, finished = self._taken(self._stepped)
-            self._folder.away(lambda: self.write(parts), finished)
+            self._unsynced_bytes += self._offset - offset
+            sync = self.durable and self._unsynced_bytes >= SYNC_BYTES
+            if sync:
+                self._unsynced_bytes = 0
+            self._folder.away([WriteBody(self._name, offset, parts, sync)], finished)
 
     def finish(self, stored: Stored) -> None:
-        """That was all: make it last, give it its name, then tell. The file has no reference yet;
-        it goes with the flush that finds none.
+        """The body is complete: make it durable under its name, then call ``stored``. The file has no reference yet;
+        the next flush removes it unless it gets one.
         """
 
         def done(error: BaseException | None) -> None:
-            if self._over:
+            if self.over:
                 return
             if error is not None:
                 self._remove()
@@ -359,14 +338,26 @@ class LargeFile:
             if not self.durable:
                 self._folder.not_logged(self.file_id)
             self._folder.release(self.file_id)
-            stored(LargeBody(self.file_id, self._written_bytes, self._crc), None)
+            stored(self._body, None)
 
         parts, finished = self._taken(done)
         self._folder.complete(self, parts, finished)
 
+    def end_of(self, parts: list[bytes]) -> BodyEnd:
+        """The operation of its last piece, which has these parts."""
+        return BodyEnd(self._name, self.size_bytes - sum(map(len, parts)), parts, self.durable)
+
+    def take_outcome(self, error: BaseException | None) -> BaseException | None:
+        """The error of the group that it was completed with, or its own."""
+        if error is not None or self.over:
+            return error
+        body = self._folder.applier.take_body(self._name)
+        self._body = LargeBody(self.file_id, body.written_bytes, body.crc)
+        return body.error
+
     def discard(self) -> None:
-        """It will never be finished: remove what is there."""
-        if not self._over:
+        """It will never be finished: remove what was written."""
+        if not self.over:
             self._remove()
 
     def _taken(
@@ -376,6 +367,7 @@ class LargeFile:
         parts, self._parts = self._parts, []
         size_bytes, self._parts_bytes = self._parts_bytes, 0
         self._unwritten_bytes += size_bytes
+        self._offset += size_bytes
 
         def finished(error: BaseException | None) -> None:
             self._unwritten_bytes -= size_bytes
@@ -384,12 +376,12 @@ class LargeFile:
         return parts, finished
 
     def _stepped(self, error: BaseException | None) -> None:
-        if error is not None and not self._over:
+        if error is not None and not self.over:
             self._remove()
             self._failed(_broker_error(error))
 
     def _end(self) -> None:
-        self._over = True
+        self.over = True
         self._folder.unfinished -= 1
 
     def _remove(self) -> None:
@@ -399,52 +391,9 @@ class LargeFile:
 
         def done(error: BaseException | None) -> None:
             if error is not None:
-                log.error("cannot remove an unfinished large message", extra={"file": self._path, "error": str(error)})
+                log.error("cannot remove an unfinished large message", extra={"file": self._name, "error": str(error)})
 
-        self._folder.away(self._erase, done)
-
-    # --- on the writer's thread -----------------------------------------------------------------
-
-    def write(self, parts: list[bytes]) -> None:
-        """Append to the file, which the first step makes."""
-        if self._over:
-            return
-        file = self._file
-        if file is None:
-            file = self._file = self._folder.disk.open(self._path + ".tmp", create=True)
-        if not parts:
-            return
-        data = b"".join(parts)
-        file.write(self._written_bytes, (data,))
-        self._crc = crc32(data, self._crc)
-        self._written_bytes += len(data)
-        self._unsynced_bytes += len(data)
-        if self.durable and self._unsynced_bytes >= SYNC_BYTES:
-            file.sync()
-            self._unsynced_bytes = 0
-
-    def sync(self, _: object) -> None:
-        """What was written lasts from now on."""
-        if self._file is not None and self.durable and not self._over:
-            self._file.sync()
-
-    def name(self, _: object) -> None:
-        """The file is whole: give it its name, which lasts with the next sync of the directory."""
-        file = self._file
-        if self._over or file is None:
-            return
-        self._file = None
-        file.close()
-        self._folder.disk.rename(self._path + ".tmp", self._path)
-
-    def _erase(self) -> None:
-        file, self._file = self._file, None
-        if file is not None:
-            with suppress(StoreError):
-                file.close()
-        for path in (self._path + ".tmp", self._path):
-            if self._folder.disk.exists(path):
-                self._folder.disk.remove(path)
+        self._folder.away([RemoveFile(self._name + UNFINISHED), RemoveFile(self._name)], done)
 
 
 class LargeReader:
@@ -504,6 +453,11 @@ class LargeReader:
         if file is not None:
             with suppress(StoreError):
                 file.close()
+
+
+def _removed(what: str, error: BaseException | None) -> None:
+    if error is not None:
+        log.error("cannot remove files of large messages", extra={"what": what, "error": str(error)})
 
 
 def _broker_error(error: BaseException) -> BrokerError:

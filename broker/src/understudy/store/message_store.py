@@ -25,13 +25,13 @@ from understudy.ids import NodeId, first_id_of_epoch
 from understudy.kernel import acknowledge_record, crc32
 from understudy.limits import DUPLICATE_ID_BYTES_MAX, RECORD_BYTES_MAX
 from understudy.message import Message
-from understudy.ports import Clock, Disk, LogWriter
+from understudy.ports import Clock, Disk
 from understudy.store.disk_usage import DiskUsage
 from understudy.store.large_messages import LargeMessages
-from understudy.store.log.epoch import Epoch, begin_epoch, tidy
+from understudy.store.log.applier import LogFiles
+from understudy.store.log.epoch import Epoch, begin_epoch
 from understudy.store.log.follower import Follower
 from understudy.store.log.journal import Journal
-from understudy.store.log.operation_context import OperationContext
 from understudy.store.log.records import (
     ACKNOWLEDGE_HEADER_BYTES,
     HEADER_BYTES,
@@ -53,7 +53,6 @@ from understudy.store.message_run import append_ids, append_run, hold_room
 from understudy.store.quarantine import DIRECTORY_NAME, Quarantine
 from understudy.store.read_back import ReadBack
 from understudy.store.reference import Location
-from understudy.store.retention import Retention
 from understudy.store.setting_record import SettingRecord, encode_setting
 from understudy.store.settings import StoreSettings
 from understudy.store.snapshots.consolidator import Consolidator
@@ -78,10 +77,7 @@ class MessageStore:
     def __init__(
         self,
         *,
-        disk: Disk,
-        directory: str,
-        writer: LogWriter,
-        housekeeper: LogWriter,
+        files: LogFiles,
         clock: Clock,
         epoch: Epoch,
         settings: StoreSettings,
@@ -91,10 +87,7 @@ class MessageStore:
         """Goes on where an activation stopped; use ``activate``.
 
         Args:
-            disk: Where the store is.
-            directory: Absolute path of the store.
-            writer: Writes and syncs.
-            housekeeper: Does the file work that no batch must wait for.
+            files: Of the log.
             clock: For times in segments, retries.
             epoch: As it has begun.
             settings: See there.
@@ -102,14 +95,13 @@ class MessageStore:
             on_failure: Told once, when the store has failed for good.
         """
         state = epoch.state
+        disk, directory, housekeeper = files.applier.disk, files.applier.directory, files.housekeeper
         assert state.node_id is not None
-        self.context = context = OperationContext(state.sequence)
         self.state = state
         self.node_id: NodeId = state.node_id
         self.epoch = state.epoch
         self.large = large
         self.quarantine = Quarantine(disk, directory, housekeeper, made=DIRECTORY_NAME in epoch.names)
-        large.begin(context, state.epoch, self.quarantine.with_files(state.large_files()))
         self._disk = disk
         self._directory = directory
         self.settings = settings
@@ -122,27 +114,16 @@ class MessageStore:
         self._segment_began = True
         self._forwarding = Forwarding()
         self._journal = Journal(
-            disk=disk,
-            directory=directory,
-            writer=writer,
-            housekeeper=housekeeper,
+            files=files,
             clock=clock,
-            context=context,
-            node_id=self.node_id,
-            epoch=self.epoch,
-            number=epoch.number,
-            file=epoch.file,
-            position=epoch.position,
-            sequence=state.sequence,
-            use=state.segments[epoch.number],
-            segment_bytes=settings.segment_bytes,
-            ahead=settings.ahead,
-            sync=settings.sync,
-            retention=Retention(disk, settings.retention) if settings.retention is not None else None,
+            epoch=epoch,
+            settings=settings,
             on_failure=on_failure,
             on_segment=self._begin_segment,
             on_space=self._update_full,
         )
+        self.context = context = self._journal.context
+        large.begin(context, state.epoch, self.quarantine.with_files(state.large_files()))
         self.read_back = ReadBack(disk, directory, self._journal, self._epochs, self._forwarding)
         self.read_message, self.reader = self.read_back.read, self.read_back.reader
         self.hold_room = partial(hold_room, self._journal)
@@ -151,23 +132,16 @@ class MessageStore:
         """Record messages that came together; see ``message_run.append_run``."""
         self.fail = self._journal.fail
         """Told that something of the store cannot be used any more: nothing is confirmed from then on."""
-        self._consolidator = self._make_consolidator(housekeeper, clock)
-
-    def _make_consolidator(self, writer: LogWriter, clock: Clock) -> Consolidator:
-        return Consolidator(
-            disk=self._disk,
-            directory=self._directory,
-            writer=writer,
+        self._consolidator = Consolidator(
+            files=files,
             clock=clock,
-            node_id=self.node_id,
             journal=self._journal,
             state=self.state,
-            context=self.context,
             forwarding=self._forwarding,
             forget=self._forget_segment,
             known=self.quarantine.known,
             damaged=lambda number, offset: self.quarantine.damage_met(number, offset),
-            settings=self.settings,
+            settings=settings,
         )
 
     @classmethod
@@ -175,15 +149,12 @@ class MessageStore:
         cls,
         follower: Follower,
         *,
-        disk: Disk,
-        directory: str,
-        writer: LogWriter,
+        files: LogFiles,
         clock: Clock,
         node_id: NodeId,
         on_failure: Callable[[BaseException], None],
         settings: StoreSettings | None = None,
         large: LargeMessages | None = None,
-        housekeeper: LogWriter | None = None,
     ) -> MessageStore:
         """Finish reading the log, begin the next epoch and accept records.
 
@@ -193,36 +164,30 @@ class MessageStore:
 
         Args:
             follower: Of the same directory, fresh or following; closed afterwards.
-            disk: Where the store is, writable.
-            directory: Absolute path of the store.
-            writer: Writes and syncs; closed by ``close``.
+            files: Of the log, writable; both writers are closed by ``close``.
             clock: For times in the log.
             node_id: Whose store it must be.
             on_failure: Told once, when the store has failed for good.
             settings: Defaults if None.
-            large: Bodies of large messages; by default in a directory of the store's own.
-            housekeeper: Does the file work that no batch must wait for; closed by ``close``. By default ``writer``.
+            large: Bodies of large messages; by default in the directory ``large`` of the store.
 
         Raises:
             StoreError: see ``epoch.begin_epoch``.
         """
         settings = settings or StoreSettings()
-        housekeeper = housekeeper or writer
-        with disk.within(directory) as here:
-            epoch = begin_epoch(follower, here, directory, clock, node_id, settings.segment_bytes)
+        applier = files.applier
+        with applier.disk.within(applier.directory) as here:
+            epoch = begin_epoch(follower, applier, clock, node_id, settings.segment_bytes, here)
             store = cls(
-                disk=disk,
-                directory=directory,
-                writer=writer,
-                housekeeper=housekeeper,
+                files=files,
                 clock=clock,
                 epoch=epoch,
                 settings=settings,
-                large=large or LargeMessages(disk, f"{directory}/large", writer, clock),
+                large=large or LargeMessages(applier, files.writer, clock, folder="large"),
                 on_failure=on_failure,
             )
             # before anything else is removed: it may be a segment that is cut there
-            housekeeper.run(lambda: tidy(disk, directory, epoch), lambda error: store._room_was_made())
+            files.housekeeper.submit([epoch.tidy_up()], lambda error: store._room_was_made())
             store._consolidator.begin(here, epoch.names)
             store.quarantine.begin(epoch.state.segments, epoch.set_aside)
             store.check_disk(here)

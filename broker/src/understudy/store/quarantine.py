@@ -20,13 +20,13 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Final
+from typing import Final
 
 from understudy.errors import DiskFailed, LimitExceeded, StoreError
 from understudy.limits import QUARANTINE_BYTES_MAX, QUARANTINE_ENTRIES_MAX
-from understudy.ports import Disk, DiskReader, LogWriter
+from understudy.ports import Disk, DiskReader, LogWriter, Operation
+from understudy.store.log.operations import CreateFile, MakeDirectory, RemoveFile, RenameFile, SyncDirectory, WriteFile
 
 log = logging.getLogger(__name__)
 
@@ -181,34 +181,24 @@ def _decode(head: bytes, name: str) -> QuarantineEntry:
     return entry
 
 
-def write_entries(disk: Disk, directory: str, entries: Sequence[tuple[QuarantineEntry, bytes]]) -> list[int]:
-    """Write entries and make them last; blocks. An entry of the same id is replaced. Returns the file sizes.
-
-    Raises:
-        DiskFull, DiskFailed: the disk refused; entries written before may be there.
-    """
-    folder = quarantine_path(directory)
-    if not disk.exists(folder):
-        disk.make_directory(folder)
-        disk.sync_directory(directory)
-    sizes: list[int] = []
+def entry_operations(entries: Sequence[tuple[QuarantineEntry, bytes]]) -> list[Operation]:
+    """Operations that write entries durably, with the bytes that each is about. An entry of the same id is replaced."""
+    operations: list[Operation] = [MakeDirectory(DIRECTORY_NAME)]
     for entry, raw in entries:
-        path = f"{folder}/{entry.entry_id}{_SUFFIX}"
-        temporary = f"{path}.new"
-        with suppress(FileNotFoundError):
-            # of an attempt that failed
-            disk.remove(temporary)
-        data = json.dumps(asdict(entry)).encode("ascii") + b"\n" + raw
-        file = disk.open(temporary, create=True)
-        try:
-            file.write(0, (data,))
-            file.sync()
-        finally:
-            file.close()
-        disk.rename(temporary, path)
-        sizes.append(len(data))
-    disk.sync_directory(folder)
-    return sizes
+        name = _name_of(entry.entry_id)
+        operations.append(CreateFile(f"{name}.new"))
+        operations.append(WriteFile(f"{name}.new", 0, _encode(entry, raw)))
+        operations.append(RenameFile(f"{name}.new", name))
+    return [*operations, SyncDirectory(DIRECTORY_NAME)]
+
+
+def _encode(entry: QuarantineEntry, raw: bytes) -> bytes:
+    return json.dumps(asdict(entry)).encode("ascii") + b"\n" + raw
+
+
+def _name_of(entry_id: str) -> str:
+    """File of an entry, relative to the directory of the journal."""
+    return f"{DIRECTORY_NAME}/{entry_id}{_SUFFIX}"
 
 
 @dataclass(slots=True)
@@ -269,7 +259,7 @@ class Quarantine:
         for entry_id in stale:
             del self._kept[entry_id]
         if stale:
-            self._writer.run(lambda: self._remove(stale), lambda error: None)
+            self._writer.submit(_removal(stale), lambda error: None)
 
     def with_files(self, references: dict[int, int]) -> dict[int, int]:
         """References to the files of large messages, and those of the entries in addition."""
@@ -298,7 +288,7 @@ class Quarantine:
 
     def path_of(self, entry_id: str) -> str:
         """The file of an entry."""
-        return f"{quarantine_path(self._directory)}/{entry_id}{_SUFFIX}"
+        return f"{self._directory}/{_name_of(entry_id)}"
 
     @property
     def count(self) -> int:
@@ -338,31 +328,35 @@ class Quarantine:
             self._write()
 
     def _write(self) -> None:
+        """One entry at a time: a record may be large. Its bytes are read away from the loop."""
         if self._under_way or self._closed or not self._waiting:
             return
-        batch, self._waiting = self._waiting, []
         self._under_way = True
-        sizes: list[int] = []
+        waiting = self._waiting.pop(0)
+        raw: list[bytes] = []
+        self._writer.run(
+            lambda: raw.append(_bytes_of(waiting)), lambda error: self._write_entry(waiting, b"".join(raw), error)
+        )
 
-        def work() -> None:
-            for each in batch:
-                # one at a time: a record may be large
-                sizes.extend(write_entries(self._disk, self._directory, [(each.entry, _bytes_of(each))]))
+    def _write_entry(self, waiting: _Waiting, raw: bytes, error: BaseException | None) -> None:
+        if error is not None or self._closed:
+            self._written(waiting, 0, error or DiskFailed("the entry was not written"))
+            return
+        size_bytes = len(_encode(waiting.entry, raw))
+        self._writer.submit(
+            entry_operations([(waiting.entry, raw)]), lambda failed: self._written(waiting, size_bytes, failed)
+        )
 
-        self._writer.run(work, lambda error: self._written(batch, sizes, error))
-
-    def _written(self, batch: list[_Waiting], sizes: list[int], error: BaseException | None) -> None:
+    def _written(self, waiting: _Waiting, size_bytes: int, error: BaseException | None) -> None:
         self._under_way = False
-        for index, each in enumerate(batch):
-            if index < len(sizes):
-                kept = Kept(each.entry, True, sizes[index])
-                if each.entry.entry_id in self._kept:
-                    self._kept[each.entry.entry_id] = kept
-                self.known.add(each.entry)
-                each.done(None)
-            else:
-                self._failed.append(each)
-                each.done(error or DiskFailed("the entry was not written"))
+        entry = waiting.entry
+        if error is None:
+            if entry.entry_id in self._kept:
+                self._kept[entry.entry_id] = Kept(entry, True, size_bytes)
+            self.known.add(entry)
+        else:
+            self._failed.append(waiting)
+        waiting.done(error)
         self._write()
 
     def drop(self, entry_id: str, done: Done) -> bool:
@@ -376,29 +370,27 @@ class Quarantine:
         if entry.segment and not entry.held:
             bare = replace(entry, dropped=True)
             self._kept[entry_id] = Kept(bare, True, 0)
-            work: Callable[[], Any] = lambda: write_entries(self._disk, self._directory, [(bare, b"")])  # noqa: E731
+            operations = entry_operations([(bare, b"")])
         else:
             del self._kept[entry_id]
-            work = lambda: self._remove([entry_id])  # noqa: E731
+            operations = _removal([entry_id])
 
         def ended(error: BaseException | None) -> None:
             if error is not None:
                 self._kept[entry_id] = kept
             done(error)
 
-        self._writer.run(work, ended)
+        self._writer.submit(operations, ended)
         return True
-
-    def _remove(self, entry_ids: list[str]) -> None:
-        """Runs on the writer's thread."""
-        for entry_id in entry_ids:
-            with suppress(FileNotFoundError):
-                self._disk.remove(self.path_of(entry_id))
-        self._disk.sync_directory(quarantine_path(self._directory))
 
     def close(self) -> None:
         """Begin nothing any more."""
         self._closed = True
+
+
+def _removal(entry_ids: list[str]) -> list[Operation]:
+    operations: list[Operation] = [RemoveFile(_name_of(entry_id)) for entry_id in entry_ids]
+    return [*operations, SyncDirectory(DIRECTORY_NAME)]
 
 
 def _bytes_of(waiting: _Waiting) -> bytes:

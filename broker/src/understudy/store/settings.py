@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from understudy.limits import ID_CACHE_SIZE
 from understudy.store.log.batch import Sync
-from understudy.store.log.journal import SEGMENT_BYTES
+from understudy.store.log.segment import SEGMENT_BYTES
 from understudy.store.retention import RetentionSettings
 
 

@@ -10,13 +10,13 @@ test in ``tests/simulation/test_planted_bugs.py`` then requires that one of its 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from understudy.client.core.consumer import ReceivedMessage
 from understudy.client.core.failover import Reconnection
-from understudy.ports import LogWriter, Timers
+from understudy.ports import LogWriter, Operation, OperationApplier, Timers
 from understudy.routing.acceptance import Acceptance
 from understudy.routing.lifecycle.duplicate_ids import DuplicateIdCache
 from understudy.routing.queues.queue import Queue
@@ -30,9 +30,9 @@ from understudy.testing.pair_plan import Plan
 from understudy.testing.planting import BUGS as BUGS
 from understudy.testing.planting import Patch, planted, with_faults
 from understudy.testing.shared_store_pair import PairRun
-from understudy.testing.sim_disk import SimLogWriter
 from understudy.testing.sim_loop import SimLoop
 from understudy.testing.sim_storage import SharedStorage, StorageConditions
+from understudy.testing.sim_writer import SimLogWriter
 
 # --- nothing confirmed is lost -------------------------------------------------------------------
 
@@ -55,14 +55,14 @@ def _last_held_acknowledged(patch: Patch) -> None:
 class _HastyLogWriter(SimLogWriter):
     """Reports a batch as durable before it is written."""
 
-    def submit(self, file: Any, offset: int, buffers: Any, done: Callable[[BaseException | None], None]) -> None:
-        super().submit(file, offset, buffers, lambda error: None)
+    def submit_batch(self, operations: Sequence[Operation], done: Callable[[BaseException | None], None]) -> None:
+        super().submit_batch(operations, lambda error: None)
         asyncio.get_running_loop().call_soon(done, None)
 
 
 class _HastyStorage(SharedStorage):
-    def make_log_writer(self, timers: Timers, stream: Any) -> LogWriter:
-        return _HastyLogWriter(timers, stream)
+    def make_log_writer(self, timers: Timers, stream: Any, applier: OperationApplier) -> LogWriter:
+        return _HastyLogWriter(timers, stream, applier)
 
 
 class _HastyRun(PairRun):

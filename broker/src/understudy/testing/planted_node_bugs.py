@@ -14,7 +14,7 @@ from understudy.ha import lock_proof
 from understudy.ha.lock_proof import LockProof
 from understudy.ports import FileLock
 from understudy.routing.plain_sends import PlainSends
-from understudy.store.log import epoch
+from understudy.store.log import epoch, tidying
 from understudy.store.node_lock import NodeLock
 from understudy.store.seen import SeenPosition
 from understudy.testing.cluster import STORE
@@ -137,9 +137,9 @@ class _ShortRun(PairRun):
 )  # fmt: skip
 def _log_tidied_away(patch: Patch) -> type[PairRun]:
     """A node that has become active takes the segments of the epoch before for prepared ones and removes them."""
-    patch.replace(epoch, "_is_blank", lambda disk, path: True)
+    patch.replace(tidying, "_is_blank", lambda disk, path: True)
     old: Callable[..., None] = patch.replace(
-        epoch, "_remove_unused", lambda disk, directory, names, epoch, ends: old(disk, directory, names, epoch, [])
+        tidying, "remove_unused", lambda disk, directory, names, epoch, ends: old(disk, directory, names, epoch, [])
     )
     return _ShortRun
 

@@ -19,14 +19,13 @@ from __future__ import annotations
 
 import posixpath
 import random
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Final
 
-from understudy.errors import BrokerError, DiskFailed, DiskFull
-from understudy.ports import Disk, File, Space, Timer, Timers
+from understudy.errors import DiskFailed, DiskFull
+from understudy.ports import Disk, File, Space
 
 #: What a medium writes as a whole or not at all.
 SECTOR_BYTES: Final = 512
@@ -510,77 +509,6 @@ class SimFileLock:
 
     def verify(self) -> bool:
         return self._generation == self._volume.generation(self.owner) and self._volume.locks.get(self.path) is self
-
-
-_Done = Callable[[BaseException | None], None]
-
-
-class SimLogWriter:
-    """Implements ``ports.LogWriter`` with seeded latency: write and sync are two steps, so a crash
-    can fall between them.
-    """
-
-    def __init__(self, timers: Timers, stream: random.Random, *, latency_ms_max: int = 5) -> None:
-        """
-        Args:
-            timers: When steps happen.
-            stream: How long each takes.
-            latency_ms_max: Longest step.
-        """
-        self._timers = timers
-        self._stream = stream
-        self._latency_ms_max = latency_ms_max
-        self._jobs: deque[tuple[list[Callable[[], None]], _Done]] = deque()
-        self._timer: Timer | None = None
-        self._closed = False
-
-    def submit(self, file: File, offset: int, buffers: Sequence[bytes], done: _Done) -> None:
-        taken = list(buffers)
-        self._add([lambda: file.write(offset, taken), file.sync], done)
-
-    def run(self, work: Callable[[], None], done: _Done) -> None:
-        self._add([work], done)
-
-    def close(self) -> None:
-        self._closed = True
-
-    def kill(self) -> None:
-        """Its process is dead: nothing more happens."""
-        self._closed = True
-        self._jobs.clear()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    @property
-    def idle(self) -> bool:
-        """Nothing is under way."""
-        return not self._jobs
-
-    def _add(self, steps: list[Callable[[], None]], done: _Done) -> None:
-        assert not self._closed, "log writer used after close"
-        self._jobs.append((steps, done))
-        if len(self._jobs) == 1:
-            self._schedule()
-
-    def _schedule(self) -> None:
-        self._timer = self._timers.call_later(self._stream.randint(0, self._latency_ms_max), self._step)
-
-    def _step(self) -> None:
-        self._timer = None
-        steps, done = self._jobs[0]
-        error: BaseException | None = None
-        try:
-            steps.pop(0)()
-        except (BrokerError, OSError) as failure:
-            error = failure
-        if error is None and steps:
-            self._schedule()
-            return
-        self._jobs.popleft()
-        if self._jobs:
-            self._schedule()
-        done(error)
 
 
 def _conforms(disk: SimDisk) -> Disk:

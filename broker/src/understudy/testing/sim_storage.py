@@ -23,6 +23,8 @@ from understudy.ports import (
     FileLock,
     HoldableLogWriter,
     LogWriter,
+    Operation,
+    OperationApplier,
     Space,
     Timer,
     Timers,
@@ -30,10 +32,12 @@ from understudy.ports import (
 )
 from understudy.runtime.environment import Environment
 from understudy.store.log.follower import recover
+from understudy.store.log.operations import is_batch
 from understudy.store.state import StoreState
-from understudy.testing.sim_disk import SimLogWriter, SimVolume
+from understudy.testing.sim_disk import SimVolume
 from understudy.testing.sim_environment import SimClock, SimEntropy, SimTimers, Skew
 from understudy.testing.sim_loop import Death, ProcessKilled, SimLoop, SimProcess
+from understudy.testing.sim_writer import SimLogWriter, SimWorker
 
 T = TypeVar("T")
 
@@ -218,7 +222,7 @@ class ObservedLogWriter:
         inner: LogWriter,
         loop: SimLoop,
         executor: Executor,
-        fence: Fence | None,
+        fence: Fence,
         heard: Callable[[float], None],
     ) -> None:
         """
@@ -226,7 +230,7 @@ class ObservedLogWriter:
             inner: Does the work.
             loop: For the time.
             executor: Of the node.
-            fence: Asked at the end of each batch; None: every batch counts.
+            fence: Asked at the end of each batch.
             heard: Told when the medium had finished a batch, right after the node was.
         """
         self._inner = inner
@@ -250,25 +254,47 @@ class ObservedLogWriter:
         else:
             self._held.append(begin)
 
-    def submit(
-        self, file: File, offset: int, buffers: Sequence[bytes], done: Callable[[BaseException | None], None]
-    ) -> None:
+    def submit(self, operations: Sequence[Operation], done: Callable[[BaseException | None], None]) -> None:
+        if not is_batch(operations):
+            self._begin(lambda: self._inner.submit(operations, lambda error: self._executor.completed(done, error)))
+            return
+
         def finished(error: BaseException | None) -> None:
             finished_s = self._loop.time()
             self._executor.completed(self._end, done, error)
             if error is None:
                 self._heard(finished_s)
 
-        self._begin(lambda: self._inner.submit(file, offset, buffers, finished))
+        self._begin(lambda: self._inner.submit(operations, finished))
 
     def run(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
         self._begin(lambda: self._inner.run(work, lambda error: self._executor.completed(done, error)))
 
     def _end(self, done: Callable[[BaseException | None], None], error: BaseException | None) -> None:
-        done(self._fence.why_not_confirm() if error is None and self._fence is not None else error)
+        done(self._fence.why_not_confirm() if error is None else error)
 
     def close(self) -> None:
         self.release()
+        self._inner.close()
+
+
+class ObservedWorker:
+    """A node's worker whose ends are called by the executor of the node."""
+
+    def __init__(self, inner: Worker, executor: Executor) -> None:
+        """Args:
+        inner: Does the work.
+        executor: Of the node.
+        """
+        self._inner = inner
+        self._executor = executor
+
+    def run(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
+        """Call ``work``, then ``done`` by the executor."""
+        self._inner.run(work, lambda error: self._executor.completed(done, error))
+
+    def close(self) -> None:
+        """Accept nothing more."""
         self._inner.close()
 
 
@@ -307,12 +333,11 @@ class SharedStorage:
         stream = loop.random(f"log writer {process.label}")
         steps = _StorageTimers(timers, self.conditions, stream)
 
-        def log_writer(executor: Executor, fence: Fence) -> HoldableLogWriter:
-            return ObservedLogWriter(self.make_log_writer(steps, stream), loop, executor, fence, heard)
+        def log_writer(executor: Executor, applier: OperationApplier, fence: Fence) -> HoldableLogWriter:
+            return ObservedLogWriter(self.make_log_writer(steps, stream, applier), loop, executor, fence, heard)
 
         def worker(executor: Executor) -> Worker:
-            inner = SimLogWriter(timers, loop.random(f"worker {process.label}"))
-            return ObservedLogWriter(inner, loop, executor, None, heard)
+            return ObservedWorker(SimWorker(timers, loop.random(f"worker {process.label}")), executor)
 
         return Environment(
             clock=clock,
@@ -324,9 +349,9 @@ class SharedStorage:
             worker=worker,
         )
 
-    def make_log_writer(self, timers: Timers, stream: random.Random) -> LogWriter:
+    def make_log_writer(self, timers: Timers, stream: random.Random, applier: OperationApplier) -> LogWriter:
         """The log writer of one activation. Tests plant bugs here."""
-        return SimLogWriter(timers, stream)
+        return SimLogWriter(timers, stream, applier)
 
     def make_lock(self, process: SimProcess, path: str, disk: ProcessDisk) -> FileLock:
         """The lock of a path for a process. Tests plant bugs here."""

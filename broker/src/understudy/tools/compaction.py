@@ -11,34 +11,37 @@ Not here: the lock of the store, which the caller holds while it compacts.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from understudy.errors import DiskFailed, DiskFull, StoreError
+from understudy.errors import DiskFailed, DiskFull
 from understudy.ids import NodeId
-from understudy.ports import Clock, Disk, File
-from understudy.store.log.epoch import Epoch, begin_epoch, tidy
+from understudy.ports import Clock, Disk
+from understudy.store.log.epoch import Epoch, begin_epoch
 from understudy.store.log.follower import Follower, recover
-from understudy.store.log.journal import SEGMENT_BYTES, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, Journal
-from understudy.store.log.operation_context import OperationContext
-from understudy.store.log.segment import log_size_bytes, read_header
+from understudy.store.log.journal import Journal
+from understudy.store.log.segment import (
+    SEGMENT_BYTES,
+    SEGMENT_BYTES_MAX,
+    SEGMENT_BYTES_MIN,
+    log_size_bytes,
+    read_header,
+)
 from understudy.store.quarantine import read_known_damage
-from understudy.store.retention import Retention, RetentionSettings
+from understudy.store.retention import RetentionSettings
 from understudy.store.settings import StoreSettings
 from understudy.store.snapshots.consolidator import Consolidator, sparse_segments
 from understudy.store.snapshots.forwarding import Forwarding
 from understudy.store.snapshots.references import LiveReferences, waiting_references
 from understudy.store.state import LateChanges, SegmentUse, StoreState
+from understudy.tools.step_writer import stepped
 
 #: A snapshot is only relied on once another was made from it, so what was copied goes two rounds later.
 _ROUNDS_AFTER: Final = 2
 _ROUNDS_MAX: Final = 12
 #: Duplicate ids are the broker's to limit (id-cache-size): none is lost here.
 _ID_CACHE_SIZE: Final = 1 << 31
-
-_Done = Callable[[BaseException | None], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,40 +126,6 @@ def _live_bytes(state: StoreState) -> dict[int, int]:
     return live.bytes.by_segment
 
 
-class StepWriter:
-    """A ``LogWriter`` without a thread: work is done by ``drain``, one piece after the other."""
-
-    def __init__(self) -> None:
-        """Nothing to do."""
-        self._jobs: deque[tuple[Callable[[], None], _Done]] = deque()
-
-    def submit(self, file: File, offset: int, buffers: Sequence[bytes], done: _Done) -> None:
-        def work() -> None:
-            file.write(offset, buffers)
-            file.sync()
-
-        self.run(work, done)
-
-    def run(self, work: Callable[[], None], done: _Done) -> None:
-        self._jobs.append((work, done))
-
-    def close(self) -> None:
-        """Nothing is waiting that would not be done."""
-
-    def drain(self) -> bool:
-        """Do everything that was submitted, and what follows from it; whether there was anything."""
-        did = bool(self._jobs)
-        while self._jobs:
-            work, done = self._jobs.popleft()
-            error: BaseException | None = None
-            try:
-                work()
-            except (StoreError, OSError) as failure:
-                error = failure
-            done(error)
-        return did
-
-
 class Compaction:
     """One offline compaction of one store, in an epoch of its own."""
 
@@ -187,45 +156,32 @@ class Compaction:
         self._size_bytes_before = log_size_bytes(disk, directory)
         follower = Follower(disk, directory, node_id=node_id, id_cache_size=_ID_CACHE_SIZE)
         settings = StoreSettings(
-            segment_bytes=_segment_bytes(follower, disk, directory), compact_segments_min=1, compact_percent=percent
+            segment_bytes=_segment_bytes(follower, disk, directory),
+            compact_segments_min=1,
+            compact_percent=percent,
+            retention=retention,
         )
-        epoch: Epoch = begin_epoch(follower, disk, directory, clock, node_id, settings.segment_bytes)
-        tidy(disk, directory, epoch)
+        files, self._writer = stepped(disk, directory, retention)
+        epoch: Epoch = begin_epoch(follower, files.applier, clock, node_id, settings.segment_bytes)
+        files.applier.apply([epoch.tidy_up()])
         self._state = epoch.state
         self._first = epoch.number
         self._segments_before = len(epoch.state.segments) - 1
-        self._writer = StepWriter()
-        context = OperationContext(epoch.state.sequence)
         self._failures: list[BaseException] = []
         self._journal = Journal(
-            disk=disk,
-            directory=directory,
-            writer=self._writer,
-            housekeeper=self._writer,
+            files=files,
             clock=clock,
-            context=context,
-            node_id=node_id,
-            epoch=epoch.state.epoch,
-            number=epoch.number,
-            file=epoch.file,
-            position=epoch.position,
-            sequence=epoch.state.sequence,
-            use=epoch.state.segments[epoch.number],
-            segment_bytes=settings.segment_bytes,
-            retention=Retention(disk, retention) if retention is not None else None,
+            epoch=epoch,
+            settings=settings,
             on_failure=self._failures.append,
             on_segment=self._begin_segment,
             on_space=lambda: None,
         )
         self._consolidator = Consolidator(
-            disk=disk,
-            directory=directory,
-            writer=self._writer,
+            files=files,
             clock=clock,
-            node_id=node_id,
             journal=self._journal,
             state=self._state,
-            context=context,
             forwarding=Forwarding(),
             forget=self._forget,
             known=read_known_damage(disk, directory),

@@ -46,7 +46,7 @@ from understudy.store.reference import MessageReference, unpack_location
 from understudy.store.settings import StoreSettings
 from understudy.store.snapshots.snapshot import read_snapshot, snapshot_names
 from understudy.store.state import StoreState
-from understudy.tools.compaction import StepWriter
+from understudy.tools.step_writer import stepped
 
 _PIECE_BYTES: Final = 1024 * 1024
 #: Bytes appended to the new store before they are written.
@@ -386,7 +386,8 @@ class _Writing:
         self._disk = disk
         self._large_directory = large_directory
         self._copied: set[int] = set()
-        self._writer = StepWriter()
+        log, self._writer = stepped(disk, directory)
+        bodies, self._bodies = stepped(disk, large_directory)
         self._failures: list[BaseException] = []
         disk.make_directory(directory)
         # a segment that was begun says which epochs and numbers were given out; the activation removes it
@@ -394,13 +395,11 @@ class _Writing:
         seen.close()
         self._store = MessageStore.activate(
             Follower(disk, directory, id_cache_size=_ID_CACHE_SIZE),
-            disk=disk,
-            directory=directory,
-            writer=self._writer,
+            files=log,
             clock=clock,
             node_id=node_id,
             settings=StoreSettings(compact_segments_min=0, id_cache_size=_ID_CACHE_SIZE, disk_usage_percent_max=-1),
-            large=LargeMessages(disk, large_directory, self._writer, clock),
+            large=LargeMessages(bodies.applier, self._bodies, clock),
             on_failure=self._failures.append,
         )
 

@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from support.operations import FileApplier, batch
 from understudy.config.model import CriticalAnalyzerPolicy as Policy
 from understudy.runtime import critical_analyzer
 from understudy.runtime.critical_analyzer import EXIT_CODE, CriticalAnalyzer, CriticalPath
@@ -157,7 +158,6 @@ def test_a_writer_says_since_when_it_writes_in_either_thread() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         path = CriticalPath("writer")
-        writer = ThreadLogWriter(loop, Turn(loop, LoopTimers(loop)), path)
         seen: list[int] = []
 
         class File:
@@ -166,9 +166,10 @@ def test_a_writer_says_since_when_it_writes_in_either_thread() -> None:
             def sync(self) -> None:
                 seen.append(path.since_ns)
 
+        writer = ThreadLogWriter(loop, Turn(loop, LoopTimers(loop)), FileApplier(File()), path)
         for _ in range(20):  # until the disk counts as quick and a batch is written at once
             ended: asyncio.Future[BaseException | None] = loop.create_future()
-            writer.submit(File(), 0, [b"x"], ended.set_result)  # type: ignore[arg-type]
+            writer.submit(batch(b"x"), ended.set_result)
             assert await ended is None
         ended = loop.create_future()
         writer.run(lambda: seen.append(path.since_ns), ended.set_result)

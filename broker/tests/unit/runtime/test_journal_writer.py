@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from support.operations import FileApplier, Written, batch
 from understudy.errors import DiskFailed, LockLost
 from understudy.ports import Fence
 from understudy.runtime import journal_writer
@@ -19,15 +20,17 @@ from understudy.runtime.journal_writer import AT_ONCE_BYTES_MAX, AT_ONCE_NS_MAX,
 from understudy.runtime.turn import Turn
 
 
-def make_writer(loop: asyncio.AbstractEventLoop, fence: Fence | None = None) -> ThreadLogWriter:
-    return ThreadLogWriter(loop, Turn(loop, LoopTimers(loop)), fence=fence)
+def make_writer(
+    loop: asyncio.AbstractEventLoop, file: Written | None = None, fence: Fence | None = None
+) -> ThreadLogWriter:
+    return ThreadLogWriter(loop, Turn(loop, LoopTimers(loop)), FileApplier(file), fence=fence)
 
 
 def test_order_and_threads(tmp_path: Path) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        writer = make_writer(loop)
         file = RealDisk().open(str(tmp_path / "f"), create=True)
+        writer = make_writer(loop, file)
         ended: asyncio.Future[None] = loop.create_future()
         events: list[object] = []
 
@@ -39,7 +42,7 @@ def test_order_and_threads(tmp_path: Path) -> None:
             assert threading.current_thread() is not threading.main_thread()
             events.append(file.read(0, 10))
 
-        writer.submit(file, 0, [b"abc", b"def"], lambda error: done("submit", error))
+        writer.submit(batch(b"abc", b"def"), lambda error: done("submit", error))
         writer.run(work, lambda error: done("run", error))
         writer.run(lambda: None, lambda error: ended.set_result(None))
         writer.close()
@@ -108,12 +111,12 @@ def test_small_batches_are_written_at_once_while_the_disk_is_quick(
 ) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        writer = make_writer(loop)
         file = SlowFile(tmp_path / "f", monkeypatch)
+        writer = make_writer(loop, file)
 
         async def write(size: int = 10) -> BaseException | None:
             told: asyncio.Future[BaseException | None] = loop.create_future()
-            writer.submit(file, 0, [b"x" * size], told.set_result)
+            writer.submit(batch(b"x" * size), told.set_result)
             assert not told.done(), "never told from within submit"
             return await told
 
@@ -166,26 +169,26 @@ def test_a_written_batch_counts_only_with_permission_and_other_jobs_need_none(
         lost = LockLost("another node has it")
         fence = Lease()
         fence.proved_until_ms = 1 << 60
-        writer = make_writer(loop, fence)
         file = SlowFile(tmp_path / "f", monkeypatch)
+        writer = make_writer(loop, file, fence)
 
         async def end_of(start: Callable[[Callable[[BaseException | None], None]], None]) -> BaseException | None:
             told: asyncio.Future[BaseException | None] = loop.create_future()
             start(told.set_result)
             return await told
 
-        assert await end_of(lambda done: writer.submit(file, 0, [b"x"], done)) is None
+        assert await end_of(lambda done: writer.submit(batch(b"x"), done)) is None
         assert fence.asked == 0, "it was proved for longer"
         fence.proved_until_ms = 0
-        assert await end_of(lambda done: writer.submit(file, 0, [b"x"], done)) is None
+        assert await end_of(lambda done: writer.submit(batch(b"x"), done)) is None
         assert await end_of(lambda done: writer.run(lambda: None, done)) is None
         assert fence.asked == 1
         fence.objection = lost
         for _ in range(30):
-            assert await end_of(lambda done: writer.submit(file, 0, [b"x"], done)) is lost
+            assert await end_of(lambda done: writer.submit(batch(b"x"), done)) is lost
         assert {"loop", "thread"} == set(file.synced_by), "wherever it was written"
         file.fails = True
-        assert isinstance(await end_of(lambda done: writer.submit(file, 0, [b"x"], done)), DiskFailed)
+        assert isinstance(await end_of(lambda done: writer.submit(batch(b"x"), done)), DiskFailed)
         assert fence.asked == 31, "a batch that failed has nothing to confirm"
         writer.close()
 
@@ -196,13 +199,13 @@ def test_a_written_batch_counts_only_with_permission_and_other_jobs_need_none(
 def test_jobs_that_are_held_begin_in_order_when_they_are_released(end: str, tmp_path: Path) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        writer = make_writer(loop)
         file = RealDisk().open(str(tmp_path / "f"), create=True)
+        writer = make_writer(loop, file)
         ended: list[str] = []
         last: asyncio.Future[None] = loop.create_future()
         writer.hold()
         writer.run(lambda: ended.append(f"begun with {file.size()}"), lambda error: ended.append("run"))
-        writer.submit(file, 0, [b"abc"], lambda error: ended.append("submit"))
+        writer.submit(batch(b"abc"), lambda error: ended.append("submit"))
         writer.run(lambda: None, lambda error: last.set_result(None))
         await asyncio.sleep(0.02)
         assert ended == []

@@ -14,10 +14,12 @@ from understudy.ha.lock_proof import LOCK_PROOF_MS
 from understudy.ids import first_id_of_epoch
 from understudy.message import LARGE_SIZE, LargeBody, LargeMessage, Message, large_body_of
 from understudy.store.large_messages import REMOVE_AFTER_MS, STEP_BYTES, SYNC_BYTES, LargeMessages
+from understudy.store.log.applier import Applier
 from understudy.store.log.operation_context import OperationContext
-from understudy.store.retention import Retention, RetentionSettings
+from understudy.store.retention import RetentionSettings
 from understudy.testing.manual_time import ManualTime
-from understudy.testing.sim_disk import SimLogWriter, SimVolume
+from understudy.testing.sim_disk import SimVolume
+from understudy.testing.sim_writer import SimLogWriter
 
 
 class Folder:
@@ -31,16 +33,15 @@ class Folder:
         self.operations: list[str] = []
         self.failed: list[BrokerError] = []
         self.stored: list[tuple[LargeBody | None, BrokerError | None]] = []
-        self.retention: Retention | None = None
+        self.retention: RetentionSettings | None = None
 
     def open(self, epoch: int = 2, references: dict[int, int] | None = None) -> LargeMessages:
+        applier = Applier(self.volume.disk("a"), FOLDER, self.retention)
         self.large = LargeMessages(
-            self.volume.disk("a"),
-            FOLDER,
-            SimLogWriter(self.time, random.Random(1)),
+            applier,
+            SimLogWriter(self.time, random.Random(1), applier),
             self.time,
             why_not_remove=lambda: self.why_not,
-            retention=self.retention,
         )
         self.large.begin(self.context, epoch, references or {})
         self.time.advance(100)
@@ -171,8 +172,7 @@ def test_the_failed_sync_of_a_file_refuses_only_its_message(folder: Folder, whic
 
 def test_with_retention_the_body_of_a_durable_message_is_kept() -> None:
     folder = Folder()
-    kept = RetentionSettings("/kept")
-    folder.retention = Retention(folder.volume.disk("a"), kept)
+    folder.retention = RetentionSettings("/kept")
     folder.open()
     folder.write(7, b"durable")
     folder.write(8, b"not", durable=False)

@@ -305,9 +305,7 @@ def test_another_nodes_store_is_refused_untouched(made: Store) -> None:
     with pytest.raises(WrongNode):
         MessageStore.activate(
             made.rig.follower("b"),
-            disk=made.rig.disk("b"),
-            directory=DIRECTORY,
-            writer=made.rig.writer,  # type: ignore[arg-type]
+            files=made.rig.log_files("b"),
             clock=made.rig.time,
             node_id=NodeId("11111111-2222-4333-8444-555555555555"),
             on_failure=print,

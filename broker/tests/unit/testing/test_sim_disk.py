@@ -6,9 +6,11 @@ import random
 
 import pytest
 
+from support.operations import FileApplier, batch
 from understudy.errors import DiskFailed, DiskFull
 from understudy.testing.manual_time import ManualTime
-from understudy.testing.sim_disk import SECTOR_BYTES, SimLogWriter, SimVolume
+from understudy.testing.sim_disk import SECTOR_BYTES, SimVolume
+from understudy.testing.sim_writer import SimLogWriter
 
 
 @pytest.fixture
@@ -174,11 +176,11 @@ def test_times_rise_with_changes(volume: SimVolume) -> None:
 def test_write_and_sync_are_two_steps(volume: SimVolume) -> None:
     time = ManualTime()
     operations: list[str] = []
-    writer = SimLogWriter(time, random.Random(1), latency_ms_max=10)
     file = volume.disk("a").open("/d/f", create=True)
+    writer = SimLogWriter(time, random.Random(1), FileApplier(file), latency_ms_max=10)
     volume.before_operation = operations.append
     done: list[BaseException | None] = []
-    writer.submit(file, 0, [b"a"], done.append)
+    writer.submit(batch(b"a"), done.append)
     writer.run(lambda: operations.append("work"), done.append)
     while len(operations) < 1:
         time.advance(1)
@@ -192,14 +194,14 @@ def test_write_and_sync_are_two_steps(volume: SimVolume) -> None:
 
 def test_errors_reach_done_and_the_killed_say_nothing(volume: SimVolume) -> None:
     time = ManualTime()
-    writer = SimLogWriter(time, random.Random(1))
     file = volume.disk("a").open("/d/f", create=True)
+    writer = SimLogWriter(time, random.Random(1), FileApplier(file))
     volume.fail_next_sync()
     done: list[BaseException | None] = []
-    writer.submit(file, 0, [b"a"], done.append)
+    writer.submit(batch(b"a"), done.append)
     time.advance(100)
     assert [type(error) for error in done] == [DiskFailed]
-    writer.submit(file, 0, [b"a"], done.append)
+    writer.submit(batch(b"a"), done.append)
     writer.kill()
     time.advance(100)
     assert len(done) == 1

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
 from typing import Final, NamedTuple
 
-from understudy.store.log.records import SealRecord
+from understudy.store.log.operations import Append, SealSegment
 from understudy.store.log.spare_segments import Segment
 from understudy.store.state import SegmentUse
 
@@ -30,18 +29,16 @@ class Sync(Enum):
 
 
 class Batch(NamedTuple):
-    """Bytes to be written and synced together."""
+    """Records to be written together, and synced unless they may wait for a later sync."""
 
     segment: Segment
-    offset: int
-    parts: list[bytes]
-    size_bytes: int
+    append: Append
     last_sequence: int
     sync: bool = True
 
 
 #: ``Batch(...)`` without the Python-level call.
-batch_of: Callable[[tuple[Segment, int, list[bytes], int, int, bool]], Batch] = partial(tuple.__new__, Batch)
+batch_of: Callable[[tuple[Segment, Append, int, bool]], Batch] = partial(tuple.__new__, Batch)
 
 
 @dataclass(slots=True)
@@ -51,8 +48,6 @@ class Seal:
     segment: Segment
     following: Segment | None
     """None when the journal is being closed."""
-    record: SealRecord
+    operation: SealSegment
     use: SegmentUse
-    seed: int
-    offsets: array[int]
     last_sequence: int

@@ -24,41 +24,47 @@ Not here: what records mean, activation (``epoch``), what may be appended when t
 from __future__ import annotations
 
 import logging
-import posixpath
+import sys
 from array import array
 from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from understudy.errors import DiskFailed, DiskFull, LockLost, StoreError
-from understudy.ids import NodeId
+from understudy.errors import DiskFailed, DiskFull, StoreError
 from understudy.limits import JOURNAL_BACKLOG_BYTES_PAUSE
-from understudy.ports import Clock, Disk, LogWriter
+from understudy.ports import Clock, Operation
+from understudy.store.log.applier import LogFiles
 from understudy.store.log.batch import BATCH_BYTES_MAX, SMALL_BATCH_BYTES, Batch, Seal, Sync, batch_of
-from understudy.store.log.chain import newest_epoch
+from understudy.store.log.epoch import Epoch
 from understudy.store.log.journal_life import JournalEvent, JournalLife, JournalState
 from understudy.store.log.operation_context import OperationContext
+from understudy.store.log.operations import (
+    Append,
+    CloseFiles,
+    GiveUpReserve,
+    PruneRetained,
+    RemoveFile,
+    RequireEpoch,
+    SealSegment,
+    SyncDirectory,
+    append_of,
+)
 from understudy.store.log.records import HEADER_BYTES, SEAL_FIXED_BYTES, RecordType, SealRecord
 from understudy.store.log.segment import (
     HEADER_BLOCK_BYTES,
-    SegmentFile,
-    UnsyncedFile,
+    SEGMENT_BYTES_MAX,
+    SEGMENT_BYTES_MIN,
     frame,
     parse_name,
     seed_of,
+    segment_name,
 )
 from understudy.store.log.spare_segments import PREPARE_RETRY_MS, Readiness, Segment, SpareSegments
-from understudy.store.retention import PRUNE_EVERY_MS, Retention
-from understudy.store.snapshots.reserve import give_up_reserve
+from understudy.store.retention import PRUNE_EVERY_MS
+from understudy.store.settings import StoreSettings
 from understudy.store.state import SegmentUse
 
 log = logging.getLogger(__name__)
-
-#: Bytes of a segment, element journal-file-size.
-SEGMENT_BYTES: Final = 10 * 1024 * 1024
-SEGMENT_BYTES_MIN: Final = 64 * 1024
-#: Offsets in a segment are u32.
-SEGMENT_BYTES_MAX: Final = 2 * 1024**3
 
 _COMMITS: Final = frozenset({RecordType.TX_COMMIT, RecordType.TX_PREPARE})
 #: What may wait for a sync when syncing is off: the rest decides whether the log can be read at all.
@@ -71,65 +77,41 @@ class Journal:
     def __init__(
         self,
         *,
-        disk: Disk,
-        directory: str,
-        writer: LogWriter,
-        housekeeper: LogWriter,
+        files: LogFiles,
         clock: Clock,
-        context: OperationContext,
-        node_id: NodeId,
-        epoch: int,
-        number: int,
-        file: SegmentFile,
-        position: int,
-        sequence: int,
-        use: SegmentUse,
-        segment_bytes: int = SEGMENT_BYTES,
-        ahead: int = 1,
-        sync: Sync = Sync.ALWAYS,
-        retention: Retention | None = None,
+        epoch: Epoch,
+        settings: StoreSettings,
         on_failure: Callable[[BaseException], None],
         on_segment: Callable[[int, int], SegmentUse],
         on_space: Callable[[], None],
     ) -> None:
-        """Goes on writing an epoch whose first segment holds its EPOCH record already.
+        """Continues an epoch whose first segment holds its EPOCH record already.
 
         Args:
-            disk: Where the store is.
-            directory: Absolute path of the store.
-            writer: Writes and syncs.
-            housekeeper: Removes files; may be the same.
+            files: Of the log; both writers are closed by ``close``.
             clock: For the times in segments and for trying again.
-            context: Advanced when a batch is durable, failed when one fails.
-            node_id: Of the store.
-            epoch: The epoch.
-            number: Number of its first segment.
-            file: That segment.
-            position: Offset behind the EPOCH record.
-            sequence: Sequence of the EPOCH record.
-            use: What the state keeps about the segment.
-            segment_bytes: Size of a segment; a larger record gets a larger one.
-            ahead: Segments prepared ahead.
-            sync: When batches are synced.
-            retention: Takes the segments that leave the log; None if they just go.
-            on_failure: Told once, when a write has failed for good.
-            on_segment: Called with number and first sequence when another segment begins.
+            epoch: As it has begun.
+            settings: Of the store. A record larger than a segment gets a larger one.
+            on_failure: Called once, when a write has failed for good.
+            on_segment: Called when records go to another segment, with its number and first sequence; returns its
+                entry in the state.
             on_space: Called when ``no_space`` has changed.
         """
-        self._disk = disk
-        self._directory = directory
-        self._writer = writer
-        self._housekeeper = housekeeper
+        assert epoch.state.node_id is not None
+        self._applier = files.applier
+        self._directory = files.applier.directory
+        self._writer = files.writer
+        self._housekeeper = files.housekeeper
         self._clock = clock
-        self._context = context
-        self._node_id = node_id
+        self.context = OperationContext(epoch.state.sequence)
+        """Advanced when a batch is durable, failed when one fails."""
         self._on_failure = on_failure
         self._on_segment = on_segment
         self._on_space = on_space
-        self._retention = retention
+        self._retains = settings.retention is not None
         self._prune_at_ms = 0
-        self._segment_bytes = min(max(segment_bytes, SEGMENT_BYTES_MIN), SEGMENT_BYTES_MAX)
-        self.epoch = epoch
+        segment_bytes = min(max(settings.segment_bytes, SEGMENT_BYTES_MIN), SEGMENT_BYTES_MAX)
+        self.epoch = epoch.state.epoch
         self.failure: BaseException | None = None
         self._queue: deque[Batch | Seal] = deque()
         self._under_way: Batch | Seal | None = None
@@ -142,20 +124,23 @@ class Journal:
         self._life = JournalLife(self)
         self._asked_at_close = False
         """The segment of the seal was asked for once more when the journal was to be closed."""
+        number, position = epoch.number, epoch.position
         self._segment = Segment(
-            number, max(self._segment_bytes, position + SEAL_FIXED_BYTES + 8), Readiness.READY, file
+            number,
+            segment_name(number, self.epoch),
+            max(segment_bytes, position + SEAL_FIXED_BYTES + 8),
+            Readiness.READY,
+            made=True,
         )
-        self._start_collecting(number, position, sequence, use, sync)
+        self._start_collecting(number, position, epoch.state.sequence, epoch.state.segments[number], settings.sync)
         self.spares = SpareSegments(
-            disk=disk,
-            directory=directory,
-            writer=writer,
+            writer=files.writer,
             clock=clock,
-            node_id=node_id,
-            epoch=epoch,
+            node_id=epoch.state.node_id,
+            epoch=self.epoch,
             number=number + 1,
-            segment_bytes=self._segment_bytes,
-            ahead=ahead,
+            segment_bytes=segment_bytes,
+            ahead=settings.ahead,
             on_prepared=self._prepared,
             on_failure=self.fail,
             on_space=on_space,
@@ -215,7 +200,7 @@ class Journal:
         self.offsets.append(self.offset)
         self.offset += length
         self.room -= 4
-        self._context.appended = sequence
+        self.context.appended = sequence
         return sequence
 
     def make_room(self, length: int) -> None:
@@ -230,9 +215,9 @@ class Journal:
             raise DiskFailed(f"journal of {self._directory} has failed: {self.failure}")
         if self._life.state is not JournalState.OPEN:
             raise StoreError(f"journal of {self._directory} is closed")
-        if self._context.gathered is not None:
+        if self.context.gathered is not None:
             # the journal appears full while records are gathered, so that every append comes here first
-            self._context.gathered.close()
+            self.context.gathered.close()
             if self.offset + length <= self.room:
                 return
         if self.parts and self.offset + length - self._begin > BATCH_BYTES_MAX:
@@ -263,7 +248,9 @@ class Journal:
             self._gather_until = 2 * self.sequence - self._batched if small else 0
             self._batched = self.sequence
             sync = self._must_sync or self.offset - self.batch > BATCH_BYTES_MAX
-            self._queue.append(batch_of((self._segment, self._begin, self.parts, size_bytes, self.sequence, sync)))
+            segment = self._segment
+            append = append_of((segment.name, self._begin, self.parts, size_bytes))
+            self._queue.append(batch_of((segment, append, self.sequence, sync)))
             self._queued_bytes += size_bytes
             if self._queued_bytes > JOURNAL_BACKLOG_BYTES_PAUSE:
                 self.congested = True
@@ -304,8 +291,13 @@ class Journal:
         )
         self.use.end = self.offset + SEAL_FIXED_BYTES + 4 * len(self.offsets)
         self.sequence += 1
-        self._context.appended = self.sequence
-        self._queue.append(Seal(self._segment, following, record, self.use, self.seed, self.offsets, self.sequence))
+        self.context.appended = self.sequence
+        offsets = self.offsets
+        if sys.byteorder == "big":
+            offsets = offsets[:]
+            offsets.byteswap()
+        operation = SealSegment(self._segment.name, record, self.sequence, offsets.tobytes())
+        self._queue.append(Seal(self._segment, following, operation, self.use, self.sequence))
 
     @property
     def appended_bytes(self) -> int:
@@ -321,11 +313,12 @@ class Journal:
         """The bytes of a record that may not be written yet; None when it is."""
         batches = [item for item in (self._under_way, *self._queue) if isinstance(item, Batch)]
         if self.parts:
-            batches.append(Batch(self._segment, self._begin, self.parts, self.offset - self._begin, 0))
+            append = Append(self._segment.name, self._begin, self.parts, self.offset - self._begin)
+            batches.append(Batch(self._segment, append, 0))
         for batch in batches:
-            if batch.segment.number == number and 0 <= offset - batch.offset < batch.size_bytes:
-                start = offset - batch.offset
-                return b"".join(batch.parts)[start : start + length]
+            start = offset - batch.append.offset
+            if batch.segment.number == number and 0 <= start < batch.append.size_bytes:
+                return b"".join(batch.append.parts)[start : start + length]
         return None
 
     # --- writing --------------------------------------------------------------------------------
@@ -340,8 +333,8 @@ class Journal:
         Returns:
             Whether it waits for the next turn.
         """
-        if self._context.gathered is not None:
-            self._context.gathered.close()
+        if self.context.gathered is not None:
+            self.context.gathered.close()
         if self._under_way is not None or self.failure is not None:
             return False
         if self._stalled_until_ms is not None and self._clock.monotonic_ms() < self._stalled_until_ms:
@@ -363,28 +356,18 @@ class Journal:
                 return False
             self._queue.popleft()
             self._under_way = item
-            self._writer.run(lambda: self._write_seal(item), self._written)
+            self._writer.submit((item.operation,), self._written)
             return False
         self._queue.popleft()
         self._under_way = item
-        file = item.segment.file
-        assert file is not None
-        self._writer.submit(file if item.sync else UnsyncedFile(file), item.offset, item.parts, self._written)
+        self._writer.submit((item.append, item.segment.sync) if item.sync else (item.append,), self._written)
         return False
-
-    @staticmethod
-    def _write_seal(item: Seal) -> None:
-        """Runs on the writer's thread."""
-        file = item.segment.file
-        assert file is not None
-        file.seal(item.record, item.last_sequence, item.seed, item.offsets)
-        file.close()
 
     def _written(self, error: BaseException | None) -> None:
         item = self._under_way
         assert item is not None
         self._under_way = None
-        if isinstance(error, DiskFull) and self._may_write_again(item):
+        if isinstance(error, DiskFull) and self._may_write_again():
             self._stall(item, error)
             return
         if error is not None:
@@ -395,13 +378,13 @@ class Journal:
             log.info("the journal goes on: there is room", extra={"path": self._directory})
             self._on_space()
         if isinstance(item, Batch):
-            self._queued_bytes -= item.size_bytes
+            self._queued_bytes -= item.append.size_bytes
             if self.congested:
                 self.congested = self._queued_bytes > JOURNAL_BACKLOG_BYTES_PAUSE
-        elif item.segment.file is not None:
-            item.use.skimmed = item.segment.file.skimmed
+        else:
+            item.use.skimmed = self._applier.take_skim(item.segment.name)
         try:
-            self._context.advance(item.last_sequence)
+            self.context.advance(item.last_sequence)
         finally:
             # a bug in what was released is not the log's
             if isinstance(item, Seal) and item.following is None:
@@ -412,7 +395,7 @@ class Journal:
                 if (
                     self.spares.wants_zeros
                     and isinstance(item, Batch)
-                    and item.size_bytes <= SMALL_BATCH_BYTES
+                    and item.append.size_bytes <= SMALL_BATCH_BYTES
                     and self._under_way is None
                 ):
                     self.spares.zero()
@@ -428,24 +411,19 @@ class Journal:
         if self._stalled_until_ms is not None:
             self.flush()
 
-    def _may_write_again(self, item: Batch | Seal) -> bool:
+    def _may_write_again(self) -> bool:
         """Whether a full disk loses nothing: all bytes since the last sync are in the batch, and nothing is closed."""
-        return self._life.state is JournalState.OPEN and self._sync is Sync.ALWAYS and item.segment.file is not None
+        return self._life.state is JournalState.OPEN and self._sync is Sync.ALWAYS
 
     def _stall(self, item: Batch | Seal, error: DiskFull) -> None:
         """The disk is full where room was reserved: a file system that copies on write. The item goes first again."""
-        if isinstance(item, Batch) and item.segment.file is not None:
-            item.segment.file.take_back(item.offset)
         self._queue.appendleft(item)
         if self._stalled_until_ms is None:
             log.error("the journal waits for room", extra={"error": str(error)})
             # what cannot be removed is no worse than before
-            self._writer.run(self._give_up_reserve, lambda failed: None)
+            self._writer.submit([GiveUpReserve()], lambda failed: None)
         self._stalled_until_ms = self._clock.monotonic_ms() + PREPARE_RETRY_MS
         self._on_space()
-
-    def _give_up_reserve(self) -> None:
-        give_up_reserve(self._disk, self._directory)
 
     def fail(self, error: BaseException) -> None:
         """A write or sync has failed, here or in other work on the store's files: nothing is released any more."""
@@ -454,7 +432,7 @@ class Journal:
         self.failure = error
         self.room = -1
         self.spares.stop()
-        self._context.fail(error)
+        self.context.fail(error)
         self._life.fire(JournalEvent.FAIL)
         self._on_failure(error)
 
@@ -466,54 +444,37 @@ class Journal:
 
     # --- removing and closing -------------------------------------------------------------------
 
-    def remove_files(self, paths: list[str], done: Callable[[BaseException | None], None]) -> None:
-        """Remove files in order, each for good before the next; stops at the first error. Nothing if
-        another node has begun an epoch: for it they may be part of the log. With retention segments are
-        moved away instead.
+    def remove_files(self, names: list[str], done: Callable[[BaseException | None], None]) -> None:
+        """Remove files of the directory in order, each durably before the next; stops at the first error. None is
+        removed if another node has begun an epoch: for that node they may be part of the log. With retention segments
+        are moved away instead.
         """
-        retention = self._retention
-        unsynced: list[StoreError] = []
-
-        def work() -> None:
-            if newest_epoch(self._disk.list(self._directory)) > self.epoch:
-                raise LockLost(f"another node has taken {self._directory} over")
-            for path in paths:
-                if self._disk.exists(path):
-                    kept = retention is not None and parse_name(posixpath.basename(path)) is not None
-                    if retention is not None and kept:
-                        retention.retire(path)
-                    if not kept or self._disk.exists(path):
-                        self._disk.remove(path)
-                    try:
-                        self._disk.sync_directory(self._directory)
-                    except StoreError as error:
-                        unsynced.append(error)
-                        raise
-            if retention is not None:
-                retention.prune(self._clock.wall_ms())
+        operations: list[Operation] = [RequireEpoch(self.epoch)]
+        operations += [RemoveFile(name, retain=parse_name(name) is not None, sync=True) for name in names]
+        if self._retains:
+            operations.append(PruneRetained(self._clock.wall_ms()))
 
         def removed(error: BaseException | None) -> None:
-            if unsynced:
-                self.fail(unsynced[0])
+            if self._applier.unsynced is not None:
+                self.fail(self._applier.unsynced)
             done(error)
 
-        self._housekeeper.run(work, removed)
+        self._housekeeper.submit(operations, removed)
 
     def prune_retention(self) -> None:
-        """Let go of retained segments whose time is over; now and then."""
-        retention = self._retention
+        """Remove retained segments that are too old; called every few seconds."""
         moment_ms = self._clock.monotonic_ms()
-        if retention is None or moment_ms < self._prune_at_ms or self._life.state is not JournalState.OPEN:
+        if not self._retains or moment_ms < self._prune_at_ms or self._life.state is not JournalState.OPEN:
             return
         self._prune_at_ms = moment_ms + PRUNE_EVERY_MS
-        self._housekeeper.run(lambda: retention.prune(self._clock.wall_ms()), lambda error: None)
+        self._housekeeper.submit([PruneRetained(self._clock.wall_ms())], lambda error: None)
 
     def close(self, done: Callable[[], None]) -> None:
         """Write what was appended, seal, remove the unused spare, then ``done``. After a failure,
         or when the disk is so full that no segment is left, nothing more is written.
         """
-        if self._context.gathered is not None:
-            self._context.gathered.close()
+        if self.context.gathered is not None:
+            self.context.gathered.close()
         self.room = -1
         self.spares.stop()
         # once more at once, and then what waits for room is given up
@@ -534,7 +495,7 @@ class Journal:
         else:
             # what is in memory was never confirmed and cannot be any more
             self.failure = DiskFull(f"no room for {self._directory} to be closed cleanly")
-            self._context.fail(self.failure)
+            self.context.fail(self.failure)
             self._life.fire(JournalEvent.FAIL)
 
     def seal_last(self) -> None:
@@ -548,17 +509,13 @@ class Journal:
         self._housekeeper.run(lambda: None, lambda error: self._close_files())
 
     def _close_files(self) -> None:
-        def work() -> None:
-            if self._segment.file is not None:
-                self._segment.file.close()
-            unused = self.spares.close_files()
-            if self.failure is None and unused:
-                # the last first: what is left of them never begins behind a gap
-                for path in reversed(unused):
-                    self._disk.remove(path)
-                self._disk.sync_directory(self._directory)
-
+        operations: list[Operation] = [CloseFiles()]
+        unused = self.spares.unused()
+        if self.failure is None and unused:
+            # the last first: those that are left never begin behind a gap
+            operations += [RemoveFile(name) for name in reversed(unused)]
+            operations.append(SyncDirectory())
         # an unused spare that cannot be removed is harmless: the next activation does it
-        self._writer.run(work, lambda error: self._life.fire(JournalEvent.FILES_CLOSED))
+        self._writer.submit(operations, lambda error: self._life.fire(JournalEvent.FILES_CLOSED))
         self._housekeeper.close()
         self._writer.close()

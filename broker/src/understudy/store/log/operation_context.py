@@ -1,4 +1,4 @@
-"""The one place where confirmations and deliveries wait for durability (ADR 0003).
+"""The one place where confirmations and deliveries wait for durability (ADR 0003, ADR 0048).
 
 Everything that promises something to a client asks ``when_durable`` with the sequence of the last record on which the
 promise rests. The call is made when the log is durable up to that sequence, by ``advance`` and by nothing else. After

@@ -1,8 +1,7 @@
 """One segment file: its name, header block, writing in order, sealing (docs/journal-format.md s. 2).
 
-``SegmentFile`` is what the journal hands to the log writer; it sees every byte in order and so
-keeps the digest of the segment at no cost to the loop's thread. Its methods but ``close`` run on
-the writer's thread, one after another.
+``SegmentFile`` is a segment that is being written. It sees every byte in order and so keeps the digest of the segment
+at no cost to the loop's thread. Its methods run on the writer's thread, one after another (``applier``).
 
 Not here: which segments form the log (``chain``), when to change to the next one
 (``journal``), or what records mean.
@@ -12,8 +11,6 @@ from __future__ import annotations
 
 import re
 import struct
-import sys
-from array import array
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -42,6 +39,11 @@ MAGIC: Final = b"USTLOG\r\n"
 #: Records begin here; a block of its own, so that no record shares a sector with the header.
 HEADER_BLOCK_BYTES: Final = 4096
 FIRST_OF_EPOCH: Final = 1
+#: Bytes of a segment, element journal-file-size.
+SEGMENT_BYTES: Final = 10 * 1024 * 1024
+SEGMENT_BYTES_MIN: Final = 64 * 1024
+#: Offsets in a segment are u32.
+SEGMENT_BYTES_MAX: Final = 2 * 1024**3
 NEW_SUFFIX: Final = ".new"
 
 _HEADER = struct.Struct("<8sHHI16sQQqQ")
@@ -163,13 +165,13 @@ def read_seal(file: FileReader, header: SegmentHeader) -> tuple[int, SealRecord]
 
 
 class SegmentFile:
-    """A segment being written, as the ``File`` of the log writer: strictly in order, digested.
+    """A segment being written, strictly in order.
 
-    Once the disk has failed here, for another reason than room, it is not asked again: a kernel forgets what it
-    could not write, so a second sync would only seem to have kept it.
+    After a failure of the disk other than missing space, every further call raises the same error: the kernel may have
+    dropped the pages that it could not write, so a second sync would succeed without them.
     """
 
-    __slots__ = ("_before", "_digest", "_failure", "_file", "_path", "_position", "_seed", "_skim", "skimmed")
+    __slots__ = ("_before", "_digest", "_failure", "_file", "_last", "_path", "_position", "_seed", "_skim", "skimmed")
 
     def __init__(self, file: File, path: str, written: bytes, seed: int) -> None:
         """Wraps a file whose first bytes are ``written``: the header, for a first segment EPOCH. ``seed`` is that of
@@ -183,31 +185,26 @@ class SegmentFile:
         self._digest = self._before = crc32(written)
         """Of everything written, and without what was written last."""
         self._seed = seed
-        self._position = len(written)
+        self._position = self._last = len(written)
+        """End of what was written, and where the last write began."""
         self._failure: DiskFailed | None = None
 
     @property
     def path(self) -> str:
         return self._path
 
-    def size(self) -> int:
-        return self._file.size()
-
-    def read(self, offset: int, length: int) -> bytes:
-        return self._file.read(offset, length)
-
-    def data_ranges(self, offset: int) -> list[tuple[int, int]]:
-        return self._file.data_ranges(offset)
-
     def write(self, offset: int, buffers: Sequence[bytes]) -> None:
-        """Append; one buffer, because one large crc and one large write release the interpreter. After DiskFull the
-        same bytes may be written again.
+        """Append. A write at the offset of the last one replaces it: that met a full disk, in the write or in the sync.
+
+        The buffers are written as one, because one large crc and one large write release the interpreter.
         """
-        assert offset == self._position, f"{self.path}: write at {offset}, expected {self._position}"
         if self._failure is not None:
             raise self._failure
+        if offset != self._position:
+            self._take_back(offset)
         data = b"".join(buffers)
         self._before = self._digest
+        self._last = offset
         try:
             self._file.write(offset, (data,))
         except DiskFailed as failure:
@@ -218,8 +215,8 @@ class SegmentFile:
         if self._skim is not None:
             self._skim.take(data)
 
-    def take_back(self, offset: int) -> None:
-        """The last write, at ``offset``, met a full disk and is repeated."""
+    def _take_back(self, offset: int) -> None:
+        assert offset == self._last, f"{self.path}: write at {offset}, expected {self._position}"
         self._position, self._digest = offset, self._before
         # some of it may have been taken already
         self._skim = None
@@ -232,9 +229,6 @@ class SegmentFile:
 
     def allocate(self, length: int) -> None:
         self._ask(self._file.allocate, length)
-
-    def truncate(self, length: int) -> None:
-        self._ask(self._file.truncate, length)
 
     def sync(self) -> None:
         if self._failure is not None:
@@ -257,14 +251,13 @@ class SegmentFile:
     def close(self) -> None:
         self._file.close()
 
-    def seal(self, record: SealRecord, sequence: int, seed: int, offsets: array[int]) -> None:
+    def seal(self, record: SealRecord, sequence: int, offsets: bytes) -> None:
         """Write the footer behind what was written, end the file with it and sync.
 
         Args:
             record: Its fields; digest and offsets are filled in here.
             sequence: Sequence of the SEAL record.
-            seed: Crc seed of the segment.
-            offsets: Offsets of all records.
+            offsets: Offsets of all records, u32 little-endian.
 
         Raises:
             DiskFull, DiskFailed: as the file does.
@@ -273,12 +266,9 @@ class SegmentFile:
             self._skim.finish()
             self.skimmed, self._skim = self._skim, None
         at = self._position
-        if sys.byteorder == "big":
-            offsets = offsets[:]
-            offsets.byteswap()
         complete = SealRecord(
             record.closed,
-            len(offsets),
+            len(offsets) // 4,
             self._digest,
             record.first_sequence,
             record.last_sequence,
@@ -290,54 +280,18 @@ class SegmentFile:
         )
         if self.skimmed is not None:
             self.skimmed.seal = at, complete
-        payload = encode_seal(complete, at, offsets.tobytes())
-        parts = frame(RecordType.SEAL, SEAL_CLOSED if record.closed else 0, sequence, at, seed, payload)
+        payload = encode_seal(complete, at, offsets)
+        parts = frame(RecordType.SEAL, SEAL_CLOSED if record.closed else 0, sequence, at, self._seed, payload)
         try:
             self.write(at, parts)
             # first the seal, then the cut: a short file without a seal would look damaged
             self.sync()
-            self.truncate(self._position)
+            self._ask(self._file.truncate, self._position)
             self.sync()
         except DiskFull:
-            self.take_back(at)
+            if self._position != at:
+                self._take_back(at)
             raise
-
-
-class UnsyncedFile:
-    """A file as the log writer sees it when a batch may count as durable without a sync."""
-
-    __slots__ = ("_file",)
-
-    def __init__(self, file: File) -> None:
-        self._file = file
-
-    @property
-    def path(self) -> str:
-        return self._file.path
-
-    def size(self) -> int:
-        return self._file.size()
-
-    def read(self, offset: int, length: int) -> bytes:
-        return self._file.read(offset, length)
-
-    def data_ranges(self, offset: int) -> list[tuple[int, int]]:
-        return self._file.data_ranges(offset)
-
-    def write(self, offset: int, buffers: Sequence[bytes]) -> None:
-        self._file.write(offset, buffers)
-
-    def allocate(self, length: int) -> None:
-        self._file.allocate(length)
-
-    def truncate(self, length: int) -> None:
-        self._file.truncate(length)
-
-    def sync(self) -> None:
-        """Nothing: that is what was asked for."""
-
-    def close(self) -> None:
-        self._file.close()
 
 
 def create_segment(disk: Disk, directory: str, header: SegmentHeader, first_records: bytes = b"") -> SegmentFile:

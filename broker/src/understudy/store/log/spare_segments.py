@@ -18,21 +18,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
 from understudy.errors import DiskFull
 from understudy.ids import NodeId
-from understudy.ports import Clock, Disk, LogWriter
-from understudy.store.log.segment import (
-    HEADER_BLOCK_BYTES,
-    SegmentFile,
-    SegmentHeader,
-    create_segment,
-    segment_name,
-)
-from understudy.store.snapshots.reserve import keep_reserve
+from understudy.ports import Clock, LogWriter, Operation
+from understudy.store.log.operations import CreateSegment, GrowSegment, KeepReserve, SyncFile, WriteZeros
+from understudy.store.log.segment import HEADER_BLOCK_BYTES, SegmentHeader, segment_name
 
 #: How long after the disk was full the next segment is asked for again.
 PREPARE_RETRY_MS: Final = 1_000
@@ -57,11 +51,18 @@ class Segment:
     """A segment to be written, perhaps before its file exists."""
 
     number: int
+    name: str
     needed_bytes: int
     readiness: Readiness = Readiness.PREPARING
-    file: SegmentFile | None = None
+    made: bool = False
+    """Whether its file exists."""
     zeroed_bytes: int = HEADER_BLOCK_BYTES
     """Up to here its blocks have been written."""
+    sync: SyncFile = field(init=False)
+    """The operation behind each batch."""
+
+    def __post_init__(self) -> None:
+        self.sync = SyncFile(self.name)
 
 
 class SpareSegments:
@@ -70,8 +71,6 @@ class SpareSegments:
     def __init__(
         self,
         *,
-        disk: Disk,
-        directory: str,
         writer: LogWriter,
         clock: Clock,
         node_id: NodeId,
@@ -86,8 +85,6 @@ class SpareSegments:
         """Begins to prepare them.
 
         Args:
-            disk: Where the store is.
-            directory: Absolute path of the store.
             writer: Makes them.
             clock: For the times in headers and for trying again.
             node_id: Of the store.
@@ -99,8 +96,6 @@ class SpareSegments:
             on_failure: Told when the disk said no for another reason than room.
             on_space: Called when ``no_space`` has changed.
         """
-        self._disk = disk
-        self._directory = directory
         self._writer = writer
         self._clock = clock
         self._node_id = node_id
@@ -148,25 +143,22 @@ class SpareSegments:
         segment = self._to_prepare[0]
         needed_bytes = segment.needed_bytes
 
-        def work() -> None:
-            if segment.file is None:
-                header = SegmentHeader(
-                    self._node_id, self._epoch, segment.number, self._clock.wall_ms(), needed_bytes, False
-                )
-                segment.file = create_segment(self._disk, self._directory, header)
-            else:
-                segment.file.allocate(needed_bytes)
-                segment.file.sync()
-
-        self._writer.run(work, lambda error: self._prepared(segment, needed_bytes, error))
+        operations: list[Operation]
+        if segment.made:
+            operations = [GrowSegment(segment.name, needed_bytes)]
+        else:
+            moment_ms = self._clock.wall_ms()
+            header = SegmentHeader(self._node_id, self._epoch, segment.number, moment_ms, needed_bytes, False)
+            operations = [CreateSegment(header)]
+        self._writer.submit(operations, lambda error: self._prepared(segment, needed_bytes, error))
 
     def zero(self) -> None:
         """Overwrite the next piece of the next segment; called when a small batch has been written."""
         segment = self._spares[0]
-        file, begin = segment.file, segment.zeroed_bytes
+        begin = segment.zeroed_bytes
         length = min(ZEROS_BYTES, segment.needed_bytes - begin)
         self.wants_zeros = False
-        if self._zeroing or self._stopped or segment.readiness is not Readiness.READY or file is None or length <= 0:
+        if self._zeroing or self._stopped or segment.readiness is not Readiness.READY or length <= 0:
             return
         self._zeroing = True
 
@@ -181,34 +173,29 @@ class SpareSegments:
             else:
                 segment.zeroed_bytes = begin + length
 
-        self._writer.run(lambda: file.zero(begin, length), zeroed)
+        self._writer.submit([WriteZeros(segment.name, begin, length)], zeroed)
 
     def keep_reserve(self) -> None:
         """Once the spare is there, or the reserve was used: room for the first segment and the spare of
         a node that activates on a full disk. Without it the journal goes on, and asks again with the next spare.
         """
-        size_bytes = 2 * self._segment_bytes
 
         def kept(error: BaseException | None) -> None:
             if error is not None:
                 self._on_failure(error)
 
-        self._writer.run(lambda: keep_reserve(self._disk, self._directory, size_bytes), kept)
+        self._writer.submit([KeepReserve(2 * self._segment_bytes)], kept)
 
     def stop(self) -> None:
         """Begin nothing of its own any more; ``prepare_next`` still does what it is asked."""
         self._stopped = True
 
-    def close_files(self) -> list[str]:
-        """The paths of those that were made, their files closed; runs on the writer's thread."""
-        made = [spare for spare in self._spares if spare.file is not None]
-        for spare in made:
-            assert spare.file is not None
-            spare.file.close()
-        return [f"{self._directory}/{segment_name(spare.number, self._epoch)}" for spare in made]
+    def unused(self) -> list[str]:
+        """Names of the segments that were made and not taken, in order."""
+        return [spare.name for spare in self._spares if spare.made]
 
     def _add(self, number: int) -> None:
-        segment = Segment(number, self._segment_bytes)
+        segment = Segment(number, segment_name(number, self._epoch), self._segment_bytes)
         self._spares.append(segment)
         self._prepare(segment)
 
@@ -229,6 +216,7 @@ class SpareSegments:
             self._on_failure(error)
             return
         else:
+            segment.made = True
             if self.no_space:
                 self.no_space = False
                 self._on_space()

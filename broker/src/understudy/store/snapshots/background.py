@@ -1,6 +1,6 @@
 """Long work in small steps beside the group commit.
 
-The work is a generator that yields what it waits for: a ``Job`` for the housekeeper, or ``Durable``
+The work is a generator that yields what it waits for: a ``Job`` or a ``Change`` for the housekeeper, or ``Durable``
 for the log. One job at a time goes there, beside the batches. While records wait to be
 written, jobs may use ``SHARE`` bytes for each byte appended meanwhile; an idle store works at once.
 So the work keeps up with the log, and neither the loop nor a batch ever waits for more than one step.
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from understudy.errors import DiskFull
-from understudy.ports import File, LogWriter
+from understudy.ports import File, LogWriter, Operation
 from understudy.store.log.journal import Journal
 from understudy.store.log.operation_context import OperationContext
 
@@ -27,12 +27,20 @@ STEP_BYTES: Final = 128 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Disk work; the generator is sent its result, or gets its error thrown."""
+    """Work that reads; the generator is sent its result, or its error is thrown into it."""
 
     work: Callable[[], Any]
     cost_bytes: int = 0
-    writes: bool = False
-    """It writes or syncs: an error other than a full disk ends the journal, as one of its own would."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Operations on files of the store; an error is thrown into the generator."""
+
+    operations: tuple[Operation, ...]
+    cost_bytes: int = 0
+    fatal: bool = False
+    """An error other than a full disk ends the journal, as one of its own would."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +50,8 @@ class Durable:
     sequence: int
 
 
-Steps = Generator[Job | Durable, Any, None]
+Request = Job | Change | Durable
+Steps = Generator[Request, Any, None]
 
 #: Let others have the loop.
 PAUSE: Final = Job(lambda: None)
@@ -69,7 +78,7 @@ class Background:
         self.steps: Steps | None = None
         """What is being done; None: nothing."""
         self._ended: Callable[[BaseException | None], None] = lambda error: None
-        self._job: Job | None = None
+        self._job: Job | Change | None = None
         self._under_way = False
         self._stopped = False
         self._credit_bytes = 0
@@ -114,17 +123,20 @@ class Background:
         self._job = None
         self._under_way = True
         result: list[Any] = []
-        self._writer.run(lambda: result.append(job.work()), lambda error: self._done(job, result, error))
+        if isinstance(job, Change):
+            self._writer.submit(job.operations, lambda error: self._done(result, error, fatal=job.fatal))
+        else:
+            self._writer.run(lambda: result.append(job.work()), lambda error: self._done(result, error))
 
-    def _done(self, job: Job, result: list[Any], error: BaseException | None) -> None:
+    def _done(self, result: list[Any], error: BaseException | None, *, fatal: bool = False) -> None:
         self._under_way = False
-        if error is not None and job.writes and not isinstance(error, DiskFull):
+        if error is not None and fatal and not isinstance(error, DiskFull):
             self._stopped = True
             self._journal.fail(error)
         if self._stopped:
             self._close()
             return
-        self._resume(None if error is not None else result[0], error)
+        self._resume(result[0] if error is None and result else None, error)
 
     def _resume(self, value: Any, error: BaseException | None) -> None:
         steps = self.steps
@@ -140,7 +152,7 @@ class Background:
                 self._end(failure)
                 return
             value = error = None
-            if isinstance(request, Job):
+            if not isinstance(request, Durable):
                 self._job = request
                 self._submit()
                 return

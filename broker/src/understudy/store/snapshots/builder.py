@@ -10,7 +10,6 @@ Not here: when (``consolidator``), the bytes (``snapshot``).
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -23,16 +22,15 @@ from understudy.limits import RECORD_BYTES_MAX
 from understudy.ports import Clock, Disk, File
 from understudy.store.log.records import HEADER, HEADER_BYTES, SEAL_FIXED_BYTES, SealRecord
 from understudy.store.log.replay import Cursor, Stop, replay
-from understudy.store.log.segment import HEADER_BLOCK_BYTES, NEW_SUFFIX, read_header, read_seal, seed_of, segment_name
+from understudy.store.log.segment import HEADER_BLOCK_BYTES, read_header, read_seal, seed_of, segment_name
 from understudy.store.log.skim import apply_steps, read_steps
 from understudy.store.quarantine import KnownDamage
-from understudy.store.snapshots.background import PAUSE, STEP_BYTES, Durable, Job, read_job
+from understudy.store.snapshots.background import PAUSE, STEP_BYTES, Durable, Job, Request, read_job
 from understudy.store.snapshots.references import LiveReferences, waiting_references
 from understudy.store.snapshots.snapshot import (
     PART_ITEMS,
     REFERENCE,
     PartType,
-    SnapshotEncoder,
     SnapshotEnd,
     SnapshotHeader,
     SnapshotReader,
@@ -40,6 +38,7 @@ from understudy.store.snapshots.snapshot import (
     encode_end,
     small_parts,
 )
+from understudy.store.snapshots.writer import SnapshotWriter
 from understudy.store.state import LateChanges, SegmentUse, StoreState
 
 #: Bytes written and synced at a time.
@@ -94,9 +93,8 @@ class SnapshotBuilder:
         self._known = known
         self._replayed = StoreState(state.id_cache_size)
         self._late = self._replayed.late = LateChanges()
-        self._position = 0
 
-    def build(self, base: SnapshotHeader | None, last: int) -> Generator[Job | Durable, Any, Built | None]:
+    def build(self, base: SnapshotHeader | None, last: int) -> Generator[Request, Any, Built | None]:
         """Make the snapshot of the log up to the end of the segment ``last``.
 
         Args:
@@ -145,7 +143,7 @@ class SnapshotBuilder:
 
     # --- reading --------------------------------------------------------------------------------
 
-    def _read_small(self, file: File, reader: SnapshotReader) -> Generator[Job | Durable, Any, list[bytes]]:
+    def _read_small(self, file: File, reader: SnapshotReader) -> Generator[Request, Any, list[bytes]]:
         """Everything before the references; the references that were read with it."""
         references: list[bytes] = []
         while reader.end is None and not references:
@@ -157,7 +155,7 @@ class SnapshotBuilder:
                     apply_part(self._replayed, kind, payload)
         return references
 
-    def _take_in(self, number: int, before: Cursor | None) -> Generator[Job | Durable, Any, Cursor]:
+    def _take_in(self, number: int, before: Cursor | None) -> Generator[Request, Any, Cursor]:
         """One more segment of the log; where it ends."""
         use, state = self._state.segments[number], self._replayed
         path = f"{self._directory}/{segment_name(number, use.epoch)}"
@@ -182,7 +180,7 @@ class SnapshotBuilder:
         state.sequence = cursor.sequence
         return cursor
 
-    def _read_back(self, cursor: Cursor, use: SegmentUse, *, damaged: bool) -> Generator[Job | Durable, Any, None]:
+    def _read_back(self, cursor: Cursor, use: SegmentUse, *, damaged: bool) -> Generator[Request, Any, None]:
         """A segment of which this process does not know what it says."""
         path, number = cursor.path, cursor.number
         file: File = yield Job(lambda: self._disk.open(path, read_only=True))
@@ -210,7 +208,7 @@ class SnapshotBuilder:
         cursor.sequence = seal.last_sequence + 1
         cursor.sealed = Stop.CLOSED if seal.closed else Stop.SEALED
 
-    def _apply(self, cursor: Cursor, steps: list[Step]) -> Generator[Job | Durable, Any, None]:
+    def _apply(self, cursor: Cursor, steps: list[Step]) -> Generator[Request, Any, None]:
         """What records of a segment say."""
         looked_at = 0
         for step in steps:
@@ -220,7 +218,7 @@ class SnapshotBuilder:
                 looked_at = 0
                 yield PAUSE
 
-    def _skim(self, file: File, cursor: Cursor, end: int, seal: SealRecord) -> Generator[Job | Durable, Any, None]:
+    def _skim(self, file: File, cursor: Cursor, end: int, seal: SealRecord) -> Generator[Request, Any, None]:
         """The records of a sealed segment that was not written by this process, checked by its digest."""
         digest = yield Job(lambda: crc32(file.read(0, HEADER_BLOCK_BYTES)))
         position = HEADER_BLOCK_BYTES
@@ -242,7 +240,7 @@ class SnapshotBuilder:
             yield from self._replay(scratch, file, cursor, end)
             raise JournalCorrupt("the digest in the seal is not that of the segment", file=cursor.path, offset=end)
 
-    def _replay(self, state: StoreState, file: File, cursor: Cursor, end: int) -> Generator[Job | Durable, Any, None]:
+    def _replay(self, state: StoreState, file: File, cursor: Cursor, end: int) -> Generator[Request, Any, None]:
         """Record by record up to an offset."""
         want = STEP_BYTES
         path = cursor.path
@@ -277,75 +275,44 @@ class SnapshotBuilder:
 
     def _write(
         self, header: SnapshotHeader, older: list[bytes], base_file: File | None, reader: SnapshotReader | None
-    ) -> Generator[Job | Durable, Any, Built]:
-        path = f"{self._directory}/{header.name}"
-        temporary = path + NEW_SUFFIX
-        file: File = yield Job(lambda: self._create(temporary))
+    ) -> Generator[Request, Any, Built]:
+        writer = SnapshotWriter(header)
         try:
-            encoder = SnapshotEncoder(header)
+            yield from writer.create()
             for kind, payload in small_parts(self._replayed, dict(self._state.removable)):
-                encoder.add(kind, payload)
-                yield from self._put(file, encoder, at_least=WRITE_BYTES)
+                writer.encoder.add(kind, payload)
+                yield from writer.put(at_least=WRITE_BYTES)
             live = LiveReferences(self._state.live, self._late)
             live.count_transactions(self._replayed.transactions.values())
-            yield from self._write_references(file, encoder, older, base_file, reader, live)
+            yield from self._write_references(writer, older, base_file, reader, live)
             # what was left out because it is acknowledged rests on everything appended so far
             needs = self._last_sequence()
-            encoder.add(PartType.END, encode_end(SnapshotEnd(needs, live.count, live.bytes.total)))
-            yield from self._put(file, encoder)
+            writer.encoder.add(PartType.END, encode_end(SnapshotEnd(needs, live.count, live.bytes.total)))
+            yield from writer.put()
             yield Durable(needs)
         except StoreError:
-            with suppress(StoreError, FileNotFoundError):
-                yield Job(lambda: self._disk.remove(temporary))
+            yield from writer.remove()
             raise
-        finally:
-            file.close()
-
-        def publish() -> None:
-            self._disk.rename(temporary, path)
-            self._disk.sync_directory(self._directory)
-
-        yield Job(publish, writes=True)
-        return Built(header, self._position, live.bytes.by_segment)
-
-    def _create(self, temporary: str) -> File:
-        with suppress(FileNotFoundError):
-            # of an attempt of our own that failed
-            self._disk.remove(temporary)
-        return self._disk.open(temporary, create=True)
-
-    def _put(self, file: File, encoder: SnapshotEncoder, at_least: int = 1) -> Generator[Job | Durable, Any, None]:
-        """Write and sync what is encoded, if it is enough."""
-        if encoder.pending_bytes < at_least:
-            yield PAUSE
-            return
-        data, position = encoder.take(), self._position
-
-        def work() -> None:
-            file.write(position, (data,))
-            file.sync()
-
-        self._position += len(data)
-        yield Job(work, len(data), writes=True)
+        yield from writer.publish()
+        return Built(header, writer.size_bytes, live.bytes.by_segment)
 
     def _write_references(
         self,
-        file: File,
-        encoder: SnapshotEncoder,
+        writer: SnapshotWriter,
         older: list[bytes],
         base_file: File | None,
         reader: SnapshotReader | None,
         live: LiveReferences,
-    ) -> Generator[Job | Durable, Any, None]:
+    ) -> Generator[Request, Any, None]:
         packed = bytearray()
         full_bytes = PART_ITEMS * REFERENCE.size
 
-        def put(payload: bytes) -> Generator[Job | Durable, Any, None]:
+        def put(payload: bytes) -> Generator[Request, Any, None]:
             packed.extend(live.passing(payload))
             while len(packed) >= full_bytes:
-                encoder.add(PartType.REFERENCES, bytes(packed[:full_bytes]))
+                writer.encoder.add(PartType.REFERENCES, bytes(packed[:full_bytes]))
                 del packed[:full_bytes]
-                yield from self._put(file, encoder, at_least=WRITE_BYTES)
+                yield from writer.put(at_least=WRITE_BYTES)
 
         while True:
             for payload in older:
@@ -358,4 +325,4 @@ class SnapshotBuilder:
             for payload in waiting_references(queue_id, backlog):
                 yield from put(payload)
         if packed:
-            encoder.add(PartType.REFERENCES, bytes(packed))
+            writer.encoder.add(PartType.REFERENCES, bytes(packed))

@@ -12,23 +12,23 @@ of a log (``trimming``), sharing the disk with the group commit (``background``)
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final
 
 from understudy.errors import DiskFull, JournalCorrupt, StoreError
-from understudy.ids import NodeId
-from understudy.ports import Clock, Disk, LogWriter
+from understudy.ports import Clock, Disk
+from understudy.store.log.applier import LogFiles
 from understudy.store.log.journal import Journal
-from understudy.store.log.operation_context import OperationContext
+from understudy.store.log.operations import GiveUpReserve
 from understudy.store.log.records import RecordType, SnapshotRecord, encode_drop, encode_snapshot
 from understudy.store.log.segment import parse_name
 from understudy.store.quarantine import KnownDamage
 from understudy.store.settings import StoreSettings
-from understudy.store.snapshots.background import Background, Durable, Job
+from understudy.store.snapshots.background import Background, Change, Durable, Job, Request
 from understudy.store.snapshots.builder import Built, SnapshotBuilder
 from understudy.store.snapshots.forwarding import Forwarding
 from understudy.store.snapshots.relocation import SegmentCopy
-from understudy.store.snapshots.reserve import give_up_reserve
+from understudy.store.snapshots.reserve import RESERVE_NAME
 from understudy.store.snapshots.snapshot import (
     SnapshotHeader,
     parse_snapshot_name,
@@ -51,7 +51,7 @@ PERCENT_MAX: Final = 75
 #: Between two attempts to free room on a full disk.
 _RETRY_MS: Final = 10_000
 
-_Run = Generator[Job | Durable, Any, None]
+_Run = Generator[Request, Any, None]
 
 
 class Consolidator:
@@ -60,14 +60,10 @@ class Consolidator:
     def __init__(
         self,
         *,
-        disk: Disk,
-        directory: str,
-        writer: LogWriter,
+        files: LogFiles,
         clock: Clock,
-        node_id: NodeId,
         journal: Journal,
         state: StoreState,
-        context: OperationContext,
         forwarding: Forwarding,
         forget: Callable[[int], int | None],
         known: KnownDamage,
@@ -76,36 +72,33 @@ class Consolidator:
     ) -> None:
         """
         Args:
-            disk: Where the store is.
-            directory: Absolute path of the store.
-            writer: Where file work is done.
+            files: Of the log.
             clock: For stamps.
-            node_id: Of the store.
             journal: What is said about all this goes there.
             state: Of the running store.
-            context: Says what is durable.
             forwarding: Told of every message that is copied.
             forget: The store lets go of a segment; returns the epoch it was of.
             known: Damage that was set aside: it is passed over.
             damaged: Told the segment number and offset of a damaged record that is not in ``known``.
             settings: Of the store.
         """
-        self._disk = disk
-        self._directory = directory
+        assert state.node_id is not None
+        self._disk = files.applier.disk
+        self._directory = files.applier.directory
         self._clock = clock
-        self._node_id = node_id
+        self._node_id = state.node_id
         self._journal = journal
         self._state = state
         self._forwarding = forwarding
         self._known = known
         self._damaged = damaged
-        self._context = context
-        self._remover = FileRemover(journal, state, directory, forget)
+        self._context = context = journal.context
+        self._remover = FileRemover(journal, state, forget)
         self._trimmer = LogTrimmer(journal, state, context, settings.segment_bytes, self._remover)
         self._segment_bytes = settings.segment_bytes
         self._segments_min = settings.compact_segments_min
         self._percent = min(settings.compact_percent, PERCENT_MAX)
-        self.background = Background(journal, writer, context)
+        self.background = Background(journal, files.housekeeper, context)
         self._snapshots: list[SnapshotHeader] = []
         """Newest first: what can be begun with; older ones than two are being removed."""
         self._snapshot_bytes = 0
@@ -131,7 +124,7 @@ class Consolidator:
         """The position of each named reader: name to the first segment number it still needs.
         Nothing from there on is dropped."""
 
-    def begin(self, disk: Disk, names: list[str]) -> None:
+    def begin(self, disk: Disk, names: Sequence[str]) -> None:
         """Find the snapshots, and remove the segments that the node before had given up and not removed.
 
         Args:
@@ -245,7 +238,7 @@ class Consolidator:
 
     # --- which snapshots there are ------------------------------------------------------------------
 
-    def _find_snapshots(self, disk: Disk, names: list[str]) -> list[SnapshotHeader]:
+    def _find_snapshots(self, disk: Disk, names: Sequence[str]) -> list[SnapshotHeader]:
         found: list[SnapshotHeader] = []
         for name in snapshot_names(names):
             file = disk.open(f"{self._directory}/{name}", read_only=True)
@@ -297,7 +290,7 @@ class Consolidator:
         yield from self._copy_forward(None if copy_all else _COPY * taken)
         self._forwarding.sweep(self._state.live)
 
-    def _build(self, last: int) -> Generator[Job | Durable, Any, Built | None]:
+    def _build(self, last: int) -> Generator[Request, Any, Built | None]:
         while True:
             base = self._snapshots[0] if self._snapshots else None
             builder = SnapshotBuilder(
@@ -313,8 +306,9 @@ class Consolidator:
             try:
                 return (yield from builder.build(base, last))
             except DiskFull:
-                if not (yield Job(lambda: give_up_reserve(self._disk, self._directory))):
+                if not (yield Job(lambda: self._disk.exists(f"{self._directory}/{RESERVE_NAME}"))):
                     raise
+                yield Change((GiveUpReserve(),))
                 self._reserve_used = True
             except JournalCorrupt as error:
                 first = next(iter(self._state.segments))

@@ -21,7 +21,7 @@ from understudy.store.log.replay import read_frame
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, seed_of, segment_name
 from understudy.store.quarantine import KnownDamage
 from understudy.store.reference import pack_location
-from understudy.store.snapshots.background import STEP_BYTES, Durable, Job, read_job
+from understudy.store.snapshots.background import STEP_BYTES, Job, Request, read_job
 from understudy.store.snapshots.forwarding import Forwarding
 from understudy.store.state import StoreState
 
@@ -64,7 +64,7 @@ class SegmentCopy:
         self.messages = 0
         """Copied."""
 
-    def run(self) -> Generator[Job | Durable, Any, None]:
+    def run(self) -> Generator[Request, Any, None]:
         """Copy everything that is live.
 
         Raises:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import islice
@@ -129,13 +129,13 @@ def parse_snapshot_name(name: str) -> tuple[int, int, bool] | None:
     return None if match is None else (int(match[2]), int(match[1]), match[3] is None)
 
 
-def snapshot_names(names: list[str]) -> list[str]:
+def snapshot_names(names: Iterable[str]) -> list[str]:
     """The complete ones, newest first."""
     found = [(parsed[:2], name) for name in names if (parsed := parse_snapshot_name(name)) is not None and parsed[2]]
     return [name for _, name in sorted(found, reverse=True)]
 
 
-def temporary_names(names: list[str]) -> list[str]:
+def temporary_names(names: Iterable[str]) -> list[str]:
     """Snapshots that were never finished."""
     return [name for name in names if name.endswith(NEW_SUFFIX) and parse_snapshot_name(name) is not None]
 

@@ -35,19 +35,15 @@ _DUPLICATE_ID_BYTES: Final = 64
 class FileRemover:
     """Removes segments and snapshots that the log has given up."""
 
-    def __init__(
-        self, journal: Journal, state: StoreState, directory: str, forget: Callable[[int], int | None]
-    ) -> None:
+    def __init__(self, journal: Journal, state: StoreState, forget: Callable[[int], int | None]) -> None:
         """
         Args:
             journal: Removes files.
             state: Remembers what may still have to be removed.
-            directory: Of the store.
             forget: The store lets go of a segment; returns the epoch it was of.
         """
         self._journal = journal
         self._state = state
-        self._directory = directory
         self._forget = forget
         self._names: dict[str, int] = {}
         """To be removed, in order, and the segment number, or 0."""
@@ -77,7 +73,7 @@ class FileRemover:
                 for name in names:
                     self._state.removable.pop(self._names.pop(name), None)
 
-        self._journal.remove_files([f"{self._directory}/{name}" for name in names], removed)
+        self._journal.remove_files(names, removed)
 
 
 class LogTrimmer:

@@ -10,11 +10,12 @@ import pytest
 
 from support.store import DIRECTORY, Rig, contents_of
 from understudy.errors import JournalCorrupt
+from understudy.store.log.applier import Applier
 from understudy.store.log.follower import Follower, recover
 from understudy.store.log.records import RecordType
 from understudy.store.log.replay import Frame, read_frames
 from understudy.store.log.segment import parse_name, seed_of
-from understudy.store.quarantine import QuarantineEntry, read_entries, write_entries
+from understudy.store.quarantine import QuarantineEntry, entry_operations, read_entries
 
 
 def frames(rig: Rig) -> list[tuple[str, Frame]]:
@@ -123,7 +124,7 @@ def test_a_passive_node_follows_past_what_the_active_one_has_set_aside() -> None
     entry = QuarantineEntry(
         "message-1-1", "message", "x", 1, segment=number, epoch=epoch, offset=frame.offset, length=frame.length
     )
-    write_entries(rig.disk("a"), DIRECTORY, [(entry, b"")])
+    Applier(rig.disk("a"), DIRECTORY).apply(entry_operations([(entry, b"")]))
     while follower.poll(1 << 20):
         continue
     assert follower.caught_up
@@ -248,6 +249,6 @@ def test_a_trimmed_log_that_begins_with_more_damage_than_is_known_is_refused() -
         "message-1-1", "message", "x", 1, segment=number, epoch=epoch, offset=frame.offset,
         length=frame.length + following.length,
     )  # fmt: skip
-    write_entries(rig.disk("a"), DIRECTORY, [(both, b"")])
+    Applier(rig.disk("a"), DIRECTORY).apply(entry_operations([(both, b"")]))
     with pytest.raises(JournalCorrupt, match="nothing says that what was before may be gone"):
         recover(rig.disk("judge"), DIRECTORY, quarantine=True)

@@ -9,10 +9,12 @@ from tests.support.store import DIRECTORY, NODE_ID, Crashed, Rig
 
 from understudy.errors import DiskFailed, DiskFull, LockLost
 from understudy.ports import File
-from understudy.store.log.epoch import begin_epoch, tidy
+from understudy.store.log.applier import Applier
+from understudy.store.log.epoch import begin_epoch
 from understudy.store.log.follower import Follower, recover
 from understudy.store.log.records import EpochRecord
 from understudy.store.log.segment import parse_name, segment_name
+from understudy.store.log.tidying import tidy
 from understudy.store.settings import StoreSettings
 from understudy.testing.sim_disk import SimDisk
 from understudy.tools.inspect import read_log
@@ -28,7 +30,7 @@ class ReadOnlyDisk(SimDisk):
 
 
 def begin(rig: Rig, disk: SimDisk) -> None:
-    begin_epoch(rig.follower(disk.owner), disk, DIRECTORY, rig.time, NODE_ID, 65536)
+    begin_epoch(rig.follower(disk.owner), Applier(disk, DIRECTORY), rig.time, NODE_ID, 65536)
 
 
 def test_every_activation_is_an_epoch_that_states_the_ends() -> None:
@@ -109,10 +111,10 @@ def test_a_node_that_was_overtaken_tidies_nothing() -> None:
     rig.settle()
     rig.die(power_loss=False)
     disk = rig.disk("b")
-    late = begin_epoch(rig.follower("b"), disk, DIRECTORY, rig.time, NODE_ID, 65536)
-    begin_epoch(rig.follower("c"), rig.disk("c"), DIRECTORY, rig.time, NODE_ID, 65536)
+    late = begin_epoch(rig.follower("b"), Applier(disk, DIRECTORY), rig.time, NODE_ID, 65536)
+    begin_epoch(rig.follower("c"), Applier(rig.disk("c"), DIRECTORY), rig.time, NODE_ID, 65536)
     before = {path: rig.volume.content(path) for path in rig.volume.paths()}
-    tidy(disk, DIRECTORY, late)
+    tidy(disk, DIRECTORY, late.state.epoch, late.names, late.ends)
     assert {path: rig.volume.content(path) for path in rig.volume.paths()} == before
 
 
@@ -122,13 +124,13 @@ def test_what_cannot_be_tidied_stops_nothing(caplog: pytest.LogCaptureFixture, m
     rig.queue()
     rig.settle()
     rig.die(power_loss=False)
-    epoch = begin_epoch(rig.follower("b"), rig.disk("b"), DIRECTORY, rig.time, NODE_ID, 65536)
+    epoch = begin_epoch(rig.follower("b"), Applier(rig.disk("b"), DIRECTORY), rig.time, NODE_ID, 65536)
 
     def refused(self: SimDisk, directory: str) -> list[str]:
         raise DiskFailed(f"cannot list {directory}: Input/output error")
 
     monkeypatch.setattr(SimDisk, "list", refused)
-    tidy(rig.disk("b"), DIRECTORY, epoch)
+    tidy(rig.disk("b"), DIRECTORY, epoch.state.epoch, epoch.names, epoch.ends)
     assert "Input/output error" in str([record.__dict__.get("error") for record in caplog.records])
 
 
@@ -266,5 +268,5 @@ def test_segments_that_a_zombie_removes_meanwhile_do_not_stop_an_activation() ->
     assert spares
     disk = VanishingDisk(rig.volume, "b")
     disk.spares = [f"{DIRECTORY}/{name}" for name in spares]
-    begin_epoch(Follower(disk, DIRECTORY), disk, DIRECTORY, rig.time, NODE_ID, 65536)
+    begin_epoch(Follower(disk, DIRECTORY), Applier(disk, DIRECTORY), rig.time, NODE_ID, 65536)
     assert disk.removals

@@ -12,10 +12,12 @@ from tests.support.store import DIRECTORY, Rig
 from understudy.errors import DiskFailed, DiskFull
 from understudy.ids import NodeId
 from understudy.message import Message
+from understudy.store.log.applier import Applier
 from understudy.store.log.follower import recover
+from understudy.store.log.operations import Append, WriteZeros
 from understudy.store.log.segment import HEADER_BLOCK_BYTES
 from understudy.store.log.spare_segments import ZEROS_BYTES, Readiness, SpareSegments
-from understudy.tools.compaction import StepWriter
+from understudy.tools.step_writer import StepWriter
 
 SEGMENT_BYTES = 4 * ZEROS_BYTES
 
@@ -25,11 +27,9 @@ class Spares:
 
     def __init__(self, ahead: int = 1) -> None:
         self.rig = Rig(random.Random(1))
-        self.writer = StepWriter()
+        self.writer = StepWriter(Applier(self.rig.disk("a"), DIRECTORY))
         self.failures: list[BaseException] = []
         self.spares = SpareSegments(
-            disk=self.rig.disk("a"),
-            directory=DIRECTORY,
             writer=self.writer,
             clock=self.rig.time,
             node_id=NodeId("11111111-2222-4333-8444-555555555555"),
@@ -79,14 +79,13 @@ def test_what_is_written_behind_a_piece_under_way_is_not_zeroed() -> None:
     made = Spares()
     made.spares.zero()
     segment = made.spares.take(0)
-    file = segment.file
-    assert file is not None
-    made.writer.submit(file, HEADER_BLOCK_BYTES, [b"record"], lambda error: None)
+    made.writer.submit([Append(segment.name, HEADER_BLOCK_BYTES, [b"record"], 6), segment.sync], lambda error: None)
     made.writer.drain()
     (path, _) = made.rig.segments()
     assert made.rig.volume.content(path)[HEADER_BLOCK_BYTES:].startswith(b"record\0")
+    made.writer.submit([WriteZeros(segment.name, HEADER_BLOCK_BYTES, 10)], lambda error: None)
     with pytest.raises(AssertionError, match="written up to"):
-        file.zero(HEADER_BLOCK_BYTES, 10)
+        made.writer.drain()
 
 
 def test_a_disk_without_room_to_overwrite_keeps_the_segment_as_it_is() -> None:
@@ -239,7 +238,7 @@ def test_the_store_is_closed_only_when_what_is_being_removed_has_ended() -> None
     # behind so much other file work that the log is long closed
     for _ in range(50):
         rig.housekeeper.run(lambda: None, lambda error: None)
-    store._journal.remove_files([path], lambda error: ended.append("removed"))
+    store._journal.remove_files(["snapshot-x"], lambda error: ended.append("removed"))
     store.close(lambda: ended.append("closed"))
     for _ in range(500):
         rig.time.advance(10)

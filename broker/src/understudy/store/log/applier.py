@@ -1,0 +1,320 @@
+"""Execution of operations on the files of one directory (ADR 0048).
+
+The applier has the files open that are being written: segments with their digests, snapshots, bodies of large
+messages. It decides nothing: an operation says completely what is to be done. The same class executes the recorded or
+replicated operations of another node on a copy of the directory.
+
+All methods block. Operations of one file come from one thread; those of different files may come from several.
+
+Not here: the operations (``operations``), the thread that they run on (``ports.LogWriter``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from understudy.errors import BrokerError, DiskFailed, LockLost, StoreError
+from understudy.kernel import crc32
+from understudy.ports import Disk, File, LogWriter, Operation
+from understudy.store.log import tidying
+from understudy.store.log.chain import newest_epoch
+from understudy.store.log.operations import (
+    Append,
+    BodyEnd,
+    CloseFiles,
+    CreateFile,
+    CreateSegment,
+    FinishBodies,
+    GiveUpReserve,
+    GrowSegment,
+    KeepReserve,
+    MakeDirectory,
+    PruneRetained,
+    RemoveFile,
+    RenameFile,
+    RequireEpoch,
+    RewriteFile,
+    SealSegment,
+    SyncDirectory,
+    SyncFile,
+    TidyUp,
+    WriteBody,
+    WriteFile,
+    WriteZeros,
+)
+from understudy.store.log.segment import SegmentFile, create_segment
+from understudy.store.log.segment_skim import Skim
+from understudy.store.retention import Retention, RetentionSettings
+from understudy.store.snapshots.reserve import give_up_reserve, keep_reserve
+
+#: Suffix of a body that is not complete.
+UNFINISHED: Final = ".tmp"
+
+
+@dataclass(slots=True)
+class Body:
+    """The body of a large message that is being written, or was just completed."""
+
+    file: File | None
+    written_bytes: int = 0
+    crc: int = 0
+    error: BaseException | None = None
+    """Why it cannot be completed."""
+
+
+class Applier:
+    """Executes operations on one directory."""
+
+    def __init__(self, disk: Disk, directory: str, retention: RetentionSettings | None = None) -> None:
+        """Nothing is touched yet.
+
+        Args:
+            disk: Where the directory is.
+            directory: Absolute path.
+            retention: Where the files go that are to be retained; None: they are removed.
+        """
+        self.disk = disk
+        self.directory = directory
+        self._retention = Retention(disk, retention) if retention is not None else None
+        self._segments: dict[str, SegmentFile] = {}
+        """Segments being written."""
+        self._files: dict[str, File] = {}
+        """Other open files."""
+        self._bodies: dict[str, Body] = {}
+        self._skims: dict[str, Skim | None] = {}
+        self.unsynced: StoreError | None = None
+        """Error of the first sync of this directory that failed after a removal: what the directory holds is unknown
+        since then."""
+
+    def apply(self, operations: Sequence[Operation], disk: Disk | None = None) -> None:
+        """Execute operations in order; the first error ends it.
+
+        Args:
+            operations: What to do.
+            disk: Is used instead of the applier's own, which it gives other means to reach.
+
+        Raises:
+            LockLost: another node has the store.
+            DiskFull, DiskFailed: the disk refused.
+        """
+        for operation in operations:
+            kind = type(operation)
+            # the two of a batch without another call
+            if kind is Append:
+                self._segments[operation.name].write(operation.offset, operation.parts)  # type: ignore[attr-defined]
+            elif kind is SyncFile:
+                self._segments[operation.name].sync()  # type: ignore[attr-defined]
+            else:
+                _EXECUTE[kind](self, operation, disk or self.disk)
+
+    def take_skim(self, name: str) -> Skim | None:
+        """What the records of a segment that was sealed say; None if that is not known (``segment_skim``)."""
+        return self._skims.pop(name, None)
+
+    def take_body(self, name: str) -> Body:
+        """The outcome of a body that ``FinishBodies`` named."""
+        return self._bodies.pop(name)
+
+    def _path(self, name: str) -> str:
+        return f"{self.directory}/{name}" if name else self.directory
+
+    # --- segments -----------------------------------------------------------------------------------
+
+    def _create_segment(self, operation: CreateSegment, disk: Disk) -> None:
+        segment = create_segment(disk, self.directory, operation.header, operation.records)
+        self._segments[operation.name] = segment
+
+    def _grow_segment(self, operation: GrowSegment, disk: Disk) -> None:
+        segment = self._segments[operation.name]
+        segment.allocate(operation.allocated_bytes)
+        segment.sync()
+
+    def _write_zeros(self, operation: WriteZeros, disk: Disk) -> None:
+        self._segments[operation.name].zero(operation.offset, operation.length)
+
+    def _seal_segment(self, operation: SealSegment, disk: Disk) -> None:
+        name = operation.name
+        segment = self._segments[name]
+        segment.seal(operation.record, operation.sequence, operation.offsets)
+        self._skims[name] = segment.skimmed
+        del self._segments[name]
+        segment.close()
+
+    def _rewrite_file(self, operation: RewriteFile, disk: Disk) -> None:
+        file = disk.open(self._path(operation.name))
+        try:
+            file.write(operation.offset, (file.read(operation.offset, operation.length),))
+            file.sync()
+        finally:
+            file.close()
+
+    # --- files --------------------------------------------------------------------------------------
+
+    def _create_file(self, operation: CreateFile, disk: Disk) -> None:
+        path = self._path(operation.name)
+        self._close(operation.name)
+        with suppress(FileNotFoundError):
+            disk.remove(path)
+        self._files[operation.name] = disk.open(path, create=True)
+
+    def _write_file(self, operation: WriteFile, disk: Disk) -> None:
+        file = self._files[operation.name]
+        file.write(operation.offset, (operation.data,))
+        file.sync()
+
+    def _rename_file(self, operation: RenameFile, disk: Disk) -> None:
+        self._close(operation.name)
+        disk.rename(self._path(operation.name), self._path(operation.target))
+
+    def _remove_file(self, operation: RemoveFile, disk: Disk) -> None:
+        path = self._path(operation.name)
+        self._close(operation.name)
+        if not disk.exists(path):
+            return
+        if operation.retain and self._retention is not None:
+            self._retention.retire(path)
+        with suppress(FileNotFoundError):
+            # it was moved away
+            disk.remove(path)
+        if operation.sync:
+            try:
+                disk.sync_directory(self.directory)
+            except StoreError as error:
+                self.unsynced = self.unsynced or error
+                raise
+
+    def _make_directory(self, operation: MakeDirectory, disk: Disk) -> None:
+        path = self._path(operation.name)
+        if not disk.exists(path):
+            disk.make_directory(path)
+            if operation.name:
+                disk.sync_directory(self.directory)
+
+    def _sync_directory(self, operation: SyncDirectory, disk: Disk) -> None:
+        disk.sync_directory(self._path(operation.name))
+
+    def _close_files(self, operation: CloseFiles, disk: Disk) -> None:
+        open_files: list[SegmentFile | File] = [*self._segments.values(), *self._files.values()]
+        open_files += [body.file for body in self._bodies.values() if body.file is not None]
+        self._segments.clear()
+        self._files.clear()
+        self._bodies.clear()
+        for file in open_files:
+            file.close()
+
+    def _close(self, name: str) -> None:
+        """Close a file if it is open."""
+        segment = self._segments.pop(name, None)
+        if segment is not None:
+            segment.close()
+        file = self._files.pop(name, None)
+        if file is not None:
+            file.close()
+        body = self._bodies.pop(name.removesuffix(UNFINISHED), None) if name.endswith(UNFINISHED) else None
+        if body is not None and body.file is not None:
+            with suppress(StoreError):
+                body.file.close()
+
+    # --- the directory ------------------------------------------------------------------------------
+
+    def _require_epoch(self, operation: RequireEpoch, disk: Disk) -> None:
+        if newest_epoch(disk.list(self.directory)) > operation.epoch:
+            raise LockLost(f"another node has taken {self.directory} over")
+
+    def _tidy_up(self, operation: TidyUp, disk: Disk) -> None:
+        tidying.tidy(disk, self.directory, operation.epoch, operation.names, operation.ends)
+
+    def _keep_reserve(self, operation: KeepReserve, disk: Disk) -> None:
+        keep_reserve(disk, self.directory, operation.size_bytes)
+
+    def _give_up_reserve(self, operation: GiveUpReserve, disk: Disk) -> None:
+        give_up_reserve(disk, self.directory)
+
+    def _prune_retained(self, operation: PruneRetained, disk: Disk) -> None:
+        if self._retention is not None:
+            self._retention.prune(operation.now_ms)
+
+    # --- bodies of large messages -------------------------------------------------------------------
+
+    def _write_body(self, operation: WriteBody, disk: Disk) -> None:
+        body = self._write_piece(operation, disk)
+        if operation.sync and body.file is not None:
+            body.file.sync()
+
+    def _write_piece(self, operation: WriteBody | BodyEnd, disk: Disk) -> Body:
+        """Raises DiskFailed if an earlier piece has failed."""
+        name = operation.name
+        if not operation.offset and name not in self._bodies:
+            self._bodies[name] = Body(disk.open(self._path(name) + UNFINISHED, create=True))
+        body = self._bodies.get(name)
+        if body is None or body.file is None or body.written_bytes != operation.offset:
+            raise DiskFailed(f"{self._path(name)}: an earlier piece was not written")
+        if operation.parts:
+            data = b"".join(operation.parts)
+            body.file.write(operation.offset, (data,))
+            body.crc = crc32(data, body.crc)
+            body.written_bytes += len(data)
+        return body
+
+    def _finish_bodies(self, operation: FinishBodies, disk: Disk) -> None:
+        steps: tuple[Callable[[BodyEnd, Disk], object], ...] = (self._write_piece, self._sync_body, self._name_body)
+        for step in steps:
+            for end in operation.ends:
+                body = self._bodies.get(end.name)
+                if body is None or body.error is None:
+                    try:
+                        step(end, disk)
+                    except (BrokerError, OSError) as error:
+                        self._bodies.setdefault(end.name, Body(None)).error = error
+        if any(end.durable and self._bodies[end.name].error is None for end in operation.ends):
+            disk.sync_directory(self._path(operation.directory))
+
+    def _sync_body(self, end: BodyEnd, disk: Disk) -> None:
+        file = self._bodies[end.name].file
+        if end.durable and file is not None:
+            file.sync()
+
+    def _name_body(self, end: BodyEnd, disk: Disk) -> None:
+        body = self._bodies[end.name]
+        file, body.file = body.file, None
+        if file is not None:
+            file.close()
+        disk.rename(self._path(end.name) + UNFINISHED, self._path(end.name))
+
+
+@dataclass(frozen=True, slots=True)
+class LogFiles:
+    """The files of a log and the writers that change them."""
+
+    applier: Applier
+    """Of the directory; executes what both writers get."""
+    writer: LogWriter
+    """Writes and syncs the batches."""
+    housekeeper: LogWriter
+    """Does the work that no batch waits for; may be the same as ``writer``."""
+
+
+_EXECUTE: Final[dict[type, Callable[[Applier, Any, Disk], None]]] = {
+    CreateSegment: Applier._create_segment,
+    GrowSegment: Applier._grow_segment,
+    WriteZeros: Applier._write_zeros,
+    SealSegment: Applier._seal_segment,
+    RewriteFile: Applier._rewrite_file,
+    CreateFile: Applier._create_file,
+    WriteFile: Applier._write_file,
+    RenameFile: Applier._rename_file,
+    RemoveFile: Applier._remove_file,
+    MakeDirectory: Applier._make_directory,
+    SyncDirectory: Applier._sync_directory,
+    CloseFiles: Applier._close_files,
+    RequireEpoch: Applier._require_epoch,
+    TidyUp: Applier._tidy_up,
+    KeepReserve: Applier._keep_reserve,
+    GiveUpReserve: Applier._give_up_reserve,
+    PruneRetained: Applier._prune_retained,
+    WriteBody: Applier._write_body,
+    FinishBodies: Applier._finish_bodies,
+}
