@@ -41,9 +41,9 @@ from understudy.runtime.journal_writer import ThreadLogWriter
 from understudy.runtime.turn import Turn
 from understudy.store.log.applier import Applier, LogFiles
 from understudy.store.log.follower import Follower
-from understudy.store.log.journal import SEGMENT_BYTES
 from understudy.store.log.operations import Append
 from understudy.store.log.records import AddressRecord, QueueRecord
+from understudy.store.log.segment import SEGMENT_BYTES
 from understudy.store.message_store import MessageStore
 from understudy.wire.core.codec import encode_send
 

@@ -22,9 +22,8 @@ from understudy.errors import JournalCorrupt
 from understudy.message import Message
 from understudy.store.large_messages import REMOVE_AFTER_MS
 from understudy.store.log.follower import Follower, recover
-from understudy.store.log.journal import SEGMENT_BYTES_MIN
 from understudy.store.log.records import AddressRecord, QueueRecord
-from understudy.store.log.segment import segment_name
+from understudy.store.log.segment import SEGMENT_BYTES_MIN, segment_name
 from understudy.store.reference import unpack_location
 from understudy.store.snapshots.snapshot import snapshot_names
 from understudy.testing.sim_disk import SimVolume

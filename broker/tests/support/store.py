@@ -14,8 +14,8 @@ from understudy.ids import NodeId
 from understudy.message import LargeBody, LargeMessage, Message
 from understudy.store.log.applier import Applier, LogFiles
 from understudy.store.log.follower import Follower
-from understudy.store.log.journal import SEGMENT_BYTES_MIN
 from understudy.store.log.records import AddressRecord, QueueRecord
+from understudy.store.log.segment import SEGMENT_BYTES_MIN
 from understudy.store.message_store import MessageStore
 from understudy.store.reference import LargeReference
 from understudy.store.setting_record import SettingKind, SettingRecord
@@ -197,6 +197,9 @@ def order_of(contents: dict[str, Any]) -> dict[int, list[int]]:
 class Rig:
     """Nodes that take turns on one volume, and the model of what they did."""
 
+    applier_class = Applier
+    """Tests of recorded operations replace it."""
+
     def __init__(
         self,
         stream: random.Random,
@@ -246,7 +249,7 @@ class Rig:
 
     def log_files(self, owner: str) -> LogFiles:
         """The files of the log as a node has them, with new writers."""
-        applier = self.applier = Applier(self.disk(owner), DIRECTORY, self.settings.retention)
+        applier = self.applier_class(self.disk(owner), DIRECTORY, self.settings.retention)
         self.writer = SimLogWriter(self.time, self.stream, applier)
         self.housekeeper = SimLogWriter(self.time, self.stream, applier)
         return LogFiles(applier, self.writer, self.housekeeper)

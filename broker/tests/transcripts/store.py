@@ -21,7 +21,7 @@ from understudy.message import Message
 from understudy.ports import File
 from understudy.store.log import records
 from understudy.store.log.follower import Follower
-from understudy.store.log.journal import SEGMENT_BYTES_MIN
+from understudy.store.log.segment import SEGMENT_BYTES_MIN
 from understudy.store.message_store import MessageStore
 from understudy.store.settings import StoreSettings
 from understudy.testing.manual_time import ManualTime

@@ -139,7 +139,7 @@ def _log_tidied_away(patch: Patch) -> type[PairRun]:
     """A node that has become active takes the segments of the epoch before for prepared ones and removes them."""
     patch.replace(tidying, "_is_blank", lambda disk, path: True)
     old: Callable[..., None] = patch.replace(
-        tidying, "remove_unused", lambda disk, directory, names, epoch, ends: old(disk, directory, names, epoch, [])
+        tidying, "_remove_unused", lambda disk, directory, names, epoch, ends: old(disk, directory, names, epoch, [])
     )
     return _ShortRun
 

@@ -1,4 +1,4 @@
-"""Log writers and workers of the simulation: jobs take seeded time, and their ends are told on the simulated loop."""
+"""Log writers and workers of the simulation: jobs take seeded time."""
 
 from __future__ import annotations
 

@@ -225,7 +225,7 @@ class Applier:
             raise LockLost(f"another node has taken {self.directory} over")
 
     def _tidy_up(self, operation: TidyUp, disk: Disk) -> None:
-        tidying.tidy(disk, self.directory, operation.epoch, operation.names, operation.ends)
+        tidying.tidy(disk, self.directory, operation.epoch, operation.names, operation.ends, cut_ends=operation.cut)
 
     def _keep_reserve(self, operation: KeepReserve, disk: Disk) -> None:
         keep_reserve(disk, self.directory, operation.size_bytes)

@@ -24,7 +24,6 @@ from understudy.store.log.follower import Follower
 from understudy.store.log.operations import CreateSegment, GiveUpReserve, MakeDirectory, RewriteFile, TidyUp
 from understudy.store.log.records import HEADER_BYTES, EpochRecord, RecordType, SegmentEnd, encode_epoch
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, SegmentHeader, frame, seed_of, segment_name
-from understudy.store.log.tidying import remove_unfinished, remove_unused
 from understudy.store.quarantine import entry_operations
 from understudy.store.reference import pack_location
 from understudy.store.state import StoreState
@@ -149,9 +148,8 @@ def _create_first_segment(
     try:
         applier.apply([operation], disk)
     except DiskFull:
-        remove_unused(disk, applier.directory, names, operation.header.epoch, ends)
-        remove_unfinished(disk, applier.directory, names)
-        applier.apply([GiveUpReserve(), operation], disk)
+        tidy_up = TidyUp(operation.header.epoch, tuple(names), tuple(ends), cut=False)
+        applier.apply([tidy_up, GiveUpReserve(), operation], disk)
 
 
 def _settle(follower: Follower, applier: Applier, disk: Disk) -> None:

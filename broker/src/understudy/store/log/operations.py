@@ -183,6 +183,8 @@ class TidyUp:
     """Files of the directory before the epoch began."""
     ends: tuple[SegmentEnd, ...]
     """Where the segments of older epochs end."""
+    cut: bool = True
+    """Whether last segments are cut; not before the epoch is durable."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,9 @@ log = logging.getLogger(__name__)
 EPOCHS_CUT: Final = 4
 
 
-def tidy(disk: Disk, directory: str, epoch: int, names: Sequence[str], ends: Sequence[SegmentEnd]) -> None:
+def tidy(
+    disk: Disk, directory: str, epoch: int, names: Sequence[str], ends: Sequence[SegmentEnd], *, cut_ends: bool = True
+) -> None:
     """Remove the segments that older epochs prepared and never used and the snapshots that they did not finish; cut the
     space that they allocated and never filled.
 
@@ -39,13 +41,15 @@ def tidy(disk: Disk, directory: str, epoch: int, names: Sequence[str], ends: Seq
         epoch: The epoch that has begun.
         names: Files of the directory before it began.
         ends: Where the older segments end.
+        cut_ends: Whether to cut the last segments of older epochs.
     """
     try:
         if newest_epoch(disk.list(directory)) > epoch:
             return
-        remove_unused(disk, directory, names, epoch, ends)
-        remove_unfinished(disk, directory, names)
-        _cut_ends(disk, directory, ends)
+        _remove_unused(disk, directory, names, epoch, ends)
+        _remove_unfinished(disk, directory, names)
+        if cut_ends:
+            _cut_ends(disk, directory, ends)
     except StoreError as error:
         log.warning("what earlier activations left is not removed", extra={"error": str(error)})
 
@@ -60,7 +64,7 @@ def _cut_ends(disk: Disk, directory: str, ends: Sequence[SegmentEnd]) -> None:
             _cut(disk, f"{directory}/{segment_name(end.number, end.epoch)}", end.end)
 
 
-def remove_unused(disk: Disk, directory: str, names: Sequence[str], epoch: int, ends: Sequence[SegmentEnd]) -> None:
+def _remove_unused(disk: Disk, directory: str, names: Sequence[str], epoch: int, ends: Sequence[SegmentEnd]) -> None:
     """Remove what older epochs prepared and never used; harmless at any moment."""
     listed = {(end.number, end.epoch) for end in ends}
     for name in names:
@@ -74,7 +78,7 @@ def remove_unused(disk: Disk, directory: str, names: Sequence[str], epoch: int, 
                 log.info("unused segment removed", extra={"path": path})
 
 
-def remove_unfinished(disk: Disk, directory: str, names: Sequence[str]) -> None:
+def _remove_unfinished(disk: Disk, directory: str, names: Sequence[str]) -> None:
     """Remove snapshots that the node before had begun; only room."""
     for name in temporary_names(names):
         with suppress(StoreError, FileNotFoundError):

@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any, Final
 
 from understudy.errors import JournalCorrupt, StoreError
-from understudy.ids import NodeId
 from understudy.kernel import crc32
 from understudy.kernel.skim import Step
 from understudy.limits import RECORD_BYTES_MAX
@@ -66,7 +65,6 @@ class SnapshotBuilder:
         disk: Disk,
         directory: str,
         clock: Clock,
-        node_id: NodeId,
         epoch: int,
         state: StoreState,
         last_sequence: Callable[[], int],
@@ -77,7 +75,6 @@ class SnapshotBuilder:
             disk: Where the store is.
             directory: Absolute path of the store.
             clock: For the stamp.
-            node_id: Of the store.
             epoch: Of the node that writes.
             state: Of the running store: what is live, where segments end.
             last_sequence: Of the last record appended.
@@ -86,7 +83,8 @@ class SnapshotBuilder:
         self._disk = disk
         self._directory = directory
         self._clock = clock
-        self._node_id = node_id
+        assert state.node_id is not None
+        self._node_id = state.node_id
         self._epoch = epoch
         self._state = state
         self._last_sequence = last_sequence

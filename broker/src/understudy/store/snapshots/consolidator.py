@@ -82,11 +82,9 @@ class Consolidator:
             damaged: Told the segment number and offset of a damaged record that is not in ``known``.
             settings: Of the store.
         """
-        assert state.node_id is not None
         self._disk = files.applier.disk
         self._directory = files.applier.directory
         self._clock = clock
-        self._node_id = state.node_id
         self._journal = journal
         self._state = state
         self._forwarding = forwarding
@@ -297,7 +295,6 @@ class Consolidator:
                 disk=self._disk,
                 directory=self._directory,
                 clock=self._clock,
-                node_id=self._node_id,
                 epoch=self._journal.epoch,
                 state=self._state,
                 last_sequence=lambda: self._journal.sequence,

@@ -11,8 +11,8 @@ from understudy.errors import DiskFull
 from understudy.message import Message
 from understudy.store.log.batch import BATCH_BYTES_MAX
 from understudy.store.log.follower import recover
-from understudy.store.log.journal import SEGMENT_BYTES_MIN
 from understudy.store.log.records import AcknowledgeRecord, SealRecord
+from understudy.store.log.segment import SEGMENT_BYTES_MIN
 from understudy.store.message_store import MessageStore
 from understudy.store.snapshots.reserve import RESERVE_NAME, give_up_reserve, keep_reserve
 from understudy.testing.sim_disk import SimFile, SimVolume
