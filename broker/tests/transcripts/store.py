@@ -11,6 +11,7 @@ import random
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 from transcripts.script import arguments, options
@@ -18,9 +19,11 @@ from understudy.errors import BrokerError
 from understudy.ids import NodeId
 from understudy.limits import ID_CACHE_SIZE
 from understudy.message import Message
-from understudy.ports import File
+from understudy.ports import File, Operation, OperationApplier
 from understudy.store.log import records
+from understudy.store.log.applier import Applier, LogFiles
 from understudy.store.log.follower import Follower
+from understudy.store.log.operations import is_batch
 from understudy.store.log.segment import SEGMENT_BYTES_MIN
 from understudy.store.message_store import MessageStore
 from understudy.store.settings import StoreSettings
@@ -100,14 +103,13 @@ class _Disk(SimDisk):
 class _Writer:
     """Implements ``ports.LogWriter``: one disk operation at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, applier: OperationApplier) -> None:
+        self._applier = applier
         self._jobs: deque[tuple[list[Callable[[], None]], Callable[[BaseException | None], None]]] = deque()
 
-    def submit(
-        self, file: File, offset: int, buffers: Sequence[bytes], done: Callable[[BaseException | None], None]
-    ) -> None:
-        taken = list(buffers)
-        self._jobs.append(([lambda: file.write(offset, taken), file.sync], done))
+    def submit(self, operations: Sequence[Operation], done: Callable[[BaseException | None], None]) -> None:
+        steps = [(operation,) for operation in operations] if is_batch(operations) else [operations]
+        self._jobs.append(([partial(self._applier.apply, step) for step in steps], done))
 
     def run(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
         self._jobs.append(([work], done))
@@ -155,7 +157,8 @@ class StoreDriver:
         self.volume.disk("setup").make_directory(DIRECTORY)
         self._lines: list[str] = []
         self._owner = ""
-        self._writer = self._housekeeper = self._zombie = _Writer()
+        nothing = Applier(self.volume.disk("setup"), DIRECTORY)
+        self._writer = self._housekeeper = self._zombie = _Writer(nothing)
         self._store: MessageStore | None = None
         self._names: dict[int, str] = {}
         """Id to the name that a command gave it."""
@@ -215,14 +218,12 @@ class StoreDriver:
     def _activate_command(self, owner: str, *, quiet: str = "") -> None:
         """``activate NODE [quiet=yes]``: it reads the log to its end and begins an epoch."""
         disk = _Disk(self.volume, owner, self._report)
-        self._writer, self._housekeeper, self._owner = _Writer(), _Writer(), owner
+        applier = Applier(disk, DIRECTORY)
+        self._writer, self._housekeeper, self._owner = _Writer(applier), _Writer(applier), owner
         follower = self._follower(disk)
         self._store = MessageStore.activate(
             follower,
-            disk=disk,
-            directory=DIRECTORY,
-            writer=self._writer,
-            housekeeper=self._housekeeper,
+            files=LogFiles(applier, self._writer, self._housekeeper),
             clock=self.time,
             node_id=NODE_ID,
             settings=StoreSettings(**self._settings),

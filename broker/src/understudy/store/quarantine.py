@@ -183,7 +183,7 @@ def _decode(head: bytes, name: str) -> QuarantineEntry:
 
 def entry_operations(entries: Sequence[tuple[QuarantineEntry, bytes]]) -> list[Operation]:
     """Operations that write entries durably, with the bytes that each is about. An entry of the same id is replaced."""
-    operations: list[Operation] = [MakeDirectory(DIRECTORY_NAME)]
+    operations: list[Operation] = [MakeDirectory(DIRECTORY_NAME, sync=True)]
     for entry, raw in entries:
         name = _name_of(entry.entry_id)
         operations.append(CreateFile(f"{name}.new"))

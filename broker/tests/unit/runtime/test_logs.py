@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
+from support.operations import FileApplier
 from understudy.runtime.environment import LoopTimers
 from understudy.runtime.journal_writer import ThreadLogWriter
 from understudy.runtime.logs import NODE, JsonFormatter
@@ -37,7 +38,11 @@ def test_a_line_of_a_node_names_it() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("make", [ThreadLogWriter, ThreadWorker])
+def log_writer(loop: asyncio.AbstractEventLoop, executor: Turn) -> ThreadLogWriter:
+    return ThreadLogWriter(loop, executor, FileApplier())
+
+
+@pytest.mark.parametrize("make", [log_writer, ThreadWorker], ids=["log writer", "worker"])
 def test_work_on_a_thread_and_its_end_belong_to_the_node(make: Callable[..., Runner]) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()

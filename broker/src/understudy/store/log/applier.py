@@ -190,7 +190,7 @@ class Applier:
         path = self._path(operation.name)
         if not disk.exists(path):
             disk.make_directory(path)
-            if operation.name:
+            if operation.sync:
                 disk.sync_directory(self.directory)
 
     def _sync_directory(self, operation: SyncDirectory, disk: Disk) -> None:

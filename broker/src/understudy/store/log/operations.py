@@ -146,9 +146,11 @@ class RemoveFile:
 
 @dataclass(frozen=True, slots=True)
 class MakeDirectory:
-    """Create a directory with its parents, durably; nothing if it exists. The empty name is that of the applier."""
+    """Create a directory with its parents; nothing if it exists. The empty name is that of the applier."""
 
     name: str = ""
+    sync: bool = False
+    """Make it durable, in the directory of the applier."""
 
 
 @dataclass(frozen=True, slots=True)
