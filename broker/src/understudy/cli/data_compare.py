@@ -44,7 +44,7 @@ def compare_stores(
     Newest is decided by epoch and sequence, never by file times. Nothing is changed.
     """
     if len(directories) < 2 or len(set(directories)) < len(directories):
-        raise click.UsageError("at least two different directories are wanted")
+        raise click.UsageError("at least two different directories are required")
     disk = open_store(*directories)
     console = Console(stderr=True)
     quiet = as_json or not console.is_terminal
@@ -89,15 +89,15 @@ def plan_of(comparison: Comparison) -> list[str]:
     copies, plan = comparison.copies, list[str]()
     plan += [
         f"{copy.directory} is damaged ({copy.problem.file} at offset {copy.problem.offset}: {copy.problem.message})."
-        " Only what lies before counts here; look for a copy that is whole, and keep this one."
+        " Only the records before that are valid; look for an intact copy, and keep this one."
         for copy in copies
         if copy.state == CopyState.DAMAGED.value and copy.problem is not None
     ]
     best = _to_start(comparison)
     if best is None:
         plan.append(
-            "No copy is newest: two of them end at the same epoch and sequence and differ. Choose by what each has"
-            " alone, start that one, and bring the rest over as below."
+            "No copy is newest: two of them end at the same epoch and sequence and differ. Choose by the messages that"
+            " only one of them has, start that one, and transfer the others as below."
         )
         best = comparison.newest[0]
     base = copies[best].directory
@@ -111,8 +111,8 @@ def plan_of(comparison: Comparison) -> list[str]:
     problem = copies[best].problem
     if copies[best].state == CopyState.SHORT.value and problem is not None:
         plan.append(
-            f"But a node refuses to start from {base} as it is ({problem.message}): the copy was interrupted. Copy it"
-            " again from where it came from."
+            f"A node refuses to start from {base} ({problem.message}): the copy was interrupted. Copy it"
+            " again from its source."
         )
     exported: list[str] = []
     for pair in comparison.pairs:
@@ -149,25 +149,25 @@ def _steps(
             )
         ]
     if pair.relation is not Relation.DIVERGED:
-        return [f"{other} is the beginning of {base} and has nothing of its own: it is not needed."]
+        return [f"{other} is the beginning of {base} and has no further records: it is not needed."]
     steps = [
         (
-            f"{other} went its own way from sequence {pair.sequence} on: {side.messages} messages,"
+            f"{other} diverged at sequence {pair.sequence}: {side.messages} messages,"
             f" {side.acknowledgements} acknowledgements and {side.commits} commits are only there."
         )
     ]
     if side.replay_messages:
         without = " ".join(f"--only-in-not {directory}" for directory in (base, *exported))
         steps.append(
-            f"Bring over the {side.replay_messages} live messages that only {other} has:"
+            f"Transfer the {side.replay_messages} live messages that only {other} has:"
             f" understudy data export {other} {without} -o FILE, then, with the broker running,"
-            " understudy data import FILE --url URL. Twice is once."
+            " understudy data import FILE --url URL. A repeated import adds nothing."
         )
         exported.append(other)
     if facing.settled:
         steps.append(
-            f"{facing.settled} messages that still live in {base} have left their queue in {other}: consumers have"
-            " had them, and will get them again."
+            f"{facing.settled} messages that are live in {base} have left their queue in {other}: consumers have"
+            " acknowledged them there, and will get them again."
         )
     steps.append(f"Keep {other} until that is done; never start a node from it afterwards.")
     return steps
@@ -226,5 +226,5 @@ def _print_side(console: Console, directory: str, place: Place, side: Side) -> N
         soft_wrap=True,
     )
     for share in side.replay:
-        line = f"    alive only there: {share.messages:,} messages, {share.size_bytes:,} bytes, queue {share.queue!a}"
+        line = f"    live only there: {share.messages:,} messages, {share.size_bytes:,} bytes, queue {share.queue!a}"
         console.print(Text(line), soft_wrap=True)

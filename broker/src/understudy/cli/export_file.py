@@ -77,7 +77,10 @@ class ExportFile:
 
     def _add(self, message: ExportedMessage, number: int) -> None:
         if message.queue not in self.queues:
-            raise ConfigError(f"line {number}: nothing said what queue {message.queue!r} is", file=str(self.path))
+            raise ConfigError(
+                f"line {number}: queue {message.queue!r} has no line of its own before this message",
+                file=str(self.path),
+            )
         prepared = message.transaction_id != 0
         if prepared != bool(self._transactions) or (prepared and message.transaction_id not in self._transactions):
             raise ConfigError(f"line {number}: a message that is not of the transaction before it", file=str(self.path))

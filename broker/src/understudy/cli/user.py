@@ -28,5 +28,5 @@ def hash_password(name: str) -> None:
     else:
         password = sys.stdin.readline().rstrip("\n")
     if not password:
-        raise click.UsageError("an empty password is none")
+        raise click.UsageError("the password is empty")
     click.echo(f"{name} = {PasswordHash.make(password, SystemEntropy())}")

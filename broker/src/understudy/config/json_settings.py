@@ -121,7 +121,7 @@ def check_security_match(match: str, wildcards: WildcardConfiguration) -> None:
     if not separator:
         check_setting_match(match, wildcards)
     elif not (address and queue) or is_wild(address, wildcards):
-        raise ValueError(f"match {match!r}: a plain address and a queue are wanted around '::'")
+        raise ValueError(f"match {match!r}: a plain address and a queue are required around '::'")
 
 
 def parse_security_setting(match: str, values: Mapping[str, object]) -> SecuritySettingConfiguration:

@@ -462,13 +462,13 @@ class _Reader:
         if markers is not None:
             values["literal_markers"] = str(markers.value)
             if len(values["literal_markers"]) not in (0, 2):
-                raise self._error(markers, f"{markers.value!r}: two characters are wanted")
+                raise self._error(markers, f"{markers.value!r}: two characters are required")
         if namespace is not None:
             values["uuid_namespace"] = str(namespace.value)
         wildcards = WildcardConfiguration(**values)
         signs = (wildcards.delimiter, wildcards.any_words, wildcards.single_word)
         if node is not None and (any(len(sign) != 1 for sign in signs) or len(set(signs)) != 3):
-            raise self._error(node, f"{', '.join(map(repr, signs))}: three different single characters are wanted")
+            raise self._error(node, f"{', '.join(map(repr, signs))}: three different single characters are required")
         return wildcards
 
     def _check_match(self, node: Node, match: str, wildcards: WildcardConfiguration) -> None:
@@ -505,7 +505,7 @@ class _Reader:
         for node, match in self._list(core, "security-settings", "security-setting", "match"):
             address, separator, queue = match.partition("::")
             if separator and (not (address and queue) or is_wild(address, wildcards)):
-                raise self._error(node, f"match {match!r}: a plain address and a queue are wanted around '::'")
+                raise self._error(node, f"match {match!r}: a plain address and a queue are required around '::'")
             if not separator:
                 self._check_match(node, match, wildcards)
             permissions: dict[Permission, frozenset[str]] = {}

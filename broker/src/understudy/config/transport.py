@@ -141,7 +141,7 @@ def _split_url(node: Node, document: Document) -> tuple[str, int, dict[str, Para
     authority, _, query = rest.partition("?")
     query = query.partition("#")[0]
     if "," in authority or "(" in authority:
-        raise document.error_at(node, f"{authority!r}: one host and port are wanted", hint="one element for each")
+        raise document.error_at(node, f"{authority!r}: one host and port are required", hint="one element for each")
     host, port = _split_authority(node, document, authority.removesuffix("/"))
     parameters = _parameters(node, document, query)
     return host, port, parameters
