@@ -74,7 +74,7 @@ def test_the_wait_ends_when_its_time_is_over(hasty: Node) -> None:
         assert hasty.process is not None
         hasty.process.terminate()
         assert hasty.process.wait(60) == 0
-    assert "clients did not leave in time" in hasty.log.read_text()
+    assert "clients did not disconnect in time" in hasty.log.read_text()
     hasty.start().wait_ready("active")
     queue = hasty.queue("q")
     assert queue is not None

@@ -78,7 +78,7 @@ class ExportFile:
     def _add(self, message: ExportedMessage, number: int) -> None:
         if message.queue not in self.queues:
             raise ConfigError(
-                f"line {number}: queue {message.queue!r} has no line of its own before this message",
+                f"line {number}: no line before this message describes queue {message.queue!r}",
                 file=str(self.path),
             )
         prepared = message.transaction_id != 0

@@ -173,7 +173,9 @@ class BackupClaim:
         if state == OWNED or unclaimed:
             if unclaimed:
                 waited_ms = now_ms - self._free_since_ms
-                log.warning("the primary asked for the store and went away: activating", extra={"waited_ms": waited_ms})
+                log.warning(
+                    "the primary requested the store and is not announced: activating", extra={"waited_ms": waited_ms}
+                )
             self._take()
             return
         self._lock.release_primary()

@@ -332,7 +332,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         if self.handler is not None and self.handler.held_back:
             self._resume_handler()
         if self._transport.get_write_buffer_size() > OUTGOING_BYTES_MAX:
-            log.warning("peer does not read", extra={"peer": self._peer})
+            log.warning("connection closed: outgoing buffer over its limit", extra={"peer": self._peer})
             self.abort()
 
     def congested(self) -> bool:
@@ -384,5 +384,5 @@ class ServerConnection(asyncio.BufferedProtocol):
         return first
 
     def _handshake_timed_out(self) -> None:
-        log.warning("connection dropped: it never showed a protocol", extra={"peer": self._peer})
+        log.warning("connection dropped: no known protocol within the time limit", extra={"peer": self._peer})
         self.abort()

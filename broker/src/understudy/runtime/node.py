@@ -171,12 +171,14 @@ class BrokerNode:
         self._state_changed.set()
         self.serving.stop_accepting()
         timeout_ms = self.configuration.graceful_shutdown_timeout_ms
-        log.info("waiting for clients to leave", extra={"sessions": self.broker.services.connections.session_count})
+        log.info(
+            "waiting for clients to disconnect", extra={"sessions": self.broker.services.connections.session_count}
+        )
         self.broker.when_idle(self._clients_left.set)
         try:
             await asyncio.wait_for(self._clients_left.wait(), timeout_ms / 1000 if timeout_ms >= 0 else None)
         except TimeoutError:
-            log.warning("clients did not leave in time", extra={"timeout_ms": timeout_ms})
+            log.warning("clients did not disconnect in time", extra={"timeout_ms": timeout_ms})
 
     async def wait_ended(self) -> BrokerError | None:
         """Wait until the node has ended by itself or by ``stop``; the error that ended it."""

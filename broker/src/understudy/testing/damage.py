@@ -166,7 +166,7 @@ async def count_by_management(plan: ClientPlan, queue: str) -> None:
         await close_connection(connection)
 
 
-async def look_on(plan: ClientPlan, queue: str) -> None:
+async def browse_damage(plan: ClientPlan, queue: str) -> None:
     """Browse a queue and have its messages counted, in turn, until the process ends."""
     while True:
         for look in (browse, count_by_management):

@@ -17,7 +17,7 @@ from typing import ClassVar, Final
 from understudy.errors import BrokerError, DiskFailed, DiskFull, LockLost, StoreError
 from understudy.testing.checkers import Violation, judge_failures, judge_ledger
 from understudy.testing.cluster import QUEUE, STORE, SimCluster, SimNode, pair_configuration
-from understudy.testing.damage import damage_waiting, judge_quarantine, look_on, quarantined
+from understudy.testing.damage import browse_damage, damage_waiting, judge_quarantine, quarantined
 from understudy.testing.fault_plan import Fault, FaultKind
 from understudy.testing.pair_plan import Plan, draw_plan
 from understudy.testing.sim_environment import WALL_START_MS
@@ -124,7 +124,7 @@ class PairRun:
         for name in self._names:
             self._start_client(name)
         if any(fault.kind is FaultKind.DAMAGE for fault in self.plan.faults):
-            self._look_on()
+            self._browse_damage()
         self.phase = "faults"
         for fault in self.plan.faults:
             await asyncio.sleep(max(0.0, fault.at_s - self.loop.time()))
@@ -301,12 +301,12 @@ class PairRun:
             return
         self._working.discard(name)
 
-    def _look_on(self) -> None:
+    def _browse_damage(self) -> None:
         """Let another client look at the queue until everything heals."""
         process = self.loop.new_process(_LOOKER)
         self.network.add_host(_LOOKER)
         entropy = self.loop.random(f"entropy {process.label}").randbytes
-        process.create_task(look_on(ClientPlan(self.plan.url, self.book.now_ms, entropy, self.book), QUEUE))
+        process.create_task(browse_damage(ClientPlan(self.plan.url, self.book.now_ms, entropy, self.book), QUEUE))
         self._looker = process
 
     def _kill_client(self, name: str) -> None:

@@ -30,7 +30,7 @@ class Loop:
         self.check = None
 
 
-class Rig:
+class CollectorHarness:
     def __init__(self, resident: int) -> None:
         self.loop = Loop()
         self.resident = resident
@@ -54,7 +54,7 @@ class Rig:
 
 
 def test_a_collection_runs_when_memory_has_grown() -> None:
-    rig = Rig(100 * 1024 * 1024)
+    rig = CollectorHarness(100 * 1024 * 1024)
     grown = rig.resident + GROWTH_BYTES
     assert rig.check(grown) == 0
     assert rig.check(grown + 1) == 1
@@ -63,19 +63,19 @@ def test_a_collection_runs_when_memory_has_grown() -> None:
 
 
 def test_large_processes_collect_by_their_share() -> None:
-    rig = Rig(1024 * GROWTH_BYTES)
+    rig = CollectorHarness(1024 * GROWTH_BYTES)
     assert rig.check(int(1024 * GROWTH_BYTES * (1 + GROWTH_SHARE))) == 0
     assert rig.check(int(1024 * GROWTH_BYTES * (1 + GROWTH_SHARE)) + 1) == 1
 
 
 def test_growth_counts_from_the_least_since() -> None:
-    rig = Rig(10 * GROWTH_BYTES)
+    rig = CollectorHarness(10 * GROWTH_BYTES)
     assert rig.check(GROWTH_BYTES) == 0
     assert rig.check(3 * GROWTH_BYTES) == 1
 
 
 def test_the_collector_stops() -> None:
-    rig = Rig(0)
+    rig = CollectorHarness(0)
     rig.collector.stop()
     assert rig.loop.check is None
 

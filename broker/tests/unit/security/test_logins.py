@@ -30,7 +30,7 @@ class CountingEntropy:
         return next(self._calls).to_bytes(length_bytes, "big")
 
 
-class Rig:
+class SteppedLogins:
     """Logins of three users, whose passwords are their names, over a worker that the test runs step by step."""
 
     def __init__(self, at_once: int = 1, cache_ms: int = 10_000) -> None:
@@ -59,7 +59,7 @@ class Rig:
 
 
 def test_a_login_waits_for_its_check_and_the_next_one_does_not() -> None:
-    rig = Rig()
+    rig = SteppedLogins()
     assert isinstance(rig.ask("ann", "ann"), Login)
     assert rig.told == []
     assert rig.worker.work() == 1
@@ -69,7 +69,7 @@ def test_a_login_waits_for_its_check_and_the_next_one_does_not() -> None:
 
 
 def test_a_thousand_clients_that_come_back_cost_one_check() -> None:
-    rig = Rig()
+    rig = SteppedLogins()
     for number in range(1000):
         rig.ask("ann", "ann", host=f"h{number % 5}")
     assert rig.worker.work() == 1
@@ -78,7 +78,7 @@ def test_a_thousand_clients_that_come_back_cost_one_check() -> None:
 
 
 def test_a_wrong_password_fails_all_logins_that_gave_it_and_counts_for_their_hosts() -> None:
-    rig = Rig()
+    rig = SteppedLogins()
     for _ in range(FAILURES_OF_USER_MAX):
         rig.ask("ann", "wrong", host="bad")
     rig.ask("ann", "wrong", host="other")
@@ -91,7 +91,7 @@ def test_a_wrong_password_fails_all_logins_that_gave_it_and_counts_for_their_hos
 
 
 def test_hosts_take_turns() -> None:
-    rig = Rig()
+    rig = SteppedLogins()
     for number in range(4):
         rig.ask("ann", f"guess {number}", host="guesser", name=f"g{number}")
     rig.ask("ben", "ben", host="honest", name="honest")
@@ -100,7 +100,7 @@ def test_hosts_take_turns() -> None:
 
 
 def test_a_host_that_fails_too_often_is_refused_at_its_turn_without_a_check() -> None:
-    rig = Rig()
+    rig = SteppedLogins()
     for number in range(FAILURES_OF_USER_MAX + 5):
         rig.ask("ann", f"guess {number}")
     assert rig.worker.work() == FAILURES_OF_USER_MAX
@@ -113,7 +113,7 @@ def test_a_host_that_fails_too_often_is_refused_at_its_turn_without_a_check() ->
 
 
 def test_a_host_that_failed_does_not_take_others_along() -> None:
-    rig = Rig()
+    rig = SteppedLogins()
     for number in range(FAILURES_OF_USER_MAX):
         rig.ask("ann", f"guess {number}", host="bad")
     rig.ask("ann", "ann", host="bad", name="refused")
@@ -126,7 +126,7 @@ def test_a_host_that_failed_does_not_take_others_along() -> None:
     assert outcomes["another user"] == Principal("cat")
 
 
-def fail_often(rig: Rig, host: str = "h", user: str = "ann") -> None:
+def fail_often(rig: SteppedLogins, host: str = "h", user: str = "ann") -> None:
     """Until a password of the user is not looked at any more."""
     for number in range(FAILURES_OF_USER_MAX):
         rig.ask(user, f"guess {number}", host=host)
@@ -137,7 +137,7 @@ def fail_often(rig: Rig, host: str = "h", user: str = "ann") -> None:
 
 
 def test_a_remembered_success_is_let_in_whatever_failed_since() -> None:
-    rig = Rig()
+    rig = SteppedLogins()
     rig.ask("ann", "ann")
     rig.worker.work()
     fail_often(rig)
@@ -146,7 +146,7 @@ def test_a_remembered_success_is_let_in_whatever_failed_since() -> None:
 
 def test_a_password_that_was_right_before_is_checked_and_not_refused_unseen() -> None:
     """The success is too old to be remembered, so it is checked again, beside the guesses."""
-    rig = Rig()
+    rig = SteppedLogins()
     rig.ask("ann", "ann")
     rig.worker.work()
     rig.clock.advance(3_600_000)
@@ -159,7 +159,7 @@ def test_a_password_that_was_right_before_is_checked_and_not_refused_unseen() ->
 
 def test_another_session_of_a_connection_that_has_logged_in_is_not_refused_unseen() -> None:
     """As the same user. As another one it is guessing like any other."""
-    rig = Rig(cache_ms=0)
+    rig = SteppedLogins(cache_ms=0)
     fail_often(rig)
     assert isinstance(rig.ask("ann", "ann", proved_user="ann"), Login)
     with pytest.raises(AuthenticationFailed, match="too many"):
@@ -168,7 +168,7 @@ def test_another_session_of_a_connection_that_has_logged_in_is_not_refused_unsee
 
 def test_a_guess_now_and_then_keeps_no_user_out() -> None:
     """One wrong password in 0.8 s from the address, and right ones between, also of users that come first then."""
-    rig = Rig(cache_ms=1_000)
+    rig = SteppedLogins(cache_ms=1_000)
     outcomes = []
     for second in range(100):
         rig.ask("ann", f"guess {second}", name="guess")
@@ -182,7 +182,7 @@ def test_a_guess_now_and_then_keeps_no_user_out() -> None:
 
 
 def test_a_cancelled_login_is_neither_answered_nor_checked() -> None:
-    rig = Rig()
+    rig = SteppedLogins()
     running = rig.ask("ann", "ann")
     waiting = rig.ask("ben", "ben")
     assert isinstance(running, Login)
@@ -197,7 +197,7 @@ def test_a_cancelled_login_is_neither_answered_nor_checked() -> None:
 def test_waiting_logins_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logins_module, "LOGINS_WAITING_OF_HOST_MAX", 2)
     monkeypatch.setattr(logins_module, "LOGINS_WAITING_MAX", 3)
-    rig = Rig()
+    rig = SteppedLogins()
     rig.ask("ann", "ann")
     rig.ask("ann", "ann")
     with pytest.raises(SessionRejected):
@@ -211,7 +211,7 @@ def test_waiting_logins_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_check_that_breaks_is_no_login() -> None:
-    rig = Rig()
+    rig = SteppedLogins()
     rig.ask("ann", "ann")
     _, done = rig.worker.jobs.popleft()
     done(MemoryError("no memory for scrypt"))
@@ -235,7 +235,7 @@ def test_a_check_that_breaks_is_no_login() -> None:
 )
 def test_every_waiting_login_is_answered_once_and_rightly(steps: list[tuple[object, ...]], at_once: int) -> None:
     """Any order of asking, working, leaving and waiting: exactly one answer each, and only the right ones."""
-    rig = Rig(at_once)
+    rig = SteppedLogins(at_once)
     outcomes: dict[int, list[Principal | BrokerError]] = {}
     rights: dict[int, bool] = {}
     open_logins: dict[int, Login] = {}
@@ -273,7 +273,7 @@ def test_every_waiting_login_is_answered_once_and_rightly(steps: list[tuple[obje
 
 
 def test_logins_are_counted_by_their_outcome() -> None:
-    rig = Rig()
+    rig = SteppedLogins()
     rig.ask("ann", "ann")
     rig.ask("ben", "wrong")
     while rig.worker.work():

@@ -142,7 +142,7 @@ class Consumer:
             if state.ended is not None:
                 raise state.ended
             if deadline_s is not None and self._link.now_s() >= deadline_s:
-                state.give_up()
+                state.receive_cancelled()
                 return None
             state.ask()
             await self._wait(deadline_s)
@@ -179,7 +179,7 @@ class Consumer:
             await self._wait(None)
         received = self.take()
         if received is None:
-            state.give_up()
+            state.receive_cancelled()
             if state.ended is not None:
                 raise state.ended
         return received
@@ -247,7 +247,7 @@ class Consumer:
         try:
             await self._changed.wait(deadline_s)
         except BaseException:
-            self._state.give_up()
+            self._state.receive_cancelled()
             raise
 
 

@@ -367,8 +367,8 @@ class ConsumerState:
             credits_bytes, self._consumed_bytes = self._consumed_bytes + 1, 0
             self.host.transmit_packet(FlowToken(consumer_id=self.consumer_id, credits=credits_bytes))
 
-    def give_up(self) -> None:
-        """A receiver stopped waiting."""
+    def receive_cancelled(self) -> None:
+        """A receive was cancelled or timed out: take back its credit (window 0)."""
         if self.window_bytes == 0 and self._asked:
             self._asked = False
             self._consumed_bytes = 0

@@ -143,7 +143,7 @@ class Consumer:
                 if state.ended is not None:
                     raise state.ended
                 if deadline_s is not None and self._link.now_s() >= deadline_s:
-                    state.give_up()
+                    state.receive_cancelled()
                     return None
                 state.ask()
                 self._wait(deadline_s)
@@ -180,7 +180,7 @@ class Consumer:
                 self._wait(None)
             received = self.take()
             if received is None:
-                state.give_up()
+                state.receive_cancelled()
                 if state.ended is not None:
                     raise state.ended
             return received
@@ -249,7 +249,7 @@ class Consumer:
         try:
             self._changed.wait(deadline_s)
         except BaseException:
-            self._state.give_up()
+            self._state.receive_cancelled()
             raise
 
 

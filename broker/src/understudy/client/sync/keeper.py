@@ -171,7 +171,7 @@ class Keeper:
         try:
             call()
         except Exception:
-            _log.exception("a connection that was not closed could not be ended")
+            _log.exception("a connection that was never closed could not be ended")
 
     def _guarded(self, link: Kept | None, step: Callable[[Kept], None]) -> None:
         if link is None:
@@ -186,7 +186,7 @@ class Keeper:
                 self._next_ms = min(self._next_ms, link.care.until_ms)
         except Exception:
             # A defect of the client: the connection would stay as it is without end.
-            _log.exception("a connection could not be looked after")
+            _log.exception("an error while a connection without waiting threads was served")
             self._links.discard(link)
         finally:
             link.lock.release()

@@ -472,7 +472,7 @@ class Link:
                 try:
                     self.wait(outcome.done)
                 except BaseException:
-                    outcome.give_up()
+                    outcome.abandon()
                     raise
             return outcome.result()
 

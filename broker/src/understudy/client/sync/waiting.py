@@ -39,7 +39,7 @@ class Outcome:
         """Called by the core."""
         self._settled, self._error = True, exception
 
-    def give_up(self) -> None:
+    def abandon(self) -> None:
         """The thread has stopped waiting; the core cancels the call as far as possible."""
         self._settled = True
 

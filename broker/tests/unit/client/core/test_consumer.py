@@ -101,9 +101,9 @@ def test_window_zero_lets_one_message_come_for_each_wait() -> None:
     assert consumer.take() is not None
     consumer.ask()
     assert host.take() == [FlowToken(7, 100)], "the broker stands at -99; this makes it 1"
-    consumer.give_up()
+    consumer.receive_cancelled()
     assert host.take() == [FlowToken(7, 0)]
-    consumer.give_up()
+    consumer.receive_cancelled()
     assert host.take() == []
 
 

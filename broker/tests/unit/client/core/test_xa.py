@@ -47,7 +47,7 @@ XID = Xid(1, b"g", b"b")
 OK = XaResponse(False)
 
 
-class Talk:
+class ScriptedSession:
     """An XA session and its channel."""
 
     def __init__(self, *, xa: bool = True) -> None:
@@ -92,7 +92,7 @@ def code(outcome: Outcome) -> int:
 
 
 def test_the_requests() -> None:
-    talk = Talk()
+    talk = ScriptedSession()
     branches = talk.branches
     talk.started()
     assert branches.working_in == XID
@@ -111,7 +111,7 @@ def test_the_requests() -> None:
 
 
 def test_refusals_carry_their_code() -> None:
-    talk = Talk()
+    talk = ScriptedSession()
     refusal = XaResponse(True, XaCode.DUPLICATE_XID, "taken")
     outcome = talk.ask(lambda w: talk.branches.start(XID, w), XaStart(XID), refusal)
     assert code(outcome) == XaCode.DUPLICATE_XID
@@ -124,7 +124,7 @@ def test_refusals_carry_their_code() -> None:
 
 
 def test_what_was_received_is_acknowledged_in_the_branch() -> None:
-    talk = Talk()
+    talk = ScriptedSession()
     opened = Outcome()
     talk.session.consumers.open("q", opened)
     assert isinstance(talk.sent()[-1], CreateConsumer)
@@ -157,7 +157,7 @@ def test_a_rollback_cut_off_is_begun_anew(cut_off: str, known: bool) -> None:
     """The new server's session delivers as soon as its consumer is there, and takes that back with the branch: what it
     delivered before is dropped, or the application would get it twice.
     """
-    talk = Talk()
+    talk = ScriptedSession()
     opened = Outcome()
     talk.session.consumers.open("q", opened)
     talk.answer(QueueQueryResponseV3(True, True, name="q", address="q"))
@@ -189,7 +189,7 @@ def test_a_rollback_cut_off_is_begun_anew(cut_off: str, known: bool) -> None:
 
 def test_a_rollback_cut_off_by_the_end_of_the_session_is_a_failure() -> None:
     for answered in (False, True):
-        talk = Talk()
+        talk = ScriptedSession()
         outcome = Outcome()
         talk.branches.roll_back(XID, outcome)
         if answered:
@@ -199,7 +199,7 @@ def test_a_rollback_cut_off_by_the_end_of_the_session_is_a_failure() -> None:
 
 
 def test_a_failover_undoes_the_branch_worked_in() -> None:
-    talk = Talk()
+    talk = ScriptedSession()
     talk.started()
     talk.send()
     talk.sent()
@@ -214,7 +214,7 @@ def test_a_failover_undoes_the_branch_worked_in() -> None:
     assert any(isinstance(packet, SessionSend) for packet in talk.sent()), "the next branch is a new one"
 
 
-def end(talk: Talk) -> None:
+def end(talk: ScriptedSession) -> None:
     """End the branch that a failover undid: the session is rolled back."""
     outcome = Outcome()
     talk.branches.end(XID, outcome)
@@ -222,7 +222,7 @@ def end(talk: Talk) -> None:
     roll_back(talk, outcome)
 
 
-def roll_back(talk: Talk, outcome: Outcome) -> None:
+def roll_back(talk: ScriptedSession, outcome: Outcome) -> None:
     """Answer the requests by which a session is rolled back."""
     talk.answer(NullResponse())
     *acknowledgements, rollback = talk.sent()
@@ -237,7 +237,7 @@ def roll_back(talk: Talk, outcome: Outcome) -> None:
 
 
 def test_a_suspension_after_a_failover_rolls_back_too() -> None:
-    talk = Talk()
+    talk = ScriptedSession()
     talk.started()
     talk.lose()
     talk.recover()
@@ -248,7 +248,7 @@ def test_a_suspension_after_a_failover_rolls_back_too() -> None:
 
 
 def test_a_second_failover_during_that_rollback_leaves_the_branch() -> None:
-    talk = Talk()
+    talk = ScriptedSession()
     talk.started()
     talk.lose()
     talk.recover()
@@ -264,7 +264,7 @@ def test_a_second_failover_during_that_rollback_leaves_the_branch() -> None:
 
 
 def test_an_end_asked_for_during_the_failover_learns_of_it() -> None:
-    talk = Talk()
+    talk = ScriptedSession()
     talk.started()
     talk.lose()
     outcome = Outcome()
@@ -276,7 +276,7 @@ def test_an_end_asked_for_during_the_failover_learns_of_it() -> None:
 
 
 def test_an_end_cut_off_is_a_failure_and_the_branch_is_left() -> None:
-    talk = Talk()
+    talk = ScriptedSession()
     talk.started()
     outcome = Outcome()
     talk.branches.end(XID, outcome)
@@ -298,7 +298,7 @@ def test_decisions_are_asked_again_until_they_are_answered(
     name: str, request_packet: Packet, means_done: XaCode
 ) -> None:
     for answer, error in ((OK, None), (XaResponse(True, means_done), None), (XaResponse(True, -3), -3)):
-        talk = Talk()
+        talk = ScriptedSession()
         outcome = Outcome()
         getattr(talk.branches, name)(XID, outcome)
         assert talk.sent() == [request_packet]
@@ -306,13 +306,13 @@ def test_decisions_are_asked_again_until_they_are_answered(
         assert request_packet in talk.recover()
         talk.answer(answer)
         assert (outcome.error is None) if error is None else code(outcome) == error
-    talk = Talk()
+    talk = ScriptedSession()
     outcome = talk.ask(lambda w: getattr(talk.branches, name)(XID, w), request_packet, XaResponse(True, means_done))
     assert code(outcome) == means_done, "the first time it is an error"
 
 
 def test_one_phase_cut_off_is_unknown() -> None:
-    talk = Talk()
+    talk = ScriptedSession()
     outcome = Outcome()
     talk.branches.commit(XID, outcome, one_phase=True)
     talk.lose()
@@ -321,7 +321,7 @@ def test_one_phase_cut_off_is_unknown() -> None:
 
 
 def test_an_ended_branch_survives_in_its_manager_only() -> None:
-    talk = Talk()
+    talk = ScriptedSession()
     talk.started()
     talk.ask(lambda w: talk.branches.end(XID, w), XaEnd(XID, False))
     talk.lose()
@@ -330,10 +330,10 @@ def test_an_ended_branch_survives_in_its_manager_only() -> None:
 
 
 def test_only_xa_sessions_have_branches() -> None:
-    talk = Talk(xa=False)
+    talk = ScriptedSession(xa=False)
     with pytest.raises(IllegalState):
         talk.branches.start(XID, Outcome())
-    talk = Talk()
+    talk = ScriptedSession()
     with pytest.raises(IllegalState):
         talk.session.commit(Outcome())
     talk.session.end(ObjectClosed("closed"))
