@@ -246,7 +246,7 @@ class PostOffice:
             address, only = self._find(message.address or "", routing_type, order)
         elif not address.bindings and routing_type != RoutingType.MULTICAST:
             address, only = self._find(address.name, routing_type, order)
-        if transaction is not None and not transaction.admits():
+        if transaction is not None and not address.diverts and not transaction.admits():
             self.acceptance.answer(order, done)
             return
         duplicate_id: bytes | None = None

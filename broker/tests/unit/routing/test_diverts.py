@@ -393,3 +393,16 @@ def test_a_divert_adds_headers_to_the_copy_alone() -> None:
     again = World()
     again.office.diverts.restore(json.loads(json.dumps(world.office.diverts.kept_for("q"))))
     assert again.office.diverts.by_name["d"].configuration == world.office.diverts.by_name["d"].configuration
+
+
+def test_a_message_whose_divert_has_no_address_is_refused_in_a_transaction_that_has_failed() -> None:
+    """As Artemis: 106 for each of them (differential program 347 with a restart)."""
+    world = World({"q": {"auto_create_queues": False}, "missing": {"auto_create_addresses": False}})
+    queue = world.queue("q")
+    divert(world, "d", target="missing", routing_type=DivertRouting.ANYCAST)
+    session = world.session(transacted=True)
+    for name in ("first", "second"):
+        session.send(text("m", "q"), world.answers.of(name))
+    assert isinstance(world.answers.error("first"), AddressNotFound)
+    assert isinstance(world.answers.error("second"), AddressNotFound)
+    assert queue.message_count == 0

@@ -231,6 +231,9 @@ class Diverts:
         """
         acceptance = self._acceptance
         parcels = self._parcels(address, message, routing_type, only)
+        if transaction is not None and not transaction.admits():
+            acceptance.answer(order, done)
+            return
         together = Together(acceptance) if transaction is None else None
         within: RoutingTransaction | None = transaction or together
         assert within is not None
