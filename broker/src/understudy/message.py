@@ -55,6 +55,12 @@ _ADDRESSES_MAX: Final = 4096
 _ADDRESS_BYTES_MAX: Final = 512
 
 
+class Encoding(IntEnum):
+    """Protocol that encoded the bytes of a stored message (docs/journal-format.md, 4.6). At most 15."""
+
+    CORE = 0
+
+
 class MessageType(IntEnum):
     """Body kinds (artemis-core s. 5); a number outside it is carried through untouched."""
 
@@ -85,6 +91,8 @@ class Message:
 
     is_large: ClassVar[bool] = False
     """Whether the body lies in a file of its own (``LargeMessage``)."""
+    encoding: ClassVar[int] = Encoding.CORE
+    """Layout of ``encoded``, an ``Encoding``; a message of another protocol is a class of its own."""
 
     def __init__(
         self,

@@ -34,6 +34,7 @@ from understudy.store.log.follower import Follower
 from understudy.store.log.journal import Journal
 from understudy.store.log.records import (
     ACKNOWLEDGE_HEADER_BYTES,
+    ENCODING_SHIFT,
     HEADER_BYTES,
     MESSAGE_HEADER_BYTES,
     MESSAGE_ONE_REST,
@@ -316,15 +317,16 @@ class MessageStore:
             journal.make_room(length)
             offset = journal.offset
         sequence = journal.sequence + 1
+        flags = large | message.encoding << ENCODING_SHIFT
         if one:
             rest = MESSAGE_ONE_REST.pack(
                 length, sequence, journal.batch, _MESSAGE_ADD, 0, 0, message_id, tx_id, address_id,
-                message.expiration, scheduled_ms, message.priority, large, 0, 1, queue_ids[0],
+                message.expiration, scheduled_ms, message.priority, flags, 0, 1, queue_ids[0],
             )  # fmt: skip
         else:
             head = MESSAGE_REST.pack(
                 length, sequence, journal.batch, _MESSAGE_ADD, 0, 0, message_id, tx_id, address_id,
-                message.expiration, scheduled_ms, message.priority, large, len(duplicate_id), count,
+                message.expiration, scheduled_ms, message.priority, flags, len(duplicate_id), count,
             )  # fmt: skip
             rest = b"".join((head, struct.pack(f"<{count}Q", *queue_ids), duplicate_id))
         journal.parts += (crc32(encoded, crc32(rest, journal.seed)).to_bytes(4, "little") + rest, encoded)

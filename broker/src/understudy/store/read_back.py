@@ -5,15 +5,16 @@ Not here: which messages (``routing``), how neighbours are read together (``read
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from understudy.errors import JournalCorrupt, RemoteProtocolError
 from understudy.kernel import crc32
-from understudy.message import LargeMessage, Message, large_body_of
+from understudy.message import Encoding, LargeMessage, Message, large_body_of
 from understudy.ports import Disk, File
 from understudy.store.log.journal import Journal
-from understudy.store.log.records import MESSAGE_HEADER, MESSAGE_HEADER_BYTES, MESSAGE_LARGE, RecordType
+from understudy.store.log.records import ENCODING_SHIFT, MESSAGE_HEADER, MESSAGE_HEADER_BYTES, MESSAGE_LARGE, RecordType
 from understudy.store.log.segment import seed_of, segment_name
 from understudy.store.read_ahead import RUN_BYTES, RunReader
 from understudy.store.reference import Location, unpack_location
@@ -21,6 +22,10 @@ from understudy.store.snapshots.forwarding import Forwarding
 
 #: Segments kept open for reading messages back.
 _OPEN_FILES_MAX: Final = 64
+#: Decoders of messages and of large messages, by encoding.
+_DECODERS: Final[dict[int, tuple[Callable[[bytes], Message], Callable[[bytes], Message]]]] = {
+    Encoding.CORE: (Message.decode, LargeMessage.decode),
+}
 _MESSAGES: Final = (int(RecordType.MESSAGE_ADD), int(RecordType.MESSAGE_MOVE))
 
 
@@ -119,11 +124,12 @@ class ReadBack:
             )
         try:
             encoded = bytes(raw[MESSAGE_HEADER_BYTES + 8 * count + duplicate_bytes :])
+            plain, large = _DECODERS[flags >> ENCODING_SHIFT]
             if not flags & MESSAGE_LARGE:
-                return Message.decode(encoded)
+                return plain(encoded)
             large_body_of(encoded)
-            return LargeMessage.decode(encoded)
-        except (ValueError, RemoteProtocolError) as error:
+            return large(encoded)
+        except (KeyError, ValueError, RemoteProtocolError) as error:
             raise JournalCorrupt(
                 f"message cannot be decoded: {error}", file=self._path(number, epoch), offset=offset
             ) from error

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
-from understudy.message import large_body_of
+from understudy.message import Encoding, large_body_of
 from understudy.store.binding_text import read_address, read_queue
 from understudy.store.setting_record import SettingRecord, decode_setting
 
@@ -90,6 +90,9 @@ CHECKPOINT_LAST: Final = 2
 SEAL_CLOSED: Final = 1
 #: Bit 0, because ``message_store`` packs a boolean as the flags.
 MESSAGE_LARGE: Final = 1
+#: Bits 4 to 7 of the flags of a message: its ``Encoding``.
+ENCODING_SHIFT: Final = 4
+_ENCODINGS: Final = frozenset(Encoding)
 
 Settings = Mapping[str, object]
 
@@ -170,10 +173,11 @@ class MessageRecord:
     scheduled_ms: int
     priority: int
     flags: int
+    """Bit 0: ``MESSAGE_LARGE``; bits 4 to 7: the encoding."""
     queue_ids: tuple[int, ...]
     duplicate_id: bytes
     encoded: bytes
-    """The message as ``Message.encoded``."""
+    """The message as ``Message.encoded``, in the encoding of the flags."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -523,6 +527,11 @@ def decode_message(payload: bytes) -> MessageRecord:
         raise ValueError("MESSAGE_ADD ends within its duplicate id")
     if priority > PRIORITY_MAX:
         raise ValueError(f"MESSAGE_ADD with priority {priority}")
+    if flags >> ENCODING_SHIFT not in _ENCODINGS:
+        raise ValueError(
+            f"message {message_id} has the encoding {flags >> ENCODING_SHIFT}, which this version does not know: "
+            "it was written by a newer version"
+        )
     if flags & MESSAGE_LARGE:
         large_body_of(payload[start:])
     return MessageRecord(
