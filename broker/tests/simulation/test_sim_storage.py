@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from support.operations import FileApplier, batch
 from understudy.errors import DiskFull
 from understudy.runtime.turn import Turn
 from understudy.testing.sim_environment import WALL_START_MS, SimClock, SimTimers, Skew
@@ -125,8 +126,8 @@ def test_a_log_writer_tells_the_node_then_the_observer(site):
     file = make_file(environment.disk)
     done: list[object] = []
     turn = Turn(site.loop, environment.timers)
-    writer = site.a.call(environment.log_writer, turn, Certain())
-    site.a.call(writer.submit, file, 0, [b"one"], lambda error: done.append((error, list(site.heard))))
+    writer = site.a.call(environment.log_writer, turn, FileApplier(file), Certain())
+    site.a.call(writer.submit, batch(b"one"), lambda error: done.append((error, list(site.heard))))
     site.a.call(writer.run, lambda: done.append("ran"), done.append)
     site.loop.run_until(deadline=1.0)
     assert done == [(None, []), "ran", None]

@@ -13,6 +13,7 @@ from understudy.machine import Machine
 MODULES = (
     "understudy.ha.node",
     "understudy.store.log.journal_life",
+    "understudy.store.log.follower_life",
     "understudy.cluster.announcer",
     "understudy.wire.core.peer",
     "understudy.client.core.failover",

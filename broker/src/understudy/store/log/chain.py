@@ -37,6 +37,7 @@ class Link:
 
     @property
     def name(self) -> str:
+        """File name of the segment."""
         return segment_name(self.number, self.epoch)
 
 

@@ -31,6 +31,7 @@ from understudy.ports import DiskReader, FileReader
 from understudy.store.log.chain import Chain, Link, read_chain
 from understudy.store.log.damage import DamageReader
 from understudy.store.log.end import complaint, judge_beginning, judge_tail, read_range
+from understudy.store.log.follower_life import FollowerEvent, FollowerLife, FollowerState
 from understudy.store.log.records import HEADER, HEADER_BYTES, SegmentEnd
 from understudy.store.log.replay import Cursor, Stop, read_frame, replay
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, read_header, seed_of, segment_name
@@ -46,6 +47,9 @@ READ_BYTES: Final = 4 * 1024 * 1024
 _READ_BYTES_MIN: Final = 4096
 #: How often the log may change under our eyes while one poll tries to read it.
 _ATTEMPTS: Final = 8
+
+
+_CAUGHT_UP: Final = (FollowerState.EMPTY, FollowerState.CAUGHT_UP, FollowerState.ENDED)
 
 
 class Follower:
@@ -85,13 +89,12 @@ class Follower:
         self._loader_file: FileReader | None = None
         self._files: SettledFiles | None = None
         """What ``finish`` reads with: no other process writes to the log now."""
+        self._life = FollowerLife(self)
         self._reset()
 
     def _reset(self) -> None:
         self.state = StoreState(self._id_cache_size)
         self.damage.begin()
-        self.caught_up = False
-        """Whether the last poll reached the end of what is readable."""
         self.lag_bytes = 0
         """Bytes that may be readable and are not applied yet; at most, as files are preallocated."""
         self.torn: tuple[str, int, int] | None = None
@@ -100,8 +103,6 @@ class Follower:
         self._names: list[str] = []
         self.base: SnapshotHeader | None = None
         """The snapshot that reading began with."""
-        self._chosen = False
-        """Whether it is settled where reading begins."""
         self._cursor: Cursor | None = None
         self._previous: Cursor | None = None
         """The cursor as it left the segment before."""
@@ -112,19 +113,31 @@ class Follower:
         self._chunk_bytes = _READ_BYTES_MIN
         self._ends: list[SegmentEnd] = []
         """Of the segments before the cursor's."""
-        self.close()
+        self._close_segment()
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether the last poll reached the end of the readable records."""
+        return self._life.state in _CAUGHT_UP
 
     def close(self) -> None:
-        """Let go of the open file."""
+        """Close the open files. It can be polled again."""
         self._close_segment()
-        snapshot, self._loader_file = self._loader_file, None
+        self._life.fire(FollowerEvent.CLOSE)
+
+    def drop_snapshot(self) -> None:
+        """Close the snapshot that is being read, and forget what was read of it; called by the machine."""
+        snapshot, self._loader_file, self._loader = self._loader_file, None, None
+        self.state = StoreState(self._id_cache_size)
         if snapshot is not None:
-            # half of a snapshot is nothing: it is begun again
-            self._loader = None
-            self._chosen = False
-            self.state = StoreState(self._id_cache_size)
             with suppress(StoreError):
                 snapshot.close()
+
+    def begin_again(self) -> None:
+        """Forget everything that was read; called by the machine."""
+        self.restarts += 1
+        self.drop_snapshot()
+        self._reset()
 
     def _close_segment(self) -> None:
         file, self._file = self._file, None
@@ -241,6 +254,7 @@ class Follower:
                     self._cursor,
                     from_snapshot=self.base is not None,
                 )
+            self._life.fire(FollowerEvent.END_DECIDED)
         except JournalCorrupt as error:
             hint = self.damage.hint()
             error.hint = None
@@ -256,8 +270,7 @@ class Follower:
             raise
 
     def _restart(self) -> None:
-        self.restarts += 1
-        self._reset()
+        self._life.fire(FollowerEvent.RESTART)
 
     def _refuse_base(self) -> bool:
         """Whether the snapshot turned out to be of another log than this one: begin again without."""
@@ -320,7 +333,7 @@ class Follower:
 
     def _advance(self, max_bytes: int) -> int:
         applied = 0
-        self.caught_up = False
+        self._life.fire(FollowerEvent.READ)
         while True:
             cursor = self._cursor
             if cursor is None:
@@ -331,7 +344,7 @@ class Follower:
                         "segment is missing", file=f"{self._directory}/{self.chain.hole.name}", offset=0
                     )
                 if not self._open_next(0):
-                    self.caught_up = True
+                    self._life.fire(FollowerEvent.END_REACHED)
                     return applied
                 continue
             link = self.chain.links[self._index]
@@ -355,21 +368,20 @@ class Follower:
             elif self._stop is not Stop.SEALED:
                 # what cannot be read here is only "not yet" as long as nothing lies behind it
                 self._measure_lag(cursor, self._index + 1)
-                self.caught_up = self.lag_bytes == 0
+                if not self.lag_bytes:
+                    self._life.fire(FollowerEvent.END_REACHED)
                 return applied
             if not self._open_next(self._index + 1):
                 self.lag_bytes = 0
-                self.caught_up = True
+                self._life.fire(FollowerEvent.END_REACHED)
                 return applied
 
     # --- beginning with a snapshot ----------------------------------------------------------------
 
     def _find_base(self) -> bool:
         """Whether a snapshot is being loaded."""
-        if self._loader is not None:
-            return True
-        if self._chosen or not self.chain.links:
-            return False
+        if self._life.state is not FollowerState.SEARCHING or not self.chain.links:
+            return self._life.state is FollowerState.LOADING
         for name in snapshot_names(self._names):
             if name in self.rejected:
                 continue
@@ -386,9 +398,10 @@ class Follower:
             if self._fits(header):
                 self._loader_file = file
                 self._loader = SnapshotLoader(file, header, self.state)
+                self._life.fire(FollowerEvent.SNAPSHOT_FOUND)
                 return True
             file.close()
-        self._chosen = True
+        self._life.fire(FollowerEvent.NO_SNAPSHOT)
         return False
 
     def _fits(self, header: SnapshotHeader) -> bool:
@@ -422,7 +435,7 @@ class Follower:
         file, self._loader_file, self._loader = self._loader_file, None, None
         assert file is not None
         file.close()
-        self._chosen = True
+        self._life.fire(FollowerEvent.SNAPSHOT_LOADED)
         self.base = header
         self._cursor = header.cursor(self._directory)
         self._ends = [

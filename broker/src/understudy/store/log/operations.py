@@ -63,6 +63,7 @@ class CreateSegment:
 
     @property
     def name(self) -> str:
+        """File name of the segment."""
         return segment_name(self.header.number, self.header.epoch)
 
 

@@ -191,6 +191,7 @@ class SegmentFile:
 
     @property
     def path(self) -> str:
+        """Absolute path of the file."""
         return self._path
 
     def write(self, offset: int, buffers: Sequence[bytes]) -> None:
@@ -228,9 +229,11 @@ class SegmentFile:
         self.sync()
 
     def allocate(self, length: int) -> None:
+        """Reserve blocks up to ``length`` bytes; raises DiskFull or DiskFailed."""
         self._ask(self._file.allocate, length)
 
     def sync(self) -> None:
+        """Make everything that was written durable; raises DiskFull or DiskFailed."""
         if self._failure is not None:
             raise self._failure
         try:
@@ -249,6 +252,7 @@ class SegmentFile:
             raise
 
     def close(self) -> None:
+        """Close the file."""
         self._file.close()
 
     def seal(self, record: SealRecord, sequence: int, offsets: bytes) -> None:
