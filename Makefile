@@ -150,8 +150,8 @@ fuzz-replay: $(VENV)/.kernel ## One kept input again: INPUT=.scratch/fuzz/TARGET
 	$(FUZZ) --replay $(abspath $(INPUT))
 
 .PHONY: simulation
-simulation: $(VENV)/.kernel ## 100 seeds of the broker pair on a virtual clock
-	$(PYTEST) -m "not long" broker/tests/simulation
+simulation: $(VENV)/.kernel ## 100 seeds of the broker pair on a virtual clock; ports of the simulation like the real ones
+	$(PYTEST) -m "not long" broker/tests/simulation broker/tests/conformance
 
 .PHONY: simulation-long
 simulation-long: $(VENV)/.kernel ## 2,000 seeds

@@ -282,11 +282,35 @@ class SimVolume:
         return self._generations.get(owner, 0)
 
     def find(self, path: str) -> _Inode:
-        """The file; FileNotFoundError if there is none."""
+        """The file; raises FileNotFoundError if there is none, DiskFailed for a directory."""
         inode = self._names.get(path)
         if inode is None:
+            if self.is_directory(path):
+                raise DiskFailed(f"cannot use {path}: Is a directory")
             raise FileNotFoundError(path)
         return inode
+
+    def is_directory(self, path: str) -> bool:
+        """Whether a directory of that path exists."""
+        return path == "/" or path.rstrip("/") in self._directories
+
+    def need_directory(self, path: str) -> None:
+        """Raise FileNotFoundError if there is no such directory."""
+        if not self.is_directory(path):
+            raise FileNotFoundError(path)
+
+    def lock_file(self, path: str) -> _Inode:
+        """The file of a lock, which is made if it is missing, and lasts at once."""
+        inode = self._names.get(path)
+        if inode is None:
+            if not self.is_directory(posixpath.dirname(path)):
+                raise DiskFailed(f"cannot open lock file {path}: No such file or directory")
+            inode = self._names[path] = self._stable_names[path] = _Inode(modified_ns=self._ticks)
+        return inode
+
+    def leads_to(self, path: str, inode: _Inode | None) -> bool:
+        """Whether a path names that file."""
+        return inode is not None and self._names.get(path) is inode
 
     def rename_file(self, owner: str, source: str | None, target: str | None, inode: _Inode) -> None:
         """Create, rename or remove, pending."""
@@ -295,7 +319,9 @@ class SimVolume:
         self._pending_names.append(change)
 
     def names_in(self, directory: str) -> list[str]:
-        """Names of files and directories in a directory."""
+        """Names of files and directories in a directory; none if it does not exist."""
+        if directory in self._names:
+            raise DiskFailed(f"cannot list {directory}: Not a directory")
         prefix = directory.rstrip("/") + "/"
         inside = [path[len(prefix) :] for path in (*self._names, *self._directories) if path.startswith(prefix)]
         return sorted({name.split("/")[0] for name in inside if name})
@@ -415,7 +441,9 @@ class SimFile:
         self._inode.modified_ns = self._volume.tick()
 
     def sync(self) -> None:
-        self._operate("sync")
+        # also of a file that was opened for reading, as on Linux
+        self._check()
+        self._volume.operate("sync", self._owner, self._generation)
         self._volume.sync_file(self._inode, self._owner, self._path)
 
     def close(self) -> None:
@@ -459,11 +487,17 @@ class SimDisk:
 
     def make_directory(self, path: str) -> None:
         self._operate("make-directory")
+        if path in self.volume.paths():
+            raise FileExistsError(path)
         self.volume.add_directory(path.rstrip("/"))
 
     def rename(self, source: str, target: str) -> None:
         self._operate("rename")
-        self.volume.rename_file(self.owner, source, target, self.volume.find(source))
+        inode = self.volume.find(source)
+        self.volume.need_directory(posixpath.dirname(target))
+        if self.volume.is_directory(target):
+            raise DiskFailed(f"cannot rename {source}: Is a directory")
+        self.volume.rename_file(self.owner, source, target, inode)
 
     def remove(self, path: str) -> None:
         self._operate("remove")
@@ -471,6 +505,7 @@ class SimDisk:
 
     def sync_directory(self, path: str) -> None:
         self._operate("sync-directory")
+        self.volume.need_directory(path)
         self.volume.sync_names(path.rstrip("/"))
 
     def within(self, directory: str) -> AbstractContextManager[Disk]:
@@ -478,6 +513,8 @@ class SimDisk:
 
     def space(self, path: str) -> Space:
         self._check()
+        if not self.volume.has(path):
+            raise FileNotFoundError(path)
         return Space(max(self.volume.capacity_bytes - self.volume.used_bytes(), 0), self.volume.capacity_bytes)
 
     def modified_ns(self, path: str) -> int:
@@ -490,7 +527,9 @@ class SimDisk:
 
 
 class SimFileLock:
-    """Implements ``ports.FileLock``; dropped when its owner is killed."""
+    """Implements ``ports.FileLock``; dropped when its owner is killed. It is on a file, not on a path: a file that is
+    removed or replaced takes the lock with it.
+    """
 
     def __init__(self, volume: SimVolume, path: str, owner: str) -> None:
         """Not held yet."""
@@ -498,17 +537,29 @@ class SimFileLock:
         self.owner = owner
         self._volume = volume
         self._generation = volume.generation(owner)
+        self._inode: _Inode | None = None
+        """The file that was locked last."""
 
     def try_acquire(self) -> bool:
         self._volume.check_alive(self.owner, self._generation)
-        return self._volume.locks.setdefault(self.path, self) is self
+        holder = self._volume.locks.get(self.path)
+        if holder is self:
+            return True
+        inode = self._volume.lock_file(self.path)
+        if holder is not None and holder._inode is inode:
+            return False
+        self._inode = inode
+        self._volume.locks[self.path] = self
+        return True
 
     def release(self) -> None:
         if self._volume.locks.get(self.path) is self:
             del self._volume.locks[self.path]
 
     def verify(self) -> bool:
-        return self._generation == self._volume.generation(self.owner) and self._volume.locks.get(self.path) is self
+        alive = self._generation == self._volume.generation(self.owner)
+        held = alive and self._volume.locks.get(self.path) is self
+        return held and self._volume.leads_to(self.path, self._inode)
 
 
 def _conforms(disk: SimDisk) -> Disk:

@@ -255,6 +255,9 @@ class SimTransport(asyncio.Transport):
         self._check_alive()
         if self._end_written:
             raise RuntimeError("Cannot call write() after write_eof()")
+        if self._lost and not self.has_socket:
+            # as strict as uvloop: a protocol forgets its transport in connection_lost
+            raise RuntimeError("write after connection_lost")
         if self._lost or self._closing or not data:
             return
         if self._reset is not None:

@@ -1,81 +1,15 @@
-"""Goal: the real disk keeps the promises of the port; the same ones the simulated disk keeps."""
+"""Descriptors, links, modes and errors of the real disk; ``conformance`` has what it shares with the simulated one."""
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from understudy.errors import DiskFailed, DiskFull
-from understudy.ports import Disk
 from understudy.runtime.disk import RealDisk
-from understudy.testing.sim_disk import SimVolume
-
-
-@pytest.fixture(params=["real", "simulated", "real-within", "simulated-within", "real-within-another"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Disk, str]]:
-    kind, _, within = request.param.partition("-")
-    disk: Disk = RealDisk() if kind == "real" else SimVolume().disk("a")
-    root = str(tmp_path) if kind == "real" else "/t"
-    disk.make_directory(root)
-    if within:
-        with disk.within(root if within == "within" else str(tmp_path.parent)) as here:
-            yield here, root
-    else:
-        yield disk, root
-
-
-def test_conformance(place: tuple[Disk, str]) -> None:
-    disk, root = place
-    path = f"{root}/f"
-    disk.make_directory(f"{root}/x/y")
-    disk.make_directory(f"{root}/x/y")
-    assert disk.list(f"{root}/none") == []
-    with pytest.raises(FileNotFoundError):
-        disk.open(path)
-    file = disk.open(path, create=True)
-    assert file.path == path
-    with pytest.raises(FileExistsError):
-        disk.open(path, create=True)
-    file.allocate(10_000)
-    assert file.size() == 10_000
-    assert file.read(9_990, 100) == bytes(10)
-    assert file.read(20_000, 1) == b""
-    file.write(5, (b"ab", b"", b"cd"))
-    file.write(20_000, (b"end",))
-    file.allocate(100)
-    assert file.read(4, 6) == b"\0abcd\0"
-    for offset, written in ((0, (5, 9, 20_000)), (9, (20_000,)), (20_001, (20_002,))):
-        ranges = file.data_ranges(offset)
-        assert all(offset <= begin < end <= 20_480 for begin, end in ranges)
-        assert all(before[1] < after[0] for before, after in pairwise(ranges))
-        assert all(any(begin <= each < end for begin, end in ranges) for each in written)
-    assert file.data_ranges(20_003) == []
-    assert file.data_ranges(30_000) == []
-    assert file.size() == 20_003
-    file.truncate(7)
-    assert file.read(0, 100) == b"\0\0\0\0\0ab"
-    file.sync()
-    file.close()
-    before = disk.modified_ns(path)
-    os.utime(path, ns=(0, 0)) if os.path.exists(path) else None
-    disk.touch(path)
-    assert disk.modified_ns(path) >= before
-    disk.rename(path, f"{root}/g")
-    disk.sync_directory(root)
-    assert disk.list(root) == ["g", "x"]
-    assert not disk.exists(path)
-    assert disk.exists(f"{root}/g")
-    assert disk.exists(f"{root}/x")
-    disk.remove(f"{root}/g")
-    with pytest.raises(FileNotFoundError):
-        disk.remove(f"{root}/g")
-    space = disk.space(root)
-    assert 0 < space.free_bytes <= space.total_bytes
 
 
 def test_within_a_directory_its_path_is_looked_up_once(tmp_path: Path) -> None:
@@ -126,15 +60,6 @@ def test_within_a_directory_only_regular_files_are_opened(tmp_path: Path) -> Non
         for name in ("link", "pipe"):
             with pytest.raises(DiskFailed, match=name):
                 here.open(f"{tmp_path}/{name}")
-
-
-def test_read_only_handles_refuse_writes(place: tuple[Disk, str]) -> None:
-    disk, root = place
-    disk.open(f"{root}/f", create=True).close()
-    file = disk.open(f"{root}/f", read_only=True)
-    with pytest.raises(DiskFailed, match=f"{root}/f"):
-        file.write(0, (b"x",))
-    file.close()
 
 
 def test_many_and_large_buffers(tmp_path: Path) -> None:

@@ -193,26 +193,3 @@ def test_a_written_batch_counts_only_with_permission_and_other_jobs_need_none(
         writer.close()
 
     asyncio.run(main())
-
-
-@pytest.mark.parametrize("end", ["release", "close"])
-def test_jobs_that_are_held_begin_in_order_when_they_are_released(end: str, tmp_path: Path) -> None:
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        file = RealDisk().open(str(tmp_path / "f"), create=True)
-        writer = make_writer(loop, file)
-        ended: list[str] = []
-        last: asyncio.Future[None] = loop.create_future()
-        writer.hold()
-        writer.run(lambda: ended.append(f"begun with {file.size()}"), lambda error: ended.append("run"))
-        writer.submit(batch(b"abc"), lambda error: ended.append("submit"))
-        writer.run(lambda: None, lambda error: last.set_result(None))
-        await asyncio.sleep(0.02)
-        assert ended == []
-        assert file.size() == 0
-        getattr(writer, end)()
-        await last
-        assert ended == ["begun with 0", "run", "submit"]
-        assert file.size() == 3
-
-    asyncio.run(main())

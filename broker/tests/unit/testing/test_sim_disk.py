@@ -143,26 +143,6 @@ def test_a_failed_sync_drops_what_it_should_have_kept(volume: SimVolume) -> None
     assert file.read(0, 1) == b"1"
 
 
-def test_errors_as_the_port_says(volume: SimVolume) -> None:
-    disk = volume.disk("a")
-    disk.open("/d/f", create=True).close()
-    with pytest.raises(FileExistsError):
-        disk.open("/d/f", create=True)
-    for action in (
-        lambda: disk.open("/d/none"),
-        lambda: disk.remove("/d/none"),
-        lambda: disk.rename("/d/none", "/d/x"),
-        lambda: disk.modified_ns("/d/none"),
-        lambda: disk.open("/none/f", create=True),
-    ):
-        with pytest.raises(FileNotFoundError):
-            action()
-    with pytest.raises(DiskFailed):
-        disk.open("/d/f", read_only=True).write(0, (b"x",))
-    assert disk.list("/none") == []
-    assert disk.list("/d") == ["f"]
-
-
 def test_times_rise_with_changes(volume: SimVolume) -> None:
     disk = volume.disk("a")
     file = disk.open("/d/f", create=True)

@@ -1,0 +1,107 @@
+"""Runs one case on a loop of asyncio, of uvloop, and of the simulation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import uvloop
+
+from support.ports import free_port
+from understudy.ports import Clock, Disk, Executor, Fence, HoldableLogWriter, Timers, Worker
+from understudy.runtime.disk import RealDisk
+from understudy.runtime.environment import LoopTimers, SystemClock
+from understudy.runtime.journal_writer import ThreadLogWriter
+from understudy.runtime.turn import Turn
+from understudy.runtime.worker import ThreadWorker
+from understudy.testing.sim_disk import SimVolume
+from understudy.testing.sim_environment import SimClock, SimTimers, Skew
+from understudy.testing.sim_writer import SimLogWriter
+from understudy.testing.sim_loop import SimLoop
+from understudy.testing.sim_network import SimNetwork
+from understudy.testing.sim_storage import ObservedLogWriter
+
+LOOPS: Final = ("asyncio", "uvloop", "simulated")
+#: A case that waits for something for longer has failed; seconds, virtual ones in the simulation.
+WAIT_S: Final = 20
+
+
+@dataclass
+class Place:
+    """The ports of one kind, on the loop that runs."""
+
+    loop: asyncio.AbstractEventLoop
+    host: str
+    port: int
+    """Nothing listens there."""
+    disk: Disk
+    directory: str
+    clock: Clock
+    timers: Timers
+    turn: Turn
+
+    def log_writer(self, fence: Fence | None = None, executor: Executor | None = None) -> HoldableLogWriter:
+        """A log writer of this kind."""
+        executor = executor or self.turn
+        if isinstance(self.loop, SimLoop):
+            inner = SimLogWriter(self.timers, self.loop.random("writer"))
+            return ObservedLogWriter(inner, self.loop, executor, fence, lambda at_s: None)
+        return ThreadLogWriter(self.loop, executor, fence=fence)
+
+    def worker(self) -> Worker:
+        """A worker of this kind."""
+        if isinstance(self.loop, SimLoop):
+            inner = SimLogWriter(self.timers, self.loop.random("worker"))
+            return ObservedLogWriter(inner, self.loop, self.turn, None, lambda at_s: None)
+        return ThreadWorker(self.loop, self.turn)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until a condition holds."""
+    async with asyncio.timeout(WAIT_S):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+def run(kind: str, directory: Path, case: Callable[[Place], Awaitable[None]]) -> None:
+    """Run a case with the ports of a kind."""
+    if kind == "simulated":
+        _simulate(case)
+        return
+    loop = uvloop.new_event_loop() if kind == "uvloop" else asyncio.new_event_loop()
+    timers = LoopTimers(loop)
+    place = Place(loop, "127.0.0.1", free_port(), RealDisk(), str(directory), SystemClock(), timers, Turn(loop, timers))
+    try:
+        loop.run_until_complete(_awaited(case(place)))
+    finally:
+        loop.close()
+
+
+def _simulate(case: Callable[[Place], Awaitable[None]]) -> None:
+    for seed in range(5):
+        loop = SimLoop(seed)
+        SimNetwork(loop).add_host("here")
+        process = loop.new_process("here")
+        timers = SimTimers(loop, Skew())
+        volume = SimVolume()
+        volume.disk("here").make_directory("/directory")
+        clock = SimClock(loop, Skew())
+        turn = Turn(loop, timers, lambda clock=clock: clock.monotonic_ms() * 1_000_000)  # type: ignore[misc]
+        place = Place(loop, "here", 61616, volume.disk("here"), "/directory", clock, timers, turn)
+        task = process.create_task(_awaited(case(place)))
+        try:
+            loop.run_until(task.done, deadline=10 * WAIT_S)
+            task.result()
+            assert loop.failures == []
+        finally:
+            loop.close()
+
+
+def _awaited(case: Awaitable[None]) -> Coroutine[Any, Any, None]:
+    async def main() -> None:
+        await case
+
+    return main()
