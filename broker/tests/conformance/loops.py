@@ -10,8 +10,9 @@ from typing import Any, Final
 
 import uvloop
 
+from support.operations import FileApplier, Written
 from support.ports import free_port
-from understudy.ports import Clock, Disk, Executor, Fence, HoldableLogWriter, Timers, Worker
+from understudy.ports import Clock, Disk, Fence, HoldableLogWriter, Timers, Worker
 from understudy.runtime.disk import RealDisk
 from understudy.runtime.environment import LoopTimers, SystemClock
 from understudy.runtime.journal_writer import ThreadLogWriter
@@ -19,10 +20,10 @@ from understudy.runtime.turn import Turn
 from understudy.runtime.worker import ThreadWorker
 from understudy.testing.sim_disk import SimVolume
 from understudy.testing.sim_environment import SimClock, SimTimers, Skew
-from understudy.testing.sim_writer import SimLogWriter
 from understudy.testing.sim_loop import SimLoop
 from understudy.testing.sim_network import SimNetwork
-from understudy.testing.sim_storage import ObservedLogWriter
+from understudy.testing.sim_storage import ObservedLogWriter, ObservedWorker
+from understudy.testing.sim_writer import SimLogWriter, SimWorker
 
 LOOPS: Final = ("asyncio", "uvloop", "simulated")
 #: A case that waits for something for longer has failed; seconds, virtual ones in the simulation.
@@ -43,20 +44,28 @@ class Place:
     timers: Timers
     turn: Turn
 
-    def log_writer(self, fence: Fence | None = None, executor: Executor | None = None) -> HoldableLogWriter:
-        """A log writer of this kind."""
-        executor = executor or self.turn
+    def log_writer(self, file: Written | None = None, fence: Fence | None = None) -> HoldableLogWriter:
+        """A log writer of this kind, whose batches go to a file."""
+        applier = FileApplier(file)
         if isinstance(self.loop, SimLoop):
-            inner = SimLogWriter(self.timers, self.loop.random("writer"))
-            return ObservedLogWriter(inner, self.loop, executor, fence, lambda at_s: None)
-        return ThreadLogWriter(self.loop, executor, fence=fence)
+            inner = SimLogWriter(self.timers, self.loop.random("writer"), applier)
+            return ObservedLogWriter(inner, self.loop, self.turn, fence or Permission(), lambda at_s: None)
+        return ThreadLogWriter(self.loop, self.turn, applier, fence=fence)
 
     def worker(self) -> Worker:
         """A worker of this kind."""
         if isinstance(self.loop, SimLoop):
-            inner = SimLogWriter(self.timers, self.loop.random("worker"))
-            return ObservedLogWriter(inner, self.loop, self.turn, None, lambda at_s: None)
+            return ObservedWorker(SimWorker(self.timers, self.loop.random("worker")), self.turn)
         return ThreadWorker(self.loop, self.turn)
+
+
+class Permission:
+    """A fence that permits everything. Implements ``ports.Fence``."""
+
+    proved_until_ms = 1 << 60
+
+    def why_not_confirm(self) -> BaseException | None:
+        """None."""
 
 
 async def until(condition: Callable[[], bool]) -> None:

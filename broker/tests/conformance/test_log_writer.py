@@ -10,12 +10,19 @@ import pytest
 
 from conformance.loops import LOOPS, Place, run, until
 from understudy.errors import DiskFailed, DiskFull, LockLost
+from understudy.ports import Operation
+from understudy.store.log.operations import Append, SyncFile
 
 
 @pytest.fixture(params=LOOPS)
 def kind(request: pytest.FixtureRequest) -> str:
     found: str = request.param
     return found
+
+
+def batch_at(offset: int, *parts: bytes) -> list[Operation]:
+    """A batch that is written at an offset and synced."""
+    return [Append("segment", offset, parts, sum(map(len, parts))), SyncFile("segment")]
 
 
 class Ends:
@@ -38,13 +45,13 @@ class Ends:
 
 def test_jobs_end_in_their_order_and_never_within_the_call(kind: str, tmp_path: Path) -> None:
     async def case(place: Place) -> None:
-        writer, ends = place.log_writer(), Ends()
         file = place.disk.open(f"{place.directory}/f", create=True)
+        writer, ends = place.log_writer(file), Ends()
         sizes: list[int] = []
         for number in range(20):
             name = str(number)
             if number % 3:
-                writer.submit(file, number, [b"a", b"bc"], ends.of(name))
+                writer.submit(batch_at(number, b"a", b"bc"), ends.of(name))
             else:
                 writer.run(lambda: sizes.append(file.size()), ends.of(name))
             assert name not in ends.seen
@@ -61,10 +68,10 @@ def test_single_batches_end_after_the_call_too(kind: str, tmp_path: Path) -> Non
     """Also where the disk is fast and nothing else is under way: a real writer writes those at once."""
 
     async def case(place: Place) -> None:
-        writer, ends = place.log_writer(), Ends()
         file = place.disk.open(f"{place.directory}/f", create=True)
+        writer, ends = place.log_writer(file), Ends()
         for number in range(50):
-            writer.submit(file, 0, [b"x"], ends.of(str(number)))
+            writer.submit(batch_at(0, b"x"), ends.of(str(number)))
             assert len(ends.seen) == number
             await until(lambda number=number: len(ends.seen) == number + 1)  # type: ignore[misc]
         writer.close()
@@ -92,10 +99,9 @@ def test_an_error_is_given_to_its_job_alone(kind: str, tmp_path: Path, error: Ex
 
 def test_a_batch_that_cannot_be_written_fails(kind: str, tmp_path: Path) -> None:
     async def case(place: Place) -> None:
-        writer, ends = place.log_writer(), Ends()
         place.disk.open(f"{place.directory}/f", create=True).close()
-        file = place.disk.open(f"{place.directory}/f", read_only=True)
-        writer.submit(file, 0, [b"x"], ends.of("batch"))
+        writer, ends = place.log_writer(place.disk.open(f"{place.directory}/f", read_only=True)), Ends()
+        writer.submit(batch_at(0, b"x"), ends.of("batch"))
         await until(lambda: bool(ends.seen))
         assert isinstance(ends.errors["batch"], DiskFailed)
         writer.close()
@@ -105,11 +111,11 @@ def test_a_batch_that_cannot_be_written_fails(kind: str, tmp_path: Path) -> None
 
 def test_held_jobs_begin_when_they_are_released(kind: str, tmp_path: Path) -> None:
     async def case(place: Place) -> None:
-        writer, ends = place.log_writer(), Ends()
         file = place.disk.open(f"{place.directory}/f", create=True)
+        writer, ends = place.log_writer(file), Ends()
         other, others = place.log_writer(), Ends()
         writer.hold()
-        writer.submit(file, 0, [b"abc"], ends.of("batch"))
+        writer.submit(batch_at(0, b"abc"), ends.of("batch"))
         writer.run(lambda: None, ends.of("job"))
         other.run(lambda: None, others.of("other"))
         await until(lambda: bool(others.seen))
@@ -127,11 +133,11 @@ def test_held_jobs_begin_when_they_are_released(kind: str, tmp_path: Path) -> No
 
 def test_a_writer_that_is_closed_ends_what_it_has(kind: str, tmp_path: Path) -> None:
     async def case(place: Place) -> None:
-        writer, ends = place.log_writer(), Ends()
         file = place.disk.open(f"{place.directory}/f", create=True)
+        writer, ends = place.log_writer(file), Ends()
         writer.hold()
         for number in range(5):
-            writer.submit(file, number, [b"x"], ends.of(str(number)))
+            writer.submit(batch_at(number, b"x"), ends.of(str(number)))
         writer.close()
         with pytest.raises(AssertionError):
             writer.run(lambda: None, ends.of("late"))
@@ -158,12 +164,12 @@ class Objection:
 def test_the_fence_is_asked_after_each_batch_that_was_written(kind: str, tmp_path: Path) -> None:
     async def case(place: Place) -> None:
         fence, ends = Objection(), Ends()
-        writer = place.log_writer(fence)
         file = place.disk.open(f"{place.directory}/f", create=True)
-        writer.submit(file, 0, [b"x"], ends.of("permitted"))
+        writer = place.log_writer(file, fence)
+        writer.submit(batch_at(0, b"x"), ends.of("permitted"))
         await until(lambda: len(ends.seen) == 1)
         fence.error = LockLost("another node has it")
-        writer.submit(file, 1, [b"x"], ends.of("fenced"))
+        writer.submit(batch_at(1, b"x"), ends.of("fenced"))
         writer.run(lambda: None, ends.of("no batch"))
         await until(lambda: len(ends.seen) == 3)
         assert ends.errors == {"permitted": None, "fenced": fence.error, "no batch": None}
@@ -177,10 +183,9 @@ def test_the_fence_is_asked_after_each_batch_that_was_written(kind: str, tmp_pat
 def test_a_failed_batch_does_not_ask_the_fence(kind: str, tmp_path: Path) -> None:
     async def case(place: Place) -> None:
         fence, ends = Objection(), Ends()
-        writer = place.log_writer(fence)
         place.disk.open(f"{place.directory}/f", create=True).close()
-        file = place.disk.open(f"{place.directory}/f", read_only=True)
-        writer.submit(file, 0, [b"x"], ends.of("batch"))
+        writer = place.log_writer(place.disk.open(f"{place.directory}/f", read_only=True), fence)
+        writer.submit(batch_at(0, b"x"), ends.of("batch"))
         await until(lambda: bool(ends.seen))
         assert isinstance(ends.errors["batch"], DiskFailed)
         assert fence.asked == 0

@@ -36,7 +36,6 @@ from understudy.store.log.operations import is_batch
 from understudy.store.state import StoreState
 from understudy.testing.sim_disk import SimVolume
 from understudy.testing.sim_environment import SimClock, SimEntropy, SimTimers, Skew
-from understudy.testing.sim_writer import SimLogWriter
 from understudy.testing.sim_loop import Death, ProcessKilled, SimLoop, SimProcess
 from understudy.testing.sim_writer import SimLogWriter, SimWorker
 

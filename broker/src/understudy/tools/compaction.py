@@ -46,7 +46,7 @@ _ID_CACHE_SIZE: Final = 1 << 31
 
 @dataclass(frozen=True, slots=True)
 class CompactionPlan:
-    """What compacting would find."""
+    """Findings before a compaction."""
 
     node_id: str | None
     epoch: int
@@ -67,11 +67,11 @@ class CompactionPlan:
 
 @dataclass(frozen=True, slots=True)
 class CompactionReport:
-    """What was done."""
+    """Results of a compaction."""
 
     node_id: str
     epoch: int
-    """That this began."""
+    """Epoch that the compaction began."""
     sequence: int
     size_bytes_before: int
     size_bytes_after: int
@@ -85,7 +85,7 @@ class CompactionReport:
 
 
 def plan(disk: Disk, directory: str, percent: int) -> CompactionPlan:
-    """What compacting would do; reads only.
+    """Plan a compaction; reads only.
 
     Args:
         disk: Where the store is.
@@ -206,7 +206,7 @@ class Compaction:
             progress: Told segments left, segments dropped and messages copied, after each round.
 
         Raises:
-            DiskFull: there is no room to go on; what was done counts.
+            DiskFull: there is no space to go on; the work done so far is kept.
             DiskFailed: a write or sync has failed; likewise.
         """
         idle = 0
@@ -255,7 +255,7 @@ class Compaction:
             if not self._consolidator.busy and not self._journal.backlog_bytes and not did:
                 return
             if not did:
-                raise DiskFull(f"{self._directory}: no room for the next segment of the journal")
+                raise DiskFull(f"{self._directory}: no space for the next segment of the journal")
 
     def _check(self) -> None:
         if self._failures:

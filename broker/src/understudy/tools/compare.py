@@ -33,7 +33,7 @@ from understudy.tools.log_copy import CopyState, LogCopy, bare_message
 
 
 class Relation(Enum):
-    """What one copy's log is to another's."""
+    """Relation of the log of one copy to that of another."""
 
     IDENTICAL = "identical"
     PREFIX = "prefix"
@@ -42,7 +42,7 @@ class Relation(Enum):
     """The right one is the beginning of the left one."""
     DIVERGED = "diverged"
     UNKNOWN = "unknown"
-    """They have no record in common: one begins behind the end of the other."""
+    """They have no record in common: one begins after the end of the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class QueueShare:
 
 @dataclass(slots=True)
 class Side:
-    """What one copy of a pair has alone."""
+    """Contents that only one copy of a pair has."""
 
     records: int = 0
     messages: int = 0
@@ -84,6 +84,7 @@ class Side:
 
     @property
     def replay_messages(self) -> int:
+        """Number of messages to send again."""
         return sum(share.messages for share in self.replay)
 
 
@@ -133,10 +134,12 @@ class Comparison:
 
     @property
     def diverged(self) -> bool:
+        """Whether two of the copies have diverged, or may have."""
         return any(pair.relation in (Relation.DIVERGED, Relation.UNKNOWN) for pair in self.pairs)
 
     @property
     def damaged(self) -> bool:
+        """Whether one of the copies is damaged."""
         return any(copy.state == CopyState.DAMAGED.value for copy in self.copies)
 
 
@@ -343,11 +346,11 @@ def _describe(message: LiveMessage) -> dict[str, object]:
 
 
 def replay_set(disk: Disk, directory: str, others: Sequence[str]) -> tuple[LogCopy, Contents, list[Counterpart]]:
-    """What ``live_messages`` needs to tell what a copy has and none of the others ever had.
+    """Contents of the other copies, by which ``live_messages`` finds messages that only one copy ever had.
 
     Raises:
         WrongNode: they are not of one node.
-        JournalCorrupt: two of them have no record in common, so nothing can be told.
+        JournalCorrupt: two of them have no record in common, so no order can be stated.
         StoreVersionUnsupported, DiskFailed: one cannot be read.
     """
     copy = LogCopy(disk, directory)
@@ -360,7 +363,7 @@ def replay_set(disk: Disk, directory: str, others: Sequence[str]) -> tuple[LogCo
             sequence = first_difference(copy, other)
             if sequence is None:
                 raise JournalCorrupt(
-                    f"no record in common with {other.directory}: one begins behind the end of the other",
+                    f"no record in common with {other.directory}: one begins after the end of the other",
                     file=directory,
                     offset=0,
                 )

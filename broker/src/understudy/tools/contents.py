@@ -1,10 +1,10 @@
-"""What lives in a copy of a log, and what of it another copy does not have.
+"""Live contents of a copy of a log, and the part of them that another copy does not have.
 
 Two copies that went different ways give out the same message ids for different messages, because
-ids rise with the epoch and both began the same next one. So nothing here compares ids behind the
-split: what was added, or committed, behind it on one side is that side's own.
+ids rise with the epoch and both began the same next one. So nothing here compares ids after the
+split: what one side added or committed after it belongs to that side.
 
-Not here: where two copies split (``compare``); how messages are written to a file (``transfer``).
+Not here: where two copies split (``tools.compare``); how messages are written to a file (``tools.export``).
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ class Split:
 
     sequence: int
     location: int
-    """Smallest location (``reference``) of a record behind the split in this copy."""
+    """Smallest location (``reference``) of a record after the split in this copy."""
 
 
 @dataclass(slots=True)
 class Contents:
-    """What a log means at its end."""
+    """State of a log at its end."""
 
     state: StoreState
     open_at: dict[int, dict[int, frozenset[Reference]]] = field(default_factory=dict)
@@ -118,13 +118,13 @@ def read_contents(copy: LogCopy, split_sequences: Sequence[int] = ()) -> Content
             break
         sequence = cursor.sequence
     for wanted in splits:
-        # at or behind the end
+        # at or after the end
         contents.open_at[wanted] = _open_transactions(contents.state)
     return contents
 
 
 def _load_base(copy: LogCopy, state: StoreState) -> int:
-    """What the snapshot says that the copy begins with; the sequence up to which it stands, 0 for none."""
+    """State in the snapshot with which the copy begins, and the sequence up to which it stands, 0 for none."""
     if copy.base is None:
         return 0
     file = copy.disk.open(f"{copy.directory}/{copy.base.name}", read_only=True)
@@ -177,7 +177,7 @@ def beginning_is_missing(copy: LogCopy, contents: Contents) -> bool:
 
 @dataclass(slots=True)
 class Tally:
-    """Records of one side behind the split."""
+    """Records of one side after the split."""
 
     records: int = 0
     messages: int = 0
@@ -188,7 +188,7 @@ class Tally:
     rollbacks: int = 0
     prepares: int = 0
     committed: set[int] = field(default_factory=set)
-    """Transactions that were open at the split and are committed behind it."""
+    """Transactions that were open at the split and are committed after it."""
 
 
 def tally(copy: LogCopy, first: int, open_at_split: frozenset[int] = frozenset()) -> Tally:
@@ -228,9 +228,9 @@ class Counterpart:
     split: Split
     """Of the one that is looked at."""
     uncommitted: frozenset[Reference]
-    """What transactions that were open at the split had added, unless the other side committed them."""
+    """Messages added by transactions that were open at the split, unless the other side committed them."""
     other: StoreState
-    """What the other side means at its end."""
+    """State of the other side at its end."""
     origins: Mapping[int, Location]
     """Where messages of the one that is looked at lay before they were copied forward."""
 
@@ -278,7 +278,7 @@ def live_messages(copy: LogCopy, contents: Contents, counterparts: Sequence[Coun
 def prepared_messages(
     copy: LogCopy, contents: Contents, transaction_id: int, counterparts: Sequence[Counterpart] = ()
 ) -> Iterator[LiveMessage]:
-    """Messages that a prepared transaction would add, in order. With counterparts only those added behind
+    """Messages that a prepared transaction would add, in order. With counterparts only those added after
     the split: the rest, and with it the question of its outcome, the other side has as well.
 
     Raises:

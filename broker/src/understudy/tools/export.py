@@ -2,8 +2,8 @@
 ``understudy data import`` sends (docs/operations/data-tools.md, "The export file").
 
 One JSON object a line, ASCII: first ``export``, then ``queue`` before the first message of each
-queue, ``message`` as often as needed, behind that of a large message its body in ``piece`` lines, and
-``end`` with the counts, without which the file is cut. Behind all of that, each prepared transaction
+queue, ``message`` as often as needed, after that of a large message its body in ``piece`` lines, and
+``end`` with the counts, without which the file is cut. After all of that, each prepared transaction
 is a ``transaction`` line and its messages.
 
 Not here: which messages (``contents``), files, or sending.
@@ -105,7 +105,7 @@ class ExportedMessage:
     transaction_id: int = 0
     """Of the prepared transaction that it belongs to; 0 for none."""
     large: LargeBody | None = None
-    """Of a large message: how long the body behind its line is. ``message`` has this in place of the body."""
+    """Of a large message: the length of the body after its line. ``message`` has this in place of the body."""
 
     @property
     def compressed(self) -> bool:
@@ -286,7 +286,7 @@ def piece_line(offset: int, data: bytes) -> str:
 
 
 def message_line(live: LiveMessage, transaction_id: int = 0) -> str:
-    """One message; behind that of a large one its body must follow, ``PIECE_BYTES`` at a time.
+    """One message; after that of a large one its body must follow, ``PIECE_BYTES`` at a time.
 
     Raises:
         RemoteProtocolError: the log has a message that is none.
@@ -363,7 +363,7 @@ def _from_json(tag: int, value: Any) -> PropertyValue:
 
 
 def parse_line(line: str, header: ExportHeader | None) -> Line:
-    """What a line says.
+    """Parse a line.
 
     Args:
         line: With or without its end.

@@ -59,7 +59,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class SegmentReport:
-    """What ``verify`` found in one segment."""
+    """Findings of ``verify`` in one segment."""
 
     file: str
     number: int
@@ -76,13 +76,13 @@ class SegmentReport:
     """Header and valid records that count."""
     size_bytes: int
     tail_bytes: int
-    """Bytes that are not zero behind the last valid record: a torn tail, or a zombie's."""
+    """Bytes that are not zero after the last valid record: a torn tail, or a zombie's."""
     problem: Problem | None
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotReport:
-    """What ``verify`` found in one snapshot."""
+    """Findings of ``verify`` in one snapshot."""
 
     file: str
     epoch: int
@@ -98,7 +98,7 @@ class SnapshotReport:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """What ``verify`` found in a store."""
+    """Findings of ``verify`` in a store."""
 
     node_id: str | None
     epoch: int
@@ -111,7 +111,7 @@ class VerifyReport:
     """References in queues; 0 if the log cannot be read to its end."""
     problems: tuple[Problem, ...]
     quarantine: tuple[QuarantineEntry, ...] = ()
-    """What was set aside, the oldest first. Its extents in the log are no problems."""
+    """Entries of the quarantine, the oldest first. Its extents in the log are no problems."""
 
 
 def segment_links(disk: Disk, directory: str) -> tuple[Chain, list[tuple[Link, bool]]]:

@@ -6,7 +6,7 @@ it. What is valid from the first record on is its log; where that ends, and why,
 ``problem``. Sealed segments are known by their seals alone, without reading their records; a caller that
 reads them later and meets damage calls ``damaged_at``, and the log ends there from then on.
 
-Strictly read-only. Not here: comparing copies (``compare``), what lives in them (``contents``).
+Strictly read-only. Not here: comparing copies (``tools.compare``), live contents (``tools.contents``).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class CopyState(Enum):
     SHORT = "short"
     """Bytes or files are missing at the end, as after an interrupted copy; a node refuses it."""
     DAMAGED = "damaged"
-    """Something before the end is wrong; nothing behind it is used."""
+    """Something before the end is wrong; nothing after it is used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +65,13 @@ class Extent:
     first_sequence: int
     last_sequence: int
     end: int
-    """Offset behind the last of them."""
+    """Offset after the last of them."""
     seal: bytes = b""
     """Digest of the seal, which covers the digest of the segment; empty if there is none."""
 
     @property
     def name(self) -> str:
+        """File name of the segment."""
         return segment_name(self.number, self.epoch)
 
     def is_same(self, other: Extent) -> bool:
@@ -90,6 +91,7 @@ class Entry:
 
     @property
     def sequence(self) -> int:
+        """Sequence of the record."""
         return self.frame.sequence
 
     def is_same(self, other: Entry) -> bool:
@@ -159,7 +161,7 @@ class LogCopy:
         self.older: list[Link] = []
         """Segments that hold messages of the snapshot."""
         self.tail_bytes = 0
-        """Bytes behind the log's end that are not zero."""
+        """Bytes after the end of the log that are not zero."""
         chain = self._find_chain()
         self.node_id: NodeId | None = chain.node_id
         self._find_base(chain)
@@ -217,7 +219,7 @@ class LogCopy:
             first = wanted
 
     def _frames(self, file: File, number: int, epoch: int, end: int | None) -> Iterator[tuple[Frame, bytes]]:
-        """The valid records of a segment, also those behind records that were set aside."""
+        """The valid records of a segment, also those after records that were set aside."""
         return read_frames(file, seed_of(number, epoch), end, partial(self._known.length_at, number, epoch))
 
     def _follows(self, number: int, epoch: int, expected: int, frame: Frame) -> bool:
@@ -254,7 +256,7 @@ class LogCopy:
 
     def _find_base(self, chain: Chain) -> None:
         """Where segments were dropped: the oldest whole snapshot that fits, because most of the log is left
-        behind it. None where all that is missing was trimmed.
+        after it. None where all that is missing was trimmed.
         """
         gapless, first_sequence = self._continuity(chain)
         if gapless and first_sequence <= 1:
@@ -302,7 +304,7 @@ class LogCopy:
         return gapless, first
 
     def _scan(self, link: Link) -> bool:
-        """Take in one segment; False when the log does not go on behind it."""
+        """Take in one segment; False when the log does not go on after it."""
         file = self.disk.open(f"{self.directory}/{link.name}", read_only=True)
         try:
             try:
@@ -401,7 +403,7 @@ class LogCopy:
             self.state = CopyState.CUT
 
     def _judge_end(self, chain: Chain) -> None:
-        """Whether something is missing, or too much, behind the last record."""
+        """Whether something is missing, or too much, after the last record."""
         if not self.extents or self.state is CopyState.DAMAGED:
             return
         last = self.extents[-1]

@@ -1,7 +1,7 @@
 """Messages of segments that were kept when they left the log (``retention``), for sending them again.
 
 A retention directory holds segments of which the log had no more need: each is whole, but bindings
-may have been stated before the first of them, and the outcome of a transaction may lie behind the
+may have been stated before the first of them, and the outcome of a transaction may lie after the
 last. So a message names the address it was sent to, and a transaction counts when its commit is here.
 
 Strictly read-only. Not here: the bodies of large messages (``large_messages``, files beside the segments),
@@ -31,13 +31,13 @@ from understudy.store.log.segment import SegmentHeader, parse_name, read_header,
 
 @dataclass(slots=True)
 class RetainedCounts:
-    """What was met on the way."""
+    """Counts of one reading."""
 
     segments: int = 0
     messages: int = 0
     """Messages that were added, whatever became of them."""
     without_outcome: int = 0
-    """Left out: their transaction was not committed, or only behind the last segment."""
+    """Left out: their transaction was not committed, or only after the last segment."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Salvaging a damaged store: everything that can still be read, and a list of what cannot (ADR 0020).
 
 The old store is only read. ``Salvage.read`` takes the newest whole snapshot, if there is one, and every valid
-record behind it, also those behind damage; it lists each range that it had to pass over. ``Salvage.messages`` reads
+record after it, also those after damage; it lists each range that it had to pass over. ``Salvage.messages`` reads
 the messages that live then. ``write`` puts them, with addresses, queues, settings, duplicate ids and prepared
 transactions, into a new store of the same node, with a newer epoch, so that no id is given out twice.
 
@@ -71,7 +71,7 @@ class Lost:
 
 @dataclass(slots=True)
 class SalvageReport:
-    """What was, or would be, salvaged."""
+    """Counts of a salvage, done or planned."""
 
     directory: str
     node_id: str | None
@@ -99,7 +99,7 @@ class SalvageReport:
 
 
 class Salvage:
-    """What can be read of one damaged store."""
+    """The readable part of one damaged store."""
 
     def __init__(self, disk: Disk, directory: str, large_directory: str) -> None:
         """Nothing is read yet.
@@ -304,7 +304,7 @@ class Salvage:
 
     @property
     def node_id(self) -> NodeId | None:
-        """Whose store it is; None when nothing says so."""
+        """Node id of the store; None if no record names it."""
         return self.state.node_id or self._node_id
 
     def read_message(self, reference: MessageReference) -> MessageRecord | None:
@@ -354,7 +354,7 @@ class Salvage:
 
 
 def _describe(record: DamagedRecord) -> str:
-    """What a damaged record of known extent was, as far as that can be told."""
+    """Text about a damaged record of known extent."""
     kind = RecordType.__members__.get(record.kind)
     consequence = CONSEQUENCES.get(kind, "its effect is lost") if kind is not None else "its effect is lost"
     message = f" (message {record.message_id})" if record.message_id else ""
@@ -481,7 +481,7 @@ class _Writing:
             if not self._store.backlog_bytes and not did:
                 return
             if not did:
-                raise DiskFull("no room for the new journal")
+                raise DiskFull("no space for the new journal")
 
     def _check(self) -> None:
         if self._failures:

@@ -23,9 +23,11 @@ class StepWriter:
         self._jobs: deque[tuple[Callable[[], None], _Done]] = deque()
 
     def submit(self, operations: Sequence[Operation], done: _Done) -> None:
+        """See ``ports.LogWriter``; carried out by ``drain``."""
         self._jobs.append((partial(self._applier.apply, operations), done))
 
     def run(self, work: Callable[[], None], done: _Done) -> None:
+        """See ``ports.LogWriter``; carried out by ``drain``."""
         self._jobs.append((work, done))
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Compacting offline: room comes back, nothing else changes, wherever it is interrupted."""
+"""Compacting offline frees space and changes nothing else, wherever it is interrupted."""
 
 from __future__ import annotations
 

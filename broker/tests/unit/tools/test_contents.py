@@ -1,4 +1,4 @@
-"""What tools find in a log that was consolidated: messages and prepared transactions, wherever they were copied to."""
+"""Tools find messages and prepared transactions in a consolidated log, wherever they were copied to."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def fill_until_moved(rig: Rig, message_id: int) -> None:
 
 @pytest.mark.parametrize("fresh", [False, True])
 def test_prepared_transactions_and_messages_that_were_copied_forward_are_whole(fresh: bool) -> None:
-    """``fresh``: the moves themselves are behind the snapshot that reading begins with."""
+    """``fresh``: the moves themselves come after the snapshot with which reading begins."""
     rig = rig_of()
     tx_id, ids = prepare(rig, b"xid", 3)
     (live_id, location) = put(rig, pinned=True)

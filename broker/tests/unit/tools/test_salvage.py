@@ -1,4 +1,4 @@
-"""What can still be read of a damaged store is written into a new one, and what is lost is said."""
+"""The readable part of a damaged store is written into a new one, and the losses are listed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def salvaged(rig: Rig) -> tuple[Salvage, dict[str, object]]:
 
 @pytest.mark.parametrize("index", [0, 2])
 def test_a_missing_segment_that_no_trim_gives_up_is_reported(index: int) -> None:
-    """Seed 4 has a trimmed beginning, which is no loss; a segment behind the trimmed ones is."""
+    """Seed 4 has a trimmed beginning, which is no loss; a lost segment after the trimmed ones is."""
     rig = filled(4, compact_segments_min=0)
     first = rig.segments()[0]
     assert "segment-000000000001-" not in first
