@@ -19,6 +19,7 @@ SECTIONS = (
     "Transactions",
     "Duplicate-id caches",
     "Journal settings",
+    "Operations and voters",
 )
 
 
