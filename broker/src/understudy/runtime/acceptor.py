@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from typing import cast
+from enum import Enum, auto
+from typing import ClassVar, cast
 
 from understudy.config.model import AcceptorConfiguration
 from understudy.errors import BrokerError
@@ -22,6 +23,7 @@ from understudy.limits import (
     READ_BYTES_BEFORE_LOGIN_MAX,
     READ_BYTES_MAX,
 )
+from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.protocols.handlers import ConnectionHandler, Handlers
 from understudy.runtime.descriptors import ConnectionBudget, Descriptors
 from understudy.runtime.listening import bound_socket
@@ -160,10 +162,40 @@ class Acceptor:
         self._check_timer = asyncio.get_running_loop().call_later(self._check_period_ms / 1000, self._check)
 
 
-class ServerConnection(asyncio.BufferedProtocol):
+class State(Enum):
+    """States of an accepted socket."""
+
+    DETECTING = auto()
+    """The client has not sent enough bytes to recognise its protocol."""
+    OPEN = auto()
+    """A handler processes the input."""
+    CLOSING = auto()
+    """Input and further output are dropped; output that was sent before may still be on its way."""
+    CLOSED = auto()
+
+
+class Event(Enum):
+    """Events of an accepted socket."""
+
+    DETECTED = auto()
+    """The protocol is known and served."""
+    CLOSE = auto()
+    """Close after the output was written."""
+    ABORT = auto()
+    """Close at once."""
+    LOST = auto()
+    """The socket is closed."""
+
+
+class ServerConnection(Machine[State, Event], asyncio.BufferedProtocol):
     """One accepted socket; implements ``ports.Connection``."""
 
+    STATES: ClassVar[type[Enum]] = State
+    EVENTS: ClassVar[type[Enum]] = Event
+    INITIAL: ClassVar[Enum] = State.DETECTING
+
     def __init__(self, acceptor: Acceptor) -> None:
+        super().__init__()
         self.handler: ConnectionHandler | None = None
         self._acceptor = acceptor
         self._turn = acceptor.turn
@@ -173,6 +205,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._out: list[bytes] = []
         self._out_bytes = 0
         self._closing = False
+        """Whether the state is CLOSING or CLOSED: asked for every read and every send."""
         self._reading = True
         self._timer: asyncio.TimerHandle | None = None
         """Ends it: no protocol was recognised, or the peer did not read the output before the close."""
@@ -265,13 +298,18 @@ class ServerConnection(asyncio.BufferedProtocol):
             self.receive(b"")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._closing = True
+        self.fire(Event.LOST, str(exc) if exc else "closed")
+
+    def state_changed(self, origin: State, target: State, event: Event) -> None:
+        self._closing = target is State.CLOSING or target is State.CLOSED
+
+    def _lose(self, reason: str) -> None:
         self._acceptor.forget(self)
         if self._timer is not None:
             self._timer.cancel()
         if self.handler is not None:
-            self._turn.completed(self.handler.connection_lost, str(exc) if exc else "closed")
-        # what refers back to this: without it, reference counts free the connection now
+            self._turn.completed(self.handler.connection_lost, reason)
+        # without these references, reference counts free the connection now
         self.handler = self._timer = self._transport = None
         self._first, self._out, self._out_bytes = b"", [], 0
 
@@ -294,10 +332,10 @@ class ServerConnection(asyncio.BufferedProtocol):
         return self._out_bytes + waiting
 
     def close(self) -> None:
-        if self._closing:
-            return
+        self.fire(Event.CLOSE)
+
+    def _close(self) -> None:
         self.flush()
-        self._closing = True
         if self._transport is not None:
             if self._transport.get_write_buffer_size():
                 if self._timer is not None:
@@ -306,7 +344,9 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._transport.close()
 
     def abort(self) -> None:
-        self._closing = True
+        self.fire(Event.ABORT)
+
+    def _abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
 
@@ -380,9 +420,33 @@ class ServerConnection(asyncio.BufferedProtocol):
             self.close()
             return b""
         self.handler = make_handler(self, self._acceptor.prefixes)
+        self.fire(Event.DETECTED)
         first, self._first = self._first, b""
         return first
 
     def _handshake_timed_out(self) -> None:
         log.warning("connection dropped: no known protocol within the time limit", extra={"peer": self._peer})
         self.abort()
+
+    # The table comes last: it names the functions above.
+    TABLE = table(
+        State,
+        Event,
+        {
+            (State.DETECTING, Event.DETECTED): To(State.OPEN),
+            (State.DETECTING, Event.CLOSE): To(State.CLOSING, _close),
+            (State.DETECTING, Event.ABORT): To(State.CLOSING, _abort),
+            (State.DETECTING, Event.LOST): To(State.CLOSED, _lose),
+            (State.OPEN, Event.CLOSE): To(State.CLOSING, _close),
+            (State.OPEN, Event.ABORT): To(State.CLOSING, _abort),
+            (State.OPEN, Event.LOST): To(State.CLOSED, _lose),
+            (State.CLOSING, Event.ABORT): To(State.CLOSING, _abort),
+            (State.CLOSING, Event.LOST): To(State.CLOSED, _lose),
+        },
+        otherwise={
+            Event.DETECTED: ILLEGAL,
+            Event.CLOSE: IGNORED,
+            Event.ABORT: IGNORED,
+            Event.LOST: IGNORED,
+        },
+    )

@@ -19,6 +19,7 @@ MODULES = (
     "understudy.client.core.failover",
     "understudy.session.transaction",
     "understudy.session.branch",
+    "understudy.runtime.acceptor",
     "understudy.protocols.core.connection",
     "understudy.protocols.core.channel",
     "understudy.session.upload",
