@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
-from xml.sax.saxutils import escape, quoteattr
 
 from understudy.config.model import format_url
 
@@ -99,7 +98,7 @@ def roles_file(user: str, role: str) -> str:
 
 
 def _server(options: InstanceOptions) -> Iterator[str]:
-    yield f"    <name>{escape(options.name)}</name>"
+    yield f"    <name>{_escape(options.name)}</name>"
     yield ""
     yield "    <!-- The store. Relative directories start at the instance directory. -->"
     for element, leaf in (
@@ -108,7 +107,7 @@ def _server(options: InstanceOptions) -> Iterator[str]:
         ("large-messages-directory", "large-messages"),
         ("paging-directory", "paging"),
     ):
-        yield f"    <{element}>{escape(options.data)}/{leaf}</{element}>"
+        yield f"    <{element}>{_escape(options.data)}/{leaf}</{element}>"
     yield "    <!-- Producers are blocked while the disk of the store is fuller than this, in percent. -->"
     yield "    <max-disk-usage>90</max-disk-usage>"
     yield ""
@@ -122,7 +121,7 @@ def _server(options: InstanceOptions) -> Iterator[str]:
 
 
 def _transports(options: InstanceOptions) -> Iterator[str]:
-    url = escape(format_url(options.host, f"${{port:{options.port}}}"))
+    url = _escape(format_url(options.host, f"${{port:{options.port}}}"))
     yield "    <!-- Where clients connect. The option property of `understudy run`, port=NUMBER, changes it. -->"
     yield "    <acceptors>"
     yield f'      <acceptor name="artemis">{url}</acceptor>'
@@ -131,14 +130,14 @@ def _transports(options: InstanceOptions) -> Iterator[str]:
     yield "    <connectors>"
     yield f'      <connector name="self">{url}</connector>'
     if options.pair is not None:
-        partner = escape(format_url(options.pair.partner_host, options.pair.partner_port))
+        partner = _escape(format_url(options.pair.partner_host, options.pair.partner_port))
         yield f'      <connector name="partner">{partner}</connector>'
     yield "    </connectors>"
     yield ""
 
 
 def _pair(pair: Pair) -> Iterator[str]:
-    yield f"    <cluster-password>{escape(pair.cluster_password)}</cluster-password>"
+    yield f"    <cluster-password>{_escape(pair.cluster_password)}</cluster-password>"
     yield "    <cluster-connections>"
     yield '      <cluster-connection name="pair">'
     yield "        <connector-ref>self</connector-ref>"
@@ -164,7 +163,7 @@ def _security(role: str) -> Iterator[str]:
     yield "    <security-settings>"
     yield '      <security-setting match="#">'
     for permission in _PERMISSIONS:
-        yield f'        <permission type="{permission}" roles={quoteattr(role)}/>'
+        yield f'        <permission type="{permission}" roles={_quoted(role)}/>'
     yield "      </security-setting>"
     yield "    </security-settings>"
     yield ""
@@ -184,8 +183,19 @@ def _addresses(options: InstanceOptions) -> Iterator[str]:
     yield "    </address-settings>"
     yield "    <addresses>"
     for queue in dict.fromkeys(("DLQ", "ExpiryQueue", *options.queues)):
-        name = quoteattr(queue)
+        name = _quoted(queue)
         yield f"      <address name={name}><anycast><queue name={name}/></anycast></address>"
     for address in dict.fromkeys(options.addresses):
-        yield f"      <address name={quoteattr(address)}><multicast/></address>"
+        yield f"      <address name={_quoted(address)}><multicast/></address>"
     yield "    </addresses>"
+
+
+def _escape(text: str) -> str:
+    """Text of an XML element. ``xml.sax.saxutils`` would import the HTTP client of Python at each start."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _quoted(text: str) -> str:
+    """Value of an XML attribute, with its quotation marks."""
+    escaped = _escape(text).replace('"', "&quot;")
+    return '"' + escaped.replace("\n", "&#10;").replace("\r", "&#13;").replace("\t", "&#9;") + '"'

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from xml.etree import ElementTree
+
 import pytest
 
-from understudy.config.instance_files import InstanceOptions, Pair, broker_xml, roles_file, users_file
+from understudy.config.instance_files import InstanceOptions, Pair, _escape, _quoted, broker_xml, roles_file, users_file
 from understudy.config.model import Configuration, Permission, Role, RoutingType
 
 
@@ -74,3 +76,10 @@ def test_ipv6_addresses_are_written_in_brackets() -> None:
 def test_users_and_roles_have_one_line_each() -> None:
     assert users_file("admin", "ENC(x)").splitlines()[-1] == "admin = ENC(x)"
     assert roles_file("admin", "amq").splitlines()[-1] == "amq = admin"
+
+
+@pytest.mark.parametrize("text", ["plain", "a<b>&c", 'it\'s "quoted"', "&amp;", "tab\tand\nline", ""])
+def test_text_is_escaped_for_xml(text: str) -> None:
+    element = ElementTree.fromstring(f"<e a={_quoted(text)}>{_escape(text)}</e>")
+    assert element.get("a") == text
+    assert (element.text or "") == text

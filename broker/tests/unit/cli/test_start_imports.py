@@ -1,0 +1,37 @@
+"""Modules that ``understudy run`` loads before it opens its acceptors: importing is most of the time of a start."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+#: Loaded when they are used: management over HTTP and its description, the clients, the offline tools, Spark, and what
+#: the standard library has for HTTP and mail.
+LATER = (
+    "aiohttp",
+    "asyncssh",
+    "email.message",
+    "http.client",
+    "multiprocessing",
+    "pyspark",
+    "rich",
+    "unittest",
+    "urllib.request",
+    "understudy.client",
+    "understudy.ledger",
+    "understudy.management.openapi",
+    "understudy.management.reference",
+    "understudy.runtime.http",
+    "understudy.spark",
+    "understudy.testing",
+    "understudy.tools",
+)
+
+
+def test_a_start_loads_no_module_that_it_does_not_need() -> None:
+    program = "import json, sys, understudy.cli.main, understudy.cli.run; print(json.dumps(sorted(sys.modules)))"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = json.loads(result.stdout)
+    assert "understudy.runtime.server" in loaded
+    assert [name for name in loaded if any(name == each or name.startswith(f"{each}.") for each in LATER)] == []
