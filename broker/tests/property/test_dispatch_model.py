@@ -101,7 +101,7 @@ def test_any_error_at_any_step_of_a_dispatch(
         session.receive_consumer_credits(0, -1)
     consumers = [session.consumers[0] for session in sessions]
     # not by a look at single messages, which would make objects of those that came together
-    before = set(world.store.references[queue.queue_id])
+    before = set(world.store.survivors(queue))
     owner, name = step
     original = getattr(owner, name)
     calls = 0

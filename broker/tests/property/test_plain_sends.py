@@ -140,7 +140,8 @@ class Node:
         store.flush(gather=True)
         # the id of a transaction is taken from the same numbers, earlier or later
         known = {message.message_id for _, message, _ in self.callback.delivered}
-        known.update(each for held in store.references.values() for each in held)
+        live = {queue.queue_id: store.live(queue) for queue in office.queues()}
+        known.update(each for held in live.values() for each in held)
         waiting = {
             queue.name: [
                 (each.message_id, each.expiration, each.durable, each.location is None, each.message is None,
@@ -179,8 +180,8 @@ class Node:
             },
             (office.memory.held_bytes, office.memory.held_count, self.sessions[1].work.count),
             store.last_sequence,
-            {queue: sorted(rank[each] for each in held) for queue, held in store.references.items()},
-            store.duplicate_ids,
+            {queue: sorted(rank[each] for each in held) for queue, held in live.items()},
+            {key: list(ids) for key, ids in store.found().duplicate_ids.items()} if single_rows else {},
             [list(address.duplicate_ids) for address in office.directory.addresses.values()],
         )  # fmt: skip
 

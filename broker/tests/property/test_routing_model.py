@@ -280,8 +280,8 @@ class Model:
 
     def after_a_crash(self, *queues: Queue) -> set[int]:
         """Messages that a restart would find in these queues if every write had reached the medium."""
-        references = self.world.store.references
-        return {int(message.body) for queue in queues for message in references.get(queue.queue_id, {}).values()}
+        store = self.world.store
+        return {int(store.recorded[message_id].body) for queue in queues for message_id in store.live(queue)}
 
     def drain(self) -> None:
         """Everything ends: each message is delivered to a last reader, and the books must close."""

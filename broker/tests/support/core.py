@@ -7,7 +7,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from support.routing import FakeStore, World, text
+from support.routing import World, text
+from support.unit_store import UnitStore
 from understudy.cluster.credentials import ClusterCredentials
 from understudy.cluster.topology import Topology
 from understudy.message import Message
@@ -178,7 +179,7 @@ class CoreNode:
         self.core = CoreServices(self.services, self.topology, self.reattachments, credentials)
 
     @property
-    def store(self) -> FakeStore:
+    def store(self) -> UnitStore:
         return self.world.store
 
     def client(self, peer: str = "10.0.0.1:5000") -> Client:

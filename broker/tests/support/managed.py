@@ -50,7 +50,7 @@ class ManagedWorld(CoreNode):
         security = self.services.access.policy.settings
         security.configure(self.configuration.security_settings, self.configuration.wildcards)
         self.settings = NodeSettings(self.office, security, self.world.registry, self.world.store)  # type: ignore[arg-type]
-        self.settings.restore(self.world.store.state())
+        self.settings.restore(self.world.store.found())
         self.counters = MessageCounters(
             self.office.directory,
             clock,

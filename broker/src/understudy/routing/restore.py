@@ -156,7 +156,7 @@ def _share(address: Address, backlogs: list[tuple[Queue, Backlog]], state: Store
     surplus_bytes = surplus = 0
     # The fullest first: mostly the others then hold nothing that it does not hold too.
     for queue, backlog in sorted(backlogs, key=lambda pair: -pair[1].count):
-        masks = _live_masks(state, queue.queue_id)
+        masks = live_masks(state, queue.queue_id)
         before = dict(seen)
         overlap = shared.overlay(masks, seen)
         surplus += overlap
@@ -171,7 +171,7 @@ def _share(address: Address, backlogs: list[tuple[Queue, Backlog]], state: Store
     address.share(shared, surplus_bytes, surplus)
 
 
-def _live_masks(state: StoreState, queue_id: int) -> Mapping[int, int]:
+def live_masks(state: StoreState, queue_id: int) -> Mapping[int, int]:
     """The live messages of a queue, as ``store.live_index`` has them, without those that open transactions add."""
     masks = state.live.queues.get(queue_id, {})
     staged = [

@@ -356,7 +356,7 @@ def test_the_node_itself() -> None:
     assert node.failed_over == 1
 
 
-def test_every_attribute_of_every_resource_answers() -> None:
+def test_every_attribute_of_every_resource_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """No getter of the tables fails on a node at rest."""
     node = ManagedWorld(
         configuration={
@@ -365,7 +365,7 @@ def test_every_attribute_of_every_resource_answers() -> None:
         }
     )
     node.store.epoch = 1  # type: ignore[attr-defined]
-    node.store.disk_used_percent = 12.5  # type: ignore[attr-defined]
+    monkeypatch.setattr(type(node.store), "disk_used_percent", 12.5)
     node.world.queue("x")
     node.world.session().send(text("m", "x"))
     node.ask("broker", "createDivert", "x", None, "x", "y", False, None, None)

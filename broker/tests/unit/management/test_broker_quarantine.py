@@ -28,6 +28,7 @@ def kept(*entries: QuarantineEntry) -> ManagedWorld:
 def test_entries_are_listed_and_dropped() -> None:
     other = QuarantineEntry("message-8-3", "message", "reason", 6, message_id=8)
     node = kept(other, ENTRY)
+    node.world.sync()
     assert node.ask("broker", "getQuarantinedMessageCount") == 2
     first, second = json.loads(node.ask("broker", "listQuarantinedMessagesAsJSON"))
     assert (first["entry_id"], first["message_id"], first["queue"], first["stored"]) == ("message-7-3", 7, "q", True)

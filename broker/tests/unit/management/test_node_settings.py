@@ -127,7 +127,7 @@ def test_they_are_found_after_a_restart_before_those_of_the_configuration() -> N
     node.ask("broker", "removeAddressSettings", "gone")
     configured = {"q": {"redelivery_delay": 1, "max_delivery_attempts": 3}, "gone": {"redelivery_delay": 2}}
     again = ManagedWorld(world=World(configured, store=node.world.store))
-    restore(again.office, node.world.store.state())
+    restore(again.office, node.world.store.found())
     settings = again.office.directory.addresses["q"].settings
     assert (settings.redelivery_delay, settings.max_delivery_attempts) == (7, 10), "the block is replaced whole"
     assert again.office.directory.settings.of("gone").redelivery_delay == 2
@@ -156,7 +156,7 @@ def test_invalid_settings_are_refused_and_change_nothing(match: str, values: dic
     before = node.world.store.last_sequence
     assert complaint in node.refused("broker", "addAddressSettings", match, json.dumps(values))
     assert node.world.store.last_sequence == before
-    assert not node.world.store.stored_settings
+    assert not node.world.store.found().settings
 
 
 @pytest.mark.parametrize("text_of_it", ["[]", "{", "null"])
@@ -264,4 +264,4 @@ def test_a_setting_in_the_log_that_no_broker_wrote_is_an_error_of_the_store(reco
 def test_a_node_without_security_keeps_security_settings() -> None:
     node = ManagedWorld()
     node.ask("broker", "addSecuritySettings", "q", *roles_for("x"))
-    assert list(node.world.store.stored_settings) == [(SettingKind.SECURITY, "q")]
+    assert list(node.world.store.found().settings) == [(SettingKind.SECURITY, "q")]

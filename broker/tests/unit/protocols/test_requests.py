@@ -472,7 +472,7 @@ def test_the_stock_client_ends_a_branch_after_a_failover() -> None:
     assert answer(client, packets.XaInDoubt()) == packets.XaInDoubtResponse(())
     assert answer(client, packets.SessionStop()) == packets.NullResponse(-1)
     assert answer(client, packets.XaRollback(XID)) == packets.XaResponse(False, XaCode.OK, None)
-    assert node.store.transactions == {}
+    assert node.store.found().transactions == {}
 
 
 @pytest.mark.parametrize("failed", [False, True])

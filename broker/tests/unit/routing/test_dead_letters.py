@@ -73,8 +73,8 @@ def test_a_move_is_one_transaction_of_the_log() -> None:
     world.sync()
     world.clock.advance(1)
     queue.expire_overdue(world.clock.now_ms)
-    assert world.store.transactions == {}
-    assert (world.store.survivors(queue), len(world.store.survivors(dead))) == ([], 1)
+    assert world.store.found().transactions == {}
+    assert (world.store.live(queue), len(world.store.live(dead))) == ([], 1)
     assert dead.message_count == 0, "visible only when durable"
     world.sync()
     assert dead.message_count == 1

@@ -54,7 +54,7 @@ def test_a_queue_that_is_there_becomes_what_the_configuration_says() -> None:
     assert (full.max_consumers, full.configuration_managed) == (7, True)
     assert queue.filter is None
     assert queue.message_count == 1
-    kept = world.store.queues[queue.queue_id].settings
+    kept = world.store.found().queues[queue.queue_id].settings
     assert (kept["ring_size"], kept["non_destructive"], kept["exclusive"]) == (2, True, True)
     written = world.store.last_sequence
     deploy(world.office, [anycast(entry)])
@@ -84,7 +84,7 @@ def test_addresses_gone_from_the_configuration_go_with_their_queues_only_if_that
     deploy(world.office, entries[1:2])
     assert set(world.office.directory.addresses) == {"gone.b", "kept", "gone.on.demand", "gone.internal"}
     assert set(world.office.directory.queues) == {"gone.b", "kept", "gone.on.demand"}
-    assert len(world.store.addresses) == 4, "it is gone from the log, too"
+    assert len(world.store.found().addresses) == 4, "it is gone from the log, too"
 
 
 def test_configured_diverts_are_made_anew_and_not_stored() -> None:
@@ -96,7 +96,7 @@ def test_configured_diverts_are_made_anew_and_not_stored() -> None:
     session = world.session()
     session.send(text("m"))
     assert (queue.message_count, copies.message_count) == (1, 1)
-    assert not any(record.settings for record in world.store.addresses.values())
+    assert not any(record.settings for record in world.store.found().addresses.values())
     assert callback_of(session).errors == []
 
 

@@ -60,8 +60,8 @@ def test_a_queue_brings_its_address_and_listeners_hear_of_it() -> None:
     world.office.directory.delete_queue("q")
     world.office.directory.delete_address("a")
     assert recorder.seen == ["+a", "+a::q", "+consumer q", "-consumer q", "-a::q", "-a"]
-    assert world.store.queues == {}
-    assert world.store.addresses == {}
+    assert world.store.found().queues == {}
+    assert world.store.found().addresses == {}
 
 
 def test_names_are_taken_once() -> None:
@@ -88,10 +88,11 @@ def test_routing_types_are_added_if_the_settings_allow() -> None:
 
 def test_a_bad_filter_makes_nothing() -> None:
     world = World()
+    before = world.store.last_sequence
     with pytest.raises(InvalidSelector):
         world.queue("q", filter="colour = = 'red'")
     assert world.office.directory.addresses == {}
-    assert world.store.last_sequence == 0
+    assert world.store.last_sequence == before
 
 
 def test_lookup_by_plain_and_full_name() -> None:
@@ -138,20 +139,21 @@ def test_addresses_with_queues_are_deleted_only_by_force() -> None:
 
 def test_temporary_queues_leave_nothing_in_the_log() -> None:
     world = World()
+    before = world.store.last_sequence
     world.queue("t", durable=False, temporary=True)
-    assert world.store.addresses == {}
+    assert world.store.found().addresses == {}
     world.session().send(text("m", "t"), world.answers.of("m"))
     assert world.answers.error("m") is None
     world.office.directory.delete_queue("t")
     assert world.office.directory.addresses == {}
-    assert world.store.last_sequence == 0
+    assert world.store.last_sequence == before
 
 
 def test_a_durable_queue_on_the_address_of_a_temporary_one_brings_it_into_the_log() -> None:
     world = World()
     world.queue("t", durable=False, temporary=True)
     world.queue("q", address="t")
-    assert [record.name for record in world.store.addresses.values()] == ["t"]
+    assert [record.name for record in world.store.found().addresses.values()] == ["t"]
     world.office.directory.delete_queue("t")
     assert "t" in world.office.directory.addresses
 

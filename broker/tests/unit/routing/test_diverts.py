@@ -192,7 +192,7 @@ def test_nothing_is_visible_or_confirmed_before_everything_is_durable() -> None:
     world.sync()
     assert world.answers.names == ["m"]
     assert (queue.message_count, copies.message_count) == (1, 1)
-    assert world.store.transactions == {}
+    assert world.store.found().transactions == {}
     assert len(world.store.survivors(queue)) == len(world.store.survivors(copies)) == 1
 
 
@@ -222,8 +222,8 @@ def test_a_duplicate_is_diverted_once(exclusive: bool) -> None:
         send(world, name=name, properties={DUPLICATE_ID: "id"})
     assert world.answers.names == ["first", "again"]
     assert copies.message_count == 2, "one by each divert"
-    (source,) = [record.address_id for record in world.store.addresses.values() if record.name == "q"]
-    assert world.store.duplicate_ids == [(source, b"id")]
+    (source,) = [record.address_id for record in world.store.found().addresses.values() if record.name == "q"]
+    assert {address: list(ids) for address, ids in world.store.found().duplicate_ids.items()} == {source: [b"id"]}
     transacted = world.session(transacted=True)
     transacted.send(text("m", properties={DUPLICATE_ID: "id"}), world.answers.of("transacted"))
     transacted.commit(world.answers.of("commit"))
@@ -265,7 +265,7 @@ def test_a_full_disk_takes_nothing() -> None:
     assert (queue.message_count, copies.message_count, queue.incoming, copies.incoming) == (0, 0, 0, 0)
     assert (world.office.memory.held_count, queue.address.message_count) == (0, 0)
     assert world.store.survivors(queue) == world.store.survivors(copies) == []
-    assert world.store.transactions == {}
+    assert world.store.found().transactions == {}
 
 
 def test_scheduled_copies_and_settings_of_the_forwarding_address() -> None:
@@ -297,7 +297,7 @@ def test_diverts_made_by_an_operator_last_until_they_are_destroyed() -> None:
     divert(world, "gone", "new")
     world.office.diverts.destroy("gone")
     successor = World(store=world.store)
-    restore(successor.office, world.store.state())
+    restore(successor.office, world.store.found())
     (restored,) = successor.office.diverts.by_name.values()
     assert restored.configuration == world.office.diverts.by_name["d"].configuration
     assert [each.name for each in successor.office.directory.addresses["new"].diverts] == ["d"]

@@ -123,7 +123,7 @@ def test_a_message_that_does_not_belong_to_the_batch_comes_after_it(another: Mes
     turn.clients[1].send(text("3"), 3)
     turn.world.sync()
     assert turn.seen == [("c0", 0), ("c1", 1), ("c0", 2), ("c1", 3)]
-    ids = {bytes(message.body)[:1]: message.message_id for message in turn.world.store.bodies.values()}
+    ids = {bytes(message.body)[:1]: message.message_id for message in turn.world.store.recorded.values()}
     if another.durable:
         assert ids[b"0"] < ids[b"1"] < ids[b"x"] < ids[b"3"]
 
@@ -143,7 +143,7 @@ def test_a_record_of_another_request_comes_after_the_batch() -> None:
     turn = Turn()
     turn.clients[0].send(text("0"), 0)
     address_id = turn.world.queue("new").address.address_id
-    (message,) = [each for each in turn.world.store.bodies.values() if each.body == b"0"]
+    (message,) = [each for each in turn.world.store.recorded.values() if each.body == b"0"]
     assert message.message_id < address_id
     assert turn.appended() == 3
 

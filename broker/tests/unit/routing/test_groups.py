@@ -76,7 +76,7 @@ def test_the_first_of_a_group_for_a_consumer_is_marked() -> None:
     session.close(failed=False)
     world.turn()
     assert firsts(other)[0] == (b"a", True)
-    stored = [message.properties for messages in world.store.references.values() for message in messages.values()]
+    stored = [message.properties for message in world.store.recorded.values()]
     assert not any("first" in properties for properties in stored), "only the delivery is marked"
 
 

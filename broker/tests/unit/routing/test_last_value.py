@@ -70,7 +70,7 @@ def test_nothing_is_replaced_before_the_newer_value_is_durable() -> None:
     world.sync()
     session.send(value("new"), answers.of("new"))
     assert waits(queue) == [b"old"]
-    assert len(world.store.survivors(queue)) == 2, "the end of the old one is not even written"
+    assert len(world.store.live(queue)) == 2, "the end of the old one is not even written"
     world.store.sync()
     assert answers.names == ["old", "new"]
     assert waits(queue) == [b"new"]

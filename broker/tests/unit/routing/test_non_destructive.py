@@ -190,7 +190,7 @@ def test_a_queue_can_become_non_destructive_and_ordinary_again() -> None:
 
 def bodies_after_restart(queue: Queue, world: World) -> str:
     successor = World(store=world.store)
-    restore(successor.office, world.store.state())
+    restore(successor.office, world.store.found())
     restored = successor.office.directory.queues[queue.name]
     assert restored.configuration.non_destructive
     session = consumer(successor)

@@ -107,12 +107,12 @@ def test_ids_of_messages_that_are_not_logged_are_logged_alone() -> None:
     world = World()
     world.queue()
     world.session().send(text("m", durable=False, properties={DUPLICATE_ID: "x"}))
-    assert [duplicate for _, duplicate in world.store.duplicate_ids] == [b"x"]
+    assert [list(ids) for ids in world.store.found().duplicate_ids.values()] == [[b"x"]]
     world = World(persist_id_cache=False)
     world.queue()
     for _ in range(2):
         world.session().send(text("m", durable=False, properties={DUPLICATE_ID: "x"}))
-    assert world.store.duplicate_ids == []
+    assert not any(world.store.found().duplicate_ids.values())
     assert world.office.queues()[0].message_count == 1
 
 

@@ -14,7 +14,7 @@ def successor(world: World, settings: dict[str, dict[str, object]] | None = None
     """The next node on the same log."""
     following = World(settings, store=world.store)
     following.clock.now_ms = world.clock.now_ms
-    restore(following.office, world.store.state())
+    restore(following.office, world.store.found())
     return following
 
 

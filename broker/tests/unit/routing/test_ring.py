@@ -101,7 +101,7 @@ def test_an_ordinary_queue_can_become_a_ring() -> None:
     change_queue(world.office, queue, replace(queue.configuration, ring_size=2))
     send(world, "D")
     assert waits(queue) == [b"B", b"C", b"D"]
-    assert world.store.queues[queue.queue_id].settings["ring_size"] == 2
+    assert world.store.found().queues[queue.queue_id].settings["ring_size"] == 2
 
 
 def test_non_destructive_consumers_keep_what_they_have_of_a_ring() -> None:
@@ -133,7 +133,7 @@ def test_a_restart_fills_the_ring_with_the_youngest() -> None:
     send(world, "CD")
     assert len(world.store.survivors(queue)) == 4
     successor = World(store=world.store)
-    restore(successor.office, world.store.state())
+    restore(successor.office, world.store.found())
     settle(successor.office, "$.internal.")
     restored = successor.office.directory.queues["q"]
     assert waits(restored) == [b"C", b"D"]

@@ -37,7 +37,7 @@ def test_everything_that_may_change_does_and_is_found_after_a_restart() -> None:
     change(world, queue, **changes)
     for settings in ({}, {"#": {"default_last_value_key": "other", "default_ring_size": 1}}):
         successor = World(settings, store=world.store)
-        restore(successor.office, world.store.state())
+        restore(successor.office, world.store.found())
         restored = successor.office.directory.queues["q"]
         for found in (queue, restored):
             full = found.configuration
@@ -51,7 +51,7 @@ def test_what_was_not_asked_for_is_not_taken_from_the_settings_of_a_later_day() 
     world = World()
     world.queue()
     later = World({"q": {"default_last_value_key": "code", "default_group_first_key": "f"}}, store=world.store)
-    restore(later.office, world.store.state())
+    restore(later.office, world.store.found())
     full = later.office.directory.queues["q"].configuration
     assert (full.last_value, full.last_value_key, full.group_first_key) == (False, None, None)
 
@@ -140,14 +140,14 @@ def test_what_is_refused_changes_nothing() -> None:
     with pytest.raises(InvalidSelector):
         change(world, queue, filter="a =")
     assert queue.configuration == before
-    assert world.store.queues[queue.queue_id].settings.get("max_consumers") == -1
+    assert world.store.found().queues[queue.queue_id].settings.get("max_consumers") == -1
 
 
 def test_routing_types_of_an_address() -> None:
     world = World()
     address = world.queue().address
     change_routing_types(world.office, address, [RoutingType.ANYCAST, RoutingType.MULTICAST])
-    assert world.store.addresses[address.address_id].routing_types == (0, 1)
+    assert world.store.found().addresses[address.address_id].routing_types == (0, 1)
     with pytest.raises(UnexpectedRoutingType, match="anycast queue 'q'"):
         change_routing_types(world.office, address, [RoutingType.MULTICAST])
     with pytest.raises(UnexpectedRoutingType, match="no routing type"):
@@ -174,7 +174,7 @@ def test_a_run_of_messages_goes_the_short_way_to_ordinary_queues_only() -> None:
 
 def paused_after_a_restart(world: World) -> bool:
     successor = World(store=world.store)
-    restore(successor.office, world.store.state())
+    restore(successor.office, world.store.found())
     return successor.office.directory.queues["q"].paused
 
 
@@ -224,10 +224,10 @@ def test_only_a_persisted_pause_of_an_address_is_found_after_a_restart(persist: 
     queue = world.queue("q")
     pause_address(world.office, queue.address, persist=persist)
     successor = World(store=world.store)
-    restore(successor.office, world.store.state())
+    restore(successor.office, world.store.found())
     assert successor.office.directory.addresses["q"].paused is persist
     assert successor.office.directory.queues["q"].paused is persist
     resume_address(successor.office, successor.office.directory.addresses["q"])
     third = World(store=world.store)
-    restore(third.office, world.store.state())
+    restore(third.office, world.store.found())
     assert not third.office.directory.queues["q"].paused

@@ -54,7 +54,7 @@ def test_every_flag_of_a_queue_is_told() -> None:
     world = World()
     world.queue("q", **flags)
     successor = World(store=world.store)
-    restore(successor.office, world.store.state())
+    restore(successor.office, world.store.found())
     for found in (world.session().queues.query_queue("q"), successor.session().queues.query_queue("q")):
         assert {name: getattr(found, name) for name in flags} == flags
 

@@ -52,7 +52,7 @@ def test_the_name_is_in_the_stored_message_beside_its_other_properties() -> None
     world = World()
     world.queue("q")
     sender(world).send(text("m", properties=dict(FORGED)))
-    (stored,) = world.store.bodies.values()
+    (stored,) = world.store.recorded.values()
     assert dict(stored.properties) == {VALIDATED_USER: "ann", "kept": 1}
 
 

@@ -260,7 +260,7 @@ def test_a_lost_connection_rolls_back_what_is_not_prepared(ended: bool) -> None:
     assert callback_of(reader).bodies() == [b"a"], "redelivered at once, not after the timeout"
     refused(XaCode.UNKNOWN_XID, lambda: commit(xa_session(world), one_phase=True))
     assert count(world) == 1
-    assert world.store.transactions == {}
+    assert world.store.found().transactions == {}
 
 
 def test_a_lost_connection_leaves_a_prepared_branch() -> None:
@@ -339,7 +339,7 @@ def test_work_after_a_failover_is_rolled_back_with_the_branch() -> None:
     assert session.branches.in_doubt() == ()
     session.branches.roll_back(XID)
     refused(XaCode.UNKNOWN_XID, lambda: session.branches.roll_back(XID))
-    assert world.store.transactions == {}
+    assert world.store.found().transactions == {}
     session.send(text("outside"))
     assert count(world) == 2
 
@@ -403,7 +403,7 @@ def test_a_local_rollback_undoes_what_others_do_in_the_branch() -> None:
     refused(XaCode.ROLLED_BACK, lambda: other.branches.end(XID, failed=False))
     session.branches.roll_back(XID)
     assert count(world) == 1
-    assert world.store.transactions == {}
+    assert world.store.found().transactions == {}
 
 
 @pytest.mark.parametrize("state", ["suspended", "ended"])
@@ -492,7 +492,7 @@ def test_an_old_branch_is_rolled_back() -> None:
     world.clock.advance(2_000)
     refused(XaCode.UNKNOWN_XID, lambda: session.branches.prepare(XID))
     assert session.branches.in_doubt() == (OTHER,), "what is prepared waits without limit"
-    assert world.store.transactions.keys() == world.store.prepared.keys()
+    assert all(each.prepared for each in world.store.found().transactions.values())
 
 
 def test_an_old_branch_in_which_a_session_works() -> None:
@@ -558,7 +558,7 @@ def test_an_operator_decides(commits: bool, code: XaCode, messages: int) -> None
     assert world.resources.heuristic(kind) == [XID]
     session.branches.forget(XID)
     assert session.branches.in_doubt() == ()
-    assert world.store.prepared == {}
+    assert world.store.found().transactions == {}
     refused(XaCode.UNKNOWN_XID, lambda: commit(session))
 
 
@@ -658,7 +658,7 @@ def test_work_in_a_branch_that_was_too_old_leaves_nothing_behind(ends: bool) -> 
     (queue,) = world.office.queues()
     assert (queue.message_count, queue.delivering_count, queue.incoming, len(queue.pending)) == (1, 0, 0, 1)
     assert queue.address.message_count == 1
-    assert not world.store.transactions
+    assert not world.store.found().transactions
     assert len(world.resources) == 0
 
 
