@@ -1,1 +1,1 @@
-"""What several test layers share: real broker processes on loopback."""
+"""Support of several test layers: real broker processes on loopback."""

@@ -155,7 +155,7 @@ def write_known(numbers: Mapping[str, Mapping[str, int]], knots: Iterable[Iterab
 
 
 def shrinking(section: str, measured: Mapping[str, int], limit: int) -> list[str]:
-    """What is wrong with one section of ``known.toml``; with ``rewriting`` it is lowered first.
+    """The faults of one section of ``known.toml``; with ``rewriting`` it is lowered first.
 
     Args:
         section: Of the file; also what is counted, for the messages.

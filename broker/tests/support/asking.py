@@ -16,7 +16,7 @@ _requests = itertools.count(1)
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came back."""
+    """The reply."""
 
     succeeded: bool
     value: Any

@@ -502,7 +502,7 @@ class Books:
         assert self.office.memory.held_count == sum(each.message_count - each.paged_count for each in sizes)
 
     def compare_with_log(self) -> None:
-        """What a successor would find is what is here."""
+        """A successor would find the present contents."""
         follower = self.rig.follower("judge")
         follower.finish()
         state = follower.state

@@ -60,7 +60,7 @@ class FakeEntropy:
 
 
 class Outcome:
-    """A waiter that keeps what it is told, and refuses to be told twice."""
+    """A waiter that keeps its answer, and refuses a second one."""
 
     def __init__(self) -> None:
         self.value: Any = None

@@ -1,9 +1,9 @@
-"""What the artemis command line of the distribution is run with, against a real Artemis and this broker.
+"""Arguments with which the artemis command line of the distribution is run, against a real Artemis and this broker.
 
 One command per line, as a shell takes it (a backslash continues one), in this order. ``~`` stands for the end
 of every name, ``URL`` for the broker and ``FILE`` for a file of its own; ``--url`` is added where no ``URL`` is.
 Exit codes and output must be the same but for what ``said`` takes out: names and times of a run, and the words
-behind an AMQ number.
+after an AMQ number.
 """
 
 from __future__ import annotations

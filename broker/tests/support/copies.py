@@ -26,7 +26,7 @@ class Fork:
 
 
 def act(rig: Rig, operations: int) -> None:
-    """That many operations, all durable afterwards."""
+    """Carry out ``operations`` random operations, all durable afterwards."""
     for _ in range(operations):
         rig.operate()
         assert rig.store is not None
@@ -48,7 +48,7 @@ def restart(rig: Rig) -> None:
 
 
 def fork(rig: Rig, stream: random.Random) -> Fork:
-    """The node is dead; its store now exists twice. Nobody is active."""
+    """The node is dead; its store now exists twice. No node is active."""
     rig.die(power_loss=False)
     other = Rig(stream, id_cache_size=rig.model.id_cache_size)
     disk = other.disk("copy")
@@ -110,7 +110,7 @@ def added(model: Model, operations: int) -> set[int]:
 
 
 def only_here(here: Rig, there: Rig, operations: int) -> set[Key]:
-    """What lives here and was never in a queue there: ids in common mean the same message only if
+    """Messages that live here and were never in a queue there: ids in common mean the same message only if
     the message is from before the fork.
     """
     common = added(here.model, operations)
@@ -119,5 +119,5 @@ def only_here(here: Rig, there: Rig, operations: int) -> set[Key]:
 
 
 def settled_there(here: Rig, there: Rig, operations: int) -> set[Key]:
-    """What lives here, and was in its queue there, and is no more."""
+    """Messages that live here, and were in their queue there, and are no more."""
     return live(here.model) - only_here(here, there, operations) - live(there.model)

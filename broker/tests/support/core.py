@@ -38,7 +38,7 @@ class CountingEntropy:
 
 
 class LazyWorker:
-    """``ports.Worker``: works when it is told to, like a thread that is late."""
+    """``ports.Worker``: works when the test says so, like a thread that is late."""
 
     def __init__(self) -> None:
         self.jobs: deque[tuple[Callable[[], None], Callable[[BaseException | None], None]]] = deque()
@@ -69,7 +69,7 @@ class FakeConnection:
         self.closed = False
         self.aborted = False
         self.outgoing = 0
-        """What ``outgoing_bytes`` says."""
+        """Value of ``outgoing_bytes``."""
 
     def send(self, data: bytes) -> None:
         self.sent.append(data)

@@ -61,7 +61,7 @@ class Stored:
 
 @dataclass(slots=True)
 class Store:
-    """What survives a broker."""
+    """Contents that survive a broker."""
 
     node_id: str = "aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee"
     queues: dict[str, list[Stored]] = field(default_factory=dict)

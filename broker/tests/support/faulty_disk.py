@@ -28,7 +28,7 @@ class Call(NamedTuple):
     operation: str
     """``read``, ``write`` or ``sync``."""
     path: str
-    """What the file is called once it is whole."""
+    """Name of the file once it is complete."""
     failed: bool
     on_loop: bool
     """By the main thread."""

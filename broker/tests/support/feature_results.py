@@ -1,4 +1,4 @@
-"""What interop tests showed: feature, direction and outcome, kept in one JSON file over several runs.
+"""Results of interop tests: feature, direction and outcome, kept in one JSON file over several runs.
 
 A pytest plugin. Directions follow from the test's file; of our own client's tests from the broker they
 ran against. Outcomes are kept per test, so a run of some tests leaves those of the others; tests that
@@ -21,7 +21,7 @@ _COMMAND_LINE = re.compile(r"(^|_)(cli|commands?|command_line)(_|$)")
 
 
 def direction(file_stem: str, node_id: str) -> str:
-    """Who talks to whom in a test."""
+    """The two sides of a test."""
     if file_stem.startswith("test_our_client"):
         kinds = re.search(r"\[(.*)\]", node_id)
         return OURS["artemis" if kinds and "artemis" in kinds[1].split("-") else "understudy"]

@@ -1,4 +1,4 @@
-"""What can be seen of the columns of the kernel (``Sends`` and ``Run``), and what they must show."""
+"""Views of the columns of the kernel (``Sends`` and ``Run``), and their expected contents."""
 
 from __future__ import annotations
 

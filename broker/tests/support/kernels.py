@@ -26,7 +26,7 @@ needs_native = pytest.mark.skipif(NATIVE is None, reason=_why)
 
 
 def both(function: Callable[..., T], *arguments: object) -> T:
-    """What a function of ``understudy.kernel`` returns, or the exception it raises.
+    """The value that a function of ``understudy.kernel`` returns, or the exception it raises.
 
     Args:
         function: The Python twin; the native function has the same name.

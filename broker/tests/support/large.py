@@ -102,7 +102,7 @@ class Node:
         return self.rig.disk("looker").list(FOLDER)
 
     def expected_files(self) -> list[str]:
-        """What the references of the log need."""
+        """Files that the references of the log need."""
         state = self.rig.follower("judge")
         state.finish()
         return sorted(f"{file_id}.large" for file_id in state.state.large_files())

@@ -1,4 +1,4 @@
-"""What a real Artemis and this broker are both asked, in this order and each from its beginning.
+"""Requests to a real Artemis and to this broker, in this order and each from its beginning.
 
 Queues and addresses are named here once: the brokers have nothing else but what the ``Target`` of the
 tests configures. ``EXPECTED`` says where answers may differ, by a key of
@@ -40,7 +40,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Until a queue lists so many messages: what management sends arrives behind its answer there."""
+    """Until a queue lists so many messages: what management sends arrives after its answer there."""
 
     queue: str
     count: int

@@ -1,6 +1,6 @@
-"""Ports for servers of tests, which nobody else takes before the server listens, or while it is started again.
+"""Ports for servers of tests, which no other process takes before the server listens, or while it is started again.
 
-A port of the kernel's own choice is one that it also gives to everybody else who asks for any, so it can be gone when
+A port of the kernel's own choice is one that it also gives to any other process that asks for one: it can be gone when
 its server comes. These lie outside of that range, and each process takes them from blocks of its own.
 """
 
@@ -41,7 +41,7 @@ _given = _ports()
 
 
 def free_port() -> int:
-    """A port that nobody listens on, and none that was given before."""
+    """A port without a listener, and none that was given before."""
     for port in _given:
         with socket.socket() as probe:
             try:

@@ -88,7 +88,7 @@ class Node:
         self.config = directory / "etc" / "broker.xml"
         self.log = directory / "log"
         self.command: tuple[str, ...] = (str(COMMAND),)
-        """What runs ``understudy``."""
+        """The command that runs ``understudy``."""
         self.arguments: tuple[str, ...] = ()
         """More for the command line."""
         self.open_files: tuple[int, int] | None = None

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Recording:
-    """What went over one connection."""
+    """Bytes that went over one connection."""
 
     to_server: bytearray = field(default_factory=bytearray)
     to_client: bytearray = field(default_factory=bytearray)

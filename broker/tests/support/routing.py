@@ -86,7 +86,7 @@ class FakeCallback:
     errors: list[BrokerError] = field(default_factory=list)
     slow: bool = False
     frame_bytes: int | None = None
-    """What each delivery costs; None = its size."""
+    """Credits that each delivery costs; None = its size."""
     large: list[tuple[int, LargeMessage, int]] = field(default_factory=list)
     """Large messages announced: consumer, message, delivery count."""
     large_bodies: list[bytes] = field(default_factory=list)

@@ -35,7 +35,7 @@ class Crashed(BaseException):
 
 @dataclass
 class Model:
-    """What a log means, in the plainest way: every operation with its sequence, replayed at will."""
+    """Meaning of a log, in the plainest way: every operation with its sequence, replayed at will."""
 
     id_cache_size: int
     operations: list[tuple[int, str, tuple[Any, ...]]] = field(default_factory=list)
@@ -219,7 +219,7 @@ class Rig:
         self.with_settings = with_settings
         self.files = LargeFiles(self)
         self.prepared: dict[int, tuple[list[tuple[int, int]], list[tuple[int, int]]]] = {}
-        """What prepared transactions have added and acknowledged."""
+        """References that prepared transactions have added and acknowledged."""
         self.volume = SimVolume()
         self.volume.disk("setup").make_directory(DIRECTORY)
         self.time = ManualTime()

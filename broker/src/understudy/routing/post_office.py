@@ -1,16 +1,9 @@
-"""The post office: takes messages to the queues of their address, in the one order of durability.
+"""The post office: which queues of an address get a message, and the turn in which queues are served.
 
-A message is admitted (limits, duplicate id), routed, and if it is durable appended to the log. Only
-when the log has it on the medium does it become visible to consumers and is its producer answered
-(ADR 0003); the store's operation context is what releases it. A message that is not durable
-waits only for what its own session sent before, so a producer's order holds.
+A message is checked (limits, duplicate id) and routed; ``acceptance`` makes it durable and visible. Queues that
+have something to deliver are collected in ``dirty`` and served once per turn of the loop by ``turn``.
 
-Per message there is one tuple waiting in the context and one reference per queue, nothing else.
-Queues that have something to deliver are collected in ``dirty`` and served once per turn of the
-loop by ``turn``.
-
-Not here: addresses and queues as such (``directory``), dead letters and expiry addresses
-(``dead_letters``), sessions.
+Not here: addresses and queues as such (``directory``), limits and credits (``memory``), batches (``plain_sends``).
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def test_a_full_disk_leaves_them_to_the_sweeps(monkeypatch: pytest.MonkeyPatch) 
     world = used_world()
 
     def refuse(queue_id: int) -> int:
-        raise DiskFull("no room")
+        raise DiskFull("disk full")
 
     with monkeypatch.context() as patched:
         patched.setattr(world.store, "delete_queue", refuse)

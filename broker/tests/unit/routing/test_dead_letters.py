@@ -141,7 +141,7 @@ def test_what_expires_on_the_expiry_address_stays_there() -> None:
 
 
 @pytest.mark.parametrize("way", ["delivery", "search", "found by its consumer"])
-def test_a_full_disk_lets_nothing_expire_before_there_is_room(way: str) -> None:
+def test_on_a_full_disk_nothing_expires_until_there_is_space(way: str) -> None:
     world = World({"#": {"expiry_address": "EXP"}}, message_expiry_scan_period_ms=100 if way == "search" else -1)
     queue, expired = world.queue(), world.queue("EXP")
     session = world.session()
@@ -157,7 +157,7 @@ def test_a_full_disk_lets_nothing_expire_before_there_is_room(way: str) -> None:
         session.settle(0, callback_of(session).delivered[0][1].message_id, EXPIRED)
     session.receive_consumer_credits(0, -1)
     world.turn()
-    assert callback_of(session).bodies()[-1] == b"n", "what is behind it goes on"
+    assert callback_of(session).bodies()[-1] == b"n", "messages after it are delivered"
     assert (queue.message_count, queue.scheduled_count, queue.messages_expired, expired.message_count) == (2, 1, 0, 0)
     assert len(world.store.survivors(queue)) == 2
     world.store.full = False
@@ -168,7 +168,7 @@ def test_a_full_disk_lets_nothing_expire_before_there_is_room(way: str) -> None:
 
 
 @pytest.mark.parametrize("lent", [False, True])
-def test_a_full_disk_lets_nothing_die_before_there_is_room(lent: bool) -> None:
+def test_on_a_full_disk_nothing_is_a_dead_letter_until_there_is_space(lent: bool) -> None:
     world = World(DEAD)
     queue, dead = world.queue(non_destructive=lent), world.queue("DLQ")
     world.session().send(text("m"))
@@ -191,7 +191,7 @@ def test_too_many_queues_keep_dead_letters_where_they_are(monkeypatch: pytest.Mo
     assert (queue.message_count, queue.scheduled_count, queue.messages_killed) == (1, 1, 0)
 
 
-def test_a_failed_store_is_told_and_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_a_failed_store_is_raised_and_not_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(DEAD)
     world.queue()
     world.queue("DLQ")
@@ -261,7 +261,7 @@ def test_what_was_never_durable_is_moved_without_a_transaction() -> None:
 
 
 def test_a_refused_message_without_a_queue_may_be_sent_again_with_its_duplicate_id() -> None:
-    """Its id counts behind what it stands for: else the second attempt was a duplicate of a message that is nowhere."""
+    """Its id is logged after the dead letter: otherwise the second attempt would be a duplicate of a lost message."""
     world = World({"#": {"dead_letter_address": "DLQ", "send_to_dla_on_no_route": True}})
     dead = world.queue("DLQ")
     session = world.session()

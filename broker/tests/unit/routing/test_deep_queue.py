@@ -164,7 +164,7 @@ def test_looking_through_a_deep_queue_gives_others_their_turn(monkeypatch: pytes
     assert turns == 8
     assert numbers(session) == [300]
     assert len(set(read)) == len(read) == 301, "nothing is read twice"
-    # whoever drains gives way as well, and keeps the order
+    # a consumer that drains gives way as well, and keeps the order
     reader = deep.reader()
     reader.receive_consumer_credits(0, -1)
     office.turn()
@@ -187,7 +187,7 @@ def turns_until_clean(deep: Deep, reads_max: int) -> int:
 
 
 @pytest.mark.parametrize("selector", [None, "odd = 1", "odd = 2"])
-def test_a_marker_comes_behind_everything_however_deep(monkeypatch: pytest.MonkeyPatch, selector: str | None) -> None:
+def test_a_marker_comes_after_everything_in_a_deep_queue(monkeypatch: pytest.MonkeyPatch, selector: str | None) -> None:
     """In parts, so that others have their turn; until all was searched the client is not told that there is nothing."""
     monkeypatch.setattr(delivery, "READ_BACK_MAX", 10)
     deep = Deep()

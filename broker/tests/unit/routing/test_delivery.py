@@ -1,4 +1,4 @@
-"""Who gets the next message: turns, credits, priorities, selectors, groups, exclusive queues."""
+"""The consumer that gets the next message: turns, credits, priorities, selectors, groups, exclusive queues."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_selectors_take_from_the_middle_and_the_rest_keeps_its_order() -> None:
     assert queue.selective is False
 
 
-def test_a_selector_sees_what_was_put_back_behind_its_position() -> None:
+def test_a_selector_sees_messages_put_back_before_its_position() -> None:
     world = World()
     world.queue()
     every = reader(world, credit_bytes=250)

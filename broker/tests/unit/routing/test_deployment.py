@@ -1,4 +1,4 @@
-"""What the configuration names is there after an activation, as it says, and nothing is moved."""
+"""After an activation addresses and queues of the configuration exist as it says, and no queue was moved."""
 
 from __future__ import annotations
 

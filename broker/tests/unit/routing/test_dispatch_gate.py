@@ -38,7 +38,7 @@ def test_nothing_is_delivered_before_there_are_enough_consumers() -> None:
     assert [len(callback_of(each).bodies()) for each in (first, second)] == [2, 2]
     second.close(failed=False)
     world.turn()
-    assert len(callback_of(first).bodies()) == 4, "once open it stays open while anybody is there"
+    assert len(callback_of(first).bodies()) == 4, "once open it stays open while there is a consumer"
     first.close(failed=False)
     assert gate_of(queue).state is State.CLOSED
     assert callback_of(consumer(world)).bodies() == []

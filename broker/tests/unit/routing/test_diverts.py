@@ -231,7 +231,7 @@ def test_a_duplicate_is_diverted_once(exclusive: bool) -> None:
     assert isinstance(world.answers.error("commit"), DuplicateIdRejected)
 
 
-def test_a_full_forwarding_address_fails_or_drops_as_it_is_told_to() -> None:
+def test_a_full_forwarding_address_fails_or_drops_by_its_policy() -> None:
     full = {"max_size_messages": 1}
     world = World({"fails": {**full, "address_full_policy": "FAIL"}, "drops": {**full, "address_full_policy": "DROP"}})
     queue, drops, fails = world.queue(), world.queue("drops"), world.queue("fails")

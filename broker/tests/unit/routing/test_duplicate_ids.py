@@ -9,7 +9,7 @@ from understudy.limits import DUPLICATE_ID_BYTES_MAX
 from understudy.routing.lifecycle.duplicate_ids import DuplicateIdCache, duplicate_id_bytes
 
 
-def test_the_oldest_makes_room() -> None:
+def test_the_oldest_is_forgotten_first() -> None:
     cache = DuplicateIdCache(3)
     for number in range(5):
         cache.add(bytes([number]), number)

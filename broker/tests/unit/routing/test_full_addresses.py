@@ -90,7 +90,7 @@ def test_drop(limit: str) -> None:
 
 @pytest.mark.parametrize("limit", LIMITS)
 def test_fail(limit: str) -> None:
-    """Refused, and the producer is told."""
+    """Refused, and the producer gets an error."""
     settings, node = LIMITS[limit]
     full = Full({"address_full_policy": "FAIL", **settings}, node)
     assert isinstance(full.send("refused"), AddressFull)
@@ -102,7 +102,7 @@ def test_fail(limit: str) -> None:
 
 @pytest.mark.parametrize("limit", LIMITS)
 def test_block(limit: str) -> None:
-    """Credits are withheld until there is room."""
+    """Credits are withheld until the address is below its limit."""
     settings, node = LIMITS[limit]
     full = Full({"address_full_policy": "BLOCK", **settings}, node)
     full.producer.sends.request_credits("q", 70)
@@ -121,7 +121,7 @@ PAGE_LIMITS: dict[str, dict[str, object]] = {
 @pytest.mark.parametrize("policy", ["DROP", "FAIL"])
 @pytest.mark.parametrize("limit", PAGE_LIMITS)
 def test_page_full(limit: str, policy: str) -> None:
-    """What an address may hold, in memory and paged, has an end, and begins again when consumers have taken it."""
+    """The messages that an address may hold, in memory and paged, are limited; consumers that take some allow more."""
     settings = {"address_full_policy": "PAGE", "max_size_bytes": SIZE, "page_full_policy": policy}
     full = Full(settings | PAGE_LIMITS[limit], {})
     assert full.queue.address.paged_count >= 2
@@ -158,7 +158,7 @@ def test_producers_of_an_address_that_goes_stop_waiting(away: str) -> None:
     assert not world.office.memory.starved
 
 
-def test_a_request_that_finds_room_before_a_waiting_one_is_answered_answers_both() -> None:
+def test_a_request_granted_before_a_waiting_one_answers_both() -> None:
     full = Full({"address_full_policy": "BLOCK", "max_size_bytes": 3 * SIZE}, {})
     full.producer.sends.request_credits("q", 70)
     full.queue.purge()

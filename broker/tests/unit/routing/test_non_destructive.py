@@ -1,4 +1,4 @@
-"""Non-destructive queues: everybody sees everything, nobody takes anything."""
+"""Non-destructive queues: each consumer sees all messages and takes none."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_what_is_given_back_is_offered_again_to_who_had_it() -> None:
     assert callback_of(late).counts() == [2, 2, 1, 1], "failures count for the message"
 
 
-def test_who_fails_too_often_makes_it_a_dead_letter_for_everybody() -> None:
+def test_a_message_that_fails_too_often_is_a_dead_letter_for_all_consumers() -> None:
     world = World({"q": {"dead_letter_address": "DLQ", "max_delivery_attempts": 2}})
     queue, dead = world.queue(non_destructive=True), world.queue("DLQ")
     send(world, "A")
@@ -160,7 +160,7 @@ def test_groups_and_exclusive_consumers() -> None:
     send(world, "AB", properties={GROUP_ID: "g"})
     first, second = consumer(world), consumer(world)
     world.turn()
-    assert (seen(first), seen(second)) == ("AB", "AB"), "everybody sees everything, groups or not"
+    assert (seen(first), seen(second)) == ("AB", "AB"), "each consumer sees all messages, groups or not"
     change_queue(world.office, queue, replace(queue.configuration, exclusive=True))
     send(world, "C")
     world.turn()
@@ -198,7 +198,7 @@ def bodies_after_restart(queue: Queue, world: World) -> str:
     return seen(session)
 
 
-def test_a_restart_begins_from_the_start_for_everybody() -> None:
+def test_after_a_restart_every_consumer_begins_at_the_start() -> None:
     world = World()
     queue = world.queue(non_destructive=True)
     send(world, "ABC")
@@ -208,7 +208,7 @@ def test_a_restart_begins_from_the_start_for_everybody() -> None:
     assert bodies_after_restart(queue, world) == "ABC"
 
 
-def test_the_file_of_a_large_message_stays_while_somebody_has_it() -> None:
+def test_the_file_of_a_large_message_stays_while_a_consumer_has_it() -> None:
     node = Node(Rig(random.Random(2)), "a")
     world = node.world
     queue = world.queue(non_destructive=True, routing_type=RoutingType.ANYCAST)

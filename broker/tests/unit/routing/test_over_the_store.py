@@ -161,7 +161,7 @@ def test_the_newest_duplicate_ids_survive_as_many_as_the_cache_holds() -> None:
     assert [each in address.duplicate_ids for each in again] == [False, False, False]
     known = [b"id-2", b"id-3", b"not durable", b"committed"]
     assert [each in address.duplicate_ids for each in known] == [True, True, True, True]
-    # what is not durable is gone all the same
+    # messages that are not durable are gone
     assert successor.bodies("q")[0] == [b"m"] * 5
 
 
@@ -198,7 +198,7 @@ def test_a_log_of_a_newer_version_is_refused_before_anything_is_changed() -> Non
 
 
 def test_paged_messages_that_the_log_has_and_others_wait_in_one_queue() -> None:
-    """Whoever reads ahead must not take the place of a message in a page file for one in the log, or the other way."""
+    """Reading ahead must not take the place of a message in a page file for one in the log, or the other way."""
     rig = Rig(random.Random(1))
     pages = Pages(rig.disk("a"), f"{DIRECTORY}/paging", 1)
     node = Node(rig, "a", {"pages": pages}, max_size_bytes=0)

@@ -52,7 +52,7 @@ def test_a_non_durable_message_waits_for_nothing_but_its_own_session() -> None:
     assert world.answers.names == ["3", "1", "2"]
 
 
-def test_a_session_keeps_its_order_when_it_waits_behind_another_one() -> None:
+def test_a_session_keeps_its_order_when_it_waits_for_another_one() -> None:
     world = World(automatic=False)
     world.queue()
     world.store.sync()
@@ -299,7 +299,7 @@ def test_a_dropping_address_confirms_and_drops() -> None:
     assert queue.address.messages_dropped == 1
 
 
-def test_a_blocking_address_withholds_credits_until_there_is_room() -> None:
+def test_a_blocking_address_withholds_credits_until_it_is_below_its_limit() -> None:
     world = World({"#": {"address_full_policy": "BLOCK", "max_size_messages": 1}})
     world.queue()
     seen = consumer(world)

@@ -314,7 +314,7 @@ def test_a_full_disk_leaves_the_message_out_of_reach_until_its_entry_is_written(
 
     def open_file(self, path: str, *, create: bool = False, read_only: bool = False) -> File:  # type: ignore[no-untyped-def]
         if full and create and "quarantine" in path:
-            raise DiskFull("no room")
+            raise DiskFull("disk full")
         return original(self, path, create=create, read_only=read_only)
 
     monkeypatch.setattr(type(node.rig.disk("a")), "open", open_file)
@@ -400,7 +400,7 @@ def test_what_the_consolidator_meets_first_is_set_aside(early: bool, queues: int
         node.damage(1, "q0")
     churn(150)
     assert len(node.store.quarantine.entries()) == queues
-    assert first not in rig.segments(), "consolidation went on behind the damage"
+    assert first not in rig.segments(), "consolidation continued after the damage"
     for number in range(queues):
         assert books(node.queue(f"q{number}")) == (2, 0, 0)
     rig.die(power_loss=False)

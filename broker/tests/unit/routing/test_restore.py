@@ -151,7 +151,7 @@ def test_messages_in_several_queues_count_once() -> None:
 
 
 def test_messages_in_some_queues_of_several_count_once_each() -> None:
-    """Whoever is through with what: the books are those of the node before."""
+    """Whichever queue has settled which message: the counts are those of the node before."""
     world = World()
     queues = [world.queue(name, address="t", routing_type=RoutingType.MULTICAST) for name in "abc"]
     session = world.session()
@@ -193,7 +193,7 @@ def test_priorities_and_expirations_are_kept() -> None:
 
 
 def test_a_message_released_early_takes_no_other_ones_place_after_a_restart() -> None:
-    """Released by an operator, failed, and scheduled again by a restart before its time: it comes back behind all
+    """Released by an operator, failed, and scheduled again by a restart before its time: it comes back after all
     others, whatever position it had.
     """
     world = World()

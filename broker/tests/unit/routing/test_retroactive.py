@@ -117,7 +117,7 @@ def test_what_cannot_be_made_is_missing(monkeypatch: pytest.MonkeyPatch, caplog:
     world = retroactive()
 
     def refuse(record: object) -> int:
-        raise DiskFull("no room")
+        raise DiskFull("disk full")
 
     monkeypatch.setattr(world.store, "store_queue", refuse)
     world.office.directory.create_address("news", {MULTICAST})

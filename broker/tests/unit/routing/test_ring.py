@@ -21,7 +21,7 @@ def send(world: World, bodies: str, **options: object) -> None:
         session.send(text(body, **options))
 
 
-def test_the_first_makes_room_for_the_last() -> None:
+def test_the_last_replaces_the_first() -> None:
     world = World()
     queue = world.queue(ring_size=3)
     send(world, "ABCD")

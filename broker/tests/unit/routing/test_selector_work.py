@@ -147,7 +147,7 @@ def test_management_goes_through_a_queue_in_slices_of_the_same_size() -> None:
 @pytest.mark.parametrize("prefixed", [False, True])
 @pytest.mark.parametrize("window", [-1, 100_000])
 def test_messages_that_must_pass_heavy_filters_are_taken_a_few_at_a_time(window: int, prefixed: bool) -> None:
-    """What came together waits for further turns, and what came behind it too; nothing more is read meanwhile."""
+    """Messages that came together wait for further turns, and so do later ones; nothing more is read meanwhile."""
     node = CoreNode()
     world = node.world
     for name, selector in (("heavy", f"{HEAVY} OR n >= 0"), ("plain", None)):

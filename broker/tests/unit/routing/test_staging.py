@@ -1,4 +1,4 @@
-"""What an open transaction holds in blocks: order, counts and memory are those of a small one, whatever its end."""
+"""Blocks of an open transaction: order, counts and memory are those of a small one, whatever its end."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ def test_scheduled_messages_of_a_large_transaction_come_in_time() -> None:
     assert sorted(made.drain("q")) == sorted(b"%d" % number for number in range(COUNT))
 
 
-def test_messages_behind_a_large_transaction_come_behind_it() -> None:
+def test_messages_sent_after_a_large_transaction_come_after_it() -> None:
     made = node()
     plain, session = made.world.session(), made.world.session(transacted=True)
     expected = []
