@@ -27,6 +27,7 @@ REGRESSIONS = {
     318: "the order of a queue was judged although the broker still had the consumer's dead predecessor",
     1226: "a consumer counted the silence before the last confirmation as the end",
     706: "no node could start after the log had been trimmed to a damaged record",
+    1445: "a node counted as serving that was resumed at the moment at which the other activated, and had not run yet",
     4194: "two consumers that were open together counted as successors because their deliveries did not overlap",
 }
 

@@ -258,12 +258,15 @@ class SimCluster:
         process.kill(Death.EXITED)
 
     def _became_active(self, node: SimNode, process: SimProcess) -> None:
+        now_s = self.loop.time()
+        # one that is resumed at this moment has not run yet since it lost the lock
         serving = [
             other.process.label
             for other in self.nodes.values()
-            if other is not node and other.state == "active" and other.process is not None and not other.process.paused
+            if other is not node and other.state == "active" and other.process is not None
+            if not other.process.paused and other.process.resumed_s < now_s
         ]
-        self.epochs.activated(self.loop.time(), process.label, _epoch(node), serving)
+        self.epochs.activated(now_s, process.label, _epoch(node), serving)
 
     def _heard(self, node: SimNode, process: SimProcess, durable_at_s: float) -> None:
         broker = node.server.broker if node.server is not None else None

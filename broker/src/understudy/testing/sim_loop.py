@@ -121,6 +121,8 @@ class SimProcess:
         self.label = f"{name}.{incarnation}"
         self.alive = True
         self.paused = False
+        self.resumed_s = -1.0
+        """Virtual time of the last ``resume``."""
         self.death: Death | None = None
         self._loop = loop
         self._deferred: list[asyncio.Handle] = []
@@ -170,6 +172,7 @@ class SimProcess:
         if not self.paused:
             return
         self.paused = False
+        self.resumed_s = self._loop.time()
         self._loop.record(f"{self.label} resumed")
         self._loop.add_ready(self._deferred)
         self._deferred = []
