@@ -7,7 +7,7 @@ its own: it goes with the last retained segment that is old enough to hold its m
 (``SealRecord.message_id_min``), so a message can be had again exactly as long as its segment is kept.
 Retention never stops a broker: what cannot be kept is removed all the same, and said.
 
-Not here: sending retained messages again (``retained``), or when segments leave (``trimming``).
+Not here: sending retained messages again (``tools.retained``), or when segments leave (``trimming``).
 """
 
 from __future__ import annotations

@@ -180,6 +180,7 @@ def test_the_disks_of_other_directories_count_too(made: Store, monkeypatch: pyte
     monkeypatch.setattr(type(disk), "space", with_a_full_one)
     made.store.check_disk()
     made.send()
+    disk.make_directory("/large")
     made.store.watch(("/large", "/pages"))
     made.store.check_disk()
     assert made.store.full

@@ -133,7 +133,7 @@ def test_only_one_node_chooses_the_id(volume: SimVolume) -> None:
     assert choosing.try_acquire()
     lock = unopened(volume, "a")
     assert not lock.open()
-    assert volume.paths() == []
+    assert volume.content(PATH) == b"", "the file that the lock is on has no id yet"
     choosing.release()
     assert lock.open()
     # once there is an id, that lock is not needed
