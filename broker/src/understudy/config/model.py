@@ -158,7 +158,7 @@ class AcceptorConfiguration:
 
 @dataclass(frozen=True, slots=True)
 class ConnectorConfiguration:
-    """How others, and this node itself, reach a broker; travels to clients in the topology."""
+    """The address at which other nodes, and this node itself, reach a broker; travels to clients in the topology."""
 
     name: str
     host: str
@@ -368,7 +368,7 @@ class WildcardConfiguration:
 
 @dataclass(frozen=True, slots=True)
 class ClusterConnectionConfiguration:
-    """How the node takes part in one cluster (artemis-ha s. 7.2)."""
+    """A cluster connection of the node (artemis-ha s. 7.2)."""
 
     name: str
     connector_ref: str

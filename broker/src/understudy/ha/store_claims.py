@@ -1,4 +1,4 @@
-"""When a passive node may take the store: polling of its locks, by a primary and by a backup (ADR 0004).
+"""Conditions for a passive node to take the store: polling of its locks, by a primary and by a backup (ADR 0004).
 
 A primary writes ``F`` and takes the store as soon as the lock is free. A backup first takes the backup lock, so that
 one of several stands by at a time, and takes the store when its owner has died, not when it was stopped cleanly or a

@@ -26,7 +26,7 @@ WINDOW_MS: Final = 250
 
 
 class Reason(Enum):
-    """Why something is a finding, in words for people."""
+    """The reason of a finding, as text for people."""
 
     NEVER_DELIVERED = "confirmed, never delivered"
     STORED_TWICE = "delivered under two message ids"
@@ -47,7 +47,7 @@ class Reason(Enum):
     TRANSACTION_NOT_SEEN = "not seen, unlike others of its transaction; its queue was not seen drained"
 
 
-#: The sort of each reason; what is in none of them stays unresolved.
+#: The sort of each reason; messages with other reasons are unresolved.
 SORT_OF_REASON: Final = {
     Reason.NEVER_DELIVERED: "lost",
     Reason.NEVER_ACKNOWLEDGED: "lost",
@@ -66,7 +66,7 @@ SORT_OF_REASON: Final = {
 }
 #: Sorts of broken promises.
 FINDING_SORTS: Final = tuple(dict.fromkeys(SORT_OF_REASON.values()))
-#: The same, and what could not be judged.
+#: The same, and the sorts that could not be judged.
 LISTED_SORTS: Final = (*FINDING_SORTS, "unresolved")
 
 

@@ -1,4 +1,4 @@
-"""When each consumer of a queue was open, as far as the ledger shows it."""
+"""Spans in which each consumer of a queue was open, as far as the ledger shows it."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class PeerFacts:
 
 @dataclass(frozen=True, slots=True)
 class FollowingFacts:
-    """How far a passive node has read the log."""
+    """The position up to which a passive node has read the log."""
 
     caught_up: bool
     lag_bytes: int

@@ -52,7 +52,7 @@ class Parser:
     def __init__(self, tokens: list[Token], convert: bool, steps_max: int = SELECTOR_STEPS_MAX) -> None:
         """Args:
         tokens: Tokens of the whole text.
-        convert: Whether strings are converted to what they are compared with.
+        convert: Whether strings are converted to the type that they are compared with.
         steps_max: Most operands and operators.
         """
         self._tokens = tokens

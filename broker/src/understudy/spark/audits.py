@@ -222,7 +222,7 @@ def corrupted(messages: DataFrame) -> DataFrame:
 
 
 def consumptions(rows: DataFrame) -> DataFrame:
-    """One row per message, queue and consumer: what that consumer did with it."""
+    """One row per message, queue and consumer, with the events of that consumer."""
     delivered, acknowledged = is_kind(Kind.DELIVERED), is_kind(Kind.ACKNOWLEDGED)
     refused = is_kind(Kind.REFUSED) & (F.col("queue") != "")
     attempts = F.when(is_kind(Kind.ACKNOWLEDGING), F.lit(1)).when(refused, F.lit(-1)).otherwise(F.lit(0))
@@ -247,7 +247,7 @@ def consumptions(rows: DataFrame) -> DataFrame:
 
 
 def copies(consumptions: DataFrame) -> DataFrame:
-    """One row per message and queue: how many consumers and deliveries, and what is wrong with them
+    """One row per message and queue: numbers of consumers and deliveries, and their faults
     without comparing two consumers.
     """
     again = F.col("last_delivery") > F.col("first_acknowledgement")

@@ -114,7 +114,7 @@ def _refuse_bad_lines(parsed: DataFrame, paths: Sequence[Path]) -> dict[str, int
     for one in bad:
         if not one["torn"]:
             file = str(paths[one["file_index"]])
-            parse(one["value"], file=file, line=one["line"])  # says what is wrong with it
+            parse(one["value"], file=file, line=one["line"])  # raises the error of the line
             raise LedgerDamaged("no ledger row", file=file, line=one["line"])
     return {str(paths[one["file_index"]]): one["line"] for one in bad}
 

@@ -97,7 +97,7 @@ def read_lines(spark: SparkSession, paths: Sequence[Path]) -> DataFrame:
 
 
 def _spark_path(path: Path) -> str:
-    """The path as Spark takes it: absolute, with what it would read as a pattern escaped."""
+    """The path as Spark takes it: absolute, with characters of patterns escaped."""
     text = str(path.resolve())
     return "file://" + "".join(f"\\{one}" if one in "\\*?[]{}," else one for one in text)
 
@@ -149,7 +149,7 @@ def parse_lines(lines: DataFrame) -> DataFrame:
         F.col("row._corrupt").alias("corrupt"),
     )
     judged = fields.withColumn("bad", ~_is_row()).drop("corrupt")
-    # the text of a good line is not carried along: what is kept of it are its fields
+    # the text of a valid line is dropped: only its fields are kept
     return judged.withColumn("value", F.when(F.col("bad"), F.col("value")))
 
 

@@ -1,9 +1,9 @@
-"""Checks of a simulated run. They use what clients and the store show, not what a node says of itself.
+"""Checks of a simulated run. They use the events of clients and the state of the store, not reports of nodes.
 
 - ``EpochChecker``: epochs only grow, no node becomes active while another one serves, and nothing
   that a node wrote after a younger epoch had begun is ever confirmed.
-- ``judge_ledger``: the promises of ``understudy.ledger`` over what the clients saw. A run drains its
-  queue at the end, so what the ledger leaves unresolved is a violation too.
+- ``judge_ledger``: the promises of ``understudy.ledger`` over the events of the clients. A run drains its
+  queue at the end, so an unresolved message is a violation too.
 - ``judge_failures``: no exception reached the loop.
 
 A violation carries the name of its check, so that a test can ask for the one it planted.
@@ -68,7 +68,7 @@ class EpochChecker:
         self.activations.append(_Activation(now, node, epoch))
 
     def confirmed(self, now: float, node: str, epoch: int, durable_at_s: float) -> None:
-        """A node learnt that what it had written is durable, which releases confirmations.
+        """A node learnt that a batch is durable, which releases confirmations.
 
         Args:
             durable_at_s: When the medium finished the sync; earlier than ``now`` if the node was paused.

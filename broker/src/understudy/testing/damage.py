@@ -1,4 +1,4 @@
-"""Damage to messages on the simulated storage, what the quarantine of the store says of it, and clients that meet it.
+"""Damage to messages on the simulated storage, its entries in the quarantine, and clients that read damaged messages.
 
 Only records that must be found damaged later are chosen: their message waits in a queue, and a later batch
 is synced, so that no crash makes them part of a torn tail (docs/journal-format.md s. 2.3).
@@ -59,7 +59,7 @@ def damage_waiting(volume: SimVolume, directory: str, stream: random.Random, cou
         count: Most messages to damage.
 
     Returns:
-        What was damaged; nothing if the log cannot be read now, or no message that can be chosen waits.
+        The damaged messages; empty if the log cannot be read now, or no suitable message waits.
     """
     synced = volume.synced_copy()
     follower = Follower(synced.disk("auditor"), directory, quarantine=True)
@@ -127,7 +127,7 @@ def judge_quarantine(
 
     Args:
         entries: The quarantine at the end of a run.
-        damaged: Message id to producer and number of what was damaged.
+        damaged: Message id to producer and number, of damaged messages.
     """
     explained = {damaged[entry.message_id] for entry in entries if entry.message_id in damaged}
     violations = [

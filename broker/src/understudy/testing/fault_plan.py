@@ -71,7 +71,7 @@ WEIGHTS: Final = {
     FaultKind.SLOW_STORE: 2,
 }
 
-#: Kinds drawn from a stream of their own, so that the rest of a seed's plan stays what it was, and how often.
+#: Kinds drawn from a stream of their own, so that the rest of a seed's plan does not change, and their frequency.
 LATER_KINDS: Final = {FaultKind.SHORT_ZOMBIE: 0.15}
 
 #: Share of the seeds with ``DAMAGE``.
@@ -105,9 +105,9 @@ class Fault:
     target: str
     """``active``, ``passive`` or a name; empty when the kind has none."""
     duration_s: float
-    """How long it lasts, or how long the node stays down."""
+    """Duration in seconds, or how long the node stays down."""
     choice: float
-    """A number in 0..1 for what is left open: one way or both, kill or power, hand over or not."""
+    """A number in 0..1 that selects a variant: one direction or both, kill or power loss, failover or not."""
     operations: int
     """CRASH_IN_DISK: at which disk operation from then on."""
 

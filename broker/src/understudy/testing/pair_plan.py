@@ -46,7 +46,7 @@ class Plan:
     storage: StorageConditions
     faults: tuple[Fault, ...]
     heal_s: float
-    """When everything is healed."""
+    """Time at which all faults are ended."""
 
     def describe(self) -> list[str]:
         """The plan as lines for people."""
@@ -108,7 +108,7 @@ def draw_plan(seed: int) -> Plan:
 
 def _in_step(stream: random.Random, plan: Plan) -> Plan:
     """The plan; in a share of the seeds with further producers that wait for each confirmation and stay in step, so
-    that what they send is gathered in one turn (ADR 0038).
+    that their sends are gathered in one turn (ADR 0038).
     """
     if stream.random() >= _IN_STEP_CHANCE:
         return plan

@@ -14,7 +14,7 @@ from understudy.testing.branched_pair import BranchedPairRun
 from understudy.testing.planting import Patch, planted
 from understudy.testing.shared_store_pair import PairRun
 
-_UNDONE = "what is done in a branch that a failover undid never takes effect"
+_UNDONE = "work in a branch that a failover undid never takes effect"
 
 
 def _failed_branches(patch: Patch) -> set[Branch]:

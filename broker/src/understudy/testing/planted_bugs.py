@@ -1,6 +1,6 @@
 """Planted bugs: each breaks one promise of the broker on purpose, and a simulated run must find it.
 
-``planting`` says what a planted bug is. ``python -m understudy.testing.simulate --plant NAME`` runs seeds with one
+``planting`` defines planted bugs. ``python -m understudy.testing.simulate --plant NAME`` runs seeds with one
 planted. Those of nodes, damaged records and XA branches are in modules of their own.
 
 To add one, write a function that takes a ``Patch`` and decorate it with ``planted``; the parametrised
@@ -69,7 +69,7 @@ class _HastyRun(PairRun):
     storage_class = _HastyStorage
 
     def __init__(self, plan: Plan, loop: SimLoop) -> None:
-        # a slow medium leaves more of what was confirmed to be lost
+        # with a slow medium more confirmed messages can be lost
         super().__init__(replace(plan, storage=StorageConditions(step_ms_max=100)), loop)
 
 

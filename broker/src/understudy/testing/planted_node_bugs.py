@@ -101,7 +101,7 @@ class _RolledBackRun(PairRun):
     checks=["lost", "epoch", "left-over"], seeds=range(3),
 )  # fmt: skip
 def _store_behind_served(patch: Patch) -> type[PairRun]:
-    """A node does not compare its store with what it has seen before, and serves an older copy."""
+    """A node does not compare its store with its noted position, and serves an older copy."""
     patch.replace(SeenPosition, "check", lambda self, found: None)
     patch.replace(SeenPosition, "check_epoch", lambda self, names, directory: None)
     return _RolledBackRun

@@ -81,7 +81,7 @@ BUGS: Final[dict[str, PlantedBug]] = {}
 
 
 def planted(name: str, *, promise: str, checks: Sequence[str], seeds: range) -> Callable[[_Plant], _Plant]:
-    """Register a planted bug; its docstring says what the bug does.
+    """Register a planted bug; its docstring describes the bug.
 
     Args:
         promise: The promise it breaks, as a sentence.

@@ -2,7 +2,7 @@
 
 A run has four phases: the pair starts and clients work; faults strike by the plan while they go
 on; everything is healed and the clients must finish in bounded time; the pair is stopped cleanly
-and judged, by the ledger of the clients and by what is left in the store.
+and checked, by the ledger of the clients and by the final state of the store.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class PairRun:
         self._looker: SimProcess | None = None
         self._healed = False
         self._expected: set[type[BrokerError]] = set()
-        """Errors that may end a node, because of what was done to it."""
+        """Errors that may end a node, by the faults that it had."""
         self.damaged: dict[int, tuple[str, int]] = {}
         """Messages whose records were damaged: message id to producer and number."""
         self.set_aside: set[tuple[str, int]] = set()
@@ -203,7 +203,7 @@ class PairRun:
         name, kind = node.name, fault.kind
         if kind is FaultKind.PART_CLIENTS:
             for client in self._names:
-                # one way: what the clients say, or what the node answers
+                # one direction: from the clients, or from the node
                 if fault.choice < 0.8:
                     self.network.part(client, name, both_ways=fault.choice < 0.4)
                 else:
@@ -333,7 +333,7 @@ class PairRun:
             )
 
     async def _observe(self, deadline: float) -> bool:
-        """Note in the ledger what the queue holds when all clients have ended."""
+        """Add the remaining messages of the queue to the ledger when all clients have ended."""
         process = self.loop.new_process(_OBSERVER)
         self.network.add_host(_OBSERVER)
         entropy = self.loop.random(f"entropy {process.label}").randbytes
@@ -361,7 +361,7 @@ class PairRun:
 
     def _judge_store(self) -> None:
         try:
-            # what was consumed before its damage was met is in no quarantine
+            # a message that was consumed before its damage was found is in no quarantine
             state = self.storage.log_state(JOURNAL, quarantine=bool(self.damaged))
             entries = quarantined(self.storage.volume, JOURNAL)
         except StoreError as error:

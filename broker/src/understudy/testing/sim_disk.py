@@ -1,4 +1,4 @@
-"""A file system in memory that forgets what was not synced, shared by several nodes.
+"""A file system in memory that loses unsynced data in a crash, shared by several nodes.
 
 ``SimVolume`` is the medium. Each node opens it through its own ``SimDisk`` (``volume.disk(owner)``),
 where the owner is what dies together: a machine. All owners see each other's writes at once, as on
@@ -27,7 +27,7 @@ from typing import Final
 from understudy.errors import DiskFailed, DiskFull
 from understudy.ports import Disk, File, Space
 
-#: What a medium writes as a whole or not at all.
+#: Unit that a medium writes completely or not at all.
 SECTOR_BYTES: Final = 512
 
 
@@ -119,7 +119,7 @@ class _NameChange:
 
 
 class SimVolume:
-    """The medium: what is synced, what is only written, and what a crash leaves of it."""
+    """The medium: synced data, data that is only written, and the effect of a crash on it."""
 
     def __init__(self, capacity_bytes: int = 1 << 40) -> None:
         """An empty file system of that size."""
@@ -147,13 +147,13 @@ class SimVolume:
     # --- faults -----------------------------------------------------------------------------------
 
     def crash_process(self, owner: str) -> None:
-        """Kill everything of the owner that is open; the kernel keeps what it wrote."""
+        """Close all files of the owner; the kernel keeps written data."""
         self._generations[owner] = self._generations.get(owner, 0) + 1
         for path in [path for path, lock in self._locks.items() if lock.owner == owner]:
             del self._locks[path]
 
     def power_loss(self, stream: random.Random, owner: str | None = None) -> None:
-        """The owner's machine goes dark: what it had not synced survives in random parts. One draw
+        """The owner's machine loses its power: random parts of its unsynced data survive. One draw
         in four keeps all, one loses all. Without an owner it is every machine.
         """
         for name in [owner] if owner is not None else sorted({change.owner for change in self._changes()}):
@@ -224,7 +224,7 @@ class SimVolume:
         return other
 
     def synced_copy(self) -> SimVolume:
-        """An independent volume with what a power loss of every machine is sure to leave."""
+        """An independent volume with the data that survives a power loss of every machine."""
         other = SimVolume(self.capacity_bytes)
         for path, inode in self._stable_names.items():
             twin = _Inode(bytearray(inode.stable), bytearray(inode.stable), [], inode.modified_ns)
@@ -278,7 +278,7 @@ class SimVolume:
             raise DiskFailed(f"a dead process of {owner} touched the disk")
 
     def generation(self, owner: str) -> int:
-        """How often the owner was killed."""
+        """Number of times that the owner was killed."""
         return self._generations.get(owner, 0)
 
     def find(self, path: str) -> _Inode:

@@ -16,7 +16,7 @@ WALL_START_MS: Final = 1_767_225_600_000
 
 @dataclass(frozen=True, slots=True)
 class Skew:
-    """How far a host's clocks are off."""
+    """Offset of a host's clocks."""
 
     wall_ms: int = 0
     """Added to wall time; may be negative."""

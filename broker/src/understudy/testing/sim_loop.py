@@ -1,7 +1,7 @@
 """A seeded asyncio loop with virtual time, and the processes that live and die on it.
 
 Stock asyncio code (tasks, futures, queues, timeouts, task groups, plain protocols) runs unchanged.
-What is different:
+Differences to a real loop:
 
 - **Time is virtual.** ``loop.time()`` starts at 0 and jumps to the next timer when nothing is
   ready; running a callback takes no time. There is no wall clock and no randomness except
@@ -81,7 +81,7 @@ class ProcessKilled(BaseException):
 
 
 class Death(Enum):
-    """How a process ends."""
+    """The kind of end of a process."""
 
     EXITED = "exited"
     """By itself; for the others the same as KILLED."""
@@ -89,7 +89,7 @@ class Death(Enum):
     KILLED = "killed"
     """SIGKILL: the kernel lives, closes sockets and drops locks at once; written pages survive."""
     POWER_LOST = "power-lost"
-    """The whole host goes dark: peers hear nothing, what was not synced is lost."""
+    """The whole host loses its power: peers get no packet, unsynced data is lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ class SimProcess:
             self._loop.record(f"{self.label} paused")
 
     def resume(self) -> None:
-        """Run again, first what had become ready meanwhile."""
+        """Run again, beginning with callbacks that became ready meanwhile."""
         if not self.paused:
             return
         self.paused = False
@@ -355,7 +355,7 @@ class SimLoop(asyncio.BaseEventLoop):
         return self.network
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> NoReturn:  # type: ignore[override]  # no types of extra arguments
-        """Refused: what a thread does is outside the seed."""
+        """Refused: a thread's actions do not depend on the seed."""
         raise NotImplementedError("the simulation has no threads: give the code a port instead of an executor")
 
     async def create_datagram_endpoint(self, *args: Any, **options: Any) -> NoReturn:

@@ -5,7 +5,7 @@
 does, and everything else is drawn from the seed: latency, where the stream is cut into
 ``data_received`` calls, how much a pipe holds before the writer has to wait.
 
-What a fault looks like from the other end:
+Effects of a fault at the other end:
 
 - a process is **killed**: its kernel closes the sockets. What it had handed to the kernel arrives
   whole or cut short, then an end of stream or a reset.
@@ -60,7 +60,7 @@ _IGNORED_OPTIONS = frozenset(
 
 @dataclass(slots=True)
 class Conditions:
-    """How the network behaves; may be replaced during a run."""
+    """Parameters of the network; may be replaced during a run."""
 
     latency_min_s: float = 0.0001
     latency_max_s: float = 0.001
@@ -68,7 +68,7 @@ class Conditions:
     """Share of segments that take up to ``spike_max_s`` more."""
     spike_max_s: float = 0.05
     split_chance: float = 0.1
-    """Share of reads that get only part of what has arrived."""
+    """Share of reads that get only part of the bytes that have arrived."""
     arrivals_every_s: float = 0.0
     """Bytes arrive only at multiples of this time, so that those of several connections are read before the same turn
     of a loop; 0: at any time."""
@@ -219,7 +219,7 @@ class SimNetwork:
         return math.ceil(arrival / every) * every if every else arrival
 
     def splits_read(self) -> bool:
-        """Whether the next read of an end gets only part of what has arrived."""
+        """Whether the next read of an end gets only part of the bytes that have arrived."""
         return self.rng.random() < self.conditions.split_chance
 
     def _go_dark(self, host: str) -> None:
@@ -232,7 +232,7 @@ class SimNetwork:
         for pipe in list(self._pipes):
             pipe.path_changed()
 
-    # --- what the loop calls -----------------------------------------------------------------------
+    # --- called by the loop -----------------------------------------------------------------------
 
     def listen(
         self, factory: Callable[[], asyncio.Protocol], host: str | None, port: int | None, **options: Any

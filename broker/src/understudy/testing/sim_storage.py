@@ -46,7 +46,7 @@ _CAPACITY_BYTES: Final = 1 << 40
 
 @dataclass(slots=True)
 class StorageConditions:
-    """How the storage behaves; may be changed during a run."""
+    """Parameters of the storage; may be changed during a run."""
 
     step_ms_max: int = 2
     """Longest write or sync."""
@@ -178,7 +178,7 @@ class ProcessFile:
         self._disk.change(f"sync {self.path}", self._inner.sync)
 
     def close(self) -> None:
-        # also what the interpreter drops after the process has died: its kernel closes files as well
+        # also for files that the interpreter drops after the end of the process: its kernel closes them as well
         self._inner.close()
 
 
@@ -358,7 +358,7 @@ class SharedStorage:
         return ProcessLock(self.volume.lock(path, process.host), path, disk)
 
     def process_died(self, process: SimProcess, death: Death) -> None:
-        """Its kernel keeps what it wrote, or the power took what was not synced."""
+        """Its kernel keeps written data, or a power loss drops unsynced data."""
         if death is Death.POWER_LOST:
             self.volume.power_loss(self._faults, process.host)
         else:

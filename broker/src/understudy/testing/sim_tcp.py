@@ -49,7 +49,7 @@ class Network(Protocol):
         ...
 
     def splits_read(self) -> bool:
-        """Whether the next read gets only part of what has arrived."""
+        """Whether the next read gets only part of the bytes that have arrived."""
         ...
 
     def forget(self, end: SimTransport) -> None:
@@ -118,7 +118,7 @@ class Pipe:
         self._arm()
 
     def cut_short(self) -> None:
-        """The source is gone: a random part of what is under way never arrives."""
+        """The source has ended: a random part of the bytes in flight never arrives."""
         keep = self._network.rng.randint(0, len(self.flight))
         while len(self.flight) > keep:
             _, item = self.flight.pop()
@@ -170,7 +170,7 @@ class Pipe:
         self.source.reset_arrived(TimeoutError(errno.ETIMEDOUT, "Connection timed out"))
 
     def drop(self) -> None:
-        """Forget what is under way."""
+        """Drop the bytes in flight."""
         self.flight.clear()
         self.flight_bytes = 0
         for timer in (self._timer, self._give_up_timer):
@@ -333,7 +333,7 @@ class SimTransport(asyncio.Transport):
         self._check_alive()
         self._force_close(None)
 
-    # --- what the application's side runs, in its context ----------------------------------------
+    # --- run by the application's side, in its context ----------------------------------------
 
     def begin(self, protocol: asyncio.Protocol, begun: asyncio.Future[None] | None = None) -> None:
         """Give the connection to its protocol."""
@@ -390,7 +390,7 @@ class SimTransport(asyncio.Transport):
             self.wake(network.delay() if network.rng.random() < 0.5 else 0.0)
 
     def _guarded(self, method: str, *arguments: bytes | int) -> object:
-        """Call the protocol; what it raises ends the connection and is reported, as asyncio does."""
+        """Call the protocol; an exception ends the connection and is reported, as asyncio does."""
         try:
             return getattr(self._protocol, method)(*arguments)
         except Exception as error:
@@ -451,10 +451,10 @@ class SimTransport(asyncio.Transport):
         if self.process is not None:
             self.process.check_alive()
 
-    # --- what the kernel's side runs ---------------------------------------------------------------
+    # --- run by the kernel's side ---------------------------------------------------------------
 
     def wake(self, delay_s: float = 0.0) -> None:
-        """Let the application look at what has arrived."""
+        """Let the application read."""
         if self._wake_scheduled or not self.has_socket:
             return
         self._wake_scheduled = True
@@ -492,7 +492,7 @@ class SimTransport(asyncio.Transport):
         self._network.forget(self)
 
     def lose_kernel(self) -> None:
-        """The host goes dark: nothing is sent any more, a part of what was on its way arrives."""
+        """The host loses its power: it sends nothing more, and part of the bytes in flight arrives."""
         if self.has_kernel:
             self.has_kernel = False
             self.outgoing.cut_short()

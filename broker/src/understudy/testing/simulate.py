@@ -30,7 +30,7 @@ SCENARIOS = {shared_store_pair.NAME: run_seed}
 
 
 class _TraceHandler(logging.Handler):
-    """Puts what the nodes log into the trace text, with virtual time and process."""
+    """Adds log lines of the nodes to the trace, with virtual time and process."""
 
     def __init__(self, out: TextIO) -> None:
         super().__init__()

@@ -441,7 +441,7 @@ async def receive(job: ConsumerJob, consumer: aio.Consumer) -> ReceivedMessage |
 async def _settle(
     plan: ClientPlan, job: ConsumerJob, session: aio.Session, taken: list[tuple[ReceivedMessage, Row]]
 ) -> None:
-    """Acknowledge what was taken: rows before it leaves, and rows for what the broker has confirmed."""
+    """Acknowledge the taken messages: rows before the request, and rows after the broker's confirmation."""
     book, confirmed = plan.book, taken
     if job.mode == "transacted":
         job.transactions += 1
@@ -459,7 +459,7 @@ async def _settle(
                 book.acknowledgement_refused(row)
             return
     elif job.mode == "client":
-        # cumulative, but only what was delivered by the present session is covered
+        # cumulative, but only for deliveries of the present session
         last = taken[-1][0]
         covered = [entry for entry in taken if entry[0].generation == last.generation]
         for _, row in covered:

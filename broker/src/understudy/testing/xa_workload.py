@@ -64,7 +64,7 @@ class BranchWork:
     """Of the messages it sent."""
     size_bytes: int
     taken: list[Row]
-    """DELIVERED rows of what it acknowledged."""
+    """DELIVERED rows of the messages that it acknowledged."""
     decided: bool = False
     """It is prepared, and its transaction manager has decided to commit it."""
 
@@ -404,7 +404,7 @@ async def _consume(plan: ClientPlan, job: BranchConsumerJob, name: str, connecti
         work = BranchWork(name, job.queue, numbers, _RECEIPT_BYTES, taken)
         await manager.conclude(xid, work, manager.next_ending() if taken else Ending.ROLL_BACK, sends)
         if ended and await manager.recover():
-            # a request that was cut off came late: what its branch held is in the queue again
+            # an interrupted request arrived late: the messages of its branch are in the queue again
             ended, last = False, loop.time()
     await session.close()
     plan.book.closed(job.queue, name)

@@ -4,7 +4,8 @@ Counted in docstrings, comments and texts of ``broker/src`` and ``broker/tests``
 
 - ``people``: words for persons (nobody, somebody, whoever) where the subject is a message, a queue or a connection;
 - ``figures``: metaphors and idioms (behind for after, room for space, "is told" for a parameter or a call);
-- ``openings``: docstrings that begin with a relative clause ("What ...", "Whose ...") instead of a noun or verb.
+- ``openings``: docstrings that begin with a relative clause ("What ...", "Whose ...") instead of a noun or verb;
+- ``clauses``: relative clauses in the place of a noun ("what came before", "what is left").
 
 ``prose.toml`` holds the number of each package today. A test fails when a number grows, not when it could be lower, so
 that two changes that lower numbers do not conflict; ``make architecture`` writes the lower numbers.
@@ -43,6 +44,11 @@ RIDDLES = {
         r"|\b(?:is|are|was|were|be|been|being|has|have|had) told\b|\bthe long way\b|\bway (?:in|out)\b(?! which)"
         r"|\bwhat is not there\b|\brooms?\b|\bhouses?\b|\bof late\b|\bin vain\b|\btales?\b|\bmend(?:s|ed)?\b"
         r"|\ball the same\b|\blooks? on\b|\blent\b|\bmet a bug\b|\bin doors\b"
+    ),
+    "clauses": re.compile(
+        r"\b[Ww]hat (?:is|was|were|are|has|had|came|comes|goes|went|waits|waited|can|cannot|could|may|must|needs)"
+        r" (?!wrong\b|missing\b|in it\b)(?![^.]*\?)"
+        r"|\b[Ww]hat (?:belongs|remains|remained|nobody|no|nothing|others?|would|such|it|they) (?![^.]*\?)"
     ),
 }
 _IMPLEMENTS = re.compile(r"[Ii]mplements ((?:``[\w.]+``(?:, and |, | and )?)+)")
@@ -217,6 +223,8 @@ def write(numbers: dict[str, dict[str, int]]) -> None:
         ("What a handler gets.", False, []),
         ("The backup falls behind; nothing is left behind.", True, []),
         ("Number of bytes of the message.", True, []),
+        ("Drop what was delivered.", True, ["clauses"]),
+        ("The message says what is wrong with it.", False, []),
     ],
 )
 def test_riddling_words_are_found(text: str, docstring: bool, expected: list[str]) -> None:
