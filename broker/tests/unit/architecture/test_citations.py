@@ -208,3 +208,15 @@ def test_citations_that_resolve_are_not_reported() -> None:
     assert not list(
         unresolved("artemis-core s. 4.2 to 4.4, docs/adr, docs/journal-format.md s. 2.2 and 4, ADR 0003 and 0004")
     )
+
+
+def test_decisions_are_listed_and_have_the_same_sections() -> None:
+    folder = ROOT / "docs" / "adr"
+    listed = (folder / "README.md").read_text()
+    for page in sorted(folder.glob("0*.md")):
+        title, *sections = headings(f"docs/adr/{page.name}")
+        assert re.fullmatch(rf"{page.name[:4]}: .+", title), f"{page.name}: title {title!r}"
+        expected = ["Context", "Decision", "Consequences"]
+        assert [each for each in sections if each in expected] == expected, f"{page.name}: sections {sections}"
+        row = f"| [{page.name[:4]}]({page.name}) | {title[6:]} |"
+        assert row in listed, f"docs/adr/README.md lacks the row\n{row}"
