@@ -37,7 +37,7 @@ class State(Enum):
 
 
 class Event(Enum):
-    """What happens to it."""
+    """Events of a branch."""
 
     START = auto()
     RESTORE = auto()
@@ -139,7 +139,7 @@ _NAME: Final = struct.Struct("<BiBB")
 
 
 class Kind(Enum):
-    """What a prepared transaction of the log stands for."""
+    """Meaning of a prepared transaction in the log."""
 
     BRANCH = 0
     HEURISTICALLY_COMMITTED = 1

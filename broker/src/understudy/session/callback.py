@@ -1,4 +1,4 @@
-"""What a session tells its protocol."""
+"""Calls from a session to its protocol."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class SessionCallback(Protocol):
 
     @property
     def delivery_overhead_bytes(self) -> int:
-        """What ``deliver`` costs beside the message, if it is always the same; else 0."""
+        """Bytes of a delivery beside its message, if that is constant; otherwise 0."""
         ...
 
     def deliver(self, consumer_id: int, part: Part) -> int:
@@ -52,7 +52,7 @@ class SessionCallback(Protocol):
         ...
 
     def met_bug(self, bug: Exception) -> None:
-        """What was being sent to the client met a bug of ours: end its connection at once, keep nothing of it
+        """An internal error occurred while something was sent: end the connection at once, keep nothing of it
         and say so with the traceback. Its sessions are closed soon, not in this call.
         """
         ...
@@ -72,7 +72,7 @@ class RunAnswers(Protocol):
     """Answers the requests of a run of messages."""
 
     def answer_one(self, correlation_id: int) -> Done:
-        """What answers one of them."""
+        """The callback that answers one of them."""
         ...
 
     def answer_run(self, correlation_ids: Sequence[int]) -> None:

@@ -69,7 +69,7 @@ class ServerConsumer(Consumer):
         self.messages_acknowledged = 0
         """Settled by it, committed or not; what slow-consumer-threshold is about."""
         self._large: LargeDelivery | None = None
-        """What is being delivered in pieces."""
+        """The large message that is being delivered."""
         self._forced: Callable[[], None] | None = None
         """Called when everything that can be delivered has been sent."""
 
@@ -350,7 +350,7 @@ class BrowserConsumer(ServerConsumer):
         return True
 
     def _set_aside(self, reference: MessageReference, error: BrokerError) -> None:
-        # it stays in its queue, for a consumer to find out; the browser goes on behind it
+        # it stays in its queue, for a consumer to find out; the browser continues with the next message
         self.session.complain(self.queue, reference, error)
 
     def prompt(self) -> None:

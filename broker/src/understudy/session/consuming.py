@@ -106,7 +106,7 @@ class ConsumingSession(SessionState):
         return self.queues.query_queue(queue.name)
 
     def close_consumer(self, consumer_id: int) -> None:
-        """What it holds goes back to its queue. Raises IllegalState."""
+        """Close a consumer; its deliveries return to the queue. Raises IllegalState."""
         self._close_consumer(self._consumer(consumer_id), failed=False)
 
     def _close_consumer(self, consumer: ServerConsumer, *, failed: bool) -> None:

@@ -12,7 +12,7 @@ PRODUCER_CREDITS_MAX: Final = (1 << 31) - 1
 
 
 class ProducerCredits:
-    """What one session was granted and used for one address."""
+    """Credits of one session for one address."""
 
     __slots__ = ("granted_bytes", "used_bytes")
 

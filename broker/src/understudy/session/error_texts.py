@@ -1,4 +1,4 @@
-"""What a remote client is told of an error: no paths of files, which are the host's.
+"""Texts of errors for remote clients, without paths of files of the host.
 
 Errors of the store and of the configuration name files. Their text goes to the log together with a reference; the
 client gets a neutral text with the same reference, by which an operator finds the line.

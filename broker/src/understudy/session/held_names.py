@@ -18,7 +18,7 @@ ENTRY_CHARACTERS: Final = 100
 
 
 class NamesScope(Protocol):
-    """What sessions share: a connection."""
+    """A connection, as its sessions share its limit."""
 
     held_characters: int
 

@@ -1,4 +1,4 @@
-"""A large message on its way out to one consumer, read from its file piece by piece (artemis-core s. 6.3).
+"""Delivery of a large message to one consumer, read from its file piece by piece (artemis-core s. 6.3).
 
 While it lasts it needs its file like a reference does, so an acknowledgement in the middle, or one
 by another consumer while it is browsed, does not take the file away.

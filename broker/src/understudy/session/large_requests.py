@@ -1,6 +1,6 @@
 """The large message that a session is receiving: announced, piece by piece, and then sent like any other.
 
-Artemis-core s. 6.2. What the client asks for behind the last piece must wait until the body is safe, for its
+Artemis-core s. 6.2. Requests of the client after the last piece must wait until the body is safe, for its
 order and because an answer to it comes later; the caller holds it back. Only further large messages may come
 meanwhile, up to ``LARGE_MESSAGES_STORING_MAX``: their files are made safe together, and each is sent when all before
 it have been. Not here: where the pieces go (``session.upload``), or packets.
@@ -118,7 +118,7 @@ class LargeRequests:
             self._give_up(upload, error)
 
     def _give_up(self, upload: Upload, error: BrokerError) -> None:
-        """Nothing of it is kept; its sender is told with the last piece."""
+        """Discard it; its sender gets the error as the answer to the last piece."""
         forget_frames(error)
         upload.fail(error)
         upload.header = Message(b"")

@@ -4,7 +4,7 @@ The session asks for the manage permission, and for the permission to send to th
 before anything is done; the reply goes out when everything that was done is durable. It takes no
 part in the session's transaction: what was done cannot be rolled back either.
 
-Not here: what a request asks for (``understudy.management``, behind the port).
+Not here: what a request asks for (``understudy.management``, which implements the port).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PREFIXES: Final = ("queue://", "topic://", "temp-queue://", "temp-topic://")
 
 
 class Management(Protocol):
-    """What carries out the requests."""
+    """Executes the requests."""
 
     address: str
     """The management address."""

@@ -1,4 +1,4 @@
-"""What a consumer was given and has not settled, in the order of delivery.
+"""Deliveries that a consumer has not settled, in the order of delivery.
 
 Messages that were delivered together stay a slice of their run; those that are references are kept by their ids. Both
 are settled from the front nearly always, which costs the same however many are outstanding.

@@ -1,8 +1,8 @@
 """Prefixes of an acceptor that say how an address is routed: anycastPrefix and multicastPrefix.
 
 A client of the acceptor puts one before an address or a queue's name to choose the routing type; the broker
-knows only the name behind it (manual, "Using a Prefix to Determine Routing Type"). It is cut off once, where
-a request comes in, so nothing behind a session ever sees it.
+knows only the name without it (manual, "Using a Prefix to Determine Routing Type"). It is cut off once, where
+a request comes in, so other packages never see it.
 
 Not here: what a session does with the name.
 """
@@ -29,18 +29,18 @@ class AddressPrefixes:
         return bool(self.entries)
 
     def split(self, name: str) -> tuple[str, RoutingType | None]:
-        """The name behind its prefix and what the prefix asks for; a name without one as it is."""
+        """The name without its prefix, and the routing type of the prefix; a name without a prefix is unchanged."""
         for prefix, routing_type in self.entries:
             if name.startswith(prefix):
                 return name[len(prefix) :], routing_type
         return name, None
 
     def plain(self, name: str) -> str:
-        """The name behind its prefix."""
+        """The name without its prefix."""
         return self.split(name)[0]
 
     def unprefixed(self, message: Message) -> Message:
-        """The message with the address behind the prefix and the routing type that it asks for, which a
+        """The message with the address without its prefix and the routing type of the prefix, which a
         property of the message does not outvote.
         """
         name, routing_type = self.split(message.address or "")
@@ -55,7 +55,7 @@ NO_PREFIXES: Final = AddressPrefixes()
 
 
 def prefixes_of(acceptor: AcceptorConfiguration) -> AddressPrefixes:
-    """What the URL of an acceptor says."""
+    """The prefixes in the URL of an acceptor."""
     pairs = _pairs(acceptor.anycast_prefixes, RoutingType.ANYCAST)
     pairs += _pairs(acceptor.multicast_prefixes, RoutingType.MULTICAST)
     return AddressPrefixes(tuple(sorted(pairs, key=lambda pair: -len(pair[0]))))

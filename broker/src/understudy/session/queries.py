@@ -12,7 +12,7 @@ from understudy.routing.settings import AddressSettings
 
 @dataclass(frozen=True, slots=True)
 class QueueQueryResult:
-    """What SESS_QUEUEQUERY_RESP_V3 says."""
+    """Fields of SESS_QUEUEQUERY_RESP_V3."""
 
     exists: bool
     name: str
@@ -48,7 +48,7 @@ class QueueQueryResult:
 
 @dataclass(frozen=True, slots=True)
 class AddressQueryResult:
-    """What SESS_BINDINGQUERY_RESP_V5 says."""
+    """Fields of SESS_BINDINGQUERY_RESP_V5."""
 
     exists: bool
     queue_names: tuple[str, ...]

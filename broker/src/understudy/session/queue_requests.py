@@ -1,4 +1,4 @@
-"""What a session asks of addresses and queues: create, delete, and what is known of them (artemis-core s. 4.2).
+"""Requests of a session about addresses and queues: create, delete, query (artemis-core s. 4.2).
 
 Each request is carried out or raises at once; what it wrote to the log may be answered only through
 ``ServerSession.when_durable``. Permissions are asked for here, before anything is made.
@@ -158,7 +158,7 @@ class QueueRequests:
         self._session.connection.temporary_queues.pop(queue.name, None)
 
     def query_queue(self, name: str) -> QueueQueryResult:
-        """What is known of a queue name, plain or ``address::queue``. Raises NotAuthorized."""
+        """Describe a queue name, plain or ``address::queue``. Raises NotAuthorized."""
         name = self._session.prefixes.plain(name)
         if name == self._session.management_address:
             return describe_management_queue(name, self._directory.settings.of(name))
@@ -170,7 +170,7 @@ class QueueRequests:
         return describe_missing_queue(queue_name, address, self._directory.settings.of(address))
 
     def query_address(self, name: str) -> AddressQueryResult:
-        """What is known of an address. Raises NotAuthorized."""
+        """Describe an address. Raises NotAuthorized."""
         name = self._session.prefixes.plain(name)
         if name == self._session.management_address:
             return describe_management_address(self._directory.settings.of(name))

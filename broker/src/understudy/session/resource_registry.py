@@ -53,7 +53,7 @@ class ResourceRegistry:
         """
         self.timeout_ms = timeout_ms
         self.work = Work("node", TRANSACTION_MESSAGES_OF_NODE_MAX)
-        """What all open transactions hold, those of sessions that use no XA included."""
+        """Number of messages in all open transactions, with or without XA."""
         self.plain_sends = PlainSends(office)
         """Takes the plain messages of all sessions."""
         self._office = office
@@ -255,7 +255,7 @@ class ResourceRegistry:
         return (branch for branch in self._branches.values() if branch.state is State.PREPARED)
 
     def in_doubt(self) -> tuple[Xid, ...]:
-        """What a recovering transaction manager must be told: prepared, and decided without it."""
+        """Branches for a recovering transaction manager: prepared ones, and those decided by an operator."""
         return (*(branch.xid for branch in self.prepared()), *self._heuristics)
 
     def heuristic(self, kind: Kind) -> list[Xid]:
@@ -297,7 +297,7 @@ class ResourceRegistry:
     # -- after a crash ----------------------------------------------------------------------------
 
     def restore(self, state: StoreState) -> None:
-        """Take over what the log says is prepared; once, behind ``PostOffice.restore``.
+        """Take over what the log says is prepared; once, after ``PostOffice.restore``.
 
         Raises:
             StoreError: the name of one cannot be read.
@@ -337,7 +337,7 @@ class ResourceRegistry:
 def _take_held(
     office: PostOffice, records: list[TransactionRecord], queues: dict[int, Queue]
 ) -> dict[tuple[int, int], MessageReference]:
-    """What prepared branches have acknowledged: out of the queues' reach, as if delivered."""
+    """Messages that prepared branches have acknowledged: they count as delivered and are not in their queues."""
     wanted: dict[int, set[int]] = {}
     for record in records:
         for queue_id, message_id in record.acknowledges:

@@ -8,7 +8,7 @@ from understudy.config.model import Permission
 
 
 class SessionSecurity(Protocol):
-    """What one authenticated client may do."""
+    """Permissions of one authenticated client."""
 
     @property
     def user(self) -> str:

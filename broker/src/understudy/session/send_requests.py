@@ -1,10 +1,10 @@
-"""What a session sends: the permission to, the credits for it, and the producers it registered.
+"""The sending side of a session: permissions, credits, and registered producers.
 
-Credits (artemis-core s. 6.2) are granted as asked as long as the address has room, withheld while it is full
+Credits (artemis-core s. 6.2) are granted as asked as long as the address is not full, withheld while it is full
 and blocks, and refused while it is full and fails. They are counted for the session and address, not
 for a producer: that is all the packets say.
 
-Not here: large messages on their way in (``large_requests``), what becomes of a message
+Not here: receiving large messages (``large_requests``), what becomes of a message
 (``routing.post_office``).
 """
 
@@ -36,7 +36,7 @@ class SendTarget(ProducerCredits):
         super().__init__()
         self.permitted_until_ms = 0
         self.wanted_bytes = 0
-        """Credits asked for while the address had no room."""
+        """Credits requested while the address was full."""
 
 
 class SendRequests:
@@ -99,7 +99,7 @@ class SendRequests:
         while row < sends.count:
             target = targets.get(sends.address(row) or "")
             if target is None or target.permitted_until_ms < office.now_ms:
-                # the next one goes the long way, which asks for permission
+                # the next one is sent alone by ``send``, which checks the permission
                 break
             taken, size_bytes = take(sends, row, order, answered, transaction)
             target.used_bytes += size_bytes
@@ -130,7 +130,7 @@ class SendRequests:
         return message
 
     def drop_when_full(self, name: str | None, done: Done | None) -> bool:
-        """Whether a message whose body found no room on the disk is dropped, and then answered
+        """Whether a message whose body did not fit on the disk is dropped, and then answered
         (``disk-full-policy``).
         """
         office = self._office
@@ -173,7 +173,7 @@ class SendRequests:
     # -- credits ----------------------------------------------------------------------------------
 
     def request_credits(self, address: str, credit_bytes: int) -> None:
-        """Answered by ``producer_credits`` at once or when there is room, or by
+        """Answered by ``producer_credits`` at once or when the address is not full any more, or by
         ``producer_credits_refused`` under the FAIL policy (artemis-core s. 6.2).
         """
         credit_bytes = min(max(credit_bytes, 0), PRODUCER_CREDITS_MAX)
@@ -184,7 +184,7 @@ class SendRequests:
         target = self._target(name)
         if found is None or policy is None:
             if target.wanted_bytes:
-                # there is room before waiting requests were answered: this is the answer to both requests
+                # the address is not full any more and waiting requests are not answered yet: this answers both
                 self._office.memory.no_longer_waits(target)
                 credit_bytes = min(target.wanted_bytes + credit_bytes, PRODUCER_CREDITS_MAX)
             self._grant(address, target, credit_bytes)

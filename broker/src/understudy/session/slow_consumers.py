@@ -49,7 +49,7 @@ class _Watch:
         self.began_ms = now_ms
         self.messages_added = queue.messages_added
         self.acknowledged: dict[Consumer, int] = {}
-        """What each had acknowledged when the period began; a consumer that is missing came later."""
+        """Acknowledged messages of each consumer when the period began; a consumer that is missing came later."""
         self.timer: Timer | None = None
 
 

@@ -37,7 +37,7 @@ class State(Enum):
 
 
 class Event(Enum):
-    """What happens to it."""
+    """Events of a transaction."""
 
     WORK = auto()
     """A send or an acknowledgement in it."""
@@ -103,7 +103,7 @@ class Work:
         return room if self._within is None else min(room, self._within.room)
 
     def check(self) -> None:
-        """Raises TransactionTooLarge: there is no room for one more."""
+        """Raises TransactionTooLarge: the limit is reached."""
         work: Work | None = self
         while work is not None:
             if work.count >= work._maximum:
@@ -144,6 +144,7 @@ class Transaction(Machine[State, Event]):
 
     @property
     def rollback_only(self) -> bool:
+        """Whether it can only be rolled back."""
         return self._state is State.ROLLBACK_ONLY
 
     # -- routing.order.BatchTransaction -----------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A large message on its way in: its header came, its body comes in pieces (artemis-core s. 6.2).
+"""A large message that is being received: its header came, its body comes in pieces (artemis-core s. 6.2).
 
 The pieces go to a file of the store; only when that is safe the message is sent like any other. An
 error found on the way is kept and told with the last piece, which alone wants an answer; until then
@@ -35,7 +35,7 @@ class State(Enum):
 
 
 class Event(Enum):
-    """What happens to it."""
+    """Events of an upload."""
 
     PIECE = auto()
     LAST = auto()
@@ -95,7 +95,7 @@ class Upload(Machine[State, Event]):
         return self._state is State.RECEIVING
 
     def fail(self, error: BrokerError) -> None:
-        """It cannot become a message; the first error is told."""
+        """It cannot become a message; the first error is the one that is reported."""
         self.fire(Event.FAIL, error)
 
     def take(self, piece: bytes) -> None:
@@ -103,7 +103,7 @@ class Upload(Machine[State, Event]):
         self.fire(Event.PIECE, piece)
 
     def finish(self, original_bytes: int, arrived: Arrived) -> None:
-        """That was all.
+        """The last piece was received.
 
         Args:
             original_bytes: Bytes of the body before compression as its sender counts them; negative
@@ -203,7 +203,7 @@ class Upload(Machine[State, Event]):
 
 
 def _meaning(error: BrokerError) -> BrokerError:
-    """What a producer is told: a full disk is a full address, and a failed write of this one file
+    """The error for a producer: a full disk is a full address, and a failed write of this one file
     means for certain that the message was not taken.
     """
     if isinstance(error, DiskFull):

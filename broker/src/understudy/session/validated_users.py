@@ -15,7 +15,7 @@ from understudy.message import Message
 
 @dataclass(frozen=True, slots=True)
 class ValidatedUsers:
-    """What a broker does with the user of each message."""
+    """Settings for the user of each message."""
 
     populate: bool = False
     """Write the name into every message (populate-validated-user)."""

@@ -1,4 +1,4 @@
-"""What a client may know of, and whose temporary queues it may touch.
+"""Visibility: which names a client may learn of, and which temporary queues it may use.
 
 Asking is no permission of its own, so a client that has none at all on an address learns nothing of it,
 not even whether it exists: the refusal is the same for what exists and what does not. A temporary

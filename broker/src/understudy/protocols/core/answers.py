@@ -44,7 +44,7 @@ class SessionAnswers:
             self.reply(packets.ExceptionResponse(code_of(error), self.text_of(error), correlation_id))
 
     def text_of(self, error: BrokerError) -> str:
-        """What the client is told of it."""
+        """Text of an error for the client."""
         return self.channel.connection.services.shared.error_texts.remote(error)
 
     def gives_up(self, error: BrokerError) -> bool:

@@ -160,7 +160,7 @@ class CoreConnection(Machine[State, Event]):
             self._receive_outside(item)
 
     def _receive_outside(self, frame: Frame) -> None:
-        """Carry out a frame of no session, or hold it behind the login that it must not overtake."""
+        """Handle a frame that belongs to no session, or hold it until the login under way is decided."""
         if frame.channel_id != CONTROL_CHANNEL and self._login.checking:
             self._login.hold(frame, frame.size_bytes)
             self.held_up = True
@@ -261,7 +261,7 @@ class CoreConnection(Machine[State, Event]):
         self.connection.close()
 
     def forfeit(self) -> None:
-        """What it sent met a bug of ours: nothing of it is kept."""
+        """An internal error occurred while its input was handled: no session is kept."""
         self.fire(Event.FORFEIT)
 
     def met_bug(self, bug: Exception) -> None:
@@ -278,8 +278,8 @@ class CoreConnection(Machine[State, Event]):
         self.connection.close()
 
     def disconnect(self) -> None:
-        """The node stops: send DISCONNECT, then close (artemis-core s. 7.2). A client with sessions is told to fail
-        over, any other that the server stops, and both whether an error is the reason.
+        """The node stops: send DISCONNECT, then close (artemis-core s. 7.2). The packet asks a client with
+        sessions to fail over; for any other the server stops; both learn whether an error is the reason.
         """
         self.fire(Event.DISCONNECT)
 
@@ -294,6 +294,7 @@ class CoreConnection(Machine[State, Event]):
     # --- sending -------------------------------------------------------------------------------
 
     def send(self, packet: packets.Packet, channel_id: int) -> None:
+        """Send a packet; a client that does not read before its login is dropped."""
         if not self.proved and self.connection.outgoing_bytes() > OUTGOING_BYTES_BEFORE_LOGIN_MAX:
             log.warning("connection dropped: it does not read before its login", extra={"peer": self.connection.peer})
             self.connection.abort()
@@ -399,7 +400,7 @@ class CoreConnection(Machine[State, Event]):
         self.fire(Event.PROVE)
         self.user = found.session.security.user
         log.info("session reattached", extra={"peer": self.connection.peer, "from": old.connection.peer})
-        # what is held behind a large message is carried out first: until then it is not known what the
+        # requests held after a large message are handled first: until then it is not known what the
         # client must send again
         found.when_settled(lambda: self._answer_reattached(found))
         return True

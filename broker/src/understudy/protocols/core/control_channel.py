@@ -84,7 +84,7 @@ class ControlChannel:
     def farewell(self, *, has_sessions: bool) -> packets.Packet:
         """The DISCONNECT packet of a stopping server, in the form for the version of the client (artemis-core s. 7.2).
 
-        ``has_sessions``: the client is told to fail over, otherwise that the server stops.
+        ``has_sessions``: the packet asks the client to fail over; otherwise it says that the server stops.
         """
         shared, version = self._owner.services.shared, self._owner.decoder.version
         kind, critical = packets.DisconnectReason, shared.connections.critical_stop

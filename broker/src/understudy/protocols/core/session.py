@@ -167,7 +167,7 @@ class CoreSession(SessionAnswers):
 
     def _hold_sends(self, go_on: Callable[[], bool]) -> None:
         """The filters that messages have to pass did as much work as they may in one turn: nothing more of this client
-        is read, and these messages and what came behind them go on in the next turn.
+        is read, and these messages and the requests after them are continued in the next turn.
         """
         connection = self.channel.connection
         connection.hold(self)
@@ -207,7 +207,7 @@ class CoreSession(SessionAnswers):
                 self._storing = True
 
     def _go_on(self) -> None:
-        """The large message is on its way, or the messages were taken: carry out what came behind."""
+        """The large message was sent, or the messages were taken: handle the requests that came after."""
         held, self._held = self._held, None
         self._storing = False
         connection = self.channel.connection
@@ -278,6 +278,7 @@ class CoreSession(SessionAnswers):
 
     @property
     def delivery_overhead_bytes(self) -> int:
+        """Bytes of a delivery beside its message."""
         return RECEIVE_OVERHEAD_BYTES
 
     def deliver(self, consumer_id: int, part: Part) -> int:
@@ -328,9 +329,11 @@ class CoreSession(SessionAnswers):
         self.reply(packets.DisconnectConsumer(consumer_id))
 
     def producer_credits(self, address: str, credit_bytes: int) -> None:
+        """Grant credits to the producers of an address."""
         self.reply(packets.ProducerCredits(credit_bytes, address))
 
     def producer_credits_refused(self, address: str, credit_bytes: int) -> None:
+        """Refuse credits: the address is full and its policy is FAIL."""
         self.reply(packets.ProducerFailCredits(credit_bytes, address))
 
     def kill_connection(self, reason: str) -> None:
@@ -342,12 +345,14 @@ class CoreSession(SessionAnswers):
             connection.kill(reason)
 
     def met_bug(self, bug: Exception) -> None:
+        """An internal error occurred: abort the connection."""
         self.channel.connection.met_bug(bug)
         if self.channel.detached:
             # there is no connection that could take it along
             self.close(failed=True)
 
     def writable(self) -> bool:
+        """Whether the socket of its connection takes more."""
         return not self.channel.detached and self.channel.connection.writable()
 
     # --- life ------------------------------------------------------------------------------------
