@@ -12,7 +12,7 @@ in pieces by the caller's thread.
 
 Invariants: at most ``LARGE_BACKLOG_BYTES_PAUSE`` and a step of one body are in memory, if its
 sender is held up by ``LargeFile.backlog_bytes``; a file without references and without an unfinished
-message is on its way out; after a crash ``begin`` removes what no reference names.
+message is about to be removed; after a crash ``begin`` removes what no reference names.
 
 Not here: the message (``message.LargeMessage``), receiving it (``session.upload``) and delivering it
 (``session.large_delivery``).
@@ -155,7 +155,7 @@ class LargeMessages:
         Args:
             file_id: A new id of the store.
             durable: Sync it; a message that does not survive a crash needs none.
-            failed: Told once if writing fails before ``finish`` has told its caller; everything is
+            failed: Called once if writing fails before ``finish`` has called ``stored``; everything is
                 removed then.
 
         Raises:

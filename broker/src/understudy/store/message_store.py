@@ -1,4 +1,4 @@
-"""The store as the broker uses it while active: says what happened, gets told when it is durable.
+"""The store as the broker uses it while active: records what happened, and when it is durable.
 
 Every ``store_*`` appends one record to the journal and returns at once; what may only be said
 once it is durable waits in ``context`` for ``last_sequence``. ``flush`` hands the collected
@@ -128,7 +128,7 @@ class MessageStore:
         self.read_back = ReadBack(disk, directory, self._journal, self._epochs, self._forwarding)
         self.read_message, self.reader = self.read_back.read, self.read_back.reader
         self.hold_room = partial(hold_room, self._journal)
-        """Keep room for messages that are recorded later; see ``message_run.hold_room``."""
+        """Keep space for messages that are recorded later; see ``message_run.hold_room``."""
         self.store_run = partial(append_run, self._journal, context, state)
         """Record messages that came together; see ``message_run.append_run``."""
         self.fail = self._journal.fail
@@ -413,7 +413,7 @@ class MessageStore:
             raise LimitExceeded(f"duplicate id of {len(duplicate_id)} bytes, limit {DUPLICATE_ID_BYTES_MAX}")
         needed_bytes = length + self.settings.segment_bytes
         if length > self.settings.segment_bytes // 2 and self._disk.space(self._directory).free_bytes < needed_bytes:
-            # a record of its own segment must not use up the reserve and then wait for room
+            # a record of its own segment must not use up the reserve and then wait for space
             raise DiskFull(f"{self._directory}: no room for a record of {length} bytes")
 
     # --- transactions ---------------------------------------------------------------------------
@@ -499,7 +499,7 @@ class MessageStore:
         self._mark()
 
     def _mark(self) -> None:
-        """Prove that the last batch was synced, by a batch behind it (docs/journal-format.md s. 2.3)."""
+        """Prove that the last batch was synced, by a batch after it (docs/journal-format.md s. 2.3)."""
         journal = self._journal
         if journal.failure is None and self._marked != journal.sequence == self.context.durable:
             self._marked = journal.append(RecordType.ACKNOWLEDGE, NO_ACKNOWLEDGES)

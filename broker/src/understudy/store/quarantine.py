@@ -1,7 +1,7 @@
 """The quarantine of a store: damaged records and messages that were set aside (ADR 0020).
 
 Each entry is one file in the directory ``quarantine`` of the journal, ``<entry id>.entry``: a line of JSON
-that describes it (``QuarantineEntry``) and behind that line the bytes of the record as they were found. So
+that describes it (``QuarantineEntry``) and after that line the bytes of the record as they were found. So
 the list belongs to the store, outlives a restart and a failover, and can be read without a broker.
 
 An entry states the extent of the damage in its segment. As long as that segment is part of the log, a
@@ -273,7 +273,7 @@ class Quarantine:
         return sorted(listed, key=lambda entry: (entry.found_ms, entry.entry_id))
 
     def as_json(self, start: int, limit: int) -> list[dict[str, object]]:
-        """At most ``limit`` entries behind the first ``start`` as plain values. ``file`` has the damaged bytes behind
+        """At most ``limit`` entries after the first ``start`` as plain values. ``file`` has the damaged bytes after
         its first line; ``stored`` says whether it is on the medium.
         """
         return [

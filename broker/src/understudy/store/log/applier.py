@@ -111,7 +111,7 @@ class Applier:
                 _EXECUTE[kind](self, operation, disk or self.disk)
 
     def take_skim(self, name: str) -> Skim | None:
-        """What the records of a segment that was sealed say; None if that is not known (``segment_skim``)."""
+        """Summary of the records of a segment that was sealed (``segment_skim``); None if it is not known."""
         return self._skims.pop(name, None)
 
     def take_body(self, name: str) -> Body:

@@ -1,4 +1,4 @@
-"""What the journal hands to its writer, in order: batches of records, and the seal at the end of a segment."""
+"""Items that the journal hands to its writer, in order: batches of records, and the seal at the end of a segment."""
 
 from __future__ import annotations
 

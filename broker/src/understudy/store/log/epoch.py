@@ -44,7 +44,7 @@ class Epoch:
     number: int
     """Of its first segment."""
     position: int
-    """Offset behind the EPOCH record."""
+    """Offset of the end of the EPOCH record."""
     set_aside: int
     """Damaged records that were passed over for the first time."""
     names: tuple[str, ...]
@@ -74,7 +74,7 @@ def begin_epoch(
         JournalCorrupt, StoreVersionUnsupported: see ``Follower.finish``.
         WrongNode: the log belongs to another node id; nothing was changed.
         LockLost: another node is activating at the same time.
-        DiskFull: no room for a segment.
+        DiskFull: no space for a segment.
         DiskFailed: the store is not writable.
     """
     disk, directory = disk or applier.disk, applier.directory

@@ -84,11 +84,11 @@ class Follower:
         self.rejected: dict[str, JournalCorrupt] = {}
         """Names of snapshots that cannot be used, and why."""
         self._left_behind: list[str] = []
-        """What the directory held when segments had gone that were not read."""
+        """Names in the directory when segments that were not read had been removed."""
         self._loader: SnapshotLoader | None = None
         self._loader_file: FileReader | None = None
         self._files: SettledFiles | None = None
-        """What ``finish`` reads with: no other process writes to the log now."""
+        """The files that ``finish`` reads: no other process writes to the log now."""
         self._life = FollowerLife(self)
         self._reset()
 
@@ -98,7 +98,7 @@ class Follower:
         self.lag_bytes = 0
         """Bytes that may be readable and are not applied yet; at most, as files are preallocated."""
         self.torn: tuple[str, int, int] | None = None
-        """File, offset and bytes of what ``finish`` found behind the end and took for a batch never synced."""
+        """File, offset and length of a batch after the end that ``finish`` took for one that was never synced."""
         self.chain = Chain(0, (), None, False)
         self._names: list[str] = []
         self.base: SnapshotHeader | None = None
@@ -159,7 +159,7 @@ class Follower:
         return [end for end in ends if end.number in self.state.segments and end.end > HEADER_BLOCK_BYTES]
 
     def last_read(self) -> Cursor | None:
-        """The cursor behind the last record that was read; None for an empty log."""
+        """The cursor after the last record that was read; None for an empty log."""
         cursor = self._cursor
         return cursor if cursor is not None and cursor.offset > HEADER_BLOCK_BYTES else self._previous
 
@@ -366,7 +366,7 @@ class Follower:
                 if cursor.offset != link.end:
                     raise JournalCorrupt(complaint(cursor), file=cursor.path, offset=cursor.offset)
             elif self._stop is not Stop.SEALED:
-                # what cannot be read here is only "not yet" as long as nothing lies behind it
+                # unreadable bytes here are only not written yet, as long as nothing follows them
                 self._measure_lag(cursor, self._index + 1)
                 if not self.lag_bytes:
                     self._life.fire(FollowerEvent.END_REACHED)
@@ -542,7 +542,7 @@ class Follower:
             self.lag_bytes += self._readable(link, offset) if link.end is None else link.end - offset
 
     def _readable(self, link: Link, offset: int) -> int:
-        """Bytes behind an offset in a segment of the newest epoch, if something begins there."""
+        """Bytes after an offset in a segment of the newest epoch, if something begins there."""
         path = f"{self._directory}/{link.name}"
         if self._files is not None and self.damage.blank.is_blank(path, offset):
             return 0

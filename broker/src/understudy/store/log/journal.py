@@ -4,13 +4,13 @@ Group commit: records are collected as buffers; ``flush`` hands everything colle
 to the log writer if no batch is under way, and the next batch collects meanwhile. When a batch is
 durable the operation context advances and the next one goes out at once. With syncing off (``Sync``)
 most batches count as durable once they are written; their records then name the first one that no
-sync has covered as the beginning of their batch, so that a torn tail can still be told from damage.
+sync has covered as the beginning of their batch, so that a torn tail can still be distinguished from damage.
 
 Segments: the next ones (``spare_segments``) are prepared through the writer while the current one
 fills. The current one is sealed only when the spare is ready, so the reserve exists whenever the disk
 fills up: then ``no_space`` is set, callers refuse new messages, and what frees space
 (acknowledgements, commits) goes on in the spare. A file system that copies on write may be full
-within an allocated segment, too: then the batch is written again, every second, until there is room, and
+within an allocated segment, too: then the batch is written again, every second, until there is space, and
 everything waits for it.
 
 Invariants: batches of one journal reach the disk in order, one at a time; sequences are
@@ -120,7 +120,7 @@ class Journal:
         """Whether the log is too far behind to read from any socket; decided when a batch is closed or written."""
         self._sealed_bytes = 0
         self._stalled_until_ms: int | None = None
-        """Set while a batch waits for room within its segment: when it is written again."""
+        """Set while a batch waits for space within its segment: when it is written again."""
         self._life = JournalLife(self)
         self._asked_at_close = False
         """The segment of the seal was asked for once more when the journal was to be closed."""
@@ -224,11 +224,11 @@ class Journal:
             self._close_batch()
         self._set_room(length)
         if self.offset + length > self.room:
-            # the batch has room for it by now, so it is the segment that has not
+            # the batch can take it by now, so the segment is full
             self._change_segment(length)
 
     def begin_segment(self) -> None:
-        """Begin the next segment although this one has room: what is in it can be consolidated then.
+        """Begin the next segment although this one is not full: its records can be consolidated then.
 
         Raises:
             StoreError: the journal has failed or is closed.
@@ -241,7 +241,7 @@ class Journal:
         self.room = min(segment_room, max(self._begin + BATCH_BYTES_MAX, self.offset + length))
 
     def _close_batch(self) -> None:
-        """What is collected goes to the queue; the next record begins another batch."""
+        """Queue the collected records; the next record begins another batch."""
         if self.parts:
             size_bytes = self.offset - self._begin
             small = size_bytes <= SMALL_BATCH_BYTES
@@ -402,11 +402,11 @@ class Journal:
 
     @property
     def no_space(self) -> bool:
-        """Whether the next segment could not be allocated, or a batch could not be written for want of room."""
+        """Whether the next segment could not be allocated, or a batch could not be written for lack of space."""
         return self.spares.no_space or self._stalled_until_ms is not None
 
     def retry(self, *, at_once: bool = False) -> None:
-        """Ask again for the room that was missing; now and then, and at once when something was removed."""
+        """Ask again for the space that was missing; every few seconds, and at once when something was removed."""
         self.spares.retry(at_once=at_once)
         if self._stalled_until_ms is not None:
             self.flush()
@@ -416,7 +416,7 @@ class Journal:
         return self._life.state is JournalState.OPEN and self._sync is Sync.ALWAYS
 
     def _stall(self, item: Batch | Seal, error: DiskFull) -> None:
-        """The disk is full where room was reserved: a file system that copies on write. The item goes first again."""
+        """The disk is full where space was reserved: a file system that copies on write. The item goes first again."""
         self._queue.appendleft(item)
         if self._stalled_until_ms is None:
             log.error("the journal waits for room", extra={"error": str(error)})
@@ -437,7 +437,7 @@ class Journal:
         self._on_failure(error)
 
     def _prepared(self) -> None:
-        """One of the spares was made, or there is no room for it."""
+        """One of the spares was made, or there is no space for it."""
         if self._life.state is JournalState.DRAINING:
             self.drain()
         self.flush()
@@ -477,7 +477,7 @@ class Journal:
             self.context.gathered.close()
         self.room = -1
         self.spares.stop()
-        # once more at once, and then what waits for room is given up
+        # once more at once, then the batch that waits for space is given up
         self._stalled_until_ms = None
         self._life.fire(JournalEvent.CLOSE, done)
 
@@ -512,7 +512,7 @@ class Journal:
         operations: list[Operation] = [CloseFiles()]
         unused = self.spares.unused()
         if self.failure is None and unused:
-            # the last first: those that are left never begin behind a gap
+            # the last first: those that are left never begin after a gap
             operations += [RemoveFile(name) for name in reversed(unused)]
             operations.append(SyncDirectory())
         # an unused spare that cannot be removed is harmless: the next activation does it

@@ -164,7 +164,7 @@ class OperationContext:
 
         Raises:
             BrokerError: of a released call; the node can go on no longer.
-            Exception: the first bug that answers no call, behind the last call.
+            Exception: the first bug that answers no call, after the last call.
         """
         bug: Exception | None = None
         if voter is not Voter.LOCAL_DISK:

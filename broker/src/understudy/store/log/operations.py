@@ -25,8 +25,8 @@ from understudy.store.log.segment import SegmentHeader, segment_name
 
 
 class Append(NamedTuple):
-    """Write a batch of records behind what the segment holds. A batch that met a full disk is written again at the same
-    offset.
+    """Write a batch of records at the end of those in the segment. A batch that met a full disk is written again at
+    the same offset.
     """
 
     name: str
@@ -87,7 +87,7 @@ class WriteZeros:
 
 @dataclass(frozen=True, slots=True)
 class SealSegment:
-    """Write the seal behind the records, sync, cut the file behind it, sync, close.
+    """Write the seal after the records, sync, cut the file at its end, sync, close.
 
     The digest of the segment is filled in by the applier, which has seen all bytes.
     """
@@ -168,7 +168,7 @@ class CloseFiles:
 
 @dataclass(frozen=True, slots=True)
 class RequireEpoch:
-    """Fail with ``LockLost``, so that the operations behind it are not executed, if the directory holds a segment of a
+    """Fail with ``LockLost``, so that the operations after it are not executed, if the directory holds a segment of a
     later epoch.
     """
 

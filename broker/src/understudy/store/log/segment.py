@@ -179,7 +179,7 @@ class SegmentFile:
         """
         self._skim = Skim(len(written)) if len(written) == HEADER_BLOCK_BYTES else None
         self.skimmed: Skim | None = None
-        """What its records say, once it is sealed; None for the first segment of an epoch, and after a full disk."""
+        """Summary of its records, once it is sealed; None for the first segment of an epoch, and after a full disk."""
         self._file = file
         self._path = path
         self._digest = self._before = crc32(written)
@@ -256,7 +256,7 @@ class SegmentFile:
         self._file.close()
 
     def seal(self, record: SealRecord, sequence: int, offsets: bytes) -> None:
-        """Write the footer behind what was written, end the file with it and sync.
+        """Write the footer after the records, end the file with it and sync.
 
         Args:
             record: Its fields; digest and offsets are filled in here.
@@ -303,7 +303,7 @@ def create_segment(disk: Disk, directory: str, header: SegmentHeader, first_reco
 
     Raises:
         LockLost: another node has made the same segment of the same epoch: it activates too.
-        DiskFull: no room; nothing is left behind.
+        DiskFull: no space; no file is left.
         DiskFailed: the disk said no.
     """
     path = f"{directory}/{segment_name(header.number, header.epoch)}"
@@ -318,7 +318,7 @@ def create_segment(disk: Disk, directory: str, header: SegmentHeader, first_reco
         file.write(0, (written,))
         file.sync()
     except BaseException:
-        # also the room taken by a part of the allocation must come back
+        # also the space of a partial allocation must be freed
         with suppress(StoreError):
             file.close()
             disk.remove(temporary)

@@ -1,4 +1,4 @@
-"""What a segment says, collected from its bytes as they are written, so that the consolidator does not read it back.
+"""Summary of a segment, collected from its bytes as they are written, so that the consolidator does not read it back.
 
 Not here: what it means (``skim``).
 """
@@ -18,7 +18,7 @@ _COLLECT_BYTES: Final = 64 * 1024
 
 
 class Skim:
-    """What one segment says, taken from its bytes as they are written."""
+    """Summary of one segment, taken from its bytes as they are written."""
 
     def __init__(self, position: int) -> None:
         """``position``: offset in the file of the first record."""
@@ -26,7 +26,7 @@ class Skim:
         self._parts: list[bytes] = []
         self._part_bytes = 0
         self.steps: list[Step] | None = []
-        """What the segment says, once ``finish`` was called; None if that is too much to be kept."""
+        """The summary, once ``finish`` was called; None if that is too much to be kept."""
         self.kept_bytes = 0
         """Memory that the steps take, about."""
         self.seal: tuple[int, SealRecord] | None = None

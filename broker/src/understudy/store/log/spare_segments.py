@@ -1,7 +1,7 @@
 """The segments ahead of the log: made, allocated and synced before they are needed, and filled with zeros
 where that pays.
 
-One is made at a time, through the log writer, behind the batches. A disk that is full is asked again
+One is made at a time, through the log writer, after the batches. A disk that is full is asked again
 every second (``retry``). ADR 0015: overwriting blocks that were written before is what a small sync is
 quick at; blocks that are only reserved must be turned into written ones by the same sync. So after a
 small batch ``zero`` overwrites the next piece of the next segment, on the writer's thread. A log that is
@@ -59,7 +59,7 @@ class Segment:
     zeroed_bytes: int = HEADER_BLOCK_BYTES
     """Up to here its blocks have been written."""
     sync: SyncFile = field(init=False)
-    """The operation behind each batch."""
+    """The operation after each batch."""
 
     def __post_init__(self) -> None:
         self.sync = SyncFile(self.name)
@@ -93,7 +93,7 @@ class SpareSegments:
             segment_bytes: Size of each.
             ahead: How many, at least one and at most ``AHEAD_MAX``.
             on_prepared: Called when one was made, or could not be.
-            on_failure: Told when the disk said no for another reason than room.
+            on_failure: Called with an error of the disk other than a full one.
             on_space: Called when ``no_space`` has changed.
         """
         self._writer = writer
@@ -166,7 +166,7 @@ class SpareSegments:
             self._zeroing = False
             self.wants_zeros = True
             if isinstance(error, DiskFull):
-                # where overwriting takes room of its own; what was reserved may still serve
+                # overwriting takes space of its own there; the reserved blocks may still serve
                 segment.zeroed_bytes = segment.needed_bytes
             elif error is not None:
                 self._on_failure(error)
@@ -176,7 +176,7 @@ class SpareSegments:
         self._writer.submit([WriteZeros(segment.name, begin, length)], zeroed)
 
     def keep_reserve(self) -> None:
-        """Once the spare is there, or the reserve was used: room for the first segment and the spare of
+        """Once the spare is there, or the reserve was used: space for the first segment and the spare of
         a node that activates on a full disk. Without it the journal goes on, and asks again with the next spare.
         """
 

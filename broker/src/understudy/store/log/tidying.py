@@ -1,4 +1,4 @@
-"""What earlier activations left in the directory of a log and is no part of it: removed, or cut.
+"""Removal of files that earlier activations left in the directory of a log, and that are no part of it.
 
 It runs on a writer's thread while the node serves (``operations.TidyUp``); an activation that finds the disk full
 calls parts of it at once.
@@ -79,7 +79,7 @@ def _remove_unused(disk: Disk, directory: str, names: Sequence[str], epoch: int,
 
 
 def _remove_unfinished(disk: Disk, directory: str, names: Sequence[str]) -> None:
-    """Remove snapshots that the node before had begun; only room."""
+    """Remove snapshots that the node before had begun; they only cost space."""
     for name in temporary_names(names):
         with suppress(StoreError, FileNotFoundError):
             disk.remove(f"{directory}/{name}")

@@ -76,7 +76,7 @@ class Background:
         self._writer = writer
         self._context = context
         self.steps: Steps | None = None
-        """What is being done; None: nothing."""
+        """The work under way; None: there is none."""
         self._ended: Callable[[BaseException | None], None] = lambda error: None
         self._job: Job | Change | None = None
         self._under_way = False
@@ -90,7 +90,7 @@ class Background:
         return self.steps is not None
 
     def start(self, steps: Steps, ended: Callable[[BaseException | None], None]) -> None:
-        """Begin; ``ended`` is told when the work is done, or the error it ended with."""
+        """Begin; ``ended`` is called with None when the work is done, else with its error."""
         assert self.steps is None, "one at a time"
         if self._stopped:
             return

@@ -48,7 +48,7 @@ _CATCH_UP: Final = 4
 _COPY: Final = 2
 #: Above it, copying frees less than it writes, and copies would soon be copied again.
 PERCENT_MAX: Final = 75
-#: Between two attempts to free room on a full disk.
+#: Between two attempts to free space on a full disk.
 _RETRY_MS: Final = 10_000
 
 _Run = Generator[Request, Any, None]
@@ -213,7 +213,7 @@ class Consolidator:
 
     def _ended(self, error: BaseException | None) -> None:
         if self._reserve_used:
-            # what the run freed makes room for it again, or the next one does
+            # the space that this run or the next one frees is enough for it again
             self._journal.spares.keep_reserve()
         self.trouble = error
         if error is None:
@@ -254,7 +254,7 @@ class Consolidator:
         return found
 
     def _fits(self, header: SnapshotHeader, needs: int) -> bool:
-        """Whether it is of this log, and the log behind it is whole."""
+        """Whether it is of this log, and the log after it is whole."""
         state = self._state
         use = state.segments.get(header.number)
         next_epoch = next((use for use in state.segments.values() if use.epoch > header.epoch), None)

@@ -1,7 +1,7 @@
-"""Room kept for bad times: a file that is allocated while the disk has room and given up when it has none.
+"""Space kept for a full disk: a file that is allocated while the disk has space and removed when it has none.
 
 A node that starts on a full disk needs a segment for its new epoch before it can let consumers
-empty the store. The reserve is that room. It is no part of the log (docs/journal-format.md s. 1)
+empty the store. The reserve is that space. It is no part of the log (docs/journal-format.md s. 1)
 and holds nothing; it is removed only with the store's lock held.
 """
 
@@ -20,16 +20,16 @@ RESERVE_NAME = "reserve.space"
 
 
 def keep_reserve(disk: Disk, directory: str, size_bytes: int) -> None:
-    """Allocate the reserve unless it is there, or there is no room for it; blocks.
+    """Allocate the reserve unless it is there, or there is no space for it; blocks.
 
     Raises:
-        DiskFailed: the disk said no for another reason than room.
+        DiskFailed: an error other than a full disk.
     """
     path = f"{directory}/{RESERVE_NAME}"
     try:
         file = disk.open(path) if disk.exists(path) else disk.open(path, create=True)
     except (FileExistsError, FileNotFoundError):
-        # another node, on its way in or out, is at it; the next spare asks again
+        # another node creates or removes it at the same time; the next spare asks again
         return
     try:
         if file.size() >= size_bytes:
@@ -40,7 +40,7 @@ def keep_reserve(disk: Disk, directory: str, size_bytes: int) -> None:
         file.sync()
     except DiskFull:
         file.close()
-        # a part of it is no use, and others need the room
+        # a part of it is of no use, and others need the space
         with suppress(StoreError, FileNotFoundError):
             disk.remove(path)
         return

@@ -8,7 +8,7 @@ when enough segments go with it.
 Where there are snapshots (``consolidator``), the beginning is trimmed only past the newest one, which
 goes with it: the log alone is whole again then.
 
-Not here: segments that are dead, or nearly, behind one that is alive.
+Not here: segments that are dead, or nearly, after one that is alive.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class FileRemover:
         names = list(self._names)
 
         def removed(error: BaseException | None) -> None:
-            # what could not be removed is tried again with the next ones: it is only room
+            # what could not be removed is tried again with the next ones: it only costs space
             self._removing = False
             if error is None:
                 for name in names:
@@ -107,7 +107,7 @@ class LogTrimmer:
         """Drop the dead beginning if it is worth a checkpoint. Whether it was dropped.
 
         Args:
-            behind: Nothing is dropped unless this segment goes too: the newest snapshot rests on it.
+            behind: Nothing is dropped unless this segment is dropped, too: the newest snapshot rests on it.
             snapshots: Files that are removed with it.
             urgent: The disk is full: any segment is worth it.
         """
