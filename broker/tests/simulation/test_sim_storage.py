@@ -136,6 +136,7 @@ def test_a_log_writer_tells_the_node_then_the_observer(site):
 
 
 def test_an_expired_lease_is_granted_again(site):
+    site.environment(site.a).disk.make_directory("/store")
     mine = site.environment(site.a).file_lock("/store/lock")
     theirs = site.environment(site.b).file_lock("/store/lock")
     assert mine.try_acquire()
