@@ -18,6 +18,7 @@ from understudy.protocols.core.reattachment import Reattachments
 from understudy.protocols.core.services import CoreServices
 from understudy.protocols.core.session import CoreSession
 from understudy.protocols.services import ProtocolServices
+from understudy.runtime.acceptor import ServerConnection
 from understudy.security.authorization import NoSecurity, SecurityPolicy
 from understudy.session.services import NO_VALIDATED_USERS
 from understudy.wire.core import packets
@@ -192,3 +193,9 @@ class CoreNode:
 def message(body: str, address: str = "q", **options: Any) -> Message:
     """As a client encodes it."""
     return text(body, address, **options)
+
+
+def feed(connection: ServerConnection, data: bytes) -> None:
+    """Give an accepted connection input, as its transport does."""
+    connection.get_buffer(-1)[: len(data)] = data
+    connection.buffer_updated(len(data))

@@ -233,12 +233,10 @@ class ServerConnection(Machine[State, Event], asyncio.BufferedProtocol):
         return acceptor.read_view if handler is not None and handler.proved else acceptor.short_read_view
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.receive(self._acceptor.read_view[:nbytes])
-
-    def receive(self, data: bytes | memoryview) -> None:
-        """Handle input, which is valid during the call only; empty: continue with what is left over."""
+        """Handle the input in ``Acceptor.read_view``; 0 bytes: continue with the input that is left over."""
         if self._closing:
             return
+        data: bytes | memoryview = self._acceptor.read_view[:nbytes]
         backlogged = False
         handler = self.handler
         turn = self._turn
@@ -295,7 +293,7 @@ class ServerConnection(Machine[State, Event], asyncio.BufferedProtocol):
 
     def _receive_more(self) -> None:
         if self not in self._turn.paused:
-            self.receive(b"")
+            self.buffer_updated(0)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.fire(Event.LOST, str(exc) if exc else "closed")
@@ -381,7 +379,7 @@ class ServerConnection(Machine[State, Event], asyncio.BufferedProtocol):
 
     def resume_reading(self) -> None:
         """The log is no longer congested: handle the left-over input first, then read the socket."""
-        self.receive(b"")
+        self.buffer_updated(0)
 
     def resume_writing(self) -> None:
         self._resume_handler()

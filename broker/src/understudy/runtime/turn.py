@@ -163,7 +163,9 @@ class Turn:
                 asked, self.scheduled = self.scheduled, True
                 self._call_completed()
                 self.scheduled = asked
-            if synced:
+            if synced and self._polls_to_skip and not self._awake:
+                self._polls_to_skip -= 1
+            elif synced:
                 self._stay_awake()
             if self.paused:
                 self._resume_paused()
@@ -216,9 +218,6 @@ class Turn:
         if self._awake:
             # one sync after the other: bytes came
             self._idle_polls = 0
-        elif self._polls_to_skip:
-            self._polls_to_skip -= 1
-            return
         self._awake_until_ns = self._now_ns() + AWAKE_NS
         if not self._awake:
             self._awake = True

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from support.core import feed
 from understudy import limits
 from understudy.config.model import AcceptorConfiguration
 from understudy.runtime import acceptor as module
@@ -103,7 +104,7 @@ def test_an_internal_error_ends_the_connection_and_sessions_of_its_peer(caplog: 
     acceptor = make(handlers)
     connection, transport = connect(acceptor)
     with caplog.at_level(logging.ERROR):
-        connection.receive(b"ARTEMIS" + bytes(13))
+        feed(connection, b"ARTEMIS" + bytes(13))
     assert transport.aborted
     assert handlers[0].forfeited
     assert "internal error" in caplog.text
@@ -172,9 +173,9 @@ def test_connections_with_much_input_take_turns() -> None:
         peers.append((connection, transport))
     loop = cast(Loop, acceptor.turn._loop)
     (flooding, flood_socket), (other, other_socket) = peers
-    flooding.receive(b"much")
+    feed(flooding, b"much")
     assert not flood_socket.reading
-    other.receive(b"little")
+    feed(other, b"little")
     assert other_socket.reading
     loop.turn()
     assert not flood_socket.reading
@@ -189,7 +190,7 @@ def test_input_left_over_waits_for_the_disk_too() -> None:
     connection, transport = connect(acceptor)
     handler = Flooded("flood", log, 2)
     connection.handler = cast(Any, handler)
-    connection.receive(b"much")
+    feed(connection, b"much")
     handler.is_congested = True
     loop = cast(Loop, acceptor.turn._loop)
     for _ in range(4):
@@ -208,7 +209,7 @@ def test_a_connection_lost_with_input_left_over_takes_no_more_turns() -> None:
     acceptor, log = make([]), []
     connection, _ = connect(acceptor)
     connection.handler = cast(Any, Flooded("flood", log, 3))
-    connection.receive(b"much")
+    feed(connection, b"much")
     connection.connection_lost(None)
     cast(Loop, acceptor.turn._loop).turn()
     assert log == ["flood"]

@@ -19,7 +19,7 @@ from typing import cast
 
 import pytest
 
-from support.core import CoreNode
+from support.core import CoreNode, feed
 from support.large import Node
 from support.routing import text
 from support.store import Rig
@@ -135,10 +135,10 @@ class Peer:
         self.transport = Transport(number)
         self.connection = ServerConnection(server.acceptor)
         self.connection.connection_made(cast(asyncio.BaseTransport, self.transport))
-        self.connection.receive(b"ARTEMIS")
+        feed(self.connection, b"ARTEMIS")
 
     def send(self, *sent: p.Packet, channel_id: int = CHANNEL) -> None:
-        self.connection.receive(b"".join(encode(packet, channel_id) for packet in sent))
+        feed(self.connection, b"".join(encode(packet, channel_id) for packet in sent))
         self._server.settle()
 
     def log_in(self, *, password: str = "ann", window: int = -1, **options: bool) -> None:
@@ -154,7 +154,7 @@ class Peer:
         )  # fmt: skip
 
     def half_a_frame(self) -> None:
-        self.connection.receive(encode(p.SessionSend(text("x" * 4_000, "q"), True, 1, 1), CHANNEL)[:3_000])
+        feed(self.connection, encode(p.SessionSend(text("x" * 4_000, "q"), True, 1, 1), CHANNEL)[:3_000])
 
     def lose(self) -> None:
         self.connection.connection_lost(None)
@@ -176,13 +176,13 @@ def login_under_way(peer: Peer) -> None:
     """The connection is lost while the password is being checked and later frames wait."""
     password = f"guess {peer.number}"
     create = p.CreateSession("s" * 40, CHANNEL, 136, "ann", password, 1, False, True, True, -1, False, None)
-    peer.connection.receive(encode(create, 1) + encode(p.QueueQuery("q"), CHANNEL))
+    feed(peer.connection, encode(create, 1) + encode(p.QueueQuery("q"), CHANNEL))
 
 
 def breach(peer: Peer) -> None:
     """A frame that is not of the protocol."""
     peer.log_in()
-    peer.connection.receive(bytes(4))
+    feed(peer.connection, bytes(4))
 
 
 def half_frame(peer: Peer) -> None:

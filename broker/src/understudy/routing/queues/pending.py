@@ -21,12 +21,13 @@ from understudy.store.reference_block import BlockPages
 class PendingMessages:
     """The levels of a queue."""
 
-    __slots__ = ("_by_priority", "_keep_open", "_levels", "_pages")
+    __slots__ = ("_keep_open", "_levels", "_pages", "by_priority")
 
     def __init__(self, pages: BlockPages | None = None) -> None:
         """``pages``: where the references of a deep queue are spilled to; None keeps them in memory."""
         self._keep_open = False
-        self._by_priority: list[Level | None] = [None] * 10
+        self.by_priority: list[Level | None] = [None] * 10
+        """Levels by their number; None: not made yet (``level``)."""
         self._levels: list[Level] = []
         self._pages = pages
 
@@ -56,26 +57,19 @@ class PendingMessages:
 
     def level(self, priority: int) -> Level:
         """The level of a priority, made when first needed."""
-        found = self._by_priority[priority]
+        found = self.by_priority[priority]
         if found is None:
-            found = self._by_priority[priority] = Level(priority, self._pages, keep_open=self._keep_open)
+            found = self.by_priority[priority] = Level(priority, self._pages, keep_open=self._keep_open)
             self._levels.append(found)
             self._levels.sort(key=lambda level: -level.priority)
         return found
 
     def append(self, reference: MessageReference) -> None:
         """Add a reference at the end of its priority."""
-        level = self._by_priority[reference.priority]
+        level = self.by_priority[reference.priority]
         if level is None:
             level = self.level(reference.priority)
         level.append(reference)
-
-    def add_run(self, run: RunSlice) -> None:
-        """Append messages that came together."""
-        level = self._by_priority[run.priority]
-        if level is None:
-            level = self.level(run.priority)
-        level.add_run(run)
 
     def add_paged_run(self, run: RunSlice) -> None:
         """Append the messages of a run, which the log has, without their bodies."""
@@ -90,7 +84,7 @@ class PendingMessages:
 
     def at(self, priority: int, position: int, message_id: int) -> MessageReference | None:
         """The message of that id if it waits at that place, where it stays; None if it does not."""
-        level = self._by_priority[priority]
+        level = self.by_priority[priority]
         found = level.next_from(position) if level is not None else None
         return found if found is not None and found.message_id == message_id else None
 
@@ -118,7 +112,7 @@ class PendingMessages:
 
     def locations_behind(self, reference: MessageReference) -> Iterator[Location | None]:
         """Where those lie that come after a reference that ``pop`` or ``next_from`` just gave."""
-        level = self._by_priority[reference.priority]
+        level = self.by_priority[reference.priority]
         return level.locations_behind(reference.position) if level is not None else iter(())
 
     def take(self, message_ids: Iterable[int]) -> list[MessageReference]:

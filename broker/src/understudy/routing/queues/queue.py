@@ -250,7 +250,10 @@ class Queue(QueueCounts):
         if paged:
             self.pending.add_paged_run(run)
         else:
-            self.pending.add_run(run)
+            level = self.pending.by_priority[run.priority]
+            if level is None:
+                level = self.pending.level(run.priority)
+            level.add_run(run)
         self.message_count += count
         self.messages_added += count
         self.expiring_count += run.run.expiring
