@@ -18,6 +18,7 @@ from understudy.routing.queues.queue import Queue
 from understudy.routing.restore import live_masks
 from understudy.store.log.applier import Applier, LogFiles
 from understudy.store.log.follower import Follower
+from understudy.store.log.operations import KeepReserve
 from understudy.store.message_store import MessageStore
 from understudy.store.reference import Location, MessageReference, RunSlice
 from understudy.store.settings import StoreSettings
@@ -25,7 +26,7 @@ from understudy.store.state import StoreState
 from understudy.testing.manual_time import ManualTime
 from understudy.testing.sim_disk import SimVolume
 
-_SEGMENT_BYTES = 1024 * 1024
+_SEGMENT_BYTES = 512 * 1024
 #: Operations after which an automatic store is synced.
 _APPENDING = (
     "store_address", "delete_address", "store_queue", "delete_queue", "store_setting", "store_message", "store_run",
@@ -42,8 +43,9 @@ class QueuedWriter:
         self._jobs: deque[tuple[Callable[[], None], Callable[[BaseException | None], None]]] = deque()
 
     def submit(self, operations: Sequence[Operation], done: Callable[[BaseException | None], None]) -> None:
-        """See ``ports.LogWriter``."""
-        self._jobs.append((lambda: self._applier.apply(operations), done))
+        """See ``ports.LogWriter``. The reserve is left out: its megabytes would be most of the time of a small test."""
+        wanted = [each for each in operations if not isinstance(each, KeepReserve)]
+        self._jobs.append((lambda: self._applier.apply(wanted), done))
 
     def run(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
         """See ``ports.LogWriter``."""
