@@ -1,8 +1,12 @@
-"""Listening sockets: detect the protocol, feed the handler, flush once per turn.
+"""Listening sockets and accepted ones: the lowest layer of a connection. Reads, and flushes once per turn.
 
-Source: artemis-core s. 1.2, 1.3. Everything a connection can do here is bounded before login: time
-to show eight bytes of a protocol, connections without a login, connections at all, frame size. A flood of
-connections that never log in displaces the oldest of those, not connections that have logged in.
+The layers of a connection are, from below: the socket (``ServerConnection``), the detection of the protocol
+(``runtime.detection``), the handler of the protocol that takes its place (``protocols.handlers``). The socket knows
+only the port ``ConnectionHandler``.
+
+Source: artemis-core s. 1.2. Connections are bounded before login: their number, the time until the first bytes of a
+protocol, the size of a read. A flood of connections that never log in displaces the oldest of those, not connections
+that have logged in.
 """
 
 from __future__ import annotations
@@ -23,14 +27,13 @@ from understudy.limits import (
     READ_BYTES_BEFORE_LOGIN_MAX,
     READ_BYTES_MAX,
 )
-from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
+from understudy.machine import IGNORED, Machine, To, table
 from understudy.protocols.handlers import ConnectionHandler, Handlers
 from understudy.runtime.descriptors import ConnectionBudget, Descriptors
+from understudy.runtime.detection import Detection
 from understudy.runtime.listening import bound_socket
 from understudy.runtime.turn import Turn
 from understudy.session.prefixes import prefixes_of
-from understudy.wire.detect import Protocol as Wire
-from understudy.wire.detect import detect
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +68,6 @@ class Acceptor:
         self.turn = turn
         self.handlers = handlers
         self.prefixes = prefixes_of(configuration)
-        self.handshake_timeout_ms = configuration.handshake_timeout_ms
         self.connections_max = configuration.connections_allowed
         # dicts, not sets: what is done to all of them is done in the order in which they came
         self.connections: dict[ServerConnection, None] = {}
@@ -165,10 +167,8 @@ class Acceptor:
 class State(Enum):
     """States of an accepted socket."""
 
-    DETECTING = auto()
-    """The client has not sent enough bytes to recognise its protocol."""
     OPEN = auto()
-    """A handler processes the input."""
+    """The layer above processes the input."""
     CLOSING = auto()
     """Input and further output are dropped; output that was sent before may still be on its way."""
     CLOSED = auto()
@@ -177,8 +177,6 @@ class State(Enum):
 class Event(Enum):
     """Events of an accepted socket."""
 
-    DETECTED = auto()
-    """The protocol is known and served."""
     CLOSE = auto()
     """Close after the output was written."""
     ABORT = auto()
@@ -192,23 +190,23 @@ class ServerConnection(Machine[State, Event], asyncio.BufferedProtocol):
 
     STATES: ClassVar[type[Enum]] = State
     EVENTS: ClassVar[type[Enum]] = Event
-    INITIAL: ClassVar[Enum] = State.DETECTING
+    INITIAL: ClassVar[Enum] = State.OPEN
 
     def __init__(self, acceptor: Acceptor) -> None:
         super().__init__()
         self.handler: ConnectionHandler | None = None
+        """The layer above; None before the connection is made, if it is refused, and after it is lost."""
         self._acceptor = acceptor
         self._turn = acceptor.turn
         self._transport: asyncio.Transport | None = None
         self._peer = "?"
-        self._first = b""
         self._out: list[bytes] = []
         self._out_bytes = 0
         self._closing = False
         """Whether the state is CLOSING or CLOSED: asked for every read and every send."""
         self._reading = True
         self._timer: asyncio.TimerHandle | None = None
-        """Ends it: no protocol was recognised, or the peer did not read the output before the close."""
+        """Aborts a connection whose peer does not read the output before the close."""
 
     # --- asyncio.BufferedProtocol --------------------------------------------------------------
 
@@ -222,10 +220,8 @@ class ServerConnection(Machine[State, Event], asyncio.BufferedProtocol):
             log.warning("connection refused: too many", extra={"peer": self._peer})
             self._transport.abort()
             return
-        if acceptor.handshake_timeout_ms > 0:
-            self._timer = asyncio.get_running_loop().call_later(
-                acceptor.handshake_timeout_ms / 1000, self._handshake_timed_out
-            )
+        timeout_ms = acceptor.configuration.handshake_timeout_ms
+        self.handler = Detection(self, acceptor.handlers, acceptor.prefixes, timeout_ms)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         handler = self.handler
@@ -234,19 +230,13 @@ class ServerConnection(Machine[State, Event], asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Handle the input in ``Acceptor.read_view``; 0 bytes: continue with the input that is left over."""
-        if self._closing:
-            return
-        data: bytes | memoryview = self._acceptor.read_view[:nbytes]
-        backlogged = False
         handler = self.handler
+        if self._closing or handler is None:
+            return
+        backlogged = False
         turn = self._turn
         try:
-            if handler is None:
-                data = self._detect(bytes(data))
-                handler = self.handler
-                if handler is None:
-                    return
-            backlogged = handler.receive_data(data)
+            backlogged = handler.receive_data(self._acceptor.read_view[:nbytes])
         except BrokerError as error:
             log.warning("connection dropped", extra={"peer": self._peer, "code": error.code, "error": str(error)})
             self.close()
@@ -254,12 +244,13 @@ class ServerConnection(Machine[State, Event], asyncio.BufferedProtocol):
             # the root of everything that a peer can cause: a bug of ours ends its connection and
             # no other; its sessions end, for it would send the same again
             log.exception("connection dropped: internal error", extra={"peer": self._peer})
-            if handler is not None:
-                handler.forfeit()
+            if self.handler is not None:
+                self.handler.forfeit()
             self.abort()
         if not turn.scheduled:
             turn.request()
         congestion = turn.congestion
+        handler = self.handler
         if (
             backlogged
             or not self._reading
@@ -309,7 +300,7 @@ class ServerConnection(Machine[State, Event], asyncio.BufferedProtocol):
             self._turn.completed(self.handler.connection_lost, reason)
         # without these references, reference counts free the connection now
         self.handler = self._timer = self._transport = None
-        self._first, self._out, self._out_bytes = b"", [], 0
+        self._out, self._out_bytes = [], 0
 
     # --- ports.Connection ----------------------------------------------------------------------
 
@@ -405,36 +396,11 @@ class ServerConnection(Machine[State, Event], asyncio.BufferedProtocol):
             log.warning("connection dropped", extra={"peer": self._peer, "code": error.code, "error": str(error)})
             self.abort()
 
-    def _detect(self, data: bytes) -> bytes:
-        self._first += data
-        wire = detect(self._first)
-        if wire is Wire.NEED_MORE:
-            return b""
-        if self._timer is not None:
-            self._timer.cancel()
-        make_handler = self._acceptor.handlers.get(wire)
-        if make_handler is None:
-            log.warning("protocol not served", extra={"peer": self._peer, "protocol": wire.name})
-            self.close()
-            return b""
-        self.handler = make_handler(self, self._acceptor.prefixes)
-        self.fire(Event.DETECTED)
-        first, self._first = self._first, b""
-        return first
-
-    def _handshake_timed_out(self) -> None:
-        log.warning("connection dropped: no known protocol within the time limit", extra={"peer": self._peer})
-        self.abort()
-
     # The table comes last: it names the functions above.
     TABLE = table(
         State,
         Event,
         {
-            (State.DETECTING, Event.DETECTED): To(State.OPEN),
-            (State.DETECTING, Event.CLOSE): To(State.CLOSING, _close),
-            (State.DETECTING, Event.ABORT): To(State.CLOSING, _abort),
-            (State.DETECTING, Event.LOST): To(State.CLOSED, _lose),
             (State.OPEN, Event.CLOSE): To(State.CLOSING, _close),
             (State.OPEN, Event.ABORT): To(State.CLOSING, _abort),
             (State.OPEN, Event.LOST): To(State.CLOSED, _lose),
@@ -442,7 +408,6 @@ class ServerConnection(Machine[State, Event], asyncio.BufferedProtocol):
             (State.CLOSING, Event.LOST): To(State.CLOSED, _lose),
         },
         otherwise={
-            Event.DETECTED: ILLEGAL,
             Event.CLOSE: IGNORED,
             Event.ABORT: IGNORED,
             Event.LOST: IGNORED,
