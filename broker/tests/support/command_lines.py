@@ -116,7 +116,7 @@ producer --destination fqqn://p~::p~ --message-count 2
 producer --destination queue://p~::p~ --message-count 2
 producer --destination topic://t~ --message-count 2
 producer --destination x~::y~ --message-count 2
-producer --destination queue://p~ --message-count 1 --user nobody --password x
+producer --destination queue://p~ --message-count 1 --user unknown --password x
 browser --destination queue://p~
 browser --destination queue://p~ --message-count 3 --verbose
 browser --destination queue://p~ --filter "k = 'v'" --verbose

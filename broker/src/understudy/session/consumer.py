@@ -75,6 +75,7 @@ class ServerConsumer(Consumer):
 
     @property
     def browse_only(self) -> bool:
+        """False: it removes the messages that it acknowledges."""
         return False
 
     def writable(self) -> bool:
@@ -347,6 +348,7 @@ class BrowserConsumer(ServerConsumer):
 
     @property
     def browse_only(self) -> bool:
+        """True: it removes no message."""
         return True
 
     def _set_aside(self, reference: MessageReference, error: BrokerError) -> None:

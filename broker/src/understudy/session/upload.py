@@ -125,7 +125,7 @@ class Upload(Machine[State, Event]):
     def _write(self, piece: bytes) -> None:
         store = self._store
         if store.full:
-            self.fail(AddressFull("no room for large messages", hint="max-disk-usage or min-disk-free"))
+            self.fail(AddressFull("no space for large messages", hint="max-disk-usage or min-disk-free"))
             return
         if self.size_bytes + len(piece) > LARGE_MESSAGE_BYTES_MAX:
             self.fail(LimitExceeded(f"large message of more than {LARGE_MESSAGE_BYTES_MAX} bytes"))

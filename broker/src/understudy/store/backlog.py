@@ -1,10 +1,10 @@
-"""What waits in one queue as a reader of the log knows it: counts, and references in blocks.
+"""References that wait in one queue, as read from the log: counts, and references in blocks.
 
 A passive node holds every queue's backlog so that it can take over at once, however deep it is: a
 new reference is a row (``columns``), full blocks are packed, and an acknowledgement marks its row.
 At the activation routing takes the blocks over as they are, so nothing is done per message.
 
-Acknowledgements mostly come in the order of the messages, so the row behind the last one removed
+Acknowledgements mostly come in the order of the messages, so the row after the last one removed
 is looked at first; any other is searched for by block.
 
 Not here: references of open transactions (``state``), handing out (``routing.queues.pending``).
@@ -195,7 +195,7 @@ class Backlog(Mapping[int, MessageReference]):
             yield from self.levels[priority]
 
     def level(self, priority: int) -> BacklogLevel:
-        """The level of a priority with room for one more row."""
+        """The level of a priority, with space for at least one more row."""
         level = self.levels.get(priority)
         if level is None:
             level = self.levels[priority] = BacklogLevel(priority)
@@ -214,7 +214,7 @@ class Backlog(Mapping[int, MessageReference]):
         delivery_count: int = 0,
         file_id: int | None = None,
     ) -> None:
-        """One more reference behind all of its priority; ``file_id`` of a large message."""
+        """Append one reference to its priority; ``file_id`` of a large message."""
         columns = self.level(priority).columns
         columns.append(message_id, expiration, scheduled_ms, size_bytes, location, delivery_count, file_id)
         self.count += 1
@@ -227,7 +227,7 @@ class Backlog(Mapping[int, MessageReference]):
             self.files[file_id] = self.files.get(file_id, 0) + 1
 
     def extend(self, priority: int, segment: int, rows: Rows) -> None:
-        """More references behind all of that priority, whose messages all lie in that segment of the log."""
+        """Append references to that priority; all their messages lie in that segment of the log."""
         first, count = 0, len(rows)
         while first < count:
             level = self.level(priority)

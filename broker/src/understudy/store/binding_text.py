@@ -27,7 +27,7 @@ _SHAPES_MAX: Final = 64
 
 
 def read_address(text: bytes) -> AddressText:
-    """What an ADDRESS_ADD says after its id.
+    """Decode an ADDRESS_ADD, without its id.
 
     Raises:
         ValueError, KeyError, TypeError: It is not what a broker could have written.
@@ -40,7 +40,7 @@ def read_address(text: bytes) -> AddressText:
 
 
 def read_queue(text: bytes) -> QueueText:
-    """What a QUEUE_ADD says after its ids.
+    """Decode a QUEUE_ADD, without its ids.
 
     Raises:
         ValueError, KeyError, TypeError: It is not what a broker could have written.

@@ -126,7 +126,7 @@ def rows_of(run: RunSlice) -> Rows:
 
 
 def _longer(column: array[int] | None, more: array[int] | None, rows: int, count: int) -> array[int] | None:
-    """A column of times behind which ``count`` rows were added; None if all are 0."""
+    """Append ``count`` rows to a column of times; None if all times are 0."""
     if column is None and more is None:
         return None
     if column is None:
@@ -387,7 +387,7 @@ class Columns:
 
     @classmethod
     def unpack(cls, data: bytes) -> Columns:
-        """What ``pack`` packed; raises ``zlib.error`` for anything else."""
+        """Decode the output of ``pack``; raises ``zlib.error`` for anything else."""
         try:
             return cls._unpack(decompressobj().decompress(data, _RAW_BYTES_MAX))
         except (struct.error, ValueError, OverflowError, TypeError) as failure:
@@ -440,7 +440,7 @@ class Columns:
         if any(len(each) != rows for each in (*columns, *(each for each in optional if each is not None))):
             raise ValueError(f"{rows} rows announced, {len(self.ids)} there")
         if at != len(raw):
-            raise ValueError(f"{len(raw) - at} bytes behind them")
+            raise ValueError(f"{len(raw) - at} bytes after the last column")
         return self
 
 

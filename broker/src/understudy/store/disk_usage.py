@@ -11,7 +11,7 @@ from understudy.ports import Disk
 
 
 class DiskUsage:
-    """What was found when the disks were last looked at; nothing before that."""
+    """Result of the last check of the disks; empty before the first one."""
 
     __slots__ = ("_disk", "_free_bytes_min", "_percent_max", "directories", "problem", "used_percent")
 

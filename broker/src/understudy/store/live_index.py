@@ -34,7 +34,7 @@ class LiveIndex:
         masks[block] = masks.get(block, 0) | 1 << (message_id & 63)
 
     def add_range(self, queue_id: int, first_id: int, count: int) -> None:
-        """That many messages of consecutive ids are live in the queue."""
+        """Mark ``count`` messages of consecutive ids as live in the queue."""
         masks = self.queues.get(queue_id)
         if masks is None:
             masks = self.queues[queue_id] = {}

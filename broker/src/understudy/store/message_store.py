@@ -220,7 +220,7 @@ class MessageStore:
 
     @property
     def congestion(self) -> Journal:
-        """Says by ``congested`` whether the log is too far behind to read from any socket."""
+        """Its ``congested`` says whether too much waits to be written to read from any socket."""
         return self._journal
 
     @property
@@ -403,7 +403,7 @@ class MessageStore:
     def _refuse(self) -> None:
         if self._usage.problem:
             raise DiskFull(self._usage.problem, hint="max-disk-usage or min-disk-free")
-        raise DiskFull(f"{self._directory}: no room for the next segment of the journal")
+        raise DiskFull(f"{self._directory}: no space for the next segment of the journal")
 
     def _check_size(self, length: int, duplicate_id: bytes) -> None:
         """Off the hot path: only when a record does not simply fit."""
@@ -414,7 +414,7 @@ class MessageStore:
         needed_bytes = length + self.settings.segment_bytes
         if length > self.settings.segment_bytes // 2 and self._disk.space(self._directory).free_bytes < needed_bytes:
             # a record of its own segment must not use up the reserve and then wait for space
-            raise DiskFull(f"{self._directory}: no room for a record of {length} bytes")
+            raise DiskFull(f"{self._directory}: no space for a record of {length} bytes")
 
     # --- transactions ---------------------------------------------------------------------------
 
@@ -510,7 +510,7 @@ class MessageStore:
         """Why messages are refused; empty while they are not."""
         if not self.full:
             return ""
-        return self._usage.problem or f"{self._directory}: no room for the next segment of the journal"
+        return self._usage.problem or f"{self._directory}: no space for the next segment of the journal"
 
     def _update_full(self) -> None:
         self.full = bool(self._usage.problem) or self._journal.no_space

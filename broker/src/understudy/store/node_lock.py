@@ -90,7 +90,7 @@ class NodeLock:
 
     @property
     def node_id(self) -> NodeId:
-        """Whose store it is; known once ``open`` was called."""
+        """Node id of the store; known once ``open`` was called."""
         assert self._node_id is not None, "NodeLock.open was not called"
         return self._node_id
 

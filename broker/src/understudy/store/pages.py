@@ -149,7 +149,7 @@ class Pages:
         return data
 
     def read(self, location: Location) -> bytes:
-        """What was stored there.
+        """Read the bytes stored at a location.
 
         Raises:
             JournalCorrupt: it is not what was stored.
@@ -194,6 +194,7 @@ class Pages:
             self._remove(number)
 
     def page_file(self, number: int) -> _PageFile:
+        """The file of that number; raises ``KeyError`` for an unknown number."""
         return self._files[number]
 
     def write(self, number: int, data: bytes | bytearray) -> None:

@@ -41,14 +41,14 @@ Done = Callable[[BaseException | None], None]
 
 @dataclass(frozen=True, slots=True)
 class QuarantineEntry:
-    """What is known of one damaged record or message."""
+    """Facts of one damaged record or message."""
 
     entry_id: str
     """Unique in the store; the same damage found again gets the same id."""
     kind: str
     """``message``, ``large message``, or what a damaged record of the log seems to have been."""
     reason: str
-    """What was found to be wrong, with file and offset."""
+    """Description of the damage, with file and offset."""
     found_ms: int
     """Wall time, epoch milliseconds."""
     segment: int = 0
@@ -268,7 +268,7 @@ class Quarantine:
         return dict(files)
 
     def entries(self) -> list[QuarantineEntry]:
-        """What is set aside, the oldest first; dropped entries are left out."""
+        """Entries that are set aside, the oldest first; dropped entries are left out."""
         listed = [kept.entry for kept in self._kept.values() if not kept.entry.dropped]
         return sorted(listed, key=lambda entry: (entry.found_ms, entry.entry_id))
 

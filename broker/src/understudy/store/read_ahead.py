@@ -1,8 +1,8 @@
 """Reading messages back: one read for a run of records that lie next to each other.
 
-A deep queue is drained in the order it was filled, so the message behind the one that is asked for
-mostly lies behind it in the log too. A reader says what it will ask for next; what of that is
-near enough is read at once and kept until the next read. One reader serves one queue, so queues
+A deep queue is drained in the order it was filled, so the next message of the queue is
+mostly the next one in the log too. A reader announces the messages it will ask for next; those that
+lie near enough are read at once and kept until the next read. One reader serves one queue, so queues
 do not take each other's run away; what it holds is bounded.
 
 Not here: where bytes come from and how a record is checked (``message_store``, ``pages``).

@@ -219,7 +219,7 @@ class RunSlice(Sequence[MessageReference]):
         return self.run.receives(self.begin + begin, self.begin + end, channel_id, consumer_id)
 
     def kept(self) -> RunSlice:
-        """What a consumer keeps of messages that were delivered: itself."""
+        """The part that a consumer keeps of delivered messages: itself."""
         return self
 
     def join(self, part: Part) -> bool:

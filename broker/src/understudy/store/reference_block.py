@@ -44,7 +44,7 @@ class BlockPages(Protocol):
         ...
 
     def read(self, location: Location) -> bytes:
-        """What was stored there; raises ``JournalCorrupt`` or ``DiskFailed``."""
+        """Read the bytes stored at a location; raises ``JournalCorrupt`` or ``DiskFailed``."""
         ...
 
     def release(self, location: Location) -> None:
@@ -255,7 +255,7 @@ class Block:
         return self._gone
 
     def extend(self, segment: int, rows: Rows) -> bool:
-        """More messages behind all that it holds, which lie in that segment of the log. False, and nothing done, if it
+        """Append messages, which lie in that segment of the log. False, and nothing is changed, if it
         would be too long, holds a run, or is not open.
         """
         columns, size = self._columns, self.size
@@ -375,14 +375,14 @@ class Block:
     # --- rows -------------------------------------------------------------------------------------
 
     def row_from(self, row: int) -> int:
-        """The first waiting row at or behind one; -1 if there is none."""
+        """The first waiting row at or after one; -1 if there is none."""
         row = max(row, self.head)
         if row >= self.size:
             return -1
         return self._gone.find(0, row, self.size) if self._gone is not None else row
 
     def rows_from(self, row: int) -> Iterator[int]:
-        """Waiting rows at or behind one; it may be changed meanwhile."""
+        """Waiting rows at or after one; it may be changed meanwhile."""
         while (row := self.row_from(row)) >= 0:
             yield row
             row += 1
@@ -491,7 +491,7 @@ class Block:
         return columns.location(row)
 
     def locations_from(self, row: int) -> Iterator[Location | None]:
-        """``location`` of each waiting row at or behind one."""
+        """``location`` of each waiting row at or after one."""
         return map(self.location, self.rows_from(row))
 
     def take_overdue(self, now_ms: int) -> list[MessageReference]:

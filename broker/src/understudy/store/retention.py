@@ -1,11 +1,11 @@
-"""What left the log is kept for a while, segments and bodies of large messages: element
+"""Retention of removed segments and bodies of large messages for a configured time or size: element
 journal-retention-directory.
 
-Each is moved there when it would be removed, so keeping costs no room at that moment; into another
-file system it is copied. ``prune`` takes the oldest segments away by age and by room. A body has no age of
+Each is moved there when it would be removed, so keeping costs no space at that moment; into another
+file system it is copied. ``prune`` takes the oldest segments away by age and by size. A body has no age of
 its own: it goes with the last retained segment that is old enough to hold its message, which the ids tell
 (``SealRecord.message_id_min``), so a message can be had again exactly as long as its segment is kept.
-Retention never stops a broker: what cannot be kept is removed all the same, and said.
+Retention never stops a broker: a file that cannot be kept is removed, and a warning is logged.
 
 Not here: sending retained messages again (``tools.retained``), or when segments leave (``trimming``).
 """
@@ -144,7 +144,7 @@ class Retention:
         total_bytes = sum(each.size_bytes for each in segments) + sum(size_bytes for _, _, size_bytes in bodies)
         waiting = deque(sorted(bodies))
         while True:
-            # ids behind all retained segments are of segments that the log has still
+            # ids after those of all retained segments belong to segments that are still part of the log
             needed_from = min((each.message_id_min for each in segments if each.message_id_min), default=0)
             while waiting and waiting[0][0] < (needed_from or self._gone_id_max + 1):
                 total_bytes -= self._remove_body(waiting.popleft())

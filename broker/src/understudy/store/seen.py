@@ -1,8 +1,8 @@
-"""The highest position of its store that a node has seen, and the refusal of a store that is behind it.
+"""The highest position of its store that a node has seen, and the refusal of an older store.
 
 A store that was rolled back to an older copy, or that lost its newest epochs, looks whole: it is only shorter than it
 was. So each node keeps the highest (epoch, sequence) that it knows to be durable in a file of its instance directory,
-outside of the store, and refuses a store that is behind, at its start and before it activates. An operator accepts the
+outside of the store, and refuses an older store, at its start and before it activates. An operator accepts the
 older state with ``understudy accept-store``. ADR 0031.
 
 What counts as durable: a node that is active notes what its syncs have confirmed. A node that follows notes a batch
@@ -92,7 +92,7 @@ class SeenPosition:
         return position
 
     def check(self, found: Position) -> None:
-        """Raises StoreBehind when the store is not the one that was seen, or is behind it."""
+        """Raises StoreBehind when the store is not the one that was seen, or is older."""
         seen = self.read()
         if seen is None:
             return
@@ -163,7 +163,7 @@ class SeenPosition:
 
 
 class WatchedFollower(Follower):
-    """A follower that notes what it read, and whose end must not be behind what was seen before."""
+    """A follower that notes what it read, and whose end must not be before the position seen earlier."""
 
     def __init__(
         self,

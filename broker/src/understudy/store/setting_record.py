@@ -17,7 +17,7 @@ from enum import StrEnum
 
 
 class SettingKind(StrEnum):
-    """What a setting is of."""
+    """Kind of a setting."""
 
     ADDRESS = "address"
     SECURITY = "security"
@@ -34,7 +34,7 @@ class SettingRecord:
 
     @property
     def key(self) -> tuple[SettingKind, str]:
-        """What a later record replaces."""
+        """Key of the setting; a later record of the same key replaces it."""
         return self.scope, self.match
 
 

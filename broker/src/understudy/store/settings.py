@@ -1,4 +1,4 @@
-"""What a store is told at its activation; the elements of broker.xml it comes from are in brackets."""
+"""Settings of a store, given at its activation; the elements of broker.xml are in brackets."""
 
 from __future__ import annotations
 

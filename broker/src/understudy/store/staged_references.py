@@ -68,7 +68,7 @@ class StagedReferences:
             backlog.relocate(message_id, location)
 
     def commit(self, references: dict[int, Backlog]) -> None:
-        """All of them wait in their queues, behind what is there."""
+        """Append all of them to their queues."""
         for queue_id, staged in self._backlogs.items():
             backlog = references.get(queue_id)
             if backlog is None:

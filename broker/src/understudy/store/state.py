@@ -1,4 +1,4 @@
-"""What a log means: bindings, references, duplicate ids, open transactions.
+"""State that a log describes: bindings, references, duplicate ids, open transactions.
 
 ``StoreState`` is built by applying records in order, by a follower (all of it) and by the active
 store (everything but ``references``, which routing owns from the activation on). The same records
@@ -71,7 +71,7 @@ class TransactionRecord:
     xid: bytes | None = None
     """Set once it is prepared."""
     adds: StagedReferences = field(default_factory=StagedReferences)
-    """What it adds; filled by a follower."""
+    """References it adds; filled by a follower."""
     added_ids: QueueIds = field(default_factory=QueueIds)
     """Of the same, also filled in the active store."""
     acknowledges: QueueIds = field(default_factory=QueueIds)
@@ -86,7 +86,7 @@ class TransactionRecord:
 
 @dataclass(slots=True)
 class SegmentUse:
-    """What is known of a segment: where it ends, the range of message ids in it."""
+    """Facts of a segment: its end, and the range of message ids in it."""
 
     epoch: int
     """Its epoch, part of its file name."""
@@ -96,11 +96,11 @@ class SegmentUse:
     """0 when no message was added."""
     message_id_max: int = 0
     end: int = 0
-    """Offset behind its last record; 0 while it is being filled, or in a follower."""
+    """Offset after its last record; 0 while it is being filled, or in a follower."""
     moved: int = 0
     """Live messages below this offset lie in other segments by now."""
     skimmed: Skim | None = field(default=None, compare=False)
-    """What its records say, if this process wrote it and it was not taken into a snapshot yet."""
+    """Its records in short, if this process wrote it and no snapshot includes it yet."""
 
     def note(self, message_id: int) -> None:
         """A message was added in it."""
@@ -114,7 +114,7 @@ class SegmentUse:
 
 @dataclass(slots=True)
 class LateChanges:
-    """What records say of references that a state was not given: those of the snapshot before."""
+    """Changes to references that are not in this state but in the previous snapshot."""
 
     counts: dict[tuple[int, int], int] = field(default_factory=dict)
     """Queue id and message id to the delivery count."""
@@ -177,20 +177,20 @@ class StoreState:
         return self.references.pop(queue_id, None) or Backlog()
 
     def backlog(self, queue_id: int) -> Backlog:
-        """What waits in a queue, for one more."""
+        """Backlog of a queue, created if it is missing."""
         backlog = self.references.get(queue_id)
         if backlog is None:
             backlog = self.references[queue_id] = Backlog()
         return backlog
 
     def add_reference(self, queue_id: int, reference: MessageReference) -> None:
-        """The message waits in the queue, behind all others."""
+        """Append a message to the queue."""
         self.backlog(queue_id).append_reference(reference)
 
     def relocate(self, queue_id: int, message_id: int, location: Location) -> bool:
         """The message lies there now. Whether it waits in the queue."""
         backlog = self.references.get(queue_id)
-        # asked first because a search for what is not there is long
+        # checked first because a search for an absent id is slow
         return (
             backlog is not None and self.live.is_live(queue_id, message_id) and backlog.relocate(message_id, location)
         )
@@ -292,7 +292,7 @@ class StoreState:
                 self.live.remove(queue_id, message_ids)
 
     def add_rows(self, queue_id: int, priority: int, segment: int, rows: Rows) -> None:
-        """The messages wait in the queue, behind all others of their priority."""
+        """Append messages of one priority to the queue."""
         self.backlog(queue_id).extend(priority, segment, rows)
         self.live.add_all(queue_id, rows.ids)
 
@@ -300,7 +300,7 @@ class StoreState:
         """The messages have left the queue."""
         backlog = self.references.get(queue_id)
         if backlog is not None:
-            # asked first because a search for what is not there is long
+            # checked first because a search for an absent id is slow
             backlog.remove_all(message_ids, partial(self.live.is_live, queue_id))
         self.live.remove(queue_id, message_ids)
 
@@ -340,7 +340,7 @@ class StoreState:
 
     def dead_prefix(self, before: int) -> list[int]:
         """Segments from the beginning of the log on, numbers below ``before``, that hold nothing
-        needed. They may be removed once a checkpoint that lies behind them is durable.
+        needed. They may be removed once a later checkpoint is durable.
         """
         held = min((transaction.first_segment for transaction in self.transactions.values()), default=before)
         dead: list[int] = []

@@ -354,7 +354,7 @@ def _check_open(
     """A segment of the newest epoch without a seal: its records may only end in a torn tail."""
     if size < allocated_bytes:
         return Problem(path, used, f"the file has {size} of {allocated_bytes} allocated bytes and no seal")
-    if find_later_record(rest, used, seed, above=sequence, behind=used) is not None:
+    if find_later_record(rest, used, seed, above=sequence, after=used) is not None:
         return Problem(path, used, f"record {sequence + 1} is damaged or missing")
     return None
 

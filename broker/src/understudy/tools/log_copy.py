@@ -393,7 +393,7 @@ class LogCopy:
             return
         seed = seed_of(link.number, link.epoch)
         above = last or self.last_sequence
-        if find_later_record(rest, end, seed, above=above, behind=end) is not None or read_seal(file, header):
+        if find_later_record(rest, end, seed, above=above, after=end) is not None or read_seal(file, header):
             self._damaged(link.name, end, f"record {above + 1} is damaged or missing")
         elif size < header.allocated_bytes:
             self.state = CopyState.SHORT

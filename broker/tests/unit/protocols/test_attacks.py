@@ -72,7 +72,7 @@ def everything_of(node: CoreNode) -> tuple[Any, ...]:
 @pytest.mark.parametrize("channel_id", [0, 1, 2, 3, 9, 10, 11, 1 << 40, -1])
 @pytest.mark.parametrize("packet", sample_packets(), ids=lambda packet: type(packet).__name__)
 def test_a_stranger_changes_nothing(packet: p.Packet, channel_id: int) -> None:
-    """Every packet on every kind of channel before a login: nothing is made, nothing is told."""
+    """Every packet on every kind of channel before a login: it creates nothing and learns nothing."""
     node = CoreNode(security=RefusesAllLogins())
     node.world.queue("orders")
     node.world.session().send(text("precious", "orders"))
@@ -190,7 +190,7 @@ def test_a_stranger_that_does_not_read_is_dropped() -> None:
 
 @pytest.mark.parametrize("sends", [False, True], ids=["pings", "sends"])
 def test_one_read_is_carried_out_in_bounded_parts(sends: bool) -> None:
-    """What comes together takes several turns of the loop, and nothing is lost or changes its place."""
+    """Packets of one read take several turns of the loop; none is lost or reordered."""
     node = CoreNode()
     queue = node.world.queue("q")
     client = node.client()
@@ -377,7 +377,7 @@ def test_a_full_name_reaches_only_queues_of_its_address() -> None:
 
 
 def test_the_permission_of_each_message_of_a_run_is_checked() -> None:
-    """What comes together is routed together, but no message slips in behind a permitted one."""
+    """Messages of one read are routed together, but each one is checked."""
     node = Secured()
     sender = node.user("sender")
     addresses = ("orders", "secret", "orders", "orders::secret", "secret::secret", "orders")
@@ -459,7 +459,7 @@ def test_a_routing_type_that_does_not_exist_is_a_refusal(number: int) -> None:
     assert "a" not in node.world.office.directory.addresses
 
 
-def test_a_connection_that_met_a_bug_of_ours_keeps_no_session() -> None:
+def test_a_connection_closed_by_an_internal_error_keeps_no_session() -> None:
     node = CoreNode()
     client = node.client()
     client.create_session()

@@ -1,4 +1,4 @@
-"""Large messages as packets: what waits behind the last piece, answers, frames of a delivery."""
+"""Large messages as packets: requests after the last piece, responses, frames of a delivery."""
 
 from __future__ import annotations
 
@@ -247,7 +247,7 @@ def test_an_end_in_the_middle_leaves_nothing(goodbye: str) -> None:
         client.send(packets.SessionClose())
         client.node.settle()
         assert [type(packet) for packet in client.socket.took()] == [packets.NullResponse] * 2
-        assert len(client.node.files()) == 1, "closed behind the message, not before it"
+        assert len(client.node.files()) == 1, "the session closes after the message, not before it"
     assert not client.connection.congested()
 
 

@@ -141,7 +141,7 @@ def test_a_wrong_password_is_refused_and_may_be_corrected() -> None:
     node.worker.work()
     assert kinds(client) == [packets.CreateSessionResponse]
     (queue,) = node.world.office.queues()
-    assert queue.message_count == 0, "what came behind the refused login had no session"
+    assert queue.message_count == 0, "packets after the refused login had no session"
 
 
 def test_a_client_that_leaves_meanwhile_gets_no_session() -> None:

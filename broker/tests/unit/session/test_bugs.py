@@ -1,6 +1,6 @@
-"""A bug of ours in what is meant for one client: it costs that client its connection and nobody anything else.
+"""A defect in code that serves one client closes the connection of that client and affects no other.
 
-Method: a callback, a selector or a queue that raises what no code of ours raises on purpose.
+Method: a callback, a selector or a queue that raises an exception of an unexpected type.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from understudy.wire.core import packets
 
 
 class Bug(Exception):
-    """What nobody expects."""
+    """An exception that no code handles by its type."""
 
 
 @dataclass
 class Broken(FakeCallback):
-    """Cannot be told of the messages ``poison``."""
+    """Raises when a message ``poison`` is delivered."""
 
     poison: bytes = b"b"
 
@@ -93,7 +93,7 @@ def test_a_selector_that_breaks_leaves_the_message_to_the_others() -> None:
 def test_an_error_of_the_store_is_no_bug_of_a_connection() -> None:
     class Full(FakeCallback):
         def sent(self, consumer_id: int, message: Message, delivery_count: int) -> int:
-            raise DiskFull("no room")
+            raise DiskFull("no space")
 
     world = World()
     world.queue()

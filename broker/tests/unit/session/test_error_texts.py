@@ -33,7 +33,7 @@ def caused(error: BrokerError, cause: Exception) -> BrokerError:
 @pytest.mark.parametrize(
     "error",
     [
-        DiskFull(f"{PATH}: no room for the next segment of the journal"),
+        DiskFull(f"{PATH}: no space for the next segment of the journal"),
         DiskFailed(f"{PATH}: input/output error"),
         JournalCorrupt("bad checksum", file=f"{PATH}/1.log", offset=5),
         ConfigError("cannot be read", file=f"{PATH}/users", line=3),
@@ -44,7 +44,7 @@ def caused(error: BrokerError, cause: Exception) -> BrokerError:
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_no_path_is_told_and_the_log_has_it(error: BrokerError, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_text_has_no_path_and_the_log_has_it(error: BrokerError, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         told = ErrorTexts().remote(error)
     assert "/" not in told
@@ -53,7 +53,7 @@ def test_no_path_is_told_and_the_log_has_it(error: BrokerError, caplog: pytest.L
     assert PATH in record.error  # type: ignore[attr-defined]
 
 
-def test_other_errors_are_told_as_they_are() -> None:
+def test_other_errors_are_reported_unchanged() -> None:
     assert ErrorTexts().remote(QueueNotFound("no queue 'a/b'")) == "no queue 'a/b'"
     assert ErrorTexts().remote(LargeMessageFailed("no piece came")) == "no piece came"
 
@@ -76,7 +76,7 @@ def test_a_full_disk_tells_a_producer_no_path() -> None:
     client.create_session()
 
     def full(*_: object, **__: object) -> int:
-        raise DiskFull(f"{PATH}: no room for a record of 100 bytes")
+        raise DiskFull(f"{PATH}: no space for a record of 100 bytes")
 
     node.store.store_message = full  # type: ignore[method-assign]
     answer = client.ask(p.SessionSend(text("x"), True, 5, 1), p.ExceptionResponse)

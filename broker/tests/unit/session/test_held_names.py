@@ -49,7 +49,7 @@ def test_producers_of_a_session_are_bounded_by_their_addresses() -> None:
     assert len(session.sends.producers) == registered
 
 
-def test_credits_for_ever_new_addresses_forget_the_old_ones() -> None:
+def test_credit_requests_for_many_addresses_keep_bounded_memory() -> None:
     session = World().session()
     for number in range(3_000):
         session.sends.request_credits(f"{number}{LONG}"[:4_000], 100)
@@ -99,7 +99,7 @@ def test_long_names_in_a_createsession_are_refused(field: str) -> None:
 
 
 def test_long_group_names_are_kept_as_a_digest() -> None:
-    """Two that differ behind their beginning are two groups."""
+    """Two names with a common prefix are two groups."""
     queue = World().queue("q")
     assert queue.group_key("short") == "short"
     first, second = queue.group_key(LONG + "1"), queue.group_key(LONG + "2")

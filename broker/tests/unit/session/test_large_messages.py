@@ -72,7 +72,7 @@ def test_a_file_stays_while_the_lock_is_in_doubt(node: Node) -> None:
     assert node.files() == []
 
 
-def test_what_comes_behind_a_large_message_waits_for_it(node: Node) -> None:
+def test_a_request_after_a_large_message_waits_for_it(node: Node) -> None:
     session = node.world.session()
     went_on: list[bool] = []
     session.large.begin(header_of("m"))

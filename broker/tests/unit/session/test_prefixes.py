@@ -1,6 +1,6 @@
 """Prefixes of an acceptor: cut off wherever a client gives a name, and they choose the routing type.
 
-Goal: nothing behind the session sees a prefix; method: a world whose session has some.
+Goal: no layer below the session sees a prefix; method: a world whose session has some.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def session_of(world: World, **options: object) -> ServerSession:
     return world.session(prefixes=PREFIXES, **options)
 
 
-def test_what_is_sent_goes_to_the_address_behind_the_prefix_as_it_asks() -> None:
+def test_a_send_uses_the_address_without_the_prefix_and_its_routing_type() -> None:
     world = World()
     anycast = world.queue("any", address="t")
     multicast = world.queue("many", address="t", routing_type=RoutingType.MULTICAST)

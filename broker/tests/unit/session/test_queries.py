@@ -44,7 +44,7 @@ def test_an_existing_queue_describes_itself() -> None:
     assert (found.routing_type, found.max_consumers, found.exclusive) == (RoutingType.ANYCAST, 4, True)
 
 
-def test_every_flag_of_a_queue_is_told() -> None:
+def test_a_queue_query_returns_every_flag() -> None:
     flags = {
         "last_value": True, "last_value_key": "code", "non_destructive": True, "ring_size": 9, "enabled": False,
         "consumers_before_dispatch": 2, "delay_before_dispatch": 70, "group_rebalance": True, "group_buckets": 8,

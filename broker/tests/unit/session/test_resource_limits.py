@@ -1,4 +1,4 @@
-"""What one user may hold: sessions and queues (resource-limit-settings)."""
+"""Limits of one user: sessions and queues (resource-limit-settings)."""
 
 from __future__ import annotations
 

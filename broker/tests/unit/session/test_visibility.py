@@ -1,4 +1,4 @@
-"""Who is told of what: any permission opens an address to questions, none closes it."""
+"""Visibility of addresses and queues: any permission on an address is enough to query it; without one it is hidden."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_one_permission_is_enough(permission: Permission) -> None:
     check_visible(security, "q", "q")
 
 
-def test_none_is_refused_and_only_the_asked_name_is_told() -> None:
+def test_no_permission_is_refused_and_the_error_has_only_the_requested_name() -> None:
     world, security = World(), FakeSecurity(*Permission)
     world.queue("q", address="secret address")
     for name in ("q", "secret address::q", "absent"):
@@ -25,7 +25,7 @@ def test_none_is_refused_and_only_the_asked_name_is_told() -> None:
         assert str(caught.value) == f"user 'tester' has no permission on {name!r}"
 
 
-def test_what_is_not_there_is_said_to_be_so_to_whoever_may_know() -> None:
+def test_a_permitted_user_learns_that_a_queue_does_not_exist() -> None:
     world = World()
     assert find_visible(world.office.directory, FakeSecurity(), "absent") is None
     with pytest.raises(QueueNotFound, match="absent"):
@@ -33,7 +33,7 @@ def test_what_is_not_there_is_said_to_be_so_to_whoever_may_know() -> None:
 
 
 def test_a_refusal_is_one_violation_and_leave_is_none() -> None:
-    """What is only asked for, to find out whether anything is allowed, is not told of as a violation."""
+    """A check for any permission counts as no violation; a refused operation counts as one."""
     security = FakeSecurity(*Permission)
     with pytest.raises(NotAuthorized):
         check_visible(security, "q", "q", purpose=Permission.SEND)

@@ -278,7 +278,7 @@ def test_a_lost_connection_undoes_a_branch_that_others_work_in() -> None:
     other = xa_session(world)
     other.branches.join(XID)
     session.close(failed=True)
-    other.send(text("in vain"))
+    other.send(text("rolled back"))
     refused(XaCode.ROLLED_BACK, lambda: other.branches.end(XID, failed=False))
     refused(XaCode.ROLLED_BACK, lambda: other.branches.prepare(XID))
     assert count(world) == 1
@@ -445,7 +445,7 @@ def test_work_for_a_branch_that_is_prepared_never_counts(decided: bool, ends_by:
         world.resources.decide(XID, commit=True)
     visible = count(world)
     session.branches.failed(XID)
-    session.send(text("in vain"))
+    session.send(text("rolled back"))
     if ends_by == "end":
         refused(XaCode.PROTOCOL, lambda: session.branches.end(XID, failed=False))
     elif ends_by == "rollback":
@@ -639,8 +639,8 @@ def test_a_queue_made_on_demand_stays_while_a_branch_in_doubt_needs_it(what: str
 
 
 @pytest.mark.parametrize("ends", [True, False])
-def test_work_in_a_branch_that_was_too_old_leaves_nothing_behind(ends: bool) -> None:
-    """What its session did before it learnt of the rollback is undone, too, when it ends its part or closes."""
+def test_work_in_a_branch_that_timed_out_is_undone(ends: bool) -> None:
+    """Work of the session after the rollback is undone, too, when it ends its part or closes."""
     world = World()
     aging(world)
     session = xa_session(world)

@@ -112,7 +112,7 @@ def test_a_discarded_file_leaves_nothing_and_says_nothing(folder: Folder, finish
     assert (folder.names(), folder.stored, folder.failed) == ([], [], [])
 
 
-def test_a_full_disk_in_the_middle_is_told_once_and_leaves_nothing(folder: Folder) -> None:
+def test_a_full_disk_in_the_middle_is_reported_once_and_leaves_no_file(folder: Folder) -> None:
     folder.volume.capacity_bytes = folder.volume.used_bytes() + 3 * STEP_BYTES
     file = folder.large.create(7, durable=True, failed=folder.failed.append)
     for _ in range(6):
@@ -123,7 +123,7 @@ def test_a_full_disk_in_the_middle_is_told_once_and_leaves_nothing(folder: Folde
     assert (folder.stored, folder.names()) == ([], [])
 
 
-def test_a_failed_sync_at_the_end_is_told_and_leaves_nothing(folder: Folder) -> None:
+def test_a_failed_sync_at_the_end_is_reported_and_leaves_no_file(folder: Folder) -> None:
     folder.volume.fail_next_sync()
     folder.write(7, b"body")
     ((large, error),) = folder.stored

@@ -187,7 +187,7 @@ def test_the_disks_of_other_directories_count_too(made: Store, monkeypatch: pyte
     assert made.store.full_reason.startswith("/pages: 100.0 % of the disk used")
     with pytest.raises(DiskFull, match="/pages"):
         made.send()
-    # what frees room goes on
+    # records that free space are still accepted
     made.store.store_acknowledges(made.queue_id, (1,))
 
 
@@ -211,7 +211,7 @@ def test_a_quiet_log_ends_in_a_mark_so_that_a_flipped_bit_is_no_torn_tail(made: 
     volume.flip_bit(path, offset + length // 2, 3)
     follower = recover(volume.disk("judge"), DIRECTORY)
     assert follower.state.sequence == last + 1
-    # nothing behind it proves that it was synced: cut, and said; zeros at its end cannot be told from what follows
+    # no later record proves that it was synced: truncated and reported; zeros at its end look like unwritten space
     assert follower.torn == (path, offset, length - 1)
     made.store.check_disk()
     made.rig.settle()
@@ -235,7 +235,7 @@ def test_an_activation_says_what_it_cuts(made: Store, caplog: pytest.LogCaptureF
     path, offset, length = where_the_last_record_lies(made)
     made.rig.volume.flip_bit(path, offset + length // 2, 3)
     made.again()
-    (record,) = (each for each in caplog.records if "cut" in each.message)
+    (record,) = (each for each in caplog.records if "truncated" in each.message)
     assert (record.__dict__["file"], record.__dict__["offset"], record.__dict__["bytes"]) == (path, offset, length - 1)
 
 

@@ -1,4 +1,4 @@
-"""Goal: who owns the store, proved and not believed (artemis-ha s. 2.1 and 2.6)."""
+"""Goal: the lock file proves which node owns the store."""
 
 from __future__ import annotations
 

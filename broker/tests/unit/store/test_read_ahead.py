@@ -8,7 +8,7 @@ from understudy.store.reference import Location, pack_location, unpack_location
 
 
 class Source:
-    """Messages back to back in two segments, with a gap behind every tenth."""
+    """Messages back to back in two segments, with a gap after every tenth."""
 
     def __init__(self, count: int, body_bytes: int = 100, gap_bytes: int = 50) -> None:
         self.data = {1: bytearray(), 2: bytearray()}

@@ -1,5 +1,5 @@
-"""Goal: with a retention directory nothing that leaves the log is gone at once, whole segments and the bodies
-of their large messages are kept and go by age and by room, and no trouble there ever stops the store.
+"""Goal: with a retention directory, removed segments and the bodies of their large messages are kept whole, are
+removed by age and by size, and no error of that directory stops the store.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def test_a_body_is_kept_as_long_as_the_segment_of_its_message() -> None:
     assert (kept(rig), bodies(rig)) == (names, everything)
     Retention(disk, RetentionSettings(KEPT, bytes_max=total - 1)).prune(0)
     assert (kept(rig), bodies(rig)) == (names[1:], everything[1:])
-    # no segment is left: only what is behind all of them can be of use
+    # no segment is left: only bodies with ids after all of them are kept
     Retention(disk, RetentionSettings(KEPT, bytes_max=100)).prune(0)
     assert (kept(rig), bodies(rig)) == ([], everything[2:])
     Retention(disk, RetentionSettings(KEPT, bytes_max=99)).prune(0)
@@ -171,7 +171,7 @@ class NoRoom(SimDisk):
         raise DiskFailed(f"cannot make {path}: Read-only file system")
 
 
-def test_what_cannot_be_kept_is_removed_all_the_same() -> None:
+def test_a_file_that_cannot_be_kept_is_removed() -> None:
     rig = busy(None, count=60)
     path = rig.segments()[0]
     Retention(NoRoom(rig.volume, "a"), RetentionSettings(KEPT)).retire(path)

@@ -1,4 +1,4 @@
-"""Goal: a store that is behind what was seen, or another one, is refused by name; the one that was used never is."""
+"""Goal: an older store than the one seen, or another one, is refused by name; the one that was used never is."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_nothing_is_refused_before_anything_was_seen(volume: SimVolume) -> None:
         Position("", 0, 0),
     ],
 )
-def test_a_store_that_is_behind_is_refused_and_both_are_named(volume: SimVolume, found: Position) -> None:
+def test_an_older_store_is_refused_and_both_positions_are_named(volume: SimVolume, found: Position) -> None:
     SeenPosition(volume.disk("a"), "/instance").note(SEEN)
     with pytest.raises(StoreBehind) as caught:
         SeenPosition(volume.disk("a"), "/instance").check(found)
@@ -57,7 +57,7 @@ def test_a_store_that_is_behind_is_refused_and_both_are_named(volume: SimVolume,
 
 
 @pytest.mark.parametrize("found", [SEEN, Position(NODE, 5, 1_001), Position(NODE, 6, 1_000)])
-def test_a_store_that_is_not_behind_is_taken(volume: SimVolume, found: Position) -> None:
+def test_a_store_that_is_not_older_is_accepted(volume: SimVolume, found: Position) -> None:
     SeenPosition(volume.disk("a"), "/instance").note(SEEN)
     SeenPosition(volume.disk("a"), "/instance").check(found)
 

@@ -1,9 +1,9 @@
-"""Whether a file holds nothing but zeros behind an offset: nearly always true behind the end of the log.
+"""Check whether a file holds only zeros from an offset on: nearly always true after the end of the log.
 
-Segments are allocated whole, so what lies behind the end of the log is mostly blocks that were never written. A file
-system that knows that is asked instead of reading them; what it does not know is read in pieces and compared.
+Segments are allocated whole, so the bytes after the end of the log are mostly blocks that were never written. Where
+the file system reports unwritten extents, they are not read; other extents are read in pieces and compared with zeros.
 
-Not here: what follows if there is something (``end``, ``damage``).
+Not here: the consequences of other bytes than zeros (``end``, ``damage``).
 """
 
 from __future__ import annotations

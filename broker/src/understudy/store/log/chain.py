@@ -56,7 +56,7 @@ class Chain:
 
     @property
     def hole(self) -> Link | None:
-        """The first missing one behind one that is there: only a snapshot can explain it."""
+        """The first missing segment after a present one: only a snapshot can explain it."""
         first = self.links[0].number if self.links else 0
         return next((link for link in self.missing if link.number > first), None)
 

@@ -1,12 +1,12 @@
 """Damaged records whose extent is known, and when a reader of the log may pass over them (ADR 0020).
 
-Reading stops at the first bad record. Its extent is known when the lengths of the bad records, one behind the
-other, lead to a valid record whose sequence is exactly that many higher; or when a valid record that follows
-anywhere behind has the sequence two higher, so that exactly one record lies between. A bad record at the end
+Reading stops at the first bad record. Its extent is known when the lengths of the bad records, added
+up, lead to a valid record whose sequence is exactly that many higher; or when a valid record
+anywhere after it has the sequence two higher, so that exactly one record lies between. A bad record at the end
 of a segment is followed by the first record of the next one.
 
 Extents that the store's quarantine names are passed over by every reader. Others only if the operator asked for
-it (``--quarantine``), if records behind them prove that they had been synced (else they are a torn tail), and
+it (``--quarantine``), if records after them prove that they had been synced (else they are a torn tail), and
 if what they seem to have been may be missing without making the rest of the log mean something else.
 
 What a damaged record was is known for certain when its bytes are valid with another record type, that is when
@@ -80,9 +80,9 @@ class DamagedRecord:
 
     @property
     def consequence(self) -> str:
-        """What its absence means, for people."""
+        """Consequence of its absence, for operators."""
         if not self.may_be_missing:
-            return "what the records behind it mean is unknown without it"
+            return "the records after it cannot be interpreted without it"
         return CONSEQUENCES[RecordType[self.kind]]
 
     def entry(self, directory: str, found_ms: int) -> QuarantineEntry:
@@ -103,7 +103,7 @@ class DamagedRecord:
 
 
 def kind_of(raw: bytes, seed: int, sequence: int) -> str:
-    """What a damaged record seems to have been: the name of a ``RecordType``, or ``UNKNOWN``.
+    """Probable type of a damaged record: the name of a ``RecordType``, or ``UNKNOWN``.
 
     Args:
         raw: Its bytes.
@@ -154,7 +154,7 @@ class Passage:
 
     records: tuple[DamagedRecord, ...]
     following: Frame | None
-    """The valid record behind them in the same segment; None: they end it."""
+    """The valid record after them in the same segment; None: they end it."""
 
     @property
     def known(self) -> bool:
@@ -176,7 +176,7 @@ def _extent(data: bytes, at: int, cursor: Cursor, known: KnownDamage) -> int:
 
 
 def sequence_before(data: bytes, cursor: Cursor, known: KnownDamage) -> int:
-    """Sequence of the record before a log that begins with bad records, by the first valid one behind them.
+    """Sequence of the record before a log that begins with bad records, by the first valid record after them.
 
     Returns:
         0 if none is found. A result that is too high because an extent was wrong is refused later: no TRIM gives up
@@ -231,7 +231,7 @@ def find_passage(
 def _passage_to_end(
     data: bytes, cursor: Cursor, known: KnownDamage, extents: list[tuple[int, int]], following: int | None
 ) -> Passage | None:
-    """Bad records that end their segment: the next one must go on behind them, or they end in its seal."""
+    """Bad records that end their segment: the next segment must continue after them, or the last of them is a seal."""
     passage = _passage(data, cursor, known, extents, None)
     last = passage.records[-1]
     is_last_seal = following is None and last.kind == RecordType.SEAL.name
@@ -263,7 +263,7 @@ def _passage(
 
 
 def pass_over(state: StoreState, cursor: Cursor, passage: Passage) -> None:
-    """Move a cursor, and the state that it belongs to, behind damaged records."""
+    """Move a cursor, and the state that it belongs to, past damaged records."""
     if cursor.number not in state.segments:
         state.begin_segment(cursor.number, cursor.epoch, cursor.sequence + 1)
     last = passage.records[-1]
@@ -275,7 +275,7 @@ def pass_over(state: StoreState, cursor: Cursor, passage: Passage) -> None:
 
 def _was_synced(data: bytes, cursor: Cursor) -> bool:
     """Whether a later batch proves that the bytes at the cursor had been on the medium."""
-    return find_later_record(data, cursor.offset, cursor.seed, above=cursor.sequence, behind=cursor.offset) is not None
+    return find_later_record(data, cursor.offset, cursor.seed, above=cursor.sequence, after=cursor.offset) is not None
 
 
 class DamageReader:
@@ -322,7 +322,7 @@ class DamageReader:
         return record.length if record is not None else self.known.length_at(cursor.number, cursor.epoch, offset)
 
     def pass_over(self, state: StoreState, cursor: Cursor, links: Sequence[Link], stop: Stop, lock_held: bool) -> bool:
-        """Go behind the damaged records at the cursor, if that is allowed; whether it was.
+        """Move past the damaged records at the cursor if that is allowed; returns whether it was.
 
         Args:
             state: What was read so far.
@@ -397,7 +397,7 @@ class DamageReader:
         return frame.sequence if frame is not None else 0
 
     def hint(self) -> str:
-        """What an operator can do about damage."""
+        """Advice to the operator about the damage."""
         salvage = f"understudy data salvage {self._directory}"
         text = (
             f"'{salvage}' shows what would be lost, '{salvage} --to NEW_DIRECTORY' writes the rest into a new journal"

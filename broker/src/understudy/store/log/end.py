@@ -26,7 +26,7 @@ def judge_tail(
     directory: str,
     cursor: Cursor,
     stop: Stop | None,
-    behind: Sequence[Link],
+    later_links: Sequence[Link],
     is_blank: Callable[[str, int], bool],
 ) -> Torn | None:
     """Check that the log ends at the cursor.
@@ -34,31 +34,31 @@ def judge_tail(
     Args:
         disk: Where the store is.
         directory: Absolute path of the store.
-        cursor: Behind the last record that was read.
+        cursor: After the last record that was read.
         stop: Why reading ended there.
-        behind: Segments behind that of the cursor.
+        later_links: Segments after that of the cursor.
         is_blank: Whether a file holds nothing but zeros from an offset on.
 
     Returns:
         The torn tail; None if there is none.
 
     Raises:
-        JournalCorrupt: something behind the cursor proves that records are damaged or missing.
+        JournalCorrupt: a record after the cursor proves that records are damaged or missing.
     """
     torn = None
     if stop not in (Stop.SEALED, Stop.CLOSED):
         torn = _judge_open_segment(disk, cursor, is_blank)
-    elif stop is Stop.SEALED and not behind:
+    elif stop is Stop.SEALED and not later_links:
         raise JournalCorrupt(
             "the segment is sealed and the next one is missing", file=cursor.path, offset=cursor.offset
         )
-    for later in behind:
+    for later in later_links:
         path = f"{directory}/{later.name}"
         if is_blank(path, HEADER_BLOCK_BYTES):
             continue
         data = read_range(disk, path, HEADER_BLOCK_BYTES)
         seed = seed_of(later.number, later.epoch)
-        found = find_later_record(data, HEADER_BLOCK_BYTES, seed, above=cursor.sequence, behind=-1)
+        found = find_later_record(data, HEADER_BLOCK_BYTES, seed, above=cursor.sequence, after=-1)
         if found is not None:
             raise JournalCorrupt(
                 f"{complaint(cursor)}: {path} has a later one at offset {found}",
@@ -109,7 +109,7 @@ def judge_beginning(
 
 
 def complaint(cursor: Cursor) -> str:
-    """What is wrong with the record behind the cursor."""
+    """Error text for the record at the cursor."""
     return f"record {cursor.sequence + 1} is damaged or missing" if cursor.sequence else "the first record is damaged"
 
 
@@ -144,7 +144,7 @@ def _judge_open_segment(disk: DiskReader, cursor: Cursor, is_blank: Callable[[st
         return None
     data = read_range(disk, cursor.path, cursor.offset)
     torn_bytes = len(data.rstrip(b"\0"))
-    found = find_later_record(data, cursor.offset, cursor.seed, above=cursor.sequence, behind=cursor.offset)
+    found = find_later_record(data, cursor.offset, cursor.seed, above=cursor.sequence, after=cursor.offset)
     if found is not None:
         raise JournalCorrupt(
             f"{complaint(cursor)}: a later batch follows at offset {found}", file=cursor.path, offset=cursor.offset

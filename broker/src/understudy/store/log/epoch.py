@@ -82,7 +82,7 @@ def begin_epoch(
     if follower.torn is not None:
         file_cut, offset, size_bytes = follower.torn
         log.warning(
-            "the end of the log is cut: a batch that was, as far as can be told, never synced",
+            "the end of the log is truncated: its last batch was probably never synced",
             extra={"file": file_cut, "offset": offset, "bytes": size_bytes},
         )
     state = follower.state

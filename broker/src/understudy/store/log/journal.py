@@ -117,7 +117,7 @@ class Journal:
         self._under_way: Batch | Seal | None = None
         self._queued_bytes = 0
         self.congested = False
-        """Whether the log is too far behind to read from any socket; decided when a batch is closed or written."""
+        """Whether too much waits to be written to read from any socket; decided when a batch is closed or written."""
         self._sealed_bytes = 0
         self._stalled_until_ms: int | None = None
         """Set while a batch waits for space within its segment: when it is written again."""
@@ -375,7 +375,7 @@ class Journal:
             return
         if self._stalled_until_ms is not None:
             self._stalled_until_ms = None
-            log.info("the journal goes on: there is room", extra={"path": self._directory})
+            log.info("the journal resumes: disk space is available", extra={"path": self._directory})
             self._on_space()
         if isinstance(item, Batch):
             self._queued_bytes -= item.append.size_bytes
@@ -419,7 +419,7 @@ class Journal:
         """The disk is full where space was reserved: a file system that copies on write. The item goes first again."""
         self._queue.appendleft(item)
         if self._stalled_until_ms is None:
-            log.error("the journal waits for room", extra={"error": str(error)})
+            log.error("the journal waits for disk space", extra={"error": str(error)})
             # what cannot be removed is no worse than before
             self._writer.submit([GiveUpReserve()], lambda failed: None)
         self._stalled_until_ms = self._clock.monotonic_ms() + PREPARE_RETRY_MS
@@ -494,7 +494,7 @@ class Journal:
             self.spares.prepare_next()
         else:
             # what is in memory was never confirmed and cannot be any more
-            self.failure = DiskFull(f"no room for {self._directory} to be closed cleanly")
+            self.failure = DiskFull(f"no space to close {self._directory} cleanly")
             self.context.fail(self.failure)
             self._life.fire(JournalEvent.FAIL)
 

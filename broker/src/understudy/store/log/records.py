@@ -1,7 +1,7 @@
 """The records of the log: their bytes and nothing else (docs/journal-format.md s. 2.2 and 4).
 
 The hot writers (``message_store``) and the hot reader (``replay``) use the ``Struct`` objects
-here directly; everybody else uses ``encode_*``, which give payloads, and ``decode``, which gives
+here directly; other modules use ``encode_*``, which give payloads, and ``decode``, which gives
 a frozen dataclass. Little-endian throughout.
 
 Not here: where a record lies, files, or what a record does to the state (``state``).
@@ -32,7 +32,7 @@ HEADER_BYTES: Final = HEADER.size
 #: ``REST`` and the fixed part of MESSAGE_ADD: message id, tx id, address id, expiration, scheduled,
 #: priority, flags, length of the duplicate id, number of queues.
 MESSAGE_REST = struct.Struct("<IQIBBHQQQqqBBHI")
-#: The same with exactly one queue id behind it.
+#: The same, followed by exactly one queue id.
 MESSAGE_ONE_REST = struct.Struct("<IQIBBHQQQqqBBHIQ")
 #: Header and fixed part of MESSAGE_ADD, for reading.
 MESSAGE_HEADER = struct.Struct("<IIQIBBHQQQqqBBHI")
@@ -104,7 +104,7 @@ class SegmentEnd:
     number: int
     epoch: int
     end: int
-    """Offset behind its last record."""
+    """Offset after its last record."""
 
 
 @dataclass(frozen=True, slots=True)

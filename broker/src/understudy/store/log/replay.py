@@ -72,7 +72,7 @@ class Cursor:
 
 def replay(state: StoreState, cursor: Cursor, data: bytes) -> Stop:
     """Apply the records at the beginning of ``data``, which lies at ``cursor.offset``; moves the
-    cursor behind the last one applied.
+    cursor past the last one applied.
 
     Raises:
         JournalCorrupt: a valid record that cannot be understood.
@@ -180,7 +180,7 @@ def read_frames(
         want = needed_bytes
 
 
-def find_later_record(data: bytes, origin: int, seed: int, *, above: int, behind: int) -> int | None:
+def find_later_record(data: bytes, origin: int, seed: int, *, above: int, after: int) -> int | None:
     """Offset of a valid record that proves that bytes before ``behind`` had been synced.
 
     Args:
@@ -188,13 +188,13 @@ def find_later_record(data: bytes, origin: int, seed: int, *, above: int, behind
         origin: Where they lie in the file.
         seed: Crc seed of the segment.
         above: Sequence it must be higher than.
-        behind: Offset that its batch must lie behind (docs/journal-format.md s. 2.2); -1 for any.
+        after: Offset after which its batch must lie (docs/journal-format.md s. 2.2); -1 for any.
     """
     used = len(data.rstrip(b"\0"))
     for match in _CANDIDATE.finditer(data, 0, used + HEADER_BYTES):
         at = match.start()
         _, length, sequence, batch, _, _, _ = HEADER.unpack_from(data, at)
-        if sequence <= above or not HEADER_BLOCK_BYTES <= batch <= origin + at or batch <= behind:
+        if sequence <= above or not HEADER_BLOCK_BYTES <= batch <= origin + at or batch <= after:
             continue
         if length >= HEADER_BYTES and read_frame(data, at, origin, seed) is not None:
             return origin + at

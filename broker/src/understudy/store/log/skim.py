@@ -1,4 +1,4 @@
-"""What segments say, as far as it matters for a snapshot: what is dead by now costs next to nothing.
+"""Reading of segments for a snapshot: records of dead messages cost next to nothing.
 
 ``kernel.skim_records`` says where messages lie, of bytes that were just written or that the digest in a seal vouches
 for, so records are not checked one by one. Messages that live in no queue any more, with their acknowledgements, are
@@ -30,7 +30,7 @@ _ALL: Final = (1 << 64) - 1
 
 
 def read_steps(file: File, offset: int, length: int, rest: bytes, digest: int) -> tuple[int, int, list[Step], bytes]:
-    """What the next bytes of a sealed segment say. Blocks; may run on any thread.
+    """Decode the next bytes of a sealed segment. Blocks; may run on any thread.
 
     Args:
         file: The segment.
@@ -40,8 +40,8 @@ def read_steps(file: File, offset: int, length: int, rest: bytes, digest: int) -
         digest: Of the file up to ``offset``.
 
     Returns:
-        Offset behind the bytes read, the digest up to there, what they say with ``rest``, and the beginning of a record
-        that is left.
+        Offset after the bytes read, the digest up to there, the decoded steps of ``rest`` and these bytes, and the
+        beginning of an incomplete record.
 
     Raises:
         JournalCorrupt: a record that cannot be.

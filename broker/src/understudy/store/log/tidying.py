@@ -51,7 +51,7 @@ def tidy(
         if cut_ends:
             _cut_ends(disk, directory, ends)
     except StoreError as error:
-        log.warning("what earlier activations left is not removed", extra={"error": str(error)})
+        log.warning("cannot remove files of earlier activations", extra={"error": str(error)})
 
 
 def _cut_ends(disk: Disk, directory: str, ends: Sequence[SegmentEnd]) -> None:

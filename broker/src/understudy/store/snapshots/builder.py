@@ -207,7 +207,7 @@ class SnapshotBuilder:
         cursor.sealed = Stop.CLOSED if seal.closed else Stop.SEALED
 
     def _apply(self, cursor: Cursor, steps: list[Step]) -> Generator[Request, Any, None]:
-        """What records of a segment say."""
+        """Apply records of a segment."""
         looked_at = 0
         for step in steps:
             apply_steps(self._replayed, self._state.live.queues, cursor.number, cursor.path, (step,))
@@ -257,7 +257,7 @@ class SnapshotBuilder:
             want = needed_bytes
 
     def _pass_over(self, state: StoreState, cursor: Cursor, end: int) -> bool:
-        """Whether the record at the cursor is damaged and was set aside: reading goes on behind it."""
+        """Whether the record at the cursor is damaged and was set aside: reading continues after it."""
         length = self._known.length_at(cursor.number, cursor.epoch, cursor.offset)
         if not length or not cursor.sequence:
             return False

@@ -108,7 +108,7 @@ class LiveReferences:
 
 
 def waiting_references(queue_id: int, backlog: Backlog) -> Iterator[bytes]:
-    """What waits in a queue, encoded, some at a time; per priority in order."""
+    """Encoded references that wait in a queue, some at a time; per priority in order."""
     for priority in sorted(backlog.levels, reverse=True):
         level = backlog.levels[priority]
         level.close_block()

@@ -69,7 +69,7 @@ class SegmentCopy:
 
         Raises:
             JournalCorrupt: the segment is damaged; what was copied before counts.
-            DiskFull: there is no room; likewise.
+            DiskFull: there is no space; likewise.
         """
         number = self._number
         use = self._state.segments[number]
@@ -81,7 +81,7 @@ class SegmentCopy:
             while origin < use.end:
                 data = yield read_job(file, origin, min(want, use.end - origin))
                 if self._journal.no_space:
-                    raise DiskFull(f"no room to copy messages out of {path}")
+                    raise DiskFull(f"no space to copy messages out of {path}")
                 at = 0
                 length = 0
                 while at + HEADER_BYTES <= len(data):

@@ -84,7 +84,7 @@ class PartType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotHeader:
-    """What a snapshot is of."""
+    """Identity of a snapshot."""
 
     node_id: NodeId
     epoch: int
@@ -358,7 +358,7 @@ class SnapshotReader:
             else:
                 found.append((kind, payload))
         if self.end is not None and at < len(data):
-            raise JournalCorrupt("bytes behind the end of the snapshot", file=self.path, offset=self.offset + at)
+            raise JournalCorrupt("bytes after the end of the snapshot", file=self.path, offset=self.offset + at)
         if not at:
             needed_bytes = HEADER.unpack_from(data)[1] if len(data) >= HEADER_BYTES else 0
             if len(data) < self.want or not self.want < needed_bytes <= RECORD_BYTES_MAX:

@@ -103,21 +103,21 @@ class LogTrimmer:
         duplicate_ids = sum(map(len, state.duplicate_ids.values()))
         return _TRIM_FACTOR * (_BINDING_BYTES * bindings + _DUPLICATE_ID_BYTES * duplicate_ids)
 
-    def trim(self, behind: int, snapshots: list[str], *, urgent: bool = False) -> bool:
+    def trim(self, through: int, snapshots: list[str], *, urgent: bool = False) -> bool:
         """Drop the dead beginning if it is worth a checkpoint. Whether it was dropped.
 
         Args:
-            behind: Nothing is dropped unless this segment is dropped, too: the newest snapshot rests on it.
+            through: Nothing is dropped unless this segment is dropped, too: the newest snapshot depends on it.
             snapshots: Files that are removed with it.
             urgent: The disk is full: any segment is worth it.
         """
         state, journal = self._state, self._journal
         dead = state.dead_prefix(journal.number)
         enough = 1 if urgent else TRIM_SEGMENTS_MIN
-        if len(dead) < enough or dead[-1] < behind or journal.failure is not None:
+        if len(dead) < enough or dead[-1] < through or journal.failure is not None:
             return False
         covered = [number for number in dead if number < (state.checkpoint_segment or 0)]
-        if len(covered) >= enough and covered[-1] >= behind:
+        if len(covered) >= enough and covered[-1] >= through:
             dead = covered
         else:
             if len(dead) * self._segment_bytes < self.checkpoint_worth_bytes():

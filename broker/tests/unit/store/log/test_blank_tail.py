@@ -1,4 +1,4 @@
-"""Goal: what is behind the end of a log is found wherever it lies, and blocks that were never written are not read."""
+"""Goal: bytes after the end of a log are found at any offset, and blocks that were never written are not read."""
 
 from __future__ import annotations
 

@@ -214,7 +214,7 @@ def trimmed_to_a_message() -> tuple[Rig, str, Frame]:
 
 
 def test_damage_at_the_beginning_of_a_trimmed_log() -> None:
-    """The sequence of the damaged record follows from the one behind it, and TRIM says that nothing else is missing."""
+    """The sequence of the damaged record follows from the next one, and TRIM says that nothing else is missing."""
     rig, path, frame = trimmed_to_a_message()
     rig.volume.flip_bit(path, frame.offset + frame.length - 1, 2)
     with pytest.raises(JournalCorrupt) as caught:

@@ -135,8 +135,8 @@ def test_what_cannot_be_tidied_stops_nothing(caplog: pytest.LogCaptureFixture, m
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_room_that_was_tidied_up_is_used_at_once(seed: int) -> None:
-    """On a disk with room for one segment: that of the epoch; the prepared one needs the room of the old one."""
+def test_space_of_removed_files_is_used_at_once(seed: int) -> None:
+    """On a disk with space for one segment, that of the epoch; the prepared one needs the space of the old one."""
     rig = Rig(random.Random(seed))
     rig.activate("a")
     rig.queue()
@@ -208,7 +208,7 @@ def test_a_read_only_store_says_so() -> None:
         begin(rig, ReadOnlyDisk(rig.volume, "b"))
 
 
-def test_no_room_says_so() -> None:
+def test_a_full_disk_at_activation_is_reported() -> None:
     rig = Rig(random.Random(1))
     rig.volume.capacity_bytes = 1000
     with pytest.raises(DiskFull, match="epoch 1"):

@@ -165,7 +165,7 @@ def test_starts_over_when_the_new_epoch_ends_before_what_it_has_read() -> None:
     rig.settle()
     backup = rig.follower("b")
     backup.finish()
-    # the zombie writes on after the backup has read to the end and before anybody sees its epoch
+    # the zombie writes on after the backup has read to the end and before any node reads its epoch
     rig.send()
     rig.settle()
     catch_up(third)
@@ -248,7 +248,7 @@ def test_damage_before_a_later_batch_names_file_and_offset() -> None:
     with pytest.raises(JournalCorrupt) as caught:
         recover(rig.disk("b"), DIRECTORY)
     assert (caught.value.file, caught.value.offset) == (path, offsets[2])
-    # the last batch cannot be told from one that was never synced: it is cut
+    # the last batch cannot be distinguished from one that was never synced: it is cut
     rig.volume.flip_bit(path, offsets[2] + 30, 1)
     rig.volume.flip_bit(path, offsets[4] + 30, 1)
     assert recover(rig.disk("b"), DIRECTORY).position == (1, offsets[4])
@@ -279,7 +279,7 @@ def test_find_later_record_needs_a_later_batch() -> None:
     seed = seed_of(1, 1)
     first = b"".join(frame(RecordType.TX_COMMIT, 0, 8, 5000, seed, bytes(8)))
     data = bytes(40) + first
-    assert find_later_record(data, 5000, seed, above=6, behind=5000) is None
-    assert find_later_record(data, 5000, seed, above=6, behind=4999) == 5040
-    assert find_later_record(data, 5000, seed, above=8, behind=-1) is None
-    assert find_later_record(data, 5000, seed_of(2, 1), above=6, behind=-1) is None
+    assert find_later_record(data, 5000, seed, above=6, after=5000) is None
+    assert find_later_record(data, 5000, seed, above=6, after=4999) == 5040
+    assert find_later_record(data, 5000, seed, above=8, after=-1) is None
+    assert find_later_record(data, 5000, seed_of(2, 1), above=6, after=-1) is None

@@ -124,7 +124,7 @@ def test_the_reserve_is_the_spare_and_what_is_beyond_waits() -> None:
     assert not store.full
 
 
-def test_no_room_at_close_keeps_what_was_durable() -> None:
+def test_a_full_disk_at_close_keeps_all_durable_records() -> None:
     rig = Rig(random.Random(1))
     store = store_with(rig)
     rig.volume.capacity_bytes = rig.volume.used_bytes()
@@ -141,7 +141,7 @@ def test_no_room_at_close_keeps_what_was_durable() -> None:
     assert recover(rig.volume.copy().disk("judge"), DIRECTORY).state.sequence == durable
 
 
-def test_room_is_kept_for_the_next_activation() -> None:
+def test_space_is_reserved_for_the_next_activation() -> None:
     rig = Rig(random.Random(1))
     store = store_with(rig)
     message_id = send(rig, 100)
@@ -150,7 +150,7 @@ def test_room_is_kept_for_the_next_activation() -> None:
     assert len(rig.volume.content(reserve)) == 2 * SEGMENT_BYTES_MIN
     rig.volume.capacity_bytes = rig.volume.used_bytes()
     rig.die(power_loss=False)
-    # not even a byte is free, and yet there is a segment for the epoch and a spare behind it
+    # not even a byte is free, and yet there is a segment for the epoch and a spare after it
     store = rig.activate("b")
     assert reserve not in rig.volume.paths()
     assert not store.full
@@ -182,7 +182,7 @@ def test_a_reserve_cut_short_by_a_crash_is_completed() -> None:
 
 
 @pytest.mark.parametrize("operation", ["write", "sync"])
-def test_a_disk_that_is_full_within_an_allocated_segment_holds_everything_until_there_is_room(
+def test_a_disk_that_is_full_within_an_allocated_segment_blocks_until_there_is_space(
     monkeypatch: pytest.MonkeyPatch, operation: str
 ) -> None:
     """As on a file system that copies on write: no node ends, nothing is confirmed early, nothing is lost."""

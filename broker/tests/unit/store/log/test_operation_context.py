@@ -71,7 +71,7 @@ def test_a_bug_in_one_call_keeps_no_other_back() -> None:
 
 
 class Answerer:
-    """Whoever an answer is for."""
+    """Owner of a callback: records the internal errors of its calls."""
 
     def __init__(self) -> None:
         self.bugs: list[Exception] = []
@@ -87,7 +87,7 @@ def fails_for(*_: object) -> None:
     raise ValueError("a bug")
 
 
-def test_a_bug_is_told_to_whom_the_call_was_for_and_is_over_with_that() -> None:
+def test_an_internal_error_is_reported_to_the_owner_of_the_call_only() -> None:
     context, calls, owner, other = OperationContext(), [], Answerer(), Answerer()
     ways = [
         (owner.breaks,),
@@ -104,7 +104,7 @@ def test_a_bug_is_told_to_whom_the_call_was_for_and_is_over_with_that() -> None:
     assert other.bugs == []
 
 
-def test_who_cannot_be_told_of_a_bug_delays_nobody_either() -> None:
+def test_an_owner_that_cannot_handle_an_internal_error_delays_no_other_call() -> None:
     context, calls = OperationContext(), []
 
     class Deaf(Answerer):
@@ -118,11 +118,11 @@ def test_who_cannot_be_told_of_a_bug_delays_nobody_either() -> None:
     assert calls == ["behind"]
 
 
-def test_an_error_of_the_node_releases_nobody_else() -> None:
+def test_an_error_of_the_node_releases_no_further_call() -> None:
     context, calls = OperationContext(), []
 
     def fails() -> None:
-        raise DiskFull("no room")
+        raise DiskFull("no space")
 
     context.when_durable(1, fails)
     context.when_durable(1, calls.append, "behind")

@@ -86,7 +86,7 @@ def test_a_second_maker_of_the_same_segment_loses(volume: SimVolume) -> None:
         create_segment(volume.disk("a"), DIRECTORY, SegmentHeader(NODE_ID, 3, 13, 0, 8192, False))
 
 
-def test_no_room_leaves_nothing_behind(volume: SimVolume) -> None:
+def test_a_full_disk_leaves_no_file(volume: SimVolume) -> None:
     volume.capacity_bytes = 5000
     with pytest.raises(DiskFull):
         create_segment(volume.disk("a"), DIRECTORY, HEADER)

@@ -1,5 +1,5 @@
-"""Goal: zeros ahead of the log come after small batches only, a piece at a time, never over a record; file
-work that no batch waits for stands in nobody's way and has ended when the store is closed.
+"""Goal: zeros ahead of the log are written after small batches only, a piece at a time, never over a record; file
+work that no batch waits for delays no batch and has ended when the store is closed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SEGMENT_BYTES = 4 * ZEROS_BYTES
 
 
 class Spares:
-    """Spare segments on a simulated disk, whose writer works when it is told to."""
+    """Spare segments on a simulated disk, whose writer works step by step."""
 
     def __init__(self, ahead: int = 1) -> None:
         self.rig = Rig(random.Random(1))
@@ -46,7 +46,7 @@ class Spares:
         self.rig.volume.before_operation = self.written.append
 
     def zero(self) -> list[str]:
-        """One piece; what the disk was told."""
+        """Zero one piece; returns the operations of the disk."""
         self.written.clear()
         self.spares.zero()
         self.writer.drain()
@@ -75,7 +75,7 @@ def test_one_piece_is_under_way_at_a_time() -> None:
     assert made.written == ["write", "sync"]
 
 
-def test_what_is_written_behind_a_piece_under_way_is_not_zeroed() -> None:
+def test_a_record_written_during_zeroing_is_not_overwritten() -> None:
     made = Spares()
     made.spares.zero()
     segment = made.spares.take(0)
@@ -88,7 +88,7 @@ def test_what_is_written_behind_a_piece_under_way_is_not_zeroed() -> None:
         made.writer.drain()
 
 
-def test_a_disk_without_room_to_overwrite_keeps_the_segment_as_it_is() -> None:
+def test_a_disk_without_space_to_overwrite_keeps_the_segment_unchanged() -> None:
     made = Spares()
 
     def full(operation: str) -> None:
@@ -124,7 +124,7 @@ def test_a_segment_whose_zeros_failed_is_not_grown() -> None:
 
     made.rig.volume.before_operation = broken
     made.spares.zero()
-    # a record larger than a segment: more room and another sync are asked for behind the zeros
+    # a record larger than a segment: more space and another sync are requested after the zeros
     segment = made.spares.take(2 * SEGMENT_BYTES)
     made.writer.drain()
     assert made.written == ["write", "sync"]
@@ -132,7 +132,7 @@ def test_a_segment_whose_zeros_failed_is_not_grown() -> None:
     assert {str(failure) for failure in made.failures} == {"sync"}
 
 
-def test_a_batch_behind_zeros_that_failed_is_written_but_not_confirmed() -> None:
+def test_a_batch_after_failed_zeroing_is_written_but_not_confirmed() -> None:
     rig = Rig(random.Random(1), segment_bytes=8 * ZEROS_BYTES)
     store = rig.activate("a")
     rig.queue()
@@ -162,7 +162,7 @@ def test_a_batch_behind_zeros_that_failed_is_written_but_not_confirmed() -> None
     assert store.context.durable == durable
     with pytest.raises(DiskFailed):
         rig.send()
-    # nobody was told, so either is right for whoever comes next: here it was kept
+    # not confirmed, so the next activation may keep or drop it: here it was kept
     rig.die(power_loss=True)
     assert recover(rig.disk("judge"), DIRECTORY).state.sequence > durable
 
@@ -235,7 +235,7 @@ def test_the_store_is_closed_only_when_what_is_being_removed_has_ended() -> None
     path = f"{DIRECTORY}/snapshot-x"
     rig.disk("a").open(path, create=True).close()
     assert rig.housekeeper is not None
-    # behind so much other file work that the log is long closed
+    # queued after so much other file work that the log is closed before
     for _ in range(50):
         rig.housekeeper.run(lambda: None, lambda error: None)
     store._journal.remove_files(["snapshot-x"], lambda error: ended.append("removed"))

@@ -84,7 +84,7 @@ def test_one_old_message_does_not_keep_the_log() -> None:
     fill(rig, 120)
     held = numbers(rig)
     assert unpack_location(old[1])[0] == held[0] == 1
-    assert held[1] > 2, "what is dead behind it went"
+    assert held[1] > 2, "dead segments after it were removed"
     assert len(held) <= 8
     assert len(snapshot_names(names(rig))) == 2
     assert rig.store is not None
@@ -181,7 +181,7 @@ def test_a_snapshot_keeps_the_newest_duplicate_ids_in_order() -> None:
     assert [list(found[address_id]) for address_id in rig.address_ids] == [ids[::2][-15:], ids[1::2][-15:]]
 
 
-def test_snapshots_go_when_nothing_behind_them_lives() -> None:
+def test_snapshots_are_removed_when_they_cover_no_live_message() -> None:
     rig = rig_of(segments_min=6, percent=0)
     message_id, _ = put(rig, pinned=True)
     fill(rig, 150)
@@ -289,7 +289,7 @@ def test_a_damaged_record_is_not_copied_and_stays_to_be_seen(caplog: pytest.LogC
     rig = rig_of(segments_min=2)
     message_id, location = put(rig, pinned=True)
     fill(rig, 19)
-    # behind the first snapshot, so that only copying meets it
+    # after the first snapshot, so that only copying reads it
     assert snapshot_names(names(rig))
     number, offset, length = unpack_location(location)
     path = next(path for path in rig.segments() if (parse_name(path.rsplit("/", 1)[1]) or (0,))[0] == number)
@@ -433,7 +433,7 @@ def test_a_full_disk_is_consolidated_from_the_reserve() -> None:
         waiting += [put(rig, pinned=True)]
         rig.settle_log()
     held = len(numbers(rig))
-    # the consumers go on, and what they take makes room again, one old message or not
+    # the consumers continue; their acknowledgements free space even with one old message left
     for message_id, _ in waiting:
         store.store_acknowledges(rig.queue_ids[0], (message_id,))
         rig.settle_log()
