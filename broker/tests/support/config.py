@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from xml.sax.saxutils import escape, quoteattr
 
+import pytest
+
 from understudy.config.grammar import Attribute, Element, Kind, Support
 from understudy.config.model import LoadedConfig
 from understudy.config.reader import read_broker_xml
 from understudy.config.schema import CORE, element_at
+from understudy.errors import ConfigError
 
 FILE = "broker.xml"
+CONNECTORS = (
+    '<connectors><connector name="own">tcp://a:1</connector><connector name="peer">tcp://b:1</connector></connectors>'
+)
+PASSWORD = "<cluster-password>of our own</cluster-password>"
 
 
 def core(body: str) -> bytes:
@@ -87,3 +94,19 @@ REFUSED = [
     if row.support is Support.REFUSED and element_at(parent_of(path)).support is Support.IMPLEMENTED
 ]
 """Rows that are an error unless they say their default, while their parent is fine."""
+
+
+def fails(body: str) -> ConfigError:
+    """The error of a broker.xml with this body, which names the file, the line and the element."""
+    with pytest.raises(ConfigError) as caught:
+        read(body)
+    assert caught.value.file == FILE
+    assert caught.value.line is not None
+    assert caught.value.path.startswith("core")
+    return caught.value
+
+
+def cluster(inside: str, *, head: str = PASSWORD + CONNECTORS) -> str:
+    """A cluster connection with these elements, and what it needs."""
+    inner = f'<cluster-connection name="c"><connector-ref>own</connector-ref>{inside}</cluster-connection>'
+    return f"{head}<cluster-connections>{inner}</cluster-connections>"

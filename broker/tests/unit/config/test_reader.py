@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from support.config import FILE, read
+from support.config import CONNECTORS, PASSWORD, cluster, fails, read
 from understudy.config.model import (
     ADD_HEADERS_TRANSFORMER,
     AddressConfiguration,
@@ -25,26 +25,6 @@ from understudy.config.model import (
     RoutingType,
 )
 from understudy.config.reader import read_broker_xml
-from understudy.errors import ConfigError
-
-CONNECTORS = (
-    '<connectors><connector name="own">tcp://a:1</connector><connector name="peer">tcp://b:1</connector></connectors>'
-)
-PASSWORD = "<cluster-password>of our own</cluster-password>"
-
-
-def fails(body: str) -> ConfigError:
-    with pytest.raises(ConfigError) as caught:
-        read(body)
-    assert caught.value.file == FILE
-    assert caught.value.line is not None
-    assert caught.value.path.startswith("core")
-    return caught.value
-
-
-def cluster(inside: str, *, head: str = PASSWORD + CONNECTORS) -> str:
-    inner = f'<cluster-connection name="c"><connector-ref>own</connector-ref>{inside}</cluster-connection>'
-    return f"{head}<cluster-connections>{inner}</cluster-connections>"
 
 
 def test_an_empty_file_is_the_defaults() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.config import FILE, core, read
+from support.config import FILE, core, fails, read
 from understudy.config.model import (
     AddressFullPolicy,
     AddressSettingsConfiguration,
@@ -15,26 +15,6 @@ from understudy.config.model import (
 )
 from understudy.config.reader import read_broker_xml
 from understudy.errors import ConfigError
-
-CONNECTORS = (
-    '<connectors><connector name="own">tcp://a:1</connector><connector name="peer">tcp://b:1</connector></connectors>'
-)
-PASSWORD = "<cluster-password>of our own</cluster-password>"
-
-
-def fails(body: str) -> ConfigError:
-    with pytest.raises(ConfigError) as caught:
-        read(body)
-    assert caught.value.file == FILE
-    assert caught.value.line is not None
-    assert caught.value.path.startswith("core")
-    return caught.value
-
-
-def cluster(inside: str, *, head: str = PASSWORD + CONNECTORS) -> str:
-    inner = f'<cluster-connection name="c"><connector-ref>own</connector-ref>{inside}</cluster-connection>'
-    return f"{head}<cluster-connections>{inner}</cluster-connections>"
-
 
 # --- settings --------------------------------------------------------------------------------
 
