@@ -107,6 +107,6 @@ def fails(body: str) -> ConfigError:
 
 
 def cluster(inside: str, *, head: str = PASSWORD + CONNECTORS) -> str:
-    """A cluster connection with these elements, and what it needs."""
+    """A cluster connection with these elements, its connectors and its password."""
     inner = f'<cluster-connection name="c"><connector-ref>own</connector-ref>{inside}</cluster-connection>'
     return f"{head}<cluster-connections>{inner}</cluster-connections>"
