@@ -13,7 +13,7 @@ from functools import cache
 
 from fuzz.target import Target
 from fuzz.targets_store import PART, parts_of, take_over
-from support.store import DIRECTORY, Rig
+from support.store import DIRECTORY, StoreHarness
 from understudy.errors import JournalCorrupt, StoreError
 from understudy.message import Message
 from understudy.store.log import segment
@@ -30,7 +30,7 @@ _EPOCH = struct.Struct("<Q")
 @cache
 def _store() -> tuple[dict[str, bytes], bytes]:
     """The log of a store in use, and its newest snapshot."""
-    rig = Rig(random.Random(4), compact_segments_min=2, compact_percent=0)
+    rig = StoreHarness(random.Random(4), compact_segments_min=2, compact_percent=0)
     rig.activate("a")
     rig.queue()
     for number in range(30):

@@ -15,7 +15,7 @@ from functools import cache
 from fuzz.target import Target
 from fuzz.targets_wire import sample_message
 from support.routing import World
-from support.store import DIRECTORY, NODE_ID, Rig
+from support.store import DIRECTORY, NODE_ID, StoreHarness
 from understudy.errors import BrokerError, JournalCorrupt, StoreError
 from understudy.ids import uuid_bytes
 from understudy.routing.restore import restore
@@ -53,7 +53,7 @@ def _record(data: bytes) -> None:
 @cache
 def _real_records() -> tuple[tuple[int, int, bytes], ...]:
     """Type, flags and payload of the records of a store in use."""
-    rig = Rig(random.Random(4))
+    rig = StoreHarness(random.Random(4))
     rig.activate("a")
     for _ in range(120):
         rig.operate()

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from support.asking import Asking, Reply
 from support.comparing import differences
+from support.management_driver import ManagementDriver, Reply
 from support.management_steps import EXPECTED, OF_THE_NODE, STEPS, Load, Wait
 from support.targets import PASSWORD, USER, Target, start_target
 from understudy.client.sync import Connection, Session, connect
@@ -38,7 +38,7 @@ class Side:
         self.target = target
         self.connection: Connection = connect(f"{target.url}?clientID=asking", user=USER, password=PASSWORD)
         self.session: Session = self.connection.session()
-        self.asking = Asking(self.connection)
+        self.asking = ManagementDriver(self.connection)
 
     def load(self, step: Load) -> None:
         with self.session.producer(step.queue) as producer:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.asking import Asking
+from support.management_driver import ManagementDriver
 from support.targets import PASSWORD, USER, Target, start_target
 from understudy.client.sync import Connection, Session, connect
 from understudy.errors import BrokerError
@@ -38,7 +38,7 @@ class Watched:
     def __init__(self, target: Target) -> None:
         self.target = target
         self._watching = self.connect("watching")
-        self.asking = Asking(self._watching)
+        self.asking = ManagementDriver(self._watching)
         made = self.asking.operation(
             "broker", "createQueue", "activemq.notifications", "MULTICAST", "told", None, True, -1, False, True
         )

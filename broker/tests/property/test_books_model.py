@@ -21,7 +21,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from support.books import Books
+from support.reference_model import ReferenceModel
 from understudy.routing.queues import level
 
 NUMBER = st.integers(0, 1 << 16)
@@ -61,7 +61,7 @@ def _cut_early(monkeypatch: pytest.MonkeyPatch) -> None:
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(STEPS, st.integers(0, 1 << 16))
 def test_the_books_close(steps: list[tuple[str, int, int, int]], seed: int) -> None:
-    books = Books(seed)
+    books = ReferenceModel(seed)
     for step in steps:
         books.step(*step)
     books.all_clients_leave()

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.support.copies import Fork, act, fork, go_on, live, only_here, restart, settled_there, write_out
-from tests.support.store import DIRECTORY, Rig
+from tests.support.store import DIRECTORY, StoreHarness
 
 from understudy.message import DUPLICATE_ID, Message
 from understudy.runtime.disk import RealDisk
@@ -35,7 +35,7 @@ from understudy.tools.log_copy import CopyState, LogCopy
 
 
 def forked(seed: int, before: int, restarts: int, **options: int) -> Fork:
-    rig = Rig(random.Random(seed), **options)
+    rig = StoreHarness(random.Random(seed), **options)
     rig.activate("a")
     act(rig, before)
     for _ in range(restarts):
@@ -46,7 +46,7 @@ def forked(seed: int, before: int, restarts: int, **options: int) -> Fork:
     return both
 
 
-def naive_records(rig: Rig) -> list[tuple[int, int, bytes]]:
+def naive_records(rig: StoreHarness) -> list[tuple[int, int, bytes]]:
     """Every record of the log with its bytes."""
     found = []
     for logged in read_log(rig.disk("naive"), DIRECTORY):
@@ -57,7 +57,7 @@ def naive_records(rig: Rig) -> list[tuple[int, int, bytes]]:
     return found
 
 
-def naive_split(left: Rig, right: Rig) -> tuple[Relation, int]:
+def naive_split(left: StoreHarness, right: StoreHarness) -> tuple[Relation, int]:
     """Relation and first different sequence, one record after the other."""
     mine = {sequence: (epoch, raw) for epoch, sequence, raw in naive_records(left)}
     theirs = {sequence: (epoch, raw) for epoch, sequence, raw in naive_records(right)}
@@ -74,7 +74,7 @@ def naive_split(left: Rig, right: Rig) -> tuple[Relation, int]:
     return (Relation.PREFIX, first) if max(mine) < max(theirs) else (Relation.EXTENSION, first)
 
 
-def compare_rigs(left: Rig, right: Rig, directory: Path) -> Comparison:
+def compare_rigs(left: StoreHarness, right: StoreHarness, directory: Path) -> Comparison:
     """Both stores written out and compared."""
     directories = [str(write_out(left, directory / "left")), str(write_out(right, directory / "right"))]
     return compare(RealDisk(), directories, sample=3)
@@ -193,7 +193,7 @@ def export(directory: str, others: list[str]) -> list[str]:
     return [*lines, end_line(len(lines), 0)]
 
 
-def bodies(rig: Rig, keys: set[tuple[int, int]]) -> list[tuple[str, bytes]]:
+def bodies(rig: StoreHarness, keys: set[tuple[int, int]]) -> list[tuple[str, bytes]]:
     """Queue name and message, without its id."""
     queues = rig.model.contents()["queues"]
     return [
@@ -225,7 +225,7 @@ def test_all_small_forks(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("zeros", [False, True])
 def test_a_copy_cut_at_any_byte_is_a_prefix(tmp_path: Path, zeros: bool) -> None:
-    rig = Rig(random.Random(5))
+    rig = StoreHarness(random.Random(5))
     rig.activate("a")
     act(rig, 30)
     # one batch with much in it
@@ -252,7 +252,7 @@ def test_a_copy_cut_at_any_byte_is_a_prefix(tmp_path: Path, zeros: bool) -> None
 
 
 def test_a_flipped_bit_is_damage_and_ends_the_copy(tmp_path: Path) -> None:
-    rig = Rig(random.Random(6))
+    rig = StoreHarness(random.Random(6))
     rig.activate("a")
     act(rig, 200)
     whole, bad = write_out(rig, tmp_path / "whole"), write_out(rig, tmp_path / "bad")
@@ -276,7 +276,7 @@ def test_a_flipped_bit_is_damage_and_ends_the_copy(tmp_path: Path) -> None:
 
 
 def test_what_a_producer_sent_to_both_is_not_brought_over(tmp_path: Path) -> None:
-    rig = Rig(random.Random(7))
+    rig = StoreHarness(random.Random(7))
     rig.activate("a")
     rig.address()
     rig.queue()

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.property.test_store_model import RELAXED, live_of
-from tests.support.store import DIRECTORY, Crashed, Rig, contents_of, order_of
+from tests.support.store import DIRECTORY, Crashed, StoreHarness, contents_of, order_of
 
 from understudy.errors import JournalCorrupt
 from understudy.message import Message
@@ -32,7 +32,7 @@ from understudy.tools.inspect import verify
 SEEDS = st.integers(0, 2**32 - 1)
 
 
-def churn(rig: Rig, count: int, *, follower: Follower | None = None, current: bool = False) -> None:
+def churn(rig: StoreHarness, count: int, *, follower: Follower | None = None, current: bool = False) -> None:
     """Every operation of a store. Most messages are acknowledged soon; a few stay."""
     store, stream = rig.store, rig.stream
     assert store is not None
@@ -60,8 +60,8 @@ def churn(rig: Rig, count: int, *, follower: Follower | None = None, current: bo
             follower.poll(stream.choice((200, 20_000, 1 << 20)))
 
 
-def consolidating_rig(stream: random.Random) -> Rig:
-    return Rig(
+def consolidating_rig(stream: random.Random) -> StoreHarness:
+    return StoreHarness(
         stream,
         compact_segments_min=stream.choice((1, 1, 2)),
         compact_percent=stream.choice((50, 100)),
@@ -74,13 +74,13 @@ def snapshot_paths(volume: SimVolume) -> list[str]:
     return [f"{DIRECTORY}/{name}" for name in snapshot_names(names)]
 
 
-def recover_on(rig: Rig, volume: SimVolume) -> Follower:
+def recover_on(rig: StoreHarness, volume: SimVolume) -> Follower:
     follower = Follower(volume.disk("judge"), DIRECTORY, id_cache_size=rig.model.id_cache_size)
     follower.finish()
     return follower
 
 
-def check_recovered(rig: Rig, owner: str, follower: Follower | None) -> None:
+def check_recovered(rig: StoreHarness, owner: str, follower: Follower | None) -> None:
     """Activate, by way of a follower or cold: exactly the model."""
     cold = recover(rig.volume.copy().disk("judge"), DIRECTORY)
     rig.model.crash(cold.state.sequence)
@@ -101,7 +101,7 @@ def check_recovered(rig: Rig, owner: str, follower: Follower | None) -> None:
     assert set(needed) <= set(rig.files.present()), "a file that a message needs is gone"
 
 
-def check_files(rig: Rig) -> None:
+def check_files(rig: StoreHarness) -> None:
     """Once everything has passed that may delay it: the files that are needed, and no others."""
     assert rig.store is not None
     rig.settle()
@@ -142,16 +142,16 @@ def test_a_crash_anywhere_in_a_consolidation_loses_nothing(seed: int) -> None:
     check_files(rig)
 
 
-def scripted(seed: int) -> Rig:
+def scripted(seed: int) -> StoreHarness:
     """A store in which the consolidator has something to do all the time, and a load that always is the same."""
-    rig = Rig(random.Random(seed), compact_segments_min=1, compact_percent=75, with_large=True)
+    rig = StoreHarness(random.Random(seed), compact_segments_min=1, compact_percent=75, with_large=True)
     rig.activate("a")
     churn(rig, 60)
     rig.settle()
     return rig
 
 
-def going_on(rig: Rig) -> None:
+def going_on(rig: StoreHarness) -> None:
     churn(rig, 45)
     rig.settle()
 
@@ -316,7 +316,7 @@ def test_a_damaged_snapshot_is_said_and_never_served(seed: int) -> None:
     check_recovered(rig, "b", None)
 
 
-def load(rig: Rig, stream: random.Random, kind: str, count: int) -> None:
+def load(rig: StoreHarness, stream: random.Random, kind: str, count: int) -> None:
     """A workload that leaves something alive."""
     store = rig.store
     assert store is not None
@@ -354,7 +354,7 @@ def load(rig: Rig, stream: random.Random, kind: str, count: int) -> None:
 @given(SEEDS, st.sampled_from(("pinned", "slow", "many")), st.sampled_from((1, 2, 4)))
 def test_what_is_kept_is_bounded_by_what_is_live(seed: int, kind: str, segments_min: int) -> None:
     stream = random.Random(seed)
-    rig = Rig(stream, compact_segments_min=segments_min, compact_percent=50)
+    rig = StoreHarness(stream, compact_segments_min=segments_min, compact_percent=50)
     store = rig.activate("a")
     load(rig, stream, kind, 900)
     follower = recover(rig.volume.copy().disk("judge"), DIRECTORY)

@@ -29,7 +29,7 @@ from support.kernel_sends import (
 )
 from support.kernel_views import view_of_run
 from support.kernels import NATIVE, both, needs_native
-from support.store import Rig
+from support.store import StoreHarness
 from understudy.kernel import deliveries, frames, log
 from understudy.kernel.log import LogPosition
 from understudy.message import Message
@@ -199,7 +199,7 @@ class Log:
     """A store whose records are looked at before they are written."""
 
     def __init__(self) -> None:
-        self.rig = Rig(random.Random(1), segment_bytes=1 << 20)
+        self.rig = StoreHarness(random.Random(1), segment_bytes=1 << 20)
         self.store: MessageStore = self.rig.activate("a")
         self.address_id, self.queue_id = self.store.next_id(), self.store.next_id()
         self.store.store_address(AddressRecord(self.address_id, "a", (1,)))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from support.large import Node, body_of, header_of, named, seen_by
-from support.store import Crashed, Rig
+from support.store import Crashed, StoreHarness
 from understudy.config.model import RoutingType
 from understudy.session.outcomes import ACCEPTED
 
@@ -118,7 +118,7 @@ def check(node: Node, story: Story) -> None:
 
 
 def operations_of_the_story() -> int:
-    rig = Rig(random.Random(0))
+    rig = StoreHarness(random.Random(0))
     node = Node(rig, "a", SETTINGS)
     before = rig.volume.operations
     live(node, Story())
@@ -133,7 +133,7 @@ OPERATIONS = operations_of_the_story()
 def test_a_crash_at_any_operation_leaves_messages_whole_or_not_there(part: int, power_loss: bool) -> None:
     assert OPERATIONS > 70
     for operation in range(1 + part, OPERATIONS + 1, 4):
-        rig = Rig(random.Random(operation))
+        rig = StoreHarness(random.Random(operation))
         node = Node(rig, "a", SETTINGS)
         story = Story()
         rig.crash_at(operation)
@@ -149,7 +149,7 @@ def test_a_crash_at_any_operation_leaves_messages_whole_or_not_there(part: int, 
 @pytest.mark.parametrize("seed", range(30))
 def test_crashes_of_successors_while_they_tidy_up(seed: int) -> None:
     stream = random.Random(seed)
-    rig = Rig(stream)
+    rig = StoreHarness(stream)
     node = Node(rig, "a", SETTINGS)
     story = Story()
     rig.crash_at(stream.randrange(1, OPERATIONS))

@@ -17,7 +17,7 @@ from tests.property.test_store_model import RELAXED
 
 from support.large import Node, body_of, header_of, named, seen_by
 from support.routing import text
-from support.store import Crashed, Rig
+from support.store import Crashed, StoreHarness
 from understudy.config.model import DivertConfiguration, RoutingType
 from understudy.errors import QueueNotFound
 from understudy.ids import Xid
@@ -36,7 +36,7 @@ class Program:
 
     def __init__(self, seed: int) -> None:
         self.stream = random.Random(seed)
-        self.rig = Rig(self.stream, compact_segments_min=1, compact_percent=75)
+        self.rig = StoreHarness(self.stream, compact_segments_min=1, compact_percent=75)
         self.node = Node(self.rig, "a", SETTINGS)
         self.sent = 0
         self.branches = 0

@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from support.routing import FakeCallback, World, text
-from support.store import Rig
+from support.store import StoreHarness
 from understudy.message import LAST_VALUE
 from understudy.routing.queues import level
 from understudy.routing.queues.queue import Queue
@@ -83,7 +83,7 @@ class Recording(FakeCallback):
 class Model:
     def __init__(self, kind: dict[str, Any], seed: int) -> None:
         self.kind = kind
-        self.rig = Rig(random.Random(seed))
+        self.rig = StoreHarness(random.Random(seed))
         self.owner = 0
         self.keys: list[str | None] = []
         self.ids: dict[int, int] = {}

@@ -15,7 +15,7 @@ from functools import cache
 
 import pytest
 
-from support.store import DIRECTORY, Crashed, Rig
+from support.store import DIRECTORY, Crashed, StoreHarness
 from understudy.errors import BrokerError, DiskFull
 from understudy.message import LargeBody
 from understudy.ports import Disk, Operation
@@ -42,7 +42,7 @@ def recorded(seed: int, *, full_disk: bool = False) -> tuple[list[Operation], di
                 super().apply((operation,), disk)
                 stream.append(operation)
 
-    rig = Rig(random.Random(seed), compact_segments_min=2, with_settings=True)
+    rig = StoreHarness(random.Random(seed), compact_segments_min=2, with_settings=True)
     rig.applier_class = Recorder
     choice = random.Random(seed)
     for number in range(3):
@@ -91,7 +91,7 @@ def write_body(store: MessageStore, size_bytes: int, *, ends: str) -> None:
     body.finish(stored)
 
 
-def settle(rig: Rig) -> None:
+def settle(rig: StoreHarness) -> None:
     assert rig.store is not None
     for _ in range(5000):
         rig.store.flush()
@@ -101,7 +101,7 @@ def settle(rig: Rig) -> None:
     raise AssertionError("the store does not come to rest")
 
 
-def close(rig: Rig) -> None:
+def close(rig: StoreHarness) -> None:
     assert rig.store is not None
     closed: list[bool] = []
     rig.store.close(lambda: closed.append(True))

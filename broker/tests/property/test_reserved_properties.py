@@ -19,7 +19,7 @@ from support.large import Node as LargeNode
 from support.managed import ManagedWorld
 from support.routing import World
 from support.sends import sends_of
-from support.store import Rig
+from support.store import StoreHarness
 from understudy.config.model import RoutingType
 from understudy.ids import Xid
 from understudy.message import Message
@@ -138,7 +138,7 @@ def test_a_client_writes_no_reserved_property(send: Callable[[World, list[Given]
 @settings(deadline=None, max_examples=20)
 @given(given_properties, st.booleans())
 def test_nor_in_the_header_of_a_large_message(properties: Given, transacted: bool) -> None:
-    node = LargeNode(Rig(random.Random(1)), "one")
+    node = LargeNode(StoreHarness(random.Random(1)), "one")
     queue = node.world.queue()
     session = node.world.session(transacted=transacted)
     node.send(session, received(properties), b"x" * 150_000)

@@ -14,7 +14,7 @@ from unittest import mock
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.support.store import DIRECTORY, Crashed, Rig, contents_of, order_of
+from tests.support.store import DIRECTORY, Crashed, StoreHarness, contents_of, order_of
 
 from understudy.errors import JournalCorrupt
 from understudy.store import backlog
@@ -36,7 +36,7 @@ def _small_blocks() -> Iterator[None]:
         yield
 
 
-def work(rig: Rig, count: int, follower: Follower | None = None) -> None:
+def work(rig: StoreHarness, count: int, follower: Follower | None = None) -> None:
     """Operations with flushes, passing time and a follower looking on."""
     assert rig.store is not None
     for _ in range(count):
@@ -50,9 +50,9 @@ def work(rig: Rig, count: int, follower: Follower | None = None) -> None:
             follower.poll(rig.stream.choice((100, 5000, 1 << 20)))
 
 
-def new_rig(stream: random.Random) -> Rig:
+def new_rig(stream: random.Random) -> StoreHarness:
     """Consolidating all the time, now and then, or not."""
-    return Rig(
+    return StoreHarness(
         stream,
         compact_segments_min=stream.choice((0, 1, 1, 1, 2)),
         compact_percent=stream.choice((0, 50, 100)),
@@ -61,7 +61,7 @@ def new_rig(stream: random.Random) -> Rig:
 
 
 def one_life(
-    rig: Rig, owner: str, confirmed: int, *, follower: Follower | None, watcher: Follower | None
+    rig: StoreHarness, owner: str, confirmed: int, *, follower: Follower | None, watcher: Follower | None
 ) -> tuple[int, int]:
     """Activate, work, die; the sequences confirmed and appended at the end."""
     stream = rig.stream
@@ -95,7 +95,7 @@ def one_life(
     return confirmed, appended
 
 
-def check_bodies(rig: Rig, stream: random.Random) -> None:
+def check_bodies(rig: StoreHarness, stream: random.Random) -> None:
     """Messages are read back as they were stored."""
     assert rig.store is not None
     references = [r for queue in rig.store.state.references.values() for r in queue.references()]
@@ -192,7 +192,7 @@ def test_writes_of_a_zombie_are_not_part_of_the_log(seed: int) -> None:
     assert contents_of(taken.store.state) == taken.model.contents()
 
 
-def written_store(stream: random.Random) -> Rig:
+def written_store(stream: random.Random) -> StoreHarness:
     """A few epochs with several segments, sealed or not, everything durable."""
     rig = new_rig(stream)
     for owner in "ab"[: stream.randrange(1, 3)]:
@@ -222,13 +222,13 @@ def try_recover(volume: SimVolume) -> Follower | JournalCorrupt:
         return error
 
 
-def log_paths(rig: Rig) -> set[str]:
+def log_paths(rig: StoreHarness) -> set[str]:
     """Segments with records that are part of the log."""
     follower = recover(rig.volume.copy().disk("judge"), DIRECTORY)
     return {f"{DIRECTORY}/{segment_name(end.number, end.epoch)}" for end in follower.ends()}
 
 
-def log_segments(rig: Rig) -> list[str]:
+def log_segments(rig: StoreHarness) -> list[str]:
     return [path for path in rig.volume.paths() if parse_name(path.rsplit("/", 1)[1])]
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from support.routing import World, callback_of, text
-from support.store import Crashed, Rig
+from support.store import Crashed, StoreHarness
 from understudy.config.model import RoutingType
 from understudy.errors import XaError
 from understudy.ids import Xid
@@ -37,7 +37,7 @@ DECISIONS = ["commit", "rollback", "heuristic commit", "heuristic rollback"]
 class Life:
     """One activation of the node."""
 
-    rig: Rig
+    rig: StoreHarness
     owner: str
     world: World = field(init=False)
 
@@ -167,7 +167,7 @@ def test_all_or_nothing_wherever_it_dies(decision: str, power_loss: bool) -> Non
 
 def one_death(decision: str, power_loss: bool, seed: int, step: int) -> tuple[bool, bool]:
     """Whether the work was finished before it died, and whether it was in doubt afterwards."""
-    rig = Rig(random.Random(step * 1000 + seed))
+    rig = StoreHarness(random.Random(step * 1000 + seed))
     first = Life(rig, "a")
     prepare_ground(first)
     answered: list[str] = []
@@ -196,7 +196,7 @@ def one_death(decision: str, power_loss: bool, seed: int, step: int) -> tuple[bo
     return finished, in_doubt
 
 
-def decide_later(rig: Rig, life: Life, decision: str, power_loss: bool, *, wait: bool) -> Life:
+def decide_later(rig: StoreHarness, life: Life, decision: str, power_loss: bool, *, wait: bool) -> Life:
     """Decide the branch that the node came up with, perhaps only after another takeover."""
     if wait:
         life.settle()
@@ -215,7 +215,7 @@ def decide_later(rig: Rig, life: Life, decision: str, power_loss: bool, *, wait:
 
 def test_a_prepared_branch_keeps_its_part_of_the_log() -> None:
     """However much is written and acknowledged meanwhile, what it needs is not trimmed away."""
-    rig = Rig(random.Random(1))
+    rig = StoreHarness(random.Random(1))
     life = Life(rig, "a")
     prepare_ground(life)
     session = life.world.session(xa=True, auto_commit_sends=False, auto_commit_acks=False)

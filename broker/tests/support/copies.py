@@ -7,7 +7,7 @@ import random
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.store import DIRECTORY, Model, Rig
+from tests.support.store import DIRECTORY, Model, StoreHarness
 
 from understudy.store.log.follower import Follower
 
@@ -18,14 +18,14 @@ Key = tuple[int, int]
 class Fork:
     """Two rigs whose logs are the same up to ``sequence``."""
 
-    left: Rig
-    right: Rig
+    left: StoreHarness
+    right: StoreHarness
     sequence: int
     operations: int
     """Of the models, in common."""
 
 
-def act(rig: Rig, operations: int) -> None:
+def act(rig: StoreHarness, operations: int) -> None:
     """Carry out ``operations`` random operations, all durable afterwards."""
     for _ in range(operations):
         rig.operate()
@@ -35,7 +35,7 @@ def act(rig: Rig, operations: int) -> None:
     rig.settle()
 
 
-def restart(rig: Rig) -> None:
+def restart(rig: StoreHarness) -> None:
     """The node dies with everything durable, and activates again."""
     rig.die(power_loss=False)
     follower = Follower(rig.disk("reader"), DIRECTORY, id_cache_size=rig.model.id_cache_size)
@@ -47,10 +47,10 @@ def restart(rig: Rig) -> None:
     rig.resume_from(rig.model.contents())
 
 
-def fork(rig: Rig, stream: random.Random) -> Fork:
+def fork(rig: StoreHarness, stream: random.Random) -> Fork:
     """The node is dead; its store now exists twice. No node is active."""
     rig.die(power_loss=False)
-    other = Rig(stream, id_cache_size=rig.model.id_cache_size)
+    other = StoreHarness(stream, id_cache_size=rig.model.id_cache_size)
     disk = other.disk("copy")
     for path in rig.volume.paths():
         file = disk.open(path, create=True)
@@ -66,7 +66,7 @@ def fork(rig: Rig, stream: random.Random) -> Fork:
     return Fork(rig, other, follower.state.sequence, len(rig.model.operations))
 
 
-def go_on(rig: Rig, operations: int) -> None:
+def go_on(rig: StoreHarness, operations: int) -> None:
     """Activate after a fork, and act."""
     follower = Follower(rig.disk("reader"), DIRECTORY, id_cache_size=rig.model.id_cache_size)
     follower.finish()
@@ -76,7 +76,7 @@ def go_on(rig: Rig, operations: int) -> None:
     act(rig, operations)
 
 
-def write_out(rig: Rig, directory: Path) -> Path:
+def write_out(rig: StoreHarness, directory: Path) -> Path:
     """The store as it is visible now, in a real directory."""
     directory.mkdir()
     for path in rig.volume.paths():
@@ -109,7 +109,7 @@ def added(model: Model, operations: int) -> set[int]:
     return {arguments[1] for _, name, arguments in model.operations[:operations] if name == "message"}
 
 
-def only_here(here: Rig, there: Rig, operations: int) -> set[Key]:
+def only_here(here: StoreHarness, there: StoreHarness, operations: int) -> set[Key]:
     """Messages that live here and were never in a queue there: ids in common mean the same message only if
     the message is from before the fork.
     """
@@ -118,6 +118,6 @@ def only_here(here: Rig, there: Rig, operations: int) -> set[Key]:
     return {key for key in live(here.model) if key[1] not in common or key not in had}
 
 
-def settled_there(here: Rig, there: Rig, operations: int) -> set[Key]:
+def settled_there(here: StoreHarness, there: StoreHarness, operations: int) -> set[Key]:
     """Messages that live here, and were in their queue there, and are no more."""
     return live(here.model) - only_here(here, there, operations) - live(there.model)

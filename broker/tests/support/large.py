@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from support.routing import FakeCallback, World, callback_of
-from support.store import DIRECTORY, Rig
+from support.store import DIRECTORY, StoreHarness
 from understudy.message import LargeMessage, Message
 from understudy.routing.restore import restore
 from understudy.session.session import ServerSession
@@ -36,7 +36,7 @@ class Node:
 
     def __init__(
         self,
-        rig: Rig,
+        rig: StoreHarness,
         owner: str,
         settings: Mapping[str, Mapping[str, object]] | None = None,
         *,

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from support.asking import Asking
+from support.management_driver import ManagementDriver
 from support.targets import PASSWORD, USER
 
 
@@ -61,17 +61,17 @@ def _options(field: str, operation: str, value: str, **more: str) -> str:
     return json.dumps({"field": field, "operation": operation, "value": value} | more)
 
 
-def _first(queue: str, operation: str = "listMessagesAsJSON") -> Callable[[Asking], object]:
+def _first(queue: str, operation: str = "listMessagesAsJSON") -> Callable[[ManagementDriver], object]:
     """The id of the first message in a queue."""
 
-    def find(asking: Asking) -> object:
+    def find(asking: ManagementDriver) -> object:
         parameters = (None,) if operation == "listMessagesAsJSON" else ()
         return json.loads(asking.operation(f"queue.{queue}", operation, *parameters).value)[0]["messageID"]
 
     return find
 
 
-def _connection(asking: Asking) -> object:
+def _connection(asking: ManagementDriver) -> object:
     return asking.operation("broker", "listConnectionIDs").value[0]
 
 

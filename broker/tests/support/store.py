@@ -194,7 +194,7 @@ def order_of(contents: dict[str, Any]) -> dict[int, list[int]]:
     }
 
 
-class Rig:
+class StoreHarness:
     """Nodes that take turns on one volume, and the model of what they did."""
 
     applier_class = Applier
@@ -543,7 +543,7 @@ class Rig:
 class LargeFiles:
     """Bodies of large messages beside a rig's store, and the messages that need them, as routing would know."""
 
-    def __init__(self, rig: Rig) -> None:
+    def __init__(self, rig: StoreHarness) -> None:
         """None is needed yet."""
         self._rig = rig
         self.held: dict[tuple[int, int], int] = {}

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from tests.support.store import DIRECTORY, Rig
+from tests.support.store import DIRECTORY, StoreHarness
 
 from understudy.cli.data import data
 
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    rig = Rig(random.Random(8))
+    rig = StoreHarness(random.Random(8))
     rig.activate("a")
     for _ in range(200):
         rig.operate()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from tests.support.copies import write_out
-from tests.support.store import NODE_ID, Rig
+from tests.support.store import NODE_ID, StoreHarness
 from tests.unit.cli.test_data_compare_command import everything, same
 from tests.unit.tools.test_compaction import store_of
 
@@ -31,12 +31,12 @@ def run(*arguments: str) -> tuple[int, str]:
 
 
 @pytest.fixture
-def rig() -> Rig:
+def rig() -> StoreHarness:
     return store_of()
 
 
 @pytest.fixture
-def journal(rig: Rig, tmp_path: Path) -> Path:
+def journal(rig: StoreHarness, tmp_path: Path) -> Path:
     """A store as a stopped broker leaves it."""
     directory = write_out(rig, tmp_path / "journal")
     (directory / "server.lock").write_bytes(b"P00" + uuid_bytes(NODE_ID))
@@ -133,7 +133,9 @@ def test_another_node_and_damage_have_their_codes(journal: Path) -> None:
     assert same(before, {name: found for name, found in everything(str(journal)).items() if "segment-" in name})
 
 
-def test_the_other_commands_read_a_compacted_log_and_change_nothing(journal: Path, rig: Rig, tmp_path: Path) -> None:
+def test_the_other_commands_read_a_compacted_log_and_change_nothing(
+    journal: Path, rig: StoreHarness, tmp_path: Path
+) -> None:
     kept = write_out(rig, tmp_path / "before")
     exported = tmp_path / "before.jsonl"
     # large messages are left out, which is said

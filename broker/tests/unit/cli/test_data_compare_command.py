@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from tests.support.copies import act, fork, go_on, write_out
-from tests.support.store import Rig
+from tests.support.store import StoreHarness
 
 from understudy.cli.data import data
 from understudy.errors import JournalCorrupt
@@ -36,7 +36,7 @@ def compared(*arguments: str) -> tuple[int, dict[str, Any]]:
 @pytest.fixture
 def copies(tmp_path: Path) -> dict[str, str]:
     """``old`` is the beginning of both ``left`` and ``right``, which went different ways."""
-    rig = Rig(random.Random(13))
+    rig = StoreHarness(random.Random(13))
     rig.activate("a")
     act(rig, 80)
     found = {"old": str(write_out(rig, tmp_path / "old"))}

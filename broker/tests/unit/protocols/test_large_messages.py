@@ -8,7 +8,7 @@ import pytest
 
 from support.core import CoreNode
 from support.large import Node, body_of, seen_by
-from support.store import Rig
+from support.store import StoreHarness
 from understudy.limits import LARGE_BACKLOG_BYTES_PAUSE, LARGE_MESSAGES_STORING_MAX
 from understudy.message import Message
 from understudy.protocols.core.connection import CoreConnection
@@ -51,7 +51,7 @@ class Client:
     """One session over one connection."""
 
     def __init__(self, window: int = -1, auto_commit: bool = True) -> None:
-        self.node = Node(Rig(random.Random(1)), "a")
+        self.node = Node(StoreHarness(random.Random(1)), "a")
         self.node.world.queue("q")
         self.socket = Socket()
         core = CoreNode(world=self.node.world)
@@ -295,7 +295,7 @@ class Cut:
     """A client with a confirmation window that remembers its commands, as stock ones do."""
 
     def __init__(self) -> None:
-        self.node = Node(Rig(random.Random(1)), "a")
+        self.node = Node(StoreHarness(random.Random(1)), "a")
         self.node.world.queue("q")
         self.node.settle()
         self.core = CoreNode(world=self.node.world)

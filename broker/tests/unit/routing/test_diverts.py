@@ -9,7 +9,7 @@ import pytest
 
 from support.large import Node, body_of, header_of, named
 from support.routing import World, callback_of, text
-from support.store import Rig
+from support.store import StoreHarness
 from understudy.config.model import ADD_HEADERS_TRANSFORMER, DivertConfiguration, DivertRouting, RoutingType
 from understudy.errors import (
     AddressFull,
@@ -351,7 +351,7 @@ def test_listeners_hear_what_comes_and_goes() -> None:
 
 
 def test_large_messages_share_one_body_that_goes_with_the_last_reference() -> None:
-    node = Node(Rig(random.Random(4)), "a")
+    node = Node(StoreHarness(random.Random(4)), "a")
     world = node.world
     world.queue()
     world.queue("copy")

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from support.routing import Answers, World, callback_of, text
-from support.store import Rig
+from support.store import StoreHarness
 from understudy.message import LAST_VALUE, SCHEDULED_DELIVERY, Message
 from understudy.routing.queues import last_value
 from understudy.routing.queues import level as levels
@@ -253,7 +253,7 @@ def test_keys_of_what_was_consumed_are_forgotten(monkeypatch: pytest.MonkeyPatch
 def test_a_takeover_keeps_the_newest_of_what_a_crash_left() -> None:
     """Between a newer value and the end of the older one in the log lies a batch; a crash there leaves
     both."""
-    rig = Rig(random.Random(3))
+    rig = StoreHarness(random.Random(3))
     world = World(store=rig.activate("a"))
     queue = world.queue(last_value=True)
     session, answers = world.session(), Answers()

@@ -9,7 +9,7 @@ import pytest
 
 from support.large import Node, body_of, header_of
 from support.routing import FakeCallback, World, callback_of, text
-from support.store import Rig
+from support.store import StoreHarness
 from understudy.config.model import RoutingType
 from understudy.errors import DiskFull
 from understudy.management import queue_messages
@@ -209,7 +209,7 @@ def test_after_a_restart_every_consumer_begins_at_the_start() -> None:
 
 
 def test_the_file_of_a_large_message_stays_while_a_consumer_has_it() -> None:
-    node = Node(Rig(random.Random(2)), "a")
+    node = Node(StoreHarness(random.Random(2)), "a")
     world = node.world
     queue = world.queue(non_destructive=True, routing_type=RoutingType.ANYCAST)
     node.settle()

@@ -11,7 +11,7 @@ from zlib import crc32
 import pytest
 
 from support.routing import World, callback_of, text
-from support.store import DIRECTORY, Rig
+from support.store import DIRECTORY, StoreHarness
 from understudy.config.model import RoutingType
 from understudy.errors import StoreVersionUnsupported
 from understudy.message import DUPLICATE_ID
@@ -23,7 +23,9 @@ from understudy.store.pages import Pages
 class Node:
     """A post office on the store of a rig."""
 
-    def __init__(self, rig: Rig, owner: str, office: dict[str, object] | None = None, **settings: object) -> None:
+    def __init__(
+        self, rig: StoreHarness, owner: str, office: dict[str, object] | None = None, **settings: object
+    ) -> None:
         self.rig = rig
         store = rig.activate(owner)
         self.world = World({"#": settings}, store=store, **(office or {}))
@@ -50,7 +52,7 @@ class Node:
 
 
 def test_a_takeover_finds_what_was_confirmed() -> None:
-    rig = Rig(random.Random(1))
+    rig = StoreHarness(random.Random(1))
     node = Node(rig, "a")
     world = node.world
     world.queue()
@@ -85,7 +87,7 @@ def test_a_takeover_finds_what_was_confirmed() -> None:
 
 
 def test_failed_deliveries_and_dead_letters_survive() -> None:
-    rig = Rig(random.Random(2))
+    rig = StoreHarness(random.Random(2))
     options = {"dead_letter_address": "DLQ", "max_delivery_attempts": 2}
     node = Node(rig, "a", **options)
     for name in ("q", "DLQ"):
@@ -108,7 +110,7 @@ def test_failed_deliveries_and_dead_letters_survive() -> None:
 
 
 def test_paged_bodies_are_read_back_from_the_log() -> None:
-    rig = Rig(random.Random(3))
+    rig = StoreHarness(random.Random(3))
     node = Node(rig, "a", max_size_bytes=0)
     queue = node.world.queue("t", address="news", routing_type=RoutingType.MULTICAST)
     node.world.queue("u", address="news", routing_type=RoutingType.MULTICAST)
@@ -125,7 +127,7 @@ def test_paged_bodies_are_read_back_from_the_log() -> None:
 
 
 def test_a_deleted_queue_stays_deleted() -> None:
-    rig = Rig(random.Random(4))
+    rig = StoreHarness(random.Random(4))
     node = Node(rig, "a")
     node.world.queue("gone")
     node.world.queue("kept", address="gone")
@@ -142,7 +144,7 @@ def test_a_deleted_queue_stays_deleted() -> None:
 
 def test_the_newest_duplicate_ids_survive_as_many_as_the_cache_holds() -> None:
     """id-cache-size, with ids of durable messages, of others (persist-id-cache) and of a transaction."""
-    rig = Rig(random.Random(5), id_cache_size=4)
+    rig = StoreHarness(random.Random(5), id_cache_size=4)
     node = Node(rig, "a", office={"id_cache_size": 4})
     node.world.queue()
     producer, transacted = node.world.session(), node.world.session(transacted=True)
@@ -166,7 +168,7 @@ def test_the_newest_duplicate_ids_survive_as_many_as_the_cache_holds() -> None:
 
 
 def test_without_persist_id_cache_only_the_log_of_messages_remembers() -> None:
-    rig = Rig(random.Random(6))
+    rig = StoreHarness(random.Random(6))
     node = Node(rig, "a", office={"persist_id_cache": False})
     node.world.queue()
     node.world.session().send(text("m", durable=False, properties={DUPLICATE_ID: "not durable"}))
@@ -178,7 +180,7 @@ def test_without_persist_id_cache_only_the_log_of_messages_remembers() -> None:
 
 
 def test_a_log_of_a_newer_version_is_refused_before_anything_is_changed() -> None:
-    rig = Rig(random.Random(7))
+    rig = StoreHarness(random.Random(7))
     node = Node(rig, "a")
     node.world.queue()
     node.settle()
@@ -199,7 +201,7 @@ def test_a_log_of_a_newer_version_is_refused_before_anything_is_changed() -> Non
 
 def test_paged_messages_that_the_log_has_and_others_wait_in_one_queue() -> None:
     """Reading ahead must not take the place of a message in a page file for one in the log, or the other way."""
-    rig = Rig(random.Random(1))
+    rig = StoreHarness(random.Random(1))
     pages = Pages(rig.disk("a"), f"{DIRECTORY}/paging", 1)
     node = Node(rig, "a", {"pages": pages}, max_size_bytes=0)
     world = node.world

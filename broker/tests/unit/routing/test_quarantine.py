@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from support.routing import World, callback_of, text
-from support.store import DIRECTORY, Rig
+from support.store import DIRECTORY, StoreHarness
 from understudy.config.model import RoutingType
 from understudy.errors import DescriptorsExhausted, DiskFailed, DiskFull
 from understudy.management import queue_messages as messages
@@ -27,7 +27,7 @@ from understudy.tools.log_copy import CopyState, LogCopy
 class Node:
     """A post office on the store of a rig; bodies leave memory at once."""
 
-    def __init__(self, rig: Rig, owner: str, **settings: object) -> None:
+    def __init__(self, rig: StoreHarness, owner: str, **settings: object) -> None:
         self.rig = rig
         self.store = rig.activate(owner)
         self.world = World({"#": {"max_size_bytes": 0, **settings}}, store=self.store)
@@ -66,7 +66,7 @@ class Node:
         return session
 
 
-def damage(rig: Rig, number: int, offset: int, length: int) -> None:
+def damage(rig: StoreHarness, number: int, offset: int, length: int) -> None:
     (path,) = [path for path in rig.segments() if (parse_name(path.rsplit("/", 1)[1]) or (0,))[0] == number]
     rig.volume.flip_bit(path, offset + length - 2, 3)
 
@@ -81,7 +81,7 @@ def books(queue: Queue) -> tuple[int, int, int]:
 
 @pytest.fixture
 def node() -> Node:
-    made = Node(Rig(random.Random(1)), "a")
+    made = Node(StoreHarness(random.Random(1)), "a")
     made.queue()
     return made
 
@@ -221,7 +221,9 @@ def test_one_in_two_queues_is_set_aside_in_each(node: Node) -> None:
 
 @pytest.mark.parametrize("departure", ["dead letter", "expiry"])
 def test_one_that_should_leave_for_another_address_is_set_aside(departure: str) -> None:
-    node = Node(Rig(random.Random(2)), "a", max_delivery_attempts=1, dead_letter_address="DLQ", expiry_address="DLQ")
+    node = Node(
+        StoreHarness(random.Random(2)), "a", max_delivery_attempts=1, dead_letter_address="DLQ", expiry_address="DLQ"
+    )
     node.queue()
     node.queue("DLQ")
     if departure == "expiry":
@@ -248,7 +250,7 @@ def test_one_that_should_leave_for_another_address_is_set_aside(departure: str) 
 
 @pytest.mark.parametrize("kind", [{"non_destructive": True}, {"last_value": True}, {"ring_size": 10}])
 def test_queues_of_special_kinds(kind: dict[str, object]) -> None:
-    node = Node(Rig(random.Random(3)), "a")
+    node = Node(StoreHarness(random.Random(3)), "a")
     queue = node.queue(**kind)
     session = node.world.session()
     for name in "abc":
@@ -346,7 +348,7 @@ def test_an_entry_can_be_dropped_and_the_store_still_opens(node: Node) -> None:
 
 
 def test_the_consolidator_passes_over_what_was_set_aside(caplog: pytest.LogCaptureFixture) -> None:
-    rig = Rig(random.Random(4), compact_segments_min=2)
+    rig = StoreHarness(random.Random(4), compact_segments_min=2)
     node = Node(rig, "a")
     node.queue()
     node.fill("a", "b", "c")
@@ -375,7 +377,7 @@ def test_the_consolidator_passes_over_what_was_set_aside(caplog: pytest.LogCaptu
 @pytest.mark.parametrize("early", [True, False])
 def test_what_the_consolidator_meets_first_is_set_aside(early: bool, queues: int) -> None:
     """No consumer reads the damaged message: it is met while a snapshot is made, or while messages are copied."""
-    rig = Rig(random.Random(5), compact_segments_min=2)
+    rig = StoreHarness(random.Random(5), compact_segments_min=2)
     node = Node(rig, "a")
     for number in range(queues):
         node.queue(f"q{number}", address="t", routing_type=RoutingType.MULTICAST)
@@ -434,7 +436,7 @@ def test_the_search_for_a_damaged_record_takes_a_slice_in_each_turn(
 
 def test_a_damaged_record_whose_message_is_in_memory_is_left() -> None:
     """It can still be delivered."""
-    node = Node(Rig(random.Random(1)), "a", max_size_bytes=-1)
+    node = Node(StoreHarness(random.Random(1)), "a", max_size_bytes=-1)
     node.queue()
     node.fill("a")
     node.damage(0)

@@ -9,7 +9,7 @@ import pytest
 
 from support.large import Node
 from support.routing import World, text
-from support.store import Rig
+from support.store import StoreHarness
 from understudy.config.model import AddressSettingsConfiguration, RoutingType
 from understudy.errors import DiskFull
 from understudy.message import ROUTING_TYPE
@@ -125,7 +125,7 @@ def test_what_cannot_be_made_is_missing(monkeypatch: pytest.MonkeyPatch, caplog:
 
 
 def test_the_next_activation_finds_them() -> None:
-    rig = Rig(random.Random(1))
+    rig = StoreHarness(random.Random(1))
     settings = {"news": {"retroactive_message_count": 2}}
     before = Node(rig, "a", settings)
     Retroactive(before.world.office, PREFIX)

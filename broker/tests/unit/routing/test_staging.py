@@ -9,7 +9,7 @@ import pytest
 
 from support.routing import FakeCallback, World, callback_of, text
 from support.sends import sends_of
-from support.store import DIRECTORY, Rig
+from support.store import DIRECTORY, StoreHarness
 from understudy.config.model import RoutingType
 from understudy.errors import TransactionTooLarge, XaCode, XaError
 from understudy.ids import Xid
@@ -54,7 +54,7 @@ def _way(request: pytest.FixtureRequest) -> Iterator[None]:
 class Node:
     """A post office on a real store with page files, on a simulated volume."""
 
-    def __init__(self, rig: Rig, owner: str, **settings: object) -> None:
+    def __init__(self, rig: StoreHarness, owner: str, **settings: object) -> None:
         self.rig = rig
         store = rig.activate(owner)
         self.pages = Pages(rig.disk(owner), f"{DIRECTORY}/pages", store.epoch)
@@ -108,7 +108,7 @@ class Node:
 
 
 def node() -> Node:
-    made = Node(Rig(random.Random(1)), "a")
+    made = Node(StoreHarness(random.Random(1)), "a")
     made.world.queue()
     return made
 
@@ -162,7 +162,7 @@ def test_bodies_leave_memory_before_the_commit() -> None:
 
 def test_bodies_of_a_small_transaction_leave_memory_when_the_address_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(staging, "_CHUNK_MESSAGES", 1000)
-    made = Node(Rig(random.Random(1)), "a", max_size_bytes=100)
+    made = Node(StoreHarness(random.Random(1)), "a", max_size_bytes=100)
     made.world.queue()
     session = made.world.session(transacted=True)
     expected = send_all(session)
@@ -189,7 +189,7 @@ def test_a_large_transaction_that_is_rolled_back_leaves_nothing(settled: bool) -
 
 @pytest.mark.parametrize("committed", [True, False])
 def test_messages_in_several_queues_count_once(committed: bool) -> None:
-    made = Node(Rig(random.Random(1)), "a")
+    made = Node(StoreHarness(random.Random(1)), "a")
     office = made.world.office
     for name in ("one", "two"):
         office.directory.create_queue(QueueConfiguration(name, address="topic", routing_type=RoutingType.MULTICAST))
@@ -211,7 +211,7 @@ def test_messages_in_several_queues_count_once(committed: bool) -> None:
 @pytest.mark.parametrize("committed", [True, False])
 @pytest.mark.parametrize("during", [False, True], ids=["from the beginning", "during the transaction"])
 def test_a_last_value_queue_keeps_the_last(committed: bool, during: bool) -> None:
-    made = Node(Rig(random.Random(1)), "a")
+    made = Node(StoreHarness(random.Random(1)), "a")
     office = made.world.office
     key = {"last_value_key": "k"}
     queue = made.world.queue("lv", **({} if during else key))
@@ -280,7 +280,7 @@ def test_a_queue_that_is_deleted_during_a_large_transaction() -> None:
 @pytest.mark.parametrize("shared", [False, True], ids=["one queue", "two queues"])
 @pytest.mark.parametrize("committed", [True, False])
 def test_many_acknowledgements(committed: bool, shared: bool) -> None:
-    made = Node(Rig(random.Random(1)), "a")
+    made = Node(StoreHarness(random.Random(1)), "a")
     office = made.world.office
     for name in ("one", "two")[: 1 + shared]:
         office.directory.create_queue(QueueConfiguration(name, address="topic", routing_type=RoutingType.MULTICAST))
@@ -315,7 +315,7 @@ def test_many_acknowledgements(committed: bool, shared: bool) -> None:
 
 @pytest.mark.parametrize("end", ["open", "prepared and committed", "prepared and rolled back", "committed"])
 def test_a_large_branch_after_a_takeover(end: str) -> None:
-    rig = Rig(random.Random(1))
+    rig = StoreHarness(random.Random(1))
     made = Node(rig, "a")
     made.world.queue()
     for number in range(COUNT):
@@ -428,7 +428,7 @@ def test_duplicate_ids_of_a_transaction_have_a_limit(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("commits", [True, False])
 def test_runs_in_several_queues(commits: bool) -> None:
-    made = Node(Rig(random.Random(1)), "a")
+    made = Node(StoreHarness(random.Random(1)), "a")
     for name in ("x", "y", "z"):
         made.world.queue(name, address="q", routing_type=RoutingType.MULTICAST, durable=name != "z")
     session = made.world.session(transacted=True)

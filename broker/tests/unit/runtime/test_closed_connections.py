@@ -22,7 +22,7 @@ import pytest
 from support.core import CoreNode, feed
 from support.large import Node
 from support.routing import text
-from support.store import Rig
+from support.store import StoreHarness
 from understudy.cluster.credentials import NONCE_BYTES, ClusterCredentials
 from understudy.config.model import AcceptorConfiguration, Permission, SecuritySettingConfiguration
 from understudy.ids import Xid
@@ -97,7 +97,7 @@ class Server:
 
     def __init__(self) -> None:
         entropy = Entropy()
-        self.rig = Rig(random.Random(1))
+        self.rig = StoreHarness(random.Random(1))
         self.node = Node(self.rig, "a")
         self.credentials = ClusterCredentials("cluster", "a secret", entropy)
         everything = {permission: frozenset({"all"}) for permission in Permission}

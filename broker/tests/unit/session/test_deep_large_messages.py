@@ -13,7 +13,7 @@ import pytest
 
 from support.large import Node, body_of, header_of, named, seen_by
 from support.routing import text
-from support.store import Rig
+from support.store import StoreHarness
 from understudy.config.model import RoutingType
 from understudy.routing.queues import level
 from understudy.routing.queues.queue import Queue
@@ -43,7 +43,7 @@ class Deep:
     """A pair: one node with deep queues, and one that follows."""
 
     def __init__(self, settings: Mapping[str, object] = PAGED, *, subscriptions: int = 1, durable: bool = True) -> None:
-        self.rig = Rig(random.Random(1))
+        self.rig = StoreHarness(random.Random(1))
         self.settings = {"#": dict(settings), "DLQ": {}, "EXP": {}}
         self.node = Node(self.rig, "a", self.settings, paging=True)
         self.follower = self.rig.follower("b")

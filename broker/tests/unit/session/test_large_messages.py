@@ -8,7 +8,7 @@ import pytest
 
 from support.large import FOLDER, Node, body_of, header_of, named, seen_by
 from support.routing import FakeCallback, FakeSecurity, text
-from support.store import Rig
+from support.store import StoreHarness
 from understudy import limits
 from understudy.config.model import AddressSettingsConfiguration, DiskFullPolicy, Permission, RoutingType
 from understudy.errors import (
@@ -29,7 +29,7 @@ UNLIMITED = -1
 
 @pytest.fixture
 def node() -> Node:
-    made = Node(Rig(random.Random(1)), "a", {"#": {"dead_letter_address": "DLQ", "max_delivery_attempts": 2}})
+    made = Node(StoreHarness(random.Random(1)), "a", {"#": {"dead_letter_address": "DLQ", "max_delivery_attempts": 2}})
     made.world.queue("q")
     made.world.queue("DLQ")
     return made
@@ -578,7 +578,7 @@ def test_a_branch_that_is_too_old_when_the_body_is_safe(node: Node) -> None:
 @pytest.mark.parametrize("damage", ["missing", "changed"])
 def test_a_damaged_message_leaves_with_its_queue(damage: str, lent: bool) -> None:
     """It is with no consumer, and all counts, also those of the address, end at zero when it is removed."""
-    node = Node(Rig(random.Random(1)), "a")
+    node = Node(StoreHarness(random.Random(1)), "a")
     queue = node.world.queue("q", non_destructive=lent)
     sent(node, "m")
     path = f"{FOLDER}/{node.files()[0]}"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from support.large import Node, header_of
-from support.store import Rig
+from support.store import StoreHarness
 from understudy.errors import BrokerError, LargeMessageFailed, LimitExceeded
 from understudy.limits import (
     LARGE_HEADER_BYTES_MAX,
@@ -23,7 +23,7 @@ from understudy.session.upload_slots import UploadSlots
 
 @pytest.fixture
 def node() -> Node:
-    node = Node(Rig(random.Random(1)), "a")
+    node = Node(StoreHarness(random.Random(1)), "a")
     node.world.queue("q")
     return node
 

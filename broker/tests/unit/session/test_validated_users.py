@@ -9,7 +9,7 @@ import pytest
 from support.large import Node, header_of
 from support.routing import World, callback_of, text
 from support.sends import sends_of
-from support.store import Rig
+from support.store import StoreHarness
 from understudy.config.model import RoutingType
 from understudy.errors import IllegalState
 from understudy.message import VALIDATED_USER
@@ -86,7 +86,7 @@ def test_it_goes_with_prefixes() -> None:
 
 
 def test_a_large_message_has_it_too() -> None:
-    rig = Rig(random.Random(5))
+    rig = StoreHarness(random.Random(5))
     node = Node(rig, "a")
     node.world.queue("q")
     session = sender(node.world)

@@ -10,7 +10,7 @@ import pytest
 from fuzz.targets_store import parts_of, volume_of
 from support.large import Node
 from support.routing import text
-from support.store import DIRECTORY, Rig
+from support.store import DIRECTORY, StoreHarness
 from understudy.errors import JournalCorrupt
 from understudy.message import Encoding, Message
 from understudy.store.log.follower import recover
@@ -52,7 +52,7 @@ class Foreign(Message):
 
 @pytest.mark.parametrize("queue_ids", [(2,), (2, 3)])
 def test_the_log_keeps_the_encoding_of_a_message(queue_ids: tuple[int, ...]) -> None:
-    rig = Rig(random.Random(1))
+    rig = StoreHarness(random.Random(1))
     node = Node(rig, "a")
     message = Foreign(b"x", address="q")
     message.assign_id(node.store.next_id())

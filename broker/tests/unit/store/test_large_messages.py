@@ -8,7 +8,7 @@ from zlib import crc32
 import pytest
 
 from support.large import FOLDER
-from support.store import DIRECTORY, Rig
+from support.store import DIRECTORY, StoreHarness
 from understudy.errors import BrokerError, DiskFailed, DiskFull, LargeMessageFailed, LimitExceeded, WrongNode
 from understudy.ha.lock_proof import LOCK_PROOF_MS
 from understudy.ids import first_id_of_epoch
@@ -371,7 +371,7 @@ def test_a_large_message_keeps_its_id_and_where_its_body_is() -> None:
 
 
 def test_the_log_counts_references_by_file() -> None:
-    rig = Rig(random.Random(1))
+    rig = StoreHarness(random.Random(1))
     store = rig.activate("a")
     rig.queue()
     rig.queue()

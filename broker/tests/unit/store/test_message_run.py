@@ -6,7 +6,7 @@ import random
 
 import pytest
 from tests.support.sends import sends_of
-from tests.support.store import DIRECTORY, Rig
+from tests.support.store import DIRECTORY, StoreHarness
 
 from understudy.errors import StoreError
 from understudy.message import DUPLICATE_ID, Message
@@ -17,8 +17,8 @@ from understudy.store.reference import Location, RunSlice
 
 def filled(
     sizes: list[int], *, at_once: bool, ids: bool = False, queues: int = 1, transacted: bool = False
-) -> tuple[Rig, MessageStore, list[Location | None]]:
-    rig = Rig(random.Random(3), segment_bytes=64 * 1024)
+) -> tuple[StoreHarness, MessageStore, list[Location | None]]:
+    rig = StoreHarness(random.Random(3), segment_bytes=64 * 1024)
     store = rig.activate("a")
     address_id = store.next_id()
     queue_ids = tuple(store.next_id() for _ in range(queues))
@@ -106,7 +106,7 @@ def test_duplicate_ids_are_recorded_alone_as_one_by_one(at_once: bool) -> None:
     """More than fit into a segment; the log is the same byte for byte."""
     found = []
     for together in (at_once, False):
-        rig = Rig(random.Random(3), segment_bytes=64 * 1024, id_cache_size=5_000)
+        rig = StoreHarness(random.Random(3), segment_bytes=64 * 1024, id_cache_size=5_000)
         store = rig.activate("a")
         address_id = store.next_id()
         store.store_address(AddressRecord(address_id, "a", (1,)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from tests.support.store import DIRECTORY, NODE_ID, Rig, contents_of
+from tests.support.store import DIRECTORY, NODE_ID, StoreHarness, contents_of
 
 from understudy.errors import DiskFailed, DiskFull, JournalCorrupt, LimitExceeded, StoreError, WrongNode
 from understudy.ids import NodeId, first_id_of_epoch
@@ -25,7 +25,7 @@ class Store:
     """An active store with one queue."""
 
     def __init__(self, segment_bytes: int = 64 * 1024) -> None:
-        self.rig = Rig(random.Random(3), segment_bytes=segment_bytes)
+        self.rig = StoreHarness(random.Random(3), segment_bytes=segment_bytes)
         self.store = self.rig.activate("a")
         self.address_id, self.queue_id = self.store.next_id(), self.store.next_id()
         self.store.store_address(AddressRecord(self.address_id, "a", (1,)))
@@ -279,7 +279,7 @@ def test_close_seals_and_removes_the_spare(made: Store) -> None:
 
 
 def test_close_at_once_after_activation() -> None:
-    rig = Rig(random.Random(1))
+    rig = StoreHarness(random.Random(1))
     store = rig.activate("a")
     closed: list[int] = []
     store.close(lambda: closed.append(1))

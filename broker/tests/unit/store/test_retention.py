@@ -7,7 +7,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from tests.support.store import DIRECTORY, Rig
+from tests.support.store import DIRECTORY, StoreHarness
 
 from understudy.errors import DiskFailed
 from understudy.store.log.follower import recover
@@ -19,9 +19,9 @@ from understudy.tools.retained import RetainedCounts, retained_messages
 KEPT = "/kept/here"
 
 
-def busy(settings: RetentionSettings | None, seed: int = 4, count: int = 400) -> Rig:
+def busy(settings: RetentionSettings | None, seed: int = 4, count: int = 400) -> StoreHarness:
     """A store that has trimmed much: everything sent is acknowledged."""
-    rig = Rig(random.Random(seed))
+    rig = StoreHarness(random.Random(seed))
     rig.settings = replace(rig.settings, retention=settings)
     rig.activate("a")
     rig.queue()
@@ -32,7 +32,7 @@ def busy(settings: RetentionSettings | None, seed: int = 4, count: int = 400) ->
     return rig
 
 
-def kept(rig: Rig) -> list[str]:
+def kept(rig: StoreHarness) -> list[str]:
     return [name for name in rig.disk("judge").list(KEPT) if parse_name(name)]
 
 
@@ -96,11 +96,11 @@ def test_another_file_system_gets_a_copy() -> None:
     assert disk.list(KEPT) == [path.rsplit("/", 1)[1]]
 
 
-def bodies(rig: Rig) -> list[int]:
+def bodies(rig: StoreHarness) -> list[int]:
     return sorted(int(name.removesuffix(".large")) for name in rig.disk("judge").list(KEPT) if name.endswith(".large"))
 
 
-def retire_bodies(rig: Rig, *file_ids: int, size_bytes: int = 100) -> None:
+def retire_bodies(rig: StoreHarness, *file_ids: int, size_bytes: int = 100) -> None:
     """As ``LargeMessages`` does once the last reference is gone."""
     disk = rig.disk("a")
     disk.make_directory("/large")
@@ -112,7 +112,7 @@ def retire_bodies(rig: Rig, *file_ids: int, size_bytes: int = 100) -> None:
         assert not disk.exists(f"/large/{file_id}.large")
 
 
-def ids_of(rig: Rig, name: str) -> list[int]:
+def ids_of(rig: StoreHarness, name: str) -> list[int]:
     """Ids of the messages that were added in a retained segment."""
     number, epoch, _ = parse_name(name)  # type: ignore[misc]
     return [
@@ -152,7 +152,7 @@ def test_bodies_go_with_segments_that_are_too_old() -> None:
 
 def test_an_epoch_that_ended_a_segment_says_nothing_of_its_messages() -> None:
     """A segment without a seal is read for the ids in it."""
-    rig = Rig(random.Random(4))
+    rig = StoreHarness(random.Random(4))
     rig.activate("a")
     rig.queue()
     rig.send()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from tests.support.store import DIRECTORY, NODE_ID, Crashed, Rig, contents_of, order_of
+from tests.support.store import DIRECTORY, NODE_ID, Crashed, StoreHarness, contents_of, order_of
 
 from understudy.errors import DiskFailed, DiskFull, WrongNode
 from understudy.ids import NodeId
@@ -19,10 +19,10 @@ from understudy.tools.compaction import Compaction, CompactionReport, plan
 from understudy.tools.inspect import verify
 
 
-def store_of(seed: int = 5, *, segments_min: int = 0, every: int = 9) -> Rig:
+def store_of(seed: int = 5, *, segments_min: int = 0, every: int = 9) -> StoreHarness:
     """A log of which a few messages in each segment live, and everything else a log may hold."""
     stream = random.Random(seed)
-    rig = Rig(stream, compact_segments_min=segments_min, with_large=True)
+    rig = StoreHarness(stream, compact_segments_min=segments_min, with_large=True)
     rig.activate("a")
     for _ in range(60):
         rig.operate()
@@ -55,7 +55,7 @@ def compact(volume: SimVolume, percent: int = 75) -> CompactionReport:
     return Compaction(volume.disk("tool"), DIRECTORY, NODE_ID, ManualTime(), percent).run()
 
 
-def check(rig: Rig, volume: SimVolume) -> None:
+def check(rig: StoreHarness, volume: SimVolume) -> None:
     """Exactly what the model says, with every body."""
     assert not verify(volume.disk("judge"), DIRECTORY).problems
     rig.volume = volume

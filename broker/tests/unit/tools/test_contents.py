@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.store import DIRECTORY, Rig
+from tests.support.store import DIRECTORY, StoreHarness
 from tests.unit.store.snapshots.test_consolidator import fill, put, rig_of
 
 from understudy.message import Message
@@ -16,7 +16,7 @@ from understudy.tools.log_copy import LogCopy
 OTHER = "/other"
 
 
-def add(rig: Rig, tx_id: int) -> int:
+def add(rig: StoreHarness, tx_id: int) -> int:
     """A message of a transaction; its id."""
     store = rig.store
     assert store is not None
@@ -27,7 +27,7 @@ def add(rig: Rig, tx_id: int) -> int:
     return message.message_id
 
 
-def prepare(rig: Rig, name: bytes, count: int) -> tuple[int, list[int]]:
+def prepare(rig: StoreHarness, name: bytes, count: int) -> tuple[int, list[int]]:
     """A prepared transaction with so many messages; its id and theirs."""
     assert rig.store is not None
     tx_id = rig.store.next_id()
@@ -37,7 +37,7 @@ def prepare(rig: Rig, name: bytes, count: int) -> tuple[int, list[int]]:
     return tx_id, ids
 
 
-def copy_store(rig: Rig) -> None:
+def copy_store(rig: StoreHarness) -> None:
     """The other node's store, as it is now."""
     disk = rig.disk("copy")
     disk.make_directory(OTHER)
@@ -48,11 +48,11 @@ def copy_store(rig: Rig) -> None:
             file.close()
 
 
-def snapshots(rig: Rig) -> list[str]:
+def snapshots(rig: StoreHarness) -> list[str]:
     return snapshot_names(rig.disk("looker").list(DIRECTORY))
 
 
-def fill_until_moved(rig: Rig, message_id: int) -> None:
+def fill_until_moved(rig: StoreHarness, message_id: int) -> None:
     """Traffic until that message was copied forward."""
     for _ in range(200):
         fill(rig, 1)

@@ -6,7 +6,7 @@ import json
 import random
 
 import pytest
-from tests.support.store import DIRECTORY, NODE_ID, Rig
+from tests.support.store import DIRECTORY, NODE_ID, StoreHarness
 
 from understudy.store.log.records import RecordType
 from understudy.store.setting_record import SettingKind, SettingRecord
@@ -14,8 +14,8 @@ from understudy.tools.inspect import describe, is_store, read_log, verify
 
 
 @pytest.fixture
-def rig() -> Rig:
-    rig = Rig(random.Random(2))
+def rig() -> StoreHarness:
+    rig = StoreHarness(random.Random(2))
     for owner in "ab":
         rig.activate(owner)
         rig.resume_from(rig.model.contents())
@@ -30,7 +30,7 @@ def rig() -> Rig:
     return rig
 
 
-def test_a_whole_store(rig: Rig) -> None:
+def test_a_whole_store(rig: StoreHarness) -> None:
     before = rig.volume.operations
     seen: list[tuple[int, int]] = []
     report = verify(rig.disk("j"), DIRECTORY, lambda done, total: seen.append((done, total)))
@@ -46,7 +46,7 @@ def test_a_whole_store(rig: Rig) -> None:
     assert "ended" in states
 
 
-def test_every_damaged_byte_of_records_is_located(rig: Rig) -> None:
+def test_every_damaged_byte_of_records_is_located(rig: StoreHarness) -> None:
     stream = random.Random(9)
     whole = verify(rig.disk("j"), DIRECTORY)
     checked = 0
@@ -66,7 +66,7 @@ def test_every_damaged_byte_of_records_is_located(rig: Rig) -> None:
     assert verify(rig.disk("j"), DIRECTORY) == whole
 
 
-def test_a_torn_tail_is_no_damage_and_is_counted(rig: Rig) -> None:
+def test_a_torn_tail_is_no_damage_and_is_counted(rig: StoreHarness) -> None:
     segment = next(s for s in verify(rig.disk("j"), DIRECTORY).segments if s.state == "open")
     rig.disk("x").open(segment.file).write(segment.used_bytes, (b"\7" * 100,))
     report = verify(rig.disk("j"), DIRECTORY)
@@ -74,7 +74,7 @@ def test_a_torn_tail_is_no_damage_and_is_counted(rig: Rig) -> None:
     assert next(s for s in report.segments if s.state == "open").tail_bytes == 100
 
 
-def test_records_are_described_as_json(rig: Rig) -> None:
+def test_records_are_described_as_json(rig: StoreHarness) -> None:
     kinds = set()
     for logged in read_log(rig.disk("j"), DIRECTORY):
         values = describe(logged, NODE_ID)
@@ -89,7 +89,7 @@ def test_records_are_described_as_json(rig: Rig) -> None:
 
 
 def test_settings_are_described_with_their_values() -> None:
-    rig = Rig(random.Random(1))
+    rig = StoreHarness(random.Random(1))
     rig.activate("a").store_setting(SettingRecord(SettingKind.ADDRESS, "a.#", {"redeliveryDelay": 5}))
     rig.settle()
     values = [describe(logged, NODE_ID) for logged in read_log(rig.disk("j"), DIRECTORY)]
@@ -98,6 +98,6 @@ def test_settings_are_described_with_their_values() -> None:
     json.dumps(found)
 
 
-def test_is_store(rig: Rig) -> None:
+def test_is_store(rig: StoreHarness) -> None:
     assert is_store(rig.disk("j"), DIRECTORY)
     assert not is_store(rig.disk("j"), "/elsewhere")

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from support.store import DIRECTORY, NODE_ID, Rig, contents_of, order_of
+from support.store import DIRECTORY, NODE_ID, StoreHarness, contents_of, order_of
 from understudy.store.log.follower import recover
 from understudy.store.log.records import RecordType
 from understudy.tools.inspect import read_log
@@ -17,8 +17,8 @@ NEW = "/new/journal"
 LARGE = f"{DIRECTORY}/large"
 
 
-def filled(seed: int, **options: object) -> Rig:
-    rig = Rig(random.Random(seed), id_cache_size=50, with_large=True, **options)  # type: ignore[arg-type]
+def filled(seed: int, **options: object) -> StoreHarness:
+    rig = StoreHarness(random.Random(seed), id_cache_size=50, with_large=True, **options)  # type: ignore[arg-type]
     for _ in range(3):
         store = rig.activate("a")
         rig.resume_from(rig.model.contents())
@@ -34,7 +34,7 @@ def filled(seed: int, **options: object) -> Rig:
     return rig
 
 
-def salvaged(rig: Rig) -> tuple[Salvage, dict[str, object]]:
+def salvaged(rig: StoreHarness) -> tuple[Salvage, dict[str, object]]:
     before = {path: rig.volume.content(path) for path in rig.volume.paths()}
     salvage = Salvage(rig.disk("tool"), DIRECTORY, LARGE)
     salvage.read()
@@ -102,7 +102,7 @@ def test_what_is_not_damaged_is_salvaged(seed: int) -> None:
                 assert (queue_id, message_id) in kept
 
 
-def ids_in(rig: Rig, sequences: set[int]) -> set[int]:
+def ids_in(rig: StoreHarness, sequences: set[int]) -> set[int]:
     """Messages whose records these are."""
     return {
         getattr(logged.record, "message_id", 0)

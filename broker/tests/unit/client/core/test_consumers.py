@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.client import Outcome
-from support.session_talk import Talk
+from support.packet_driver import PacketDriver
 from understudy.client.core.consumer import AcknowledgeMode
 from understudy.errors import QueueNotFound
 from understudy.wire.core.packets import (
@@ -26,7 +26,7 @@ CLIENT, INDIVIDUAL = AcknowledgeMode.CLIENT, AcknowledgeMode.INDIVIDUAL
 
 
 def test_consumer_is_there_when_the_broker_says_so() -> None:
-    talk = Talk()
+    talk = PacketDriver()
     outcome = Outcome()
     talk.session.consumers.open("q", outcome, filter_text="a = 1", priority=3)
     assert talk.sent() == [CreateConsumer(0, "q", "a = 1", False, True, 3)]
@@ -36,7 +36,7 @@ def test_consumer_is_there_when_the_broker_says_so() -> None:
 
 
 def test_consumer_of_a_missing_queue() -> None:
-    talk = Talk()
+    talk = PacketDriver()
     outcome = Outcome()
     talk.session.consumers.open("q", outcome)
     talk.answer(ExceptionResponse(100, "no queue"))
@@ -45,7 +45,7 @@ def test_consumer_of_a_missing_queue() -> None:
 
 
 def test_a_consumer_whose_creation_was_cancelled_is_closed() -> None:
-    talk = Talk()
+    talk = PacketDriver()
     outcome = Outcome()
     talk.session.consumers.open("q", outcome)
     outcome.set_result("cancelled")
@@ -55,7 +55,7 @@ def test_a_consumer_whose_creation_was_cancelled_is_closed() -> None:
 
 
 def test_auto_acknowledgements_go_out_once_per_flush() -> None:
-    talk = Talk()
+    talk = PacketDriver()
     consumer = talk.consumer()
     for message_id in (1, 2, 3):
         talk.deliver(consumer, message_id)
@@ -67,7 +67,7 @@ def test_auto_acknowledgements_go_out_once_per_flush() -> None:
 
 
 def test_auto_acknowledgements_can_be_answered_ones() -> None:
-    talk = Talk(url="&blockOnAcknowledge=true")
+    talk = PacketDriver(url="&blockOnAcknowledge=true")
     consumer = talk.consumer()
     talk.take(consumer, 1)
     consumer.take()
@@ -80,7 +80,7 @@ def test_auto_acknowledgements_can_be_answered_ones() -> None:
 
 
 def test_client_mode_acknowledges_and_commits() -> None:
-    talk = Talk(CLIENT)
+    talk = PacketDriver(CLIENT)
     consumer, other = talk.consumer("q"), talk.consumer("r")
     talk.take(consumer, 1)
     last = talk.take(other, 2)
@@ -92,7 +92,7 @@ def test_client_mode_acknowledges_and_commits() -> None:
 
 
 def test_individual_mode_acknowledges_one() -> None:
-    talk = Talk(INDIVIDUAL)
+    talk = PacketDriver(INDIVIDUAL)
     consumer = talk.consumer()
     talk.take(consumer, 1)
     second = talk.take(consumer, 2)
@@ -105,7 +105,7 @@ def test_individual_mode_acknowledges_one() -> None:
 
 @pytest.mark.parametrize("mode", [CLIENT, INDIVIDUAL])
 def test_acknowledging_across_a_failover_is_false_and_harmless(mode: AcknowledgeMode) -> None:
-    talk = Talk(mode)
+    talk = PacketDriver(mode)
     consumer = talk.consumer()
     received = talk.take(consumer, 1)
     under_way, waiting, later = Outcome(), Outcome(), Outcome()
@@ -121,7 +121,7 @@ def test_acknowledging_across_a_failover_is_false_and_harmless(mode: Acknowledge
 
 
 def test_consumers_are_created_again_with_their_queue_and_credits() -> None:
-    talk = Talk()
+    talk = PacketDriver()
     outcome = Outcome()
     talk.session.consumers.open("q", outcome)
     info = QueueQueryResponseV3(
@@ -152,7 +152,7 @@ def test_consumers_are_created_again_with_their_queue_and_credits() -> None:
 
 
 def test_a_consumer_whose_queue_is_gone_after_the_failover_ends() -> None:
-    talk = Talk()
+    talk = PacketDriver()
     consumer = talk.consumer()
     talk.lose()
     talk.recover()
@@ -161,7 +161,7 @@ def test_a_consumer_whose_queue_is_gone_after_the_failover_ends() -> None:
 
 
 def test_closing_a_consumer_acknowledges_what_auto_mode_owes() -> None:
-    talk = Talk()
+    talk = PacketDriver()
     consumer = talk.consumer()
     talk.take(consumer, 4)
     outcome = Outcome()
@@ -176,7 +176,7 @@ def test_closing_a_consumer_acknowledges_what_auto_mode_owes() -> None:
 
 
 def test_the_broker_can_close_a_consumer() -> None:
-    talk = Talk()
+    talk = PacketDriver()
     consumer = talk.consumer()
     talk.answer(DisconnectConsumer(consumer.consumer_id))
     assert isinstance(consumer.ended, QueueNotFound)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.client import Outcome
-from support.session_talk import Talk, sends_of
+from support.packet_driver import PacketDriver, sends_of
 from understudy.client.core.consumer import AcknowledgeMode
 from understudy.errors import AddressFull, CallTimedOut, CommitOutcomeUnknown, ObjectClosed, SendOutcomeUnknown
 from understudy.message import Message
@@ -32,7 +32,7 @@ WINDOW = "&confirmationWindowSize=100000"
 
 
 def test_durable_sends_are_confirmed_by_their_own_ids() -> None:
-    talk = Talk()
+    talk = PacketDriver()
     first, second = talk.send(b"a"), talk.send(b"b")
     packets = talk.sent()
     assert packets[0] == CreateProducer(1, "q")
@@ -45,16 +45,16 @@ def test_durable_sends_are_confirmed_by_their_own_ids() -> None:
 
 
 def test_non_durable_sends_are_not_answered_unless_wanted() -> None:
-    talk = Talk()
+    talk = PacketDriver()
     assert talk.send(durable=False).settled
-    talk = Talk(url="&blockOnNonDurableSend=true")
+    talk = PacketDriver(url="&blockOnNonDurableSend=true")
     assert not talk.send(durable=False).settled
-    talk = Talk(url="&blockOnDurableSend=false")
+    talk = PacketDriver(url="&blockOnDurableSend=false")
     assert talk.send().settled
 
 
 def test_unconfirmed_sends_are_repeated_by_a_new_session() -> None:
-    talk = Talk()
+    talk = PacketDriver()
     outcomes = [talk.send(body) for body in (b"a", b"b", b"c")]
     talk.answer(NullResponse(1))
     talk.sent()
@@ -68,7 +68,7 @@ def test_unconfirmed_sends_are_repeated_by_a_new_session() -> None:
 
 
 def test_a_send_without_duplicate_id_is_unknown_after_a_failover() -> None:
-    talk = Talk(url=WINDOW)
+    talk = PacketDriver(url=WINDOW)
     outcome = talk.send(duplicate_id=False)
     talk.sent()
     talk.lose()
@@ -79,14 +79,14 @@ def test_a_send_without_duplicate_id_is_unknown_after_a_failover() -> None:
 
 def test_calls_that_cannot_be_repeated_or_answered_fail_at_once() -> None:
     """UNBLOCKED: without a confirmation window no session is reattached, so no answer can come."""
-    talk = Talk()
+    talk = PacketDriver()
     unmarked, marked = talk.send(b"1", duplicate_id=False), talk.send(b"2")
     talk.sent()
     talk.lose()
     assert isinstance(unmarked.error, SendOutcomeUnknown)
     assert not marked.settled
     assert [body for body, _ in sends_of(talk.recover())] == [b"2"]
-    work = Talk(TRANSACTED)
+    work = PacketDriver(TRANSACTED)
     work.send()
     outcome = Outcome()
     work.session.commit(outcome)
@@ -96,7 +96,7 @@ def test_calls_that_cannot_be_repeated_or_answered_fail_at_once() -> None:
 
 
 def test_work_begun_during_a_failover_is_not_lost_with_the_old_session() -> None:
-    talk = Talk(TRANSACTED)
+    talk = PacketDriver(TRANSACTED)
     talk.send(b"1")
     first = Outcome()
     talk.session.commit(first)
@@ -113,7 +113,7 @@ def test_work_begun_during_a_failover_is_not_lost_with_the_old_session() -> None
 
 
 def test_closed_producer_refuses_and_lets_open_sends_end() -> None:
-    talk = Talk()
+    talk = PacketDriver()
     outcome = talk.send()
     producer = next(iter(talk.session.producers.values()))
     talk.session.close_producer(producer)
@@ -126,7 +126,7 @@ def test_closed_producer_refuses_and_lets_open_sends_end() -> None:
 
 
 def test_no_confirmation_for_the_call_timeout_fails_the_connection() -> None:
-    talk = Talk(url="&callTimeout=1000")
+    talk = PacketDriver(url="&callTimeout=1000")
     outcome = talk.send()
     talk.sent()
     talk.drive.tick(999)
@@ -139,7 +139,7 @@ def test_no_confirmation_for_the_call_timeout_fails_the_connection() -> None:
 
 
 def test_temporary_queues_metadata_and_producers_come_back() -> None:
-    talk = Talk()
+    talk = PacketDriver()
     talk.session.temporary_queue_created(CreateQueueV2("t", "t", None, False, True))
     talk.session.temporary_queue_created(CreateQueueV2("u", "u", None, False, True))
     talk.session.queue_deleted("u")
@@ -158,7 +158,7 @@ def test_temporary_queues_metadata_and_producers_come_back() -> None:
 
 
 def test_stop_and_start() -> None:
-    talk = Talk()
+    talk = PacketDriver()
     outcome = Outcome()
     talk.session.stop(outcome)
     assert talk.sent() == [SessionStop()]
@@ -172,7 +172,7 @@ def test_stop_and_start() -> None:
 
 
 def test_reattached_session_repeats_what_the_server_missed() -> None:
-    talk = Talk(TRANSACTED, url="&confirmationWindowSize=100000")
+    talk = PacketDriver(TRANSACTED, url="&confirmationWindowSize=100000")
     consumer = talk.consumer()
     received = talk.take(consumer, 1)
     talk.send(b"a")
@@ -193,7 +193,7 @@ def test_reattached_session_repeats_what_the_server_missed() -> None:
 
 
 def test_confirmed_commands_are_not_kept() -> None:
-    talk = Talk(url="&confirmationWindowSize=100000")
+    talk = PacketDriver(url="&confirmationWindowSize=100000")
     talk.send(b"a")
     talk.send(b"b")
     talk.sent()
@@ -204,12 +204,12 @@ def test_confirmed_commands_are_not_kept() -> None:
 
 
 def test_received_commands_are_confirmed() -> None:
-    talk = Talk(url="&confirmationWindowSize=10&clientFailureCheckPeriod=1000&connectionTTL=-1")
+    talk = PacketDriver(url="&confirmationWindowSize=10&clientFailureCheckPeriod=1000&connectionTTL=-1")
     talk.send()
     talk.sent()
     talk.answer(NullResponse(1))
     assert talk.sent() == [PacketsConfirmed(0)]
-    talk = Talk(url="&confirmationWindowSize=100000&clientFailureCheckPeriod=1000&connectionTTL=-1")
+    talk = PacketDriver(url="&confirmationWindowSize=100000&clientFailureCheckPeriod=1000&connectionTTL=-1")
     talk.send()
     talk.answer(NullResponse(1))
     talk.sent()
@@ -218,7 +218,7 @@ def test_received_commands_are_confirmed() -> None:
 
 
 def test_refused_commands_count_like_all_others() -> None:
-    talk = Talk(url="&confirmationWindowSize=100000")
+    talk = PacketDriver(url="&confirmationWindowSize=100000")
     refused, fine = talk.send(b"a"), talk.send(b"b")
     talk.answer(ExceptionResponse(210, "full", 1))
     query = Outcome()
@@ -234,7 +234,7 @@ def test_refused_commands_count_like_all_others() -> None:
 
 
 def test_close_acknowledges_then_tells_the_server() -> None:
-    talk = Talk()
+    talk = PacketDriver()
     consumer = talk.consumer()
     talk.take(consumer, 1)
     outcome = Outcome()
@@ -252,7 +252,7 @@ def test_close_acknowledges_then_tells_the_server() -> None:
 
 
 def test_a_call_without_an_answer_fails_over_and_tells_its_caller() -> None:
-    talk = Talk(url="&callTimeout=1000")
+    talk = PacketDriver(url="&callTimeout=1000")
     outcome = Outcome()
     talk.session.consumers.open("q", outcome)
     talk.drive.tick(1000)
@@ -261,14 +261,14 @@ def test_a_call_without_an_answer_fails_over_and_tells_its_caller() -> None:
 
 
 def test_an_error_without_a_waiting_call_is_logged() -> None:
-    talk = Talk()
+    talk = PacketDriver()
     talk.answer(ExceptionResponse(0, "boom"))
     talk.answer(ExceptionResponse(0, "boom", 77))
     assert sum("boom" in line for line in talk.drive.link.lines) == 2
 
 
 def test_unknown_packets_are_dropped() -> None:
-    talk = Talk()
+    talk = PacketDriver()
     talk.drive.core.receive_data(encode(SessionStart(), talk.session.channel_id))
     talk.drive.core.receive_data(encode(SessionStart(), 99))
     assert talk.sent() == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.client import Outcome
-from support.session_talk import Talk, sends_of
+from support.packet_driver import PacketDriver, sends_of
 from understudy.client.core.consumer import AcknowledgeMode
 from understudy.errors import CommitOutcomeUnknown, DuplicateIdRejected, IllegalState, TransactionRolledBack
 from understudy.wire.core.packets import (
@@ -23,7 +23,7 @@ WINDOW = "&confirmationWindowSize=100000"
 
 
 def test_commit_sends_acknowledgements_first() -> None:
-    talk = Talk(TRANSACTED)
+    talk = PacketDriver(TRANSACTED)
     consumer = talk.consumer()
     talk.take(consumer, 1)
     talk.take(consumer, 2)
@@ -41,14 +41,14 @@ def test_commit_sends_acknowledgements_first() -> None:
 
 
 def test_large_batches_are_acknowledged_before_the_commit() -> None:
-    talk = Talk(TRANSACTED, url="&ackBatchSize=10")
+    talk = PacketDriver(TRANSACTED, url="&ackBatchSize=10")
     consumer = talk.consumer()
     talk.take(consumer, 1)
     assert Acknowledge(0, 1, False) in talk.sent()
 
 
 def test_rollback_stops_acknowledges_rolls_back_and_starts() -> None:
-    talk = Talk(TRANSACTED)
+    talk = PacketDriver(TRANSACTED)
     consumer = talk.consumer()
     talk.take(consumer, 1)
     talk.deliver(consumer, 2)
@@ -65,7 +65,7 @@ def test_rollback_stops_acknowledges_rolls_back_and_starts() -> None:
 
 
 def test_commit_refused_by_the_broker() -> None:
-    talk = Talk(TRANSACTED)
+    talk = PacketDriver(TRANSACTED)
     talk.send()
     outcome = Outcome()
     talk.session.commit(outcome)
@@ -76,7 +76,7 @@ def test_commit_refused_by_the_broker() -> None:
 
 
 def test_a_failover_dooms_the_open_transaction() -> None:
-    talk = Talk(TRANSACTED)
+    talk = PacketDriver(TRANSACTED)
     talk.send(b"a")
     talk.lose()
     talk.recover()
@@ -96,7 +96,7 @@ def test_a_failover_dooms_the_open_transaction() -> None:
 
 def test_what_is_taken_while_no_connection_works_is_lost_with_the_session_that_delivered_it() -> None:
     """It is delivered again: a commit that came to an end would have been believed."""
-    talk = Talk(TRANSACTED)
+    talk = PacketDriver(TRANSACTED)
     consumer = talk.consumer()
     talk.deliver(consumer, 1)
     talk.lose()
@@ -106,7 +106,7 @@ def test_what_is_taken_while_no_connection_works_is_lost_with_the_session_that_d
 
 
 def test_what_is_taken_while_no_connection_works_is_acknowledged_after_a_reattachment() -> None:
-    talk = Talk(TRANSACTED, url=WINDOW)
+    talk = PacketDriver(TRANSACTED, url=WINDOW)
     consumer = talk.consumer()
     talk.deliver(consumer, 1)
     talk.lose()
@@ -118,7 +118,7 @@ def test_what_is_taken_while_no_connection_works_is_acknowledged_after_a_reattac
 
 
 def test_work_after_a_commit_under_way_is_lost_too() -> None:
-    talk = Talk(TRANSACTED, url=WINDOW)
+    talk = PacketDriver(TRANSACTED, url=WINDOW)
     consumer = talk.consumer()
     talk.deliver(consumer, 1)
     talk.deliver(consumer, 2)
@@ -133,14 +133,14 @@ def test_work_after_a_commit_under_way_is_lost_too() -> None:
 
 
 def test_an_idle_transaction_survives_a_failover() -> None:
-    talk = Talk(TRANSACTED)
+    talk = PacketDriver(TRANSACTED)
     talk.lose()
     talk.recover()
     assert not talk.session.rollback_only
 
 
 def test_a_commit_cut_off_is_unknown_and_the_next_work_is_new() -> None:
-    talk = Talk(TRANSACTED, url=WINDOW)
+    talk = PacketDriver(TRANSACTED, url=WINDOW)
     talk.send()
     outcome = Outcome()
     talk.session.commit(outcome)
@@ -153,7 +153,7 @@ def test_a_commit_cut_off_is_unknown_and_the_next_work_is_new() -> None:
 
 
 def test_a_commit_asked_for_during_the_failover_was_rolled_back() -> None:
-    talk = Talk(TRANSACTED)
+    talk = PacketDriver(TRANSACTED)
     talk.send()
     talk.lose()
     outcome = Outcome()
@@ -165,7 +165,7 @@ def test_a_commit_asked_for_during_the_failover_was_rolled_back() -> None:
 
 
 def test_a_rollback_cut_off_is_done() -> None:
-    talk = Talk(TRANSACTED)
+    talk = PacketDriver(TRANSACTED)
     talk.send()
     outcome = Outcome()
     talk.session.rollback(outcome)
@@ -179,7 +179,7 @@ def test_a_rollback_cut_off_is_done() -> None:
 
 
 def test_only_transacted_sessions_commit() -> None:
-    talk = Talk()
+    talk = PacketDriver()
     with pytest.raises(IllegalState):
         talk.session.commit(Outcome())
     with pytest.raises(IllegalState):

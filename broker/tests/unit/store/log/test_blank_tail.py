@@ -8,7 +8,7 @@ import random
 from pathlib import Path
 
 import pytest
-from tests.support.store import Rig
+from tests.support.store import StoreHarness
 
 from understudy.runtime.disk import RealDisk
 from understudy.store.log.blank_tail import BlankTails
@@ -108,7 +108,7 @@ def test_each_place_is_looked_at_once(path: str) -> None:
 
 def test_the_end_of_a_log_is_found_without_reading_what_was_never_written(monkeypatch: pytest.MonkeyPatch) -> None:
     """A take-over on a network file system must not transfer the empty part of the segments."""
-    rig = Rig(random.Random(1), segment_bytes=4 * MIB)
+    rig = StoreHarness(random.Random(1), segment_bytes=4 * MIB)
     rig.activate("a")
     rig.queue()
     rig.send()

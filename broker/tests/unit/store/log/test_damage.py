@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from support.store import DIRECTORY, Rig, contents_of
+from support.store import DIRECTORY, StoreHarness, contents_of
 from understudy.errors import JournalCorrupt
 from understudy.store.log.applier import Applier
 from understudy.store.log.follower import Follower, recover
@@ -18,7 +18,7 @@ from understudy.store.log.segment import parse_name, seed_of
 from understudy.store.quarantine import QuarantineEntry, entry_operations, read_entries
 
 
-def frames(rig: Rig) -> list[tuple[str, Frame]]:
+def frames(rig: StoreHarness) -> list[tuple[str, Frame]]:
     """Every record of the log with its file."""
     found = []
     for path in rig.segments():
@@ -29,9 +29,9 @@ def frames(rig: Rig) -> list[tuple[str, Frame]]:
     return found
 
 
-def filled(seed: int) -> Rig:
+def filled(seed: int) -> StoreHarness:
     """A log over several segments and two epochs."""
-    rig = Rig(random.Random(seed), id_cache_size=50)
+    rig = StoreHarness(random.Random(seed), id_cache_size=50)
     for _ in range(2):
         store = rig.activate("a")
         for _ in range(60):
@@ -87,7 +87,7 @@ def test_every_record_alone() -> None:
     assert not passed & {"EPOCH", "QUEUE_ADD", "QUEUE_REMOVE", "TX_COMMIT", "TX_PREPARE", "ADDRESS_ADD", "CHECKPOINT"}
 
 
-def damaged(rig: Rig, kind: RecordType = RecordType.MESSAGE_ADD, index: int = 5) -> Frame:
+def damaged(rig: StoreHarness, kind: RecordType = RecordType.MESSAGE_ADD, index: int = 5) -> Frame:
     path, frame = [pair for pair in frames(rig) if pair[1].kind == kind][index]
     rig.volume.flip_bit(path, frame.offset + frame.length - 1, 2)
     return frame
@@ -130,7 +130,7 @@ def test_a_passive_node_follows_past_what_the_active_one_has_set_aside() -> None
     assert follower.caught_up
 
 
-def place_of(rig: Rig, frame: Frame) -> tuple[int, int]:
+def place_of(rig: StoreHarness, frame: Frame) -> tuple[int, int]:
     """The segment in which the record of a frame is damaged."""
     with pytest.raises(JournalCorrupt) as caught:
         recover(rig.disk("judge"), DIRECTORY)
@@ -172,7 +172,7 @@ def test_several_in_a_row() -> None:
 
 
 def test_a_torn_tail_is_still_cut() -> None:
-    rig = Rig(random.Random(6))
+    rig = StoreHarness(random.Random(6))
     store = rig.activate("a")
     rig.queue()
     for _ in range(5):
@@ -188,9 +188,9 @@ def test_a_torn_tail_is_still_cut() -> None:
     assert follower.torn is not None
 
 
-def trimmed_to_a_message() -> tuple[Rig, str, Frame]:
+def trimmed_to_a_message() -> tuple[StoreHarness, str, Frame]:
     """A log whose beginning was trimmed, and whose first record is a message that waits; the node has died."""
-    rig = Rig(random.Random(4), id_cache_size=50)
+    rig = StoreHarness(random.Random(4), id_cache_size=50)
     store = rig.activate("a")
     rig.address()
     rig.queue()

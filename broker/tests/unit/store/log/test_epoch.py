@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from tests.support.store import DIRECTORY, NODE_ID, Crashed, Rig
+from tests.support.store import DIRECTORY, NODE_ID, Crashed, StoreHarness
 
 from understudy.errors import DiskFailed, DiskFull, LockLost
 from understudy.ports import File
@@ -29,12 +29,12 @@ class ReadOnlyDisk(SimDisk):
         return super().open(path, read_only=True)
 
 
-def begin(rig: Rig, disk: SimDisk) -> None:
+def begin(rig: StoreHarness, disk: SimDisk) -> None:
     begin_epoch(rig.follower(disk.owner), Applier(disk, DIRECTORY), rig.time, NODE_ID, 65536)
 
 
 def test_every_activation_is_an_epoch_that_states_the_ends() -> None:
-    rig = Rig(random.Random(1))
+    rig = StoreHarness(random.Random(1))
     for epoch in (1, 2, 3):
         assert rig.activate("a").epoch == epoch
         rig.queue()
@@ -49,7 +49,7 @@ def test_crash_at_every_step_of_an_activation_and_of_what_it_tidies() -> None:
     tidied = 0
     for step in range(1, 25):
         for seed in range(6):
-            rig = Rig(random.Random(seed))
+            rig = StoreHarness(random.Random(seed))
             rig.activate("a")
             rig.queue()
             rig.settle()
@@ -75,7 +75,7 @@ def test_crash_at_every_step_of_an_activation_and_of_what_it_tidies() -> None:
     assert tidied > 40, "most crashes must be while the node tidies up"
 
 
-def assert_tidy(rig: Rig) -> None:
+def assert_tidy(rig: StoreHarness) -> None:
     """Of older epochs there is nothing but the log."""
     store = rig.store
     assert store is not None
@@ -89,7 +89,7 @@ def assert_tidy(rig: Rig) -> None:
 
 
 def test_unused_segments_of_older_epochs_are_removed_and_the_rest_is_cut() -> None:
-    rig = Rig(random.Random(1))
+    rig = StoreHarness(random.Random(1))
     rig.activate("a")
     rig.settle()
     assert len(rig.segments()) == 2
@@ -105,7 +105,7 @@ def test_unused_segments_of_older_epochs_are_removed_and_the_rest_is_cut() -> No
 
 def test_a_node_that_was_overtaken_tidies_nothing() -> None:
     """Its files may be part of the log that the other node has begun."""
-    rig = Rig(random.Random(1))
+    rig = StoreHarness(random.Random(1))
     rig.activate("a")
     rig.queue()
     rig.settle()
@@ -119,7 +119,7 @@ def test_a_node_that_was_overtaken_tidies_nothing() -> None:
 
 
 def test_what_cannot_be_tidied_stops_nothing(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    rig = Rig(random.Random(1))
+    rig = StoreHarness(random.Random(1))
     rig.activate("a")
     rig.queue()
     rig.settle()
@@ -137,7 +137,7 @@ def test_what_cannot_be_tidied_stops_nothing(caplog: pytest.LogCaptureFixture, m
 @pytest.mark.parametrize("seed", range(10))
 def test_space_of_removed_files_is_used_at_once(seed: int) -> None:
     """On a disk with space for one segment, that of the epoch; the prepared one needs the space of the old one."""
-    rig = Rig(random.Random(seed))
+    rig = StoreHarness(random.Random(seed))
     rig.activate("a")
     rig.queue()
     rig.settle()
@@ -162,7 +162,7 @@ def test_a_takeover_opens_as_few_files_of_a_long_log_as_of_a_short_one(monkeypat
 
     counts = []
     for messages in (1, 400):
-        rig = Rig(random.Random(1))
+        rig = StoreHarness(random.Random(1))
         rig.activate("a")
         rig.queue()
         for _ in range(messages):
@@ -184,7 +184,7 @@ def test_a_takeover_opens_as_few_files_of_a_long_log_as_of_a_short_one(monkeypat
 
 
 def test_a_zombies_records_are_kept_for_the_curious() -> None:
-    rig = Rig(random.Random(1))
+    rig = StoreHarness(random.Random(1))
     rig.activate("a")
     rig.queue()
     rig.settle()
@@ -200,7 +200,7 @@ def test_a_zombies_records_are_kept_for_the_curious() -> None:
 
 
 def test_a_read_only_store_says_so() -> None:
-    rig = Rig(random.Random(1))
+    rig = StoreHarness(random.Random(1))
     rig.activate("a")
     rig.settle()
     rig.die(power_loss=False)
@@ -209,7 +209,7 @@ def test_a_read_only_store_says_so() -> None:
 
 
 def test_a_full_disk_at_activation_is_reported() -> None:
-    rig = Rig(random.Random(1))
+    rig = StoreHarness(random.Random(1))
     rig.volume.capacity_bytes = 1000
     with pytest.raises(DiskFull, match="epoch 1"):
         rig.activate("a")
@@ -217,7 +217,7 @@ def test_a_full_disk_at_activation_is_reported() -> None:
 
 
 def test_two_nodes_that_activate_at_once_do_not_both_get_the_epoch() -> None:
-    rig = Rig(random.Random(1))
+    rig = StoreHarness(random.Random(1))
     other = rig.disk("b")
 
     def create(operation: str) -> None:
@@ -231,7 +231,7 @@ def test_two_nodes_that_activate_at_once_do_not_both_get_the_epoch() -> None:
 
 
 def test_the_first_segment_has_its_record_when_it_has_its_name() -> None:
-    rig = Rig(random.Random(1))
+    rig = StoreHarness(random.Random(1))
     seen: list[bytes] = []
 
     def look(operation: str) -> None:
@@ -259,7 +259,7 @@ class VanishingDisk(SimDisk):
 
 
 def test_segments_that_a_zombie_removes_meanwhile_do_not_stop_an_activation() -> None:
-    rig = Rig(random.Random(5))
+    rig = StoreHarness(random.Random(5))
     store = rig.activate("a")
     rig.queue()
     rig.settle()

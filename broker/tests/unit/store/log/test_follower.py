@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from tests.support.store import DIRECTORY, NODE_ID, Rig, contents_of
+from tests.support.store import DIRECTORY, NODE_ID, StoreHarness, contents_of
 
 from understudy.errors import DiskFailed, JournalCorrupt, WrongNode
 from understudy.ids import NodeId
@@ -21,22 +21,22 @@ def catch_up(follower: Follower) -> None:
         continue
 
 
-def active(seed: int = 1) -> Rig:
-    rig = Rig(random.Random(seed))
+def active(seed: int = 1) -> StoreHarness:
+    rig = StoreHarness(random.Random(seed))
     rig.activate("a")
     rig.queue()
     rig.settle()
     return rig
 
 
-def newest(rig: Rig) -> str:
+def newest(rig: StoreHarness) -> str:
     """The segment that is being filled: the last one with records."""
     used = [path for path in rig.segments() if rig.volume.content(path)[HEADER_BLOCK_BYTES:].strip(b"\0")]
     return used[-1]
 
 
 def test_an_empty_directory_is_an_empty_log() -> None:
-    rig = Rig(random.Random(1))
+    rig = StoreHarness(random.Random(1))
     follower = rig.follower("b")
     assert follower.poll(100) == 0
     assert follower.caught_up
@@ -112,7 +112,7 @@ def test_quiet_asks_with_one_read_whether_something_follows(monkeypatch: pytest.
 
 
 def test_quiet_says_nothing_about_an_empty_or_ended_log() -> None:
-    rig = Rig(random.Random(1))
+    rig = StoreHarness(random.Random(1))
     follower = rig.follower("b")
     follower.poll(1 << 20)
     assert follower.caught_up

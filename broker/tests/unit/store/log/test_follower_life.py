@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from tests.support.store import Rig
+from tests.support.store import StoreHarness
 
 from understudy.errors import MachineError
 from understudy.machine import ILLEGAL
@@ -64,7 +64,7 @@ def test_illegal_events_are_refused_in_every_state() -> None:
 
 
 def test_a_follower_passes_through_its_states() -> None:
-    rig = Rig(random.Random(3), compact_segments_min=1)
+    rig = StoreHarness(random.Random(3), compact_segments_min=1)
     follower = rig.follower("passive")
     states: list[FollowerState] = []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from tests.support.store import DIRECTORY, Rig
+from tests.support.store import DIRECTORY, StoreHarness
 
 from understudy.errors import DiskFull
 from understudy.message import Message
@@ -19,14 +19,14 @@ from understudy.testing.sim_disk import SimFile, SimVolume
 from understudy.tools.inspect import read_log
 
 
-def store_with(rig: Rig) -> MessageStore:
+def store_with(rig: StoreHarness) -> MessageStore:
     store = rig.activate("a")
     rig.queue()
     rig.settle()
     return store
 
 
-def send(rig: Rig, size: int) -> int:
+def send(rig: StoreHarness, size: int) -> int:
     assert rig.store is not None
     message = Message(bytes(size), address="x")
     message.assign_id(rig.store.next_id())
@@ -34,14 +34,14 @@ def send(rig: Rig, size: int) -> int:
     return message.message_id
 
 
-def send_until_full(rig: Rig) -> None:
+def send_until_full(rig: StoreHarness) -> None:
     for _ in range(500):
         send(rig, 3000)
         rig.settle()
 
 
 def test_sequences_are_consecutive_over_segments_and_epochs() -> None:
-    rig = Rig(random.Random(1))
+    rig = StoreHarness(random.Random(1))
     for owner in "ab":
         rig.activate(owner)
         rig.resume_from(rig.model.contents())
@@ -58,7 +58,7 @@ def test_sequences_are_consecutive_over_segments_and_epochs() -> None:
 
 
 def test_a_batch_is_bounded() -> None:
-    rig = Rig(random.Random(1), segment_bytes=64 * 1024 * 1024)
+    rig = StoreHarness(random.Random(1), segment_bytes=64 * 1024 * 1024)
     store = store_with(rig)
     for _ in range(30):
         send(rig, 1_000_000)
@@ -72,7 +72,7 @@ def test_a_batch_is_bounded() -> None:
 
 
 def test_records_fill_a_segment_and_its_seal_still_fits() -> None:
-    rig = Rig(random.Random(1))
+    rig = StoreHarness(random.Random(1))
     store = store_with(rig)
     send(rig, 1)
     # the smallest records need the largest footer
@@ -89,7 +89,7 @@ def test_records_fill_a_segment_and_its_seal_still_fits() -> None:
 
 
 def test_records_collect_while_the_next_segment_is_not_ready() -> None:
-    rig = Rig(random.Random(1))
+    rig = StoreHarness(random.Random(1))
     store = store_with(rig)
     released: list[int] = []
     # several segments at once, before the writer has had a moment
@@ -102,7 +102,7 @@ def test_records_collect_while_the_next_segment_is_not_ready() -> None:
 
 
 def test_the_reserve_is_the_spare_and_what_is_beyond_waits() -> None:
-    rig = Rig(random.Random(1))
+    rig = StoreHarness(random.Random(1))
     store = store_with(rig)
     rig.volume.capacity_bytes = rig.volume.used_bytes()
     with pytest.raises(DiskFull):
@@ -125,7 +125,7 @@ def test_the_reserve_is_the_spare_and_what_is_beyond_waits() -> None:
 
 
 def test_a_full_disk_at_close_keeps_all_durable_records() -> None:
-    rig = Rig(random.Random(1))
+    rig = StoreHarness(random.Random(1))
     store = store_with(rig)
     rig.volume.capacity_bytes = rig.volume.used_bytes()
     for number in range(5000):
@@ -142,7 +142,7 @@ def test_a_full_disk_at_close_keeps_all_durable_records() -> None:
 
 
 def test_space_is_reserved_for_the_next_activation() -> None:
-    rig = Rig(random.Random(1))
+    rig = StoreHarness(random.Random(1))
     store = store_with(rig)
     message_id = send(rig, 100)
     rig.settle()
@@ -186,7 +186,7 @@ def test_a_disk_that_is_full_within_an_allocated_segment_blocks_until_there_is_s
     monkeypatch: pytest.MonkeyPatch, operation: str
 ) -> None:
     """As on a file system that copies on write: no node ends, nothing is confirmed early, nothing is lost."""
-    rig = Rig(random.Random(1))
+    rig = StoreHarness(random.Random(1))
     store = store_with(rig)
     full = True
     original = getattr(SimFile, operation)

@@ -7,7 +7,7 @@ import struct
 import zlib
 from typing import Any
 
-from tests.support.store import Rig
+from tests.support.store import StoreHarness
 
 
 def read_segment(name: str, content: bytes) -> tuple[dict[str, Any], list[tuple[int, int, int, int, bytes]]]:
@@ -36,7 +36,7 @@ def read_segment(name: str, content: bytes) -> tuple[dict[str, Any], list[tuple[
 
 
 def test_a_reader_made_from_the_document_reads_a_store() -> None:
-    rig = Rig(random.Random(5))
+    rig = StoreHarness(random.Random(5))
     for owner in "ab":
         store = rig.activate(owner)
         rig.resume_from(rig.model.contents())

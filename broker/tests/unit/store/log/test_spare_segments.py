@@ -7,7 +7,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from tests.support.store import DIRECTORY, Rig
+from tests.support.store import DIRECTORY, StoreHarness
 
 from understudy.errors import DiskFailed, DiskFull
 from understudy.ids import NodeId
@@ -26,7 +26,7 @@ class Spares:
     """Spare segments on a simulated disk, whose writer works step by step."""
 
     def __init__(self, ahead: int = 1) -> None:
-        self.rig = Rig(random.Random(1))
+        self.rig = StoreHarness(random.Random(1))
         self.writer = StepWriter(Applier(self.rig.disk("a"), DIRECTORY))
         self.failures: list[BaseException] = []
         self.spares = SpareSegments(
@@ -133,7 +133,7 @@ def test_a_segment_whose_zeros_failed_is_not_grown() -> None:
 
 
 def test_a_batch_after_failed_zeroing_is_written_but_not_confirmed() -> None:
-    rig = Rig(random.Random(1), segment_bytes=8 * ZEROS_BYTES)
+    rig = StoreHarness(random.Random(1), segment_bytes=8 * ZEROS_BYTES)
     store = rig.activate("a")
     rig.queue()
     rig.settle()
@@ -175,7 +175,7 @@ def test_nothing_is_zeroed_once_it_stops() -> None:
 
 @pytest.mark.parametrize(("size", "zeroes"), [(1_000, True), (200_000, False)])
 def test_only_small_batches_have_zeros_written_ahead(size: int, zeroes: bool) -> None:
-    rig = Rig(random.Random(1), segment_bytes=16 * 1024 * 1024)
+    rig = StoreHarness(random.Random(1), segment_bytes=16 * 1024 * 1024)
     store = rig.activate("a")
     rig.queue()
     rig.settle()
@@ -200,7 +200,7 @@ def test_only_small_batches_have_zeros_written_ahead(size: int, zeroes: bool) ->
 
 
 def test_a_batch_waits_one_turn_when_the_one_before_was_larger() -> None:
-    rig = Rig(random.Random(1))
+    rig = StoreHarness(random.Random(1))
     store = rig.activate("a")
     rig.queue()
     rig.settle()
@@ -227,7 +227,7 @@ def test_a_batch_waits_one_turn_when_the_one_before_was_larger() -> None:
 
 
 def test_the_store_is_closed_only_when_what_is_being_removed_has_ended() -> None:
-    rig = Rig(random.Random(1))
+    rig = StoreHarness(random.Random(1))
     store = rig.activate("a")
     rig.queue()
     rig.settle()

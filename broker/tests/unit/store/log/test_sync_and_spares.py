@@ -8,20 +8,20 @@ import random
 from dataclasses import replace
 
 import pytest
-from tests.support.store import DIRECTORY, Rig, contents_of
+from tests.support.store import DIRECTORY, StoreHarness, contents_of
 
 from understudy.store.log.batch import Sync
 from understudy.store.log.follower import recover
 from understudy.store.log.spare_segments import AHEAD_MAX
 
 
-def rig_with(seed: int, **settings: object) -> Rig:
-    rig = Rig(random.Random(seed))
+def rig_with(seed: int, **settings: object) -> StoreHarness:
+    rig = StoreHarness(random.Random(seed))
     rig.settings = replace(rig.settings, **settings)  # type: ignore[arg-type]
     return rig
 
 
-def blank(rig: Rig) -> int:
+def blank(rig: StoreHarness) -> int:
     """Prepared segments that hold nothing yet."""
     return sum(not rig.volume.content(path)[4096:].strip(b"\0") for path in rig.segments())
 
@@ -47,7 +47,7 @@ def test_segments_are_prepared_ahead(ahead: int, wanted: int) -> None:
     assert contents_of(state)["messages"] == rig.model.contents()["messages"]
 
 
-def syncs_of(rig: Rig) -> list[int]:
+def syncs_of(rig: StoreHarness) -> list[int]:
     """Grows with each sync of a file."""
     count = [0]
 
@@ -118,5 +118,5 @@ def test_a_power_loss_leaves_a_prefix(sync: Sync) -> None:
     assert lost, "nothing was lost, so nothing was tried"
 
 
-def _is_binding(rig: Rig, sequence: int) -> bool:
+def _is_binding(rig: StoreHarness, sequence: int) -> bool:
     return any(at == sequence and name in ("queue", "address", "queue-") for at, name, _ in rig.model.operations)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from unittest import mock
 
 import pytest
-from tests.support.store import DIRECTORY, Crashed, Rig, contents_of
+from tests.support.store import DIRECTORY, Crashed, StoreHarness, contents_of
 
 from understudy.errors import DiskFailed, JournalCorrupt
 from understudy.message import Message
@@ -31,8 +31,8 @@ from understudy.tools.retained import RetainedCounts, retained_messages
 BODY = 6_000
 
 
-def rig_of(*, segments_min: int = 2, percent: int = 50, seed: int = 1, id_cache_size: int = 5) -> Rig:
-    rig = Rig(
+def rig_of(*, segments_min: int = 2, percent: int = 50, seed: int = 1, id_cache_size: int = 5) -> StoreHarness:
+    rig = StoreHarness(
         random.Random(seed),
         compact_segments_min=segments_min,
         compact_percent=percent,
@@ -44,7 +44,7 @@ def rig_of(*, segments_min: int = 2, percent: int = 50, seed: int = 1, id_cache_
     return rig
 
 
-def put(rig: Rig, *, queue: int = 0, pinned: bool = False) -> tuple[int, Location]:
+def put(rig: StoreHarness, *, queue: int = 0, pinned: bool = False) -> tuple[int, Location]:
     """A message, acknowledged at once unless pinned; its id and where it was put."""
     store = rig.store
     assert store is not None
@@ -58,7 +58,7 @@ def put(rig: Rig, *, queue: int = 0, pinned: bool = False) -> tuple[int, Locatio
     return message.message_id, location
 
 
-def fill(rig: Rig, count: int, *, pin_every: int = 0) -> list[tuple[int, Location]]:
+def fill(rig: StoreHarness, count: int, *, pin_every: int = 0) -> list[tuple[int, Location]]:
     """So many messages with time for the disk; those that are pinned."""
     kept = []
     for number in range(count):
@@ -70,11 +70,11 @@ def fill(rig: Rig, count: int, *, pin_every: int = 0) -> list[tuple[int, Locatio
     return kept
 
 
-def names(rig: Rig) -> list[str]:
+def names(rig: StoreHarness) -> list[str]:
     return [path.rsplit("/", 1)[1] for path in rig.volume.paths() if path.startswith(f"{DIRECTORY}/")]
 
 
-def numbers(rig: Rig) -> list[int]:
+def numbers(rig: StoreHarness) -> list[int]:
     return [parsed[0] for name in names(rig) if (parsed := parse_name(name)) is not None and parsed[2]]
 
 
@@ -227,7 +227,7 @@ def test_a_full_disk_only_delays() -> None:
     assert len(numbers(rig)) < 12
 
 
-def put_or_refused(rig: Rig) -> None:
+def put_or_refused(rig: StoreHarness) -> None:
     assert rig.store is not None
     if not rig.store.full:
         put(rig)
@@ -453,7 +453,7 @@ def test_a_full_disk_is_consolidated_from_the_reserve() -> None:
 
 
 def test_dropped_segments_are_retained_and_snapshots_are_not() -> None:
-    rig = Rig(random.Random(1), compact_segments_min=2, compact_percent=50)
+    rig = StoreHarness(random.Random(1), compact_segments_min=2, compact_percent=50)
     rig.settings = replace(rig.settings, retention=RetentionSettings("/kept"))
     rig.activate("a")
     rig.queue()
@@ -470,7 +470,7 @@ def test_dropped_segments_are_retained_and_snapshots_are_not() -> None:
 
 
 def test_what_a_node_had_dropped_and_not_removed_is_retained_by_the_next() -> None:
-    rig = Rig(random.Random(1), compact_segments_min=2, compact_percent=0)
+    rig = StoreHarness(random.Random(1), compact_segments_min=2, compact_percent=0)
     rig.settings = replace(rig.settings, retention=RetentionSettings("/kept"))
     rig.activate("a")
     rig.queue()
@@ -496,7 +496,7 @@ def test_what_a_node_had_dropped_and_not_removed_is_retained_by_the_next() -> No
     assert not successor.state.removable
 
 
-def reads_of_segments(rig: Rig, count: int) -> list[str]:
+def reads_of_segments(rig: StoreHarness, count: int) -> list[str]:
     """Paths of the segments that are read while so many messages come and go."""
     found: list[str] = []
     read = SimFile.read
@@ -511,7 +511,7 @@ def reads_of_segments(rig: Rig, count: int) -> list[str]:
     return found
 
 
-def assert_recovered(rig: Rig) -> None:
+def assert_recovered(rig: StoreHarness) -> None:
     """A node that reads the store from its newest snapshot finds what the running one has."""
     assert rig.store is not None
     expected = {queue: sorted(each) for queue, each in live_ids(rig.store.state.live).items()}

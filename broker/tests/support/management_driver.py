@@ -26,7 +26,7 @@ class Reply:
     type: int
 
 
-class Asking:
+class ManagementDriver:
     """Asks the broker of one connection; end it with its connection."""
 
     def __init__(self, connection: Connection, management_address: str = "activemq.management") -> None:

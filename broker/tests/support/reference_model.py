@@ -14,7 +14,7 @@ from typing import Any
 
 from support.large import Node, header_of
 from support.routing import FakeCallback, callback_of, text
-from support.store import Rig
+from support.store import StoreHarness
 from understudy.config.model import DivertConfiguration, RoutingType
 from understudy.errors import BrokerError, MachineError
 from understudy.ids import Xid
@@ -87,10 +87,10 @@ class Client:
         return self.answered.append
 
 
-class Books:
+class ReferenceModel:
     def __init__(self, seed: int) -> None:
         self.stream = random.Random(seed)
-        self.rig = Rig(random.Random(seed))
+        self.rig = StoreHarness(random.Random(seed))
         self.owner = 0
         self.now_ms = 1_000_000
         self.sent = 0

@@ -15,7 +15,7 @@ from understudy.wire.core.packets import CreateConsumer, Packet, QueueQueryRespo
 LOST = ConnectionLost("pulled")
 
 
-class Talk:
+class PacketDriver:
     """One connected session, and its channel."""
 
     def __init__(self, mode: AcknowledgeMode = AcknowledgeMode.AUTO, *, url: str = "") -> None:
