@@ -2,10 +2,10 @@
 
 Anycast takes the matching bindings in turn, those with consumers first; multicast takes every
 matching binding (manual, "Address Model"). A message that names no routing type is routed both
-ways. Queues of a wildcard address get what is sent to any address that it covers (manual, "Routing
+ways. Queues of a wildcard address get messages sent to any address that it covers (manual, "Routing
 Messages With Wild Cards"), so its anycast queues take turns among themselves.
 
-What it holds and may hold is in ``memory``.
+Its memory use and limit are in ``memory``.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ def _check_address(existing: Queue, address: str) -> None:
 
 
 def _configured(entry: ConfiguredQueue, address: str) -> QueueConfiguration:
-    """A queue of the configuration; what it leaves open the address settings say."""
+    """A queue of the configuration; the address settings supply values that it omits."""
     return QueueConfiguration(
         name=entry.name,
         address=address,

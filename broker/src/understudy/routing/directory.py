@@ -565,7 +565,7 @@ def queue_configuration(record: QueueRecord, address: str) -> QueueConfiguration
     Unknown attributes of newer versions are left aside.
 
     Raises:
-        StoreError: a known one is not what it should be.
+        StoreError: a known one is not as expected.
     """
     kept = {name: record.settings[name] for name in _KEPT_TYPES if name in record.settings}
     for name, value in kept.items():

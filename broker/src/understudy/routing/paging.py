@@ -28,7 +28,7 @@ from understudy.store.pages import PageChain, Pages
 from understudy.store.read_ahead import RUN_BYTES, RunReader
 from understudy.store.reference import LargeReference, Location, MessageReference, RunSlice, unpack_location
 
-#: Queues that keep what they have read ahead.
+#: Queues that keep messages read ahead.
 _READERS_MAX: Final = 64
 _UNLIMITED: Final = 1 << 62
 _FIRST_PAGE: Final = PAGE_SEGMENT << 64
@@ -64,7 +64,7 @@ class Paging:
         return self._pages.chain(settings.page_size_bytes) if self._pages is not None else None
 
     def apply(self, address: Address) -> None:
-        """The settings of an address changed: the size of its page files and what is read ahead."""
+        """The settings of an address changed: the size of its page files and the read-ahead."""
         if address.pages is not None:
             address.pages.resize(address.settings.page_size_bytes)
         for binding in address.bindings.values():
@@ -127,7 +127,7 @@ class Paging:
             reader = self._open_reader(key)
         message = reader.read(location, _alike(queue.pending.locations_behind(reference), key[1]))
         if isinstance(reference, LargeReference) and not message.is_large:
-            # a page, other than the log, does not say what it holds
+            # a page, unlike the log, does not record whether a message is large
             return LargeMessage.decode(message.encoded)
         return message
 
@@ -158,7 +158,7 @@ class Paging:
         return reader
 
     def forget_readers(self, queue: Queue) -> None:
-        """The queue is empty or gone: what it has read ahead is of no use."""
+        """Drop the messages read ahead for a queue that is empty or removed."""
         if self._readers:
             self._readers.pop((queue, False), None)
             self._readers.pop((queue, True), None)

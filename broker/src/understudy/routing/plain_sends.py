@@ -37,7 +37,7 @@ Arrival = tuple[RunSlice, ...]
 """A run on its way to its queues: a slice for each."""
 
 #: Longer ones are taken one at a time, as are those of more than a quarter of a segment: the store asks whether there
-#: is space for a segment of their own. Clients send what is longer than 100 KiB as large messages.
+#: is space for a segment of their own. Clients send bodies longer than 100 KiB as large messages.
 _PLAIN_BYTES_MAX: Final = 256 * 1024
 _UNLIMITED: Final = 1 << 62
 #: A record takes so much of its segment beside itself, for its offset in the seal.
@@ -210,7 +210,7 @@ class PlainSends:
         return True
 
     def close(self) -> None:
-        """Append what was gathered; see ``GatheredRecords``."""
+        """Append gathered records; see ``GatheredRecords``."""
         context = self._office.context
         context.gathered = None
         if not self._count:

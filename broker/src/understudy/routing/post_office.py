@@ -149,7 +149,7 @@ class PostOffice:
             self._wake()
 
     def turn(self, again: bool = False) -> bool:
-        """Deliver what can be delivered, give credits for addresses that take messages again, and hand the log its
+        """Deliver waiting messages, give credits for addresses that take messages again, and hand the log its
         batch. The shell calls it once per turn of its loop, before it flushes the sockets.
 
         Args:
@@ -168,7 +168,7 @@ class PostOffice:
             if self.dirty or self.memory.starved:
                 self._deliver()
         finally:
-            # whatever happens to a delivery, what was taken is written
+            # accepted messages are written even if a delivery fails
             self.send_steps_end = WORK.steps + SELECTOR_STEPS_PER_TURN
             waits = store.flush(gather=True)
         return waits or bool(self.dirty)

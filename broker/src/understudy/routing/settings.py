@@ -208,7 +208,7 @@ class AddressSettingsRepository:
         self._changed()
 
     def remove(self, match: str) -> None:
-        """Management removed what it had added; the block of the configuration for the match counts again."""
+        """Management removed the block it had added; the block of the configuration for the match counts again."""
         self._added.pop(match, None)
         self._changed()
 

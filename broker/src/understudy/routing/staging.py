@@ -9,7 +9,7 @@ A block is handed to its queue, or forgotten, as a whole, so the end of a transa
 its size. References that need a look of their own (a queue of a special kind, a scheduled delivery, a message in
 several queues) are not taken together like that.
 
-Not here: what is written to the log (``post_office``, ``session.transaction``), limits of a transaction
+Not here: records of the log (``post_office``, ``session.transaction``), limits of a transaction
 (``session.transaction``).
 """
 

@@ -23,7 +23,7 @@ from understudy.routing.filter import parse_filter
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
 
-#: What may change while a queue holds messages and has consumers.
+#: Settings that may change while a queue holds messages and has consumers.
 CHANGEABLE: Final = frozenset(
     {
         "routing_type",

@@ -1,4 +1,4 @@
-"""A consumer: what one client takes from one queue, and what it was given and has not settled.
+"""A consumer: deliveries of one queue to one client, and messages that are not settled yet.
 
 Delivery count: raised when a message is handed out, so 1 at the first time (artemis-core s. 6.4). A browser
 looks at messages without taking them: it holds nothing and changes no count.
@@ -371,7 +371,7 @@ class BrowserConsumer(ServerConsumer):
             self.prompt()
 
     def _browse(self) -> bool:
-        """Show what it has credits for, as much of it as one turn may cost; False: it goes on in the next one."""
+        """Browse messages within credits and the limit of one turn; False: it continues in the next turn."""
         queue = self.queue
         now_ms = self.session.wall_ms()
         read_back_left, looks_left = READ_BACK_MAX, LOOKS_MAX

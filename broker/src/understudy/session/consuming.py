@@ -147,7 +147,7 @@ class ConsumingSession(SessionState):
         self._consumer(consumer_id).drain(drained)
 
     def force_delivery(self, consumer_id: int, sequence: int) -> None:
-        """Deliver what can be delivered, what this session sent before included, then the marker.
+        """Deliver waiting messages, earlier sends of this session included, then the marker.
         Raises IllegalState.
         """
         consumer = self._consumer(consumer_id)

@@ -36,7 +36,7 @@ class ErrorTexts:
         self._references: OrderedDict[str, str] = OrderedDict()
 
     def remote(self, error: BrokerError) -> str:
-        """The text of an error without names of files; logs what it leaves out, with a reference."""
+        """The text of an error without names of files; logs the full text, with a reference."""
         naming = next((each for each in (error, error.__cause__) if _names_files(each)), None)
         if naming is None:
             return str(error)

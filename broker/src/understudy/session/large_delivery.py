@@ -3,7 +3,7 @@
 While it lasts it needs its file like a reference does, so an acknowledgement in the middle, or one
 by another consumer while it is browsed, does not take the file away.
 
-Not here: when a piece may go (``session.consumer``), what it looks like on the wire.
+Not here: when a piece may go (``session.consumer``), its encoding.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class LargeDelivery:
         """
         Args:
             folder: Where the bodies are.
-            reference: What is being delivered.
+            reference: The message that is being delivered.
             message: Its message.
             piece_bytes: Most bytes of a piece, as the session asked for.
 
@@ -50,7 +50,7 @@ class LargeDelivery:
         """The next piece, and whether more follow.
 
         Raises:
-            LargeMessageFailed: the file is not what was stored; the last piece is never given then.
+            LargeMessageFailed: the file differs from the stored body; the last piece is never given then.
             DiskFailed: it cannot be read.
         """
         piece = self._reader.read(self._piece_bytes)

@@ -68,7 +68,7 @@ class ResourceRegistry:
         return len(self._branches)
 
     def close(self) -> None:
-        """The node stops; what is not prepared is rolled back by the next activation."""
+        """The node stops; the next activation rolls back branches that are not prepared."""
         self._sweep.close()
 
     # -- branches ---------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ class ResourceRegistry:
         return returned
 
     def abandon(self, branch: Branch, member: BranchMember) -> None:
-        """A session that worked in it lost its connection: undo what was done. Forgotten unless others work in it."""
+        """A session that worked in it lost its connection: undo its work. Forgotten unless others work in it."""
         self.give_back(self._undo_work(branch, XaCode.ROLLED_BACK))
         self.left(branch, member)
         if branch.state is State.ROLLED_BACK:
@@ -217,7 +217,7 @@ class ResourceRegistry:
             branch.fire(Event.UNDO)
         else:
             return
-        # what was done in it after its work was undone
+        # work done in it after the rollback
         self.give_back(branch.transaction.roll_back())
 
     def give_back(self, returned: Returned) -> None:
@@ -349,7 +349,7 @@ def _take_held(
             continue
         taken = queue.pending.take(message_ids)
         if len(taken) < len(message_ids):
-            # a clock that went back: what was delivered already is scheduled again
+            # the clock went back: a delivered message is scheduled again
             for reference in office.scheduled.remove(queue):
                 if reference.message_id in message_ids:
                     queue.scheduled_count -= 1

@@ -187,7 +187,7 @@ class ServerSession(ConsumingSession):
         del self.send, self.sends, self.queues, self.branches, self.large
 
     def close(self, failed: bool) -> None:
-        """Roll back what is open and give everything back.
+        """Roll back the open transaction and return all unsettled messages.
 
         Args:
             failed: The connection was lost rather than closed; delivery counts stay (artemis-core s. 6.4).

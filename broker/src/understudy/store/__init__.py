@@ -1,4 +1,4 @@
-"""The store: one log of records, byte-identical everywhere, and what is built from it.
+"""The store: one log of records, byte-identical everywhere, and the state built from it.
 
 ``log`` has the records, the segments, writing and reading them; ``snapshots`` shortens the log; beside them are the
 messages, the references of queues, large bodies, pages and the locks of the store.

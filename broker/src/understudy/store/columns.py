@@ -1,7 +1,7 @@
 """References as columns of numbers: about 20 bytes each in memory, a few once packed.
 
 A queue's waiting messages beyond the next few are not objects but a row each in a ``Columns``.
-Ids, offsets and lengths of neighbours hardly differ, so what is packed are their differences,
+Ids, offsets and lengths of neighbours hardly differ, so their differences are packed,
 deflated. The packed form lives no longer than the process (memory and page files); the log is
 what lasts, so its byte order is the machine's and it has no version.
 
@@ -40,7 +40,7 @@ _EXPIRATIONS: Final = 2
 _SCHEDULED: Final = 4
 _COUNTS: Final = 8
 _FILES: Final = 16
-# columns that are left out because the header says what is in each row:
+# columns that are left out because the header gives their value for each row:
 _NEXT_IDS: Final = 32
 """Each id is one more than the one before."""
 _NO_GAPS: Final = 64

@@ -1,6 +1,6 @@
 """Whether a file system is too full for more messages (max-disk-usage, min-disk-free).
 
-Not here: when it is asked, and what is refused (``message_store``).
+Not here: the time of a check, and the refusal of records (``message_store``).
 """
 
 from __future__ import annotations

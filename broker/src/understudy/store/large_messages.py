@@ -12,7 +12,7 @@ in pieces by the caller's thread.
 
 Invariants: at most ``LARGE_BACKLOG_BYTES_PAUSE`` and a step of one body are in memory, if its
 sender is held up by ``LargeFile.backlog_bytes``; a file without references and without an unfinished
-message is about to be removed; after a crash ``begin`` removes what no reference names.
+message is about to be removed; after a crash ``begin`` removes files that no reference names.
 
 Not here: the message (``message.LargeMessage``), receiving it (``session.upload``) and delivering it
 (``session.large_delivery``).
@@ -356,14 +356,14 @@ class LargeFile:
         return body.error
 
     def discard(self) -> None:
-        """It will never be finished: remove what was written."""
+        """Abandon the file and remove its bytes."""
         if not self.over:
             self._remove()
 
     def _taken(
         self, done: Callable[[BaseException | None], None]
     ) -> tuple[list[bytes], Callable[[BaseException | None], None]]:
-        """The bytes for the next step, and what is to be called at its end."""
+        """The bytes for the next step, and the callback for its end."""
         parts, self._parts = self._parts, []
         size_bytes, self._parts_bytes = self._parts_bytes, 0
         self._unwritten_bytes += size_bytes
@@ -427,7 +427,7 @@ class LargeReader:
         return self._large.size_bytes - self._offset
 
     def read(self, length: int) -> bytes:
-        """The next bytes; the last of them only if all of them together are what was stored.
+        """The next bytes; the last of them only if all of them together are the stored body.
 
         Raises:
             LargeMessageFailed: they are not.

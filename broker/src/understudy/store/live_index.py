@@ -1,7 +1,7 @@
 """Which durable messages are still needed, small enough for any depth: one bit per message.
 
 Answers one question: does any live message have an id in this range (of a segment)? Ids rise with
-the log, so a bit mask per 64 ids and queue stays dense. Removing twice, or what was never added,
+the log, so a bit mask per 64 ids and queue stays dense. Removing an id twice, or an unknown id,
 changes nothing, so a mistake of a caller can only keep a segment too long, never drop it early.
 
 Not here: references, order, transactions (their messages stay live until the outcome).

@@ -75,7 +75,7 @@ def append_run(
         One run for each segment or batch that got some of them.
 
     Raises:
-        StoreError: the journal has failed; what was appended before is never released.
+        StoreError: the journal has failed; records appended before are never released.
     """
     if held:
         journal.room = journal.offset + held

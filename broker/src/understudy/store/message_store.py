@@ -516,7 +516,7 @@ class MessageStore:
         self.full = bool(self._usage.problem) or self._journal.no_space
 
     def close(self, done: Callable[[], None]) -> None:
-        """Write what was appended, seal the segment, then call ``done``. Nothing may be stored
+        """Write appended records, seal the segment, then call ``done``. Nothing may be stored
         afterwards.
         """
         self.read_back.close()

@@ -4,7 +4,7 @@
 bytes 1 and 2 ``0``, bytes 3 to 18 the node id as a raw UUID. ``serverlock.1`` is locked as long as
 a node is active, ``serverlock.2`` by the one next in line. ``server.lock`` itself is locked
 only while the very first node chooses the id: the state is one byte, written and read whole, and the
-file is opened anew for each, which on a network file system brings what others have written.
+file is opened anew for each, which on a network file system makes writes of other hosts visible.
 
 Being active is *proved*, not believed: ``lost`` asks the locks again and compares the modification
 time of ``server.lock`` with our own last write; a node that activates touches it, so a node that was

@@ -152,7 +152,7 @@ class Pages:
         """Read the bytes stored at a location.
 
         Raises:
-            JournalCorrupt: it is not what was stored.
+            JournalCorrupt: the bytes differ from those stored.
             DiskFailed: it cannot be read.
         """
         return self.check(location, self.read_raw(*unpack_location(location)))

@@ -3,7 +3,7 @@
 A deep queue is drained in the order it was filled, so the next message of the queue is
 mostly the next one in the log too. A reader announces the messages it will ask for next; those that
 lie near enough are read at once and kept until the next read. One reader serves one queue, so queues
-do not take each other's run away; what it holds is bounded.
+do not take each other's run away; its memory is bounded.
 
 Not here: where bytes come from and how a record is checked (``message_store``, ``pages``).
 """
@@ -77,7 +77,7 @@ class RunReader:
             upcoming: Where those lie that will be asked for next, in order.
 
         Raises:
-            JournalCorrupt: what is there is not that record.
+            JournalCorrupt: the bytes there are not that record.
             DiskFailed: it cannot be read.
         """
         location = self._resolve(location)

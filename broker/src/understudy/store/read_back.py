@@ -58,7 +58,7 @@ class ReadBack:
         """Args:
         disk: Where the segments are.
         directory: Absolute path of the store.
-        journal: Has what is not written yet.
+        journal: Holds records that are not written yet.
         epochs: Segment number to epoch, kept up to date by the owner.
         forwarding: Knows where messages lie whose segment is gone.
         """

@@ -1,6 +1,6 @@
 """Messages as one queue holds them: a slice of a run, or references, small and without their bodies.
 
-What is taken from a queue, delivered, acknowledged and put back together is a ``Part``: a ``RunSlice`` or
+Messages taken from a queue, delivered, acknowledged and returned together are a ``Part``: a ``RunSlice`` or
 ``References``, of one message or several, which have the same methods.
 
 A slice stands for neighbouring messages of one run (``kernel.log``) without an object for each. It is a sequence of
@@ -223,7 +223,7 @@ class RunSlice(Sequence[MessageReference]):
         return self
 
     def join(self, part: Part) -> bool:
-        """Take over what was delivered next, if they are neighbours, as those of a message group given one by one."""
+        """Append the part delivered next if they are neighbours, as those of a message group given one by one."""
         if (
             not isinstance(part, RunSlice)
             or part.run is not self.run
@@ -333,7 +333,7 @@ class References(list[MessageReference]):
         super().__init__(references)
         self.shown = shown
         self._ids: tuple[int, int] | None = None
-        """Bounds of the ids of what is kept."""
+        """Bounds of the ids of kept messages."""
 
     @property
     def objects(self) -> Sequence[MessageReference]:
@@ -391,7 +391,7 @@ class References(list[MessageReference]):
         return receives(messages, [reference.delivery_count for reference in part], channel_id, consumer_id)
 
     def kept(self) -> References:
-        """As ``RunSlice.kept``; without what was shown."""
+        """As ``RunSlice.kept``; without ``shown``."""
         return References(self)._bounded()
 
     def _bounded(self) -> References:

@@ -108,7 +108,7 @@ class Block:
         self.base = 0
         """Position of the first row in the queue."""
         self.returned: dict[int, MessageReference] | None = None
-        """Rows that were taken and put back: what they are now. None if there are none."""
+        """Current references of rows that were taken and put back. None if there are none."""
         self._counts: dict[int, int] | None = None
         self._moved: dict[int, Location] | None = None
         """Rows whose messages lie elsewhere than the packed columns say."""
@@ -145,7 +145,7 @@ class Block:
         it was put back, has expired, is large, has its body elsewhere, or belongs to a group.
 
         Args:
-            room_bytes: Used up by what is taken; the last one may take more.
+            room_bytes: Bytes available for the messages taken; the last one may exceed them.
             overhead_bytes: Counted with the size of each.
             now_ms: Wall time.
             may_take: Asked with the message groups of those of a run that would be taken; None: none may belong to a
@@ -338,7 +338,7 @@ class Block:
         return columns
 
     def close(self) -> None:
-        """Let go of what was kept for looks at its rows."""
+        """Drop the data cached for access to its rows."""
         self._opened = self._looked = None
 
     def drop(self) -> None:
@@ -361,7 +361,7 @@ class Block:
         self._packed = None
         for row, count in (self._counts or {}).items():
             set_delivery_count(columns, row, count)
-        # what has moved is in what was opened
+        # the opened columns have the moved rows
         self._counts = self._moved = None
         self._columns = columns
 

@@ -118,7 +118,7 @@ class Retention:
         self._disk.rename(temporary, target)
 
     def prune(self, now_ms: int) -> None:
-        """Remove what is too old, then the oldest until the rest fits."""
+        """Remove segments that are too old, then the oldest until the rest fits."""
         try:
             self._prune(now_ms)
         except (StoreError, OSError) as error:

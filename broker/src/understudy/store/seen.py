@@ -140,7 +140,7 @@ class SeenPosition:
             self._failed = True
 
     def accept(self, position: Position, *, sync: bool = True) -> None:
-        """Replace what is noted, also by something lower.
+        """Replace the noted position, also by a lower one.
 
         Raises:
             StoreError: the file cannot be written.
@@ -163,7 +163,7 @@ class SeenPosition:
 
 
 class WatchedFollower(Follower):
-    """A follower that notes what it read, and whose end must not be before the position seen earlier."""
+    """A follower that notes the position it has read, and whose end must not be before the position seen earlier."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """SETTING records: address settings and security settings that management added or removed at run time
 (docs/journal-format.md s. 4.15).
 
-The store keeps the values as a JSON object and does not know what they mean: ``config.json_settings``
+The store keeps the values as a JSON object and does not interpret them: ``config.json_settings``
 does. A later record for the same kind and match replaces an earlier one; a record without values
 removes it.
 

@@ -141,7 +141,7 @@ class StoreState:
         self.settings: dict[tuple[SettingKind, str], SettingRecord] = {}
         """Settings made by management, by kind and match."""
         self.references: dict[int, Backlog] = {}
-        """Queue id to what waits there. Routing takes these over at the activation; the store does
+        """Queue id to its waiting references. Routing takes these over at the activation; the store does
         not look at them afterwards."""
         self.duplicate_ids: dict[int, deque[bytes]] = {}
         """Address id to ids, oldest first."""
@@ -245,7 +245,7 @@ class StoreState:
         """Apply one record of the log.
 
         Args:
-            record: What it says.
+            record: The decoded record.
             sequence: Its sequence.
             segment: Number of its segment, for which ``begin_segment`` was called.
             location: Where it lies.

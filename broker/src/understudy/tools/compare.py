@@ -224,7 +224,7 @@ def _note_missing_beginning(copy: LogCopy) -> None:
         copy.state = CopyState.DAMAGED
         path = f"{copy.directory}/{copy.extents[0].name}"
         message = (
-            f"the log begins with sequence {copy.first_sequence}, but nothing says that what was before may be gone"
+            f"the log begins with sequence {copy.first_sequence}, but no record says that earlier ones were trimmed"
         )
         copy.problem = Problem(path, 0, message)
 

@@ -33,7 +33,7 @@ class AutoDeletion:
         """Idle at the last sweep, and since when."""
 
     def sweep(self) -> None:
-        """Delete what was idle at the last sweep and still is."""
+        """Delete addresses and queues that were idle at the last sweep and still are."""
         now_ms = self._clock.wall_ms()
         idle: dict[Queue | Address, int] = {}
         for queue in list(self._directory.queues.values()):

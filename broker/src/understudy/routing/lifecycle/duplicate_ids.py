@@ -96,7 +96,7 @@ class DuplicateIdCache:
         self._sequences[duplicate_id] = sequence
 
     def resize(self, capacity: int) -> None:
-        """Remember that many from now on; of what is too much the oldest go."""
+        """Set the number of remembered ids; the oldest ids above it are removed."""
         self.capacity = capacity
         order = self._order
         while order and len(order) > capacity:

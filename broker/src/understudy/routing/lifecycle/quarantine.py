@@ -9,7 +9,7 @@ missing) may be readable later. It stays among the scheduled messages until an o
 next activation; its entry in the quarantine says that it is held.
 
 A damaged record may also be met by the consolidator of the log, which knows only where it lies. Then all queues are
-searched for references to that place, a slice in each turn, and what cannot be read is set aside in the same way.
+searched for references to that place, a slice in each turn, and unreadable messages are set aside in the same way.
 
 Not here: the entries (``store.quarantine``), where a message is met (``delivery``, ``queue``, ``redelivery``).
 """
@@ -64,7 +64,7 @@ class DamagedMessages:
         self._timers = timers
         self._queues = queues
         self._aside: set[tuple[int, int]] = set()
-        """Queue and message id of what is set aside and still in its queue."""
+        """Queue and message id of messages that are set aside and still in their queue."""
         self._closed = False
         store.quarantine.damage_met = self._search
 
@@ -81,7 +81,7 @@ class DamagedMessages:
         try:
             return self._paging.read(queue, reference)
         except BrokerError as error:
-            # what was read ahead may be what is damaged
+            # the damaged message may have been read ahead
             self._paging.forget_readers(queue)
             raise MessageUnreadable(f"message {reference.message_id} of queue {queue.name!r}: {error}") from error
 

@@ -43,7 +43,7 @@ class Retroactive:
 
     def __init__(self, office: PostOffice, prefix: str) -> None:
         """Args:
-        office: Restored; from now on its directory tells what is made and deleted.
+        office: Restored; from now on its directory reports creations and deletions.
         prefix: ``internal-naming-prefix``.
         """
         self._office = office

@@ -54,7 +54,7 @@ class Consumer(ABC):
 
     @abstractmethod
     def disconnect(self) -> None:
-        """The queue is gone: tell the client, forget what was delivered."""
+        """The queue was deleted: notify the client and forget delivered messages."""
 
     @abstractmethod
     def go_on(self, *, done: bool) -> None:

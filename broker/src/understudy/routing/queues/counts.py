@@ -1,4 +1,4 @@
-"""The numbers of a queue: what it holds now, and what has happened to messages since the activation."""
+"""Counters of a queue: messages it holds now, and totals since the activation."""
 
 from __future__ import annotations
 

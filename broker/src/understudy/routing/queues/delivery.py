@@ -96,7 +96,7 @@ def _dispatch_plain(queue: Queue, group: ConsumerGroup, ready: list[Consumer], n
     """Where it meets a message group, the selective way goes on (``queue.selective``). Returns the index in ``ready``
     of the consumer whose turn it is.
 
-    Whatever is raised on the way, what was handed out is counted and what was taken goes back to its place.
+    If an exception is raised, delivered messages are counted and the others return to their places.
     """
     waiting = queue.pending
     turn = taken = 0

@@ -60,7 +60,7 @@ class DispatchGate(Machine[State, Event]):
         return self._state is State.OPEN
 
     def joined(self) -> None:
-        """A consumer came, or what is asked of them changed."""
+        """A consumer was added, or the required number of consumers changed."""
         queue = self._queue
         asked = queue.configuration
         if not queue.consumers.count:

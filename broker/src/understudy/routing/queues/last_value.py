@@ -80,7 +80,7 @@ class LastValues:
                     self._last[key] = place
 
     def load(self) -> None:
-        """Learn what waits after a restart or takeover; of one key only the newest stays."""
+        """Index waiting messages after a restart or takeover; of one key only the newest stays."""
         stale: list[tuple[int, int, int]] = []
         for _, reference in self._queue.browse((9, -1)):
             key = self._key_of(reference)

@@ -186,7 +186,7 @@ class Queue(QueueCounts):
         self.configure(configuration)
 
     def configure(self, full: QueueConfiguration) -> None:
-        """Take what can be changed while it lives (``Directory.update_queue``)."""
+        """Apply settings that can be changed while it exists (``Directory.update_queue``)."""
         self.configuration = full
         self.routing_type = RoutingType(full.routing_type or RoutingType.MULTICAST)
         self.exclusive = bool(full.exclusive)
@@ -537,7 +537,7 @@ class Queue(QueueCounts):
         return False
 
     def out_of_steps(self) -> bool:
-        """Whether selectors have done what they may do in this turn."""
+        """Whether selectors have used up their limit of this turn."""
         return WORK.steps >= self.office.steps_end
 
     def _dispatch_again(self) -> None:

@@ -1,7 +1,7 @@
 """Execution of operations on the files of one directory (ADR 0048).
 
 The applier has the files open that are being written: segments with their digests, snapshots, bodies of large
-messages. It decides nothing: an operation says completely what is to be done. The same class executes the recorded or
+messages. It decides nothing: its fields describe an operation completely. The same class executes the recorded or
 replicated operations of another node on a copy of the directory.
 
 All methods block. Operations of one file come from one thread; those of different files may come from several.

@@ -12,7 +12,7 @@ from understudy.store.log.operations import Append, SealSegment
 from understudy.store.log.spare_segments import Segment
 from understudy.store.state import SegmentUse
 
-#: Most bytes in one batch, unless one record is larger: bounds what may be unsynced at a crash.
+#: Most bytes in one batch, unless one record is larger: bounds the unsynced bytes at a crash.
 BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
 #: A batch up to this size is small: zeros ahead of the log make its sync quicker.
 SMALL_BATCH_BYTES: Final = 64 * 1024

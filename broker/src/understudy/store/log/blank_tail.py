@@ -45,7 +45,7 @@ class BlankTails:
     def _look(self, path: str, offset: int) -> bool:
         file = self._disk.open(path, read_only=True)
         try:
-            # all of them before anything is read: a file system may take what is in its cache for written
+            # all of them before anything is read: a file system may report cached blocks as written
             for begin, end in file.data_ranges(offset):
                 for at in range(begin, end, _PIECE_BYTES):
                     data = file.read(at, min(_PIECE_BYTES, end - at))

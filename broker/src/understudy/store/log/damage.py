@@ -44,7 +44,7 @@ _ACKNOWLEDGE: Final = struct.Struct("<QQII")
 _RECORDS_MAX: Final = 10_000
 _UNKNOWN: Final = "UNKNOWN"
 
-#: What it means that a record of this type is missing. Only these may be missing.
+#: Consequence of a missing record of this type. Only records of these types may be missing.
 CONSEQUENCES: Final = {
     RecordType.MESSAGE_ADD: "the message in it is lost",
     RecordType.MESSAGE_MOVE: "the message in it is lost",
@@ -325,7 +325,7 @@ class DamageReader:
         """Move past the damaged records at the cursor if that is allowed; returns whether it was.
 
         Args:
-            state: What was read so far.
+            state: State read so far.
             cursor: In front of something that is no valid record.
             links: The cursor's segment, and the later ones of the log.
             stop: Why reading stopped.
@@ -346,7 +346,7 @@ class DamageReader:
         if unnamed and not ended and self.blank.is_blank(cursor.path, cursor.offset):
             return False
         data = self._read_from(cursor, link)
-        # what was before the damage may have been trimmed
+        # segments before the damage may have been trimmed
         start = cursor if cursor.sequence else replace(cursor, sequence=sequence_before(data, cursor, self.known))
         passage = find_passage(data, start, self.known, lambda: self._first_sequence(following))
         if passage is None or not start.sequence:
@@ -399,9 +399,7 @@ class DamageReader:
     def hint(self) -> str:
         """Advice to the operator about the damage."""
         salvage = f"understudy data salvage {self._directory}"
-        text = (
-            f"'{salvage}' shows what would be lost, '{salvage} --to NEW_DIRECTORY' writes the rest into a new journal"
-        )
+        text = f"'{salvage}' lists the losses, '{salvage} --to NEW_DIRECTORY' writes the rest into a new journal"
         if self.helps:
             text = f"a start with --quarantine sets the damaged record aside and keeps everything else; {text}"
         return text

@@ -18,7 +18,7 @@ from understudy.store.log.segment import HEADER_BLOCK_BYTES, read_header, seed_o
 from understudy.store.state import StoreState
 
 Torn = tuple[str, int, int]
-"""File, offset and bytes of what is cut off because it was never synced."""
+"""File, offset and bytes of a truncated tail that was never synced."""
 
 
 def judge_tail(
@@ -81,7 +81,7 @@ def judge_beginning(
 
     Args:
         directory: Absolute path of the store.
-        state: What was read.
+        state: State read from the log.
         chain: The segments of the log.
         names: What the directory holds.
         cursor: Behind the last record that was read.
@@ -95,7 +95,7 @@ def judge_beginning(
     if not from_snapshot and (state.first_sequence > state.trimmed_to or (gone and not state.sequence)):
         begins = f"begins with sequence {state.first_sequence}" if state.sequence else "has no valid record"
         raise JournalCorrupt(
-            f"the log {begins}, but nothing says that what was before may be gone",
+            f"the log {begins}, but no record says that earlier ones were trimmed",
             file=cursor.path if not state.sequence else f"{directory}/{chain.links[0].name}",
             offset=HEADER_BLOCK_BYTES,
         )

@@ -119,7 +119,7 @@ def begin_epoch(
     state.begin_segment(number, epoch, sequence)
     location = pack_location(number, HEADER_BLOCK_BYTES, HEADER_BYTES + len(payload))
     state.apply(EpochRecord(uuid_bytes(node_id), epoch, clock.wall_ms(), tuple(ends)), sequence, number, location)
-    # the rest of what was given up is removed, or retained, while the node serves
+    # the other trimmed segments are removed, or retained, while the node serves
     present = set(names)
     removable = state.removable.items()
     state.removable = {number: of for number, of in removable if segment_name(number, of) in present}

@@ -1,6 +1,6 @@
 """Reading a log that another node writes, strictly read-only; also cold recovery.
 
-``poll`` applies what has become readable since the last time. A passive node polls all the time, so
+``poll`` applies the records written since the last call. A passive node polls all the time, so
 that taking over costs the unread tail; a node that starts cold polls until it is caught up. Then,
 holding the store's lock, ``finish`` reads the rest and decides what the last bytes are: a torn
 tail, which is not part of the log, or damage, which is an error (docs/journal-format.md s. 2.3).
@@ -126,7 +126,7 @@ class Follower:
         self._life.fire(FollowerEvent.CLOSE)
 
     def drop_snapshot(self) -> None:
-        """Close the snapshot that is being read, and forget what was read of it; called by the machine."""
+        """Close the snapshot that is being read, and forget its content; called by the machine."""
         snapshot, self._loader_file, self._loader = self._loader_file, None, None
         self.state = StoreState(self._id_cache_size)
         if snapshot is not None:
@@ -166,7 +166,7 @@ class Follower:
     # --- following ------------------------------------------------------------------------------
 
     def poll(self, max_bytes: int) -> int:
-        """Apply what is readable, at most about ``max_bytes``; the bytes applied.
+        """Apply readable records, at most about ``max_bytes``; the bytes applied.
 
         Raises:
             JournalCorrupt: damage that no writer can explain.
@@ -214,7 +214,7 @@ class Follower:
             As ``poll``, and JournalCorrupt for damage near the end.
         """
         own, files = self._disk, SettledFiles(disk or self._disk)
-        # what was opened before the lock was had may be cached
+        # files opened before the lock was acquired may be cached
         self._close_segment()
         self._disk = self._files = files
         self.damage.read_with(files)
@@ -309,7 +309,7 @@ class Follower:
         self.chain = chain
         self._names = names
         if self.state.removable:
-            # a node may follow for years: what is gone must not be remembered
+            # a node may follow for years: removed segments must not be remembered
             removable, present = self.state.removable.items(), set(names)
             self.state.removable = {number: of for number, of in removable if segment_name(number, of) in present}
 

@@ -55,7 +55,7 @@ class RestartableFollower(Protocol):
     """Interface of the follower for its life."""
 
     def drop_snapshot(self) -> None:
-        """Close the snapshot that is being read, and forget what was read of it."""
+        """Close the snapshot that is being read, and forget its content."""
         ...
 
     def begin_again(self) -> None:

@@ -17,7 +17,7 @@ Invariants: batches of one journal reach the disk in order, one at a time; seque
 consecutive; a failed write or sync is final (``failure``), nothing is released after it, and
 appending raises it.
 
-Not here: what records mean, activation (``epoch``), what may be appended when the disk is full
+Not here: what records mean, activation (``epoch``), records accepted on a full disk
 (``message_store``). The fast paths there use the attributes marked *hot*.
 """
 
@@ -67,7 +67,7 @@ from understudy.store.state import SegmentUse
 log = logging.getLogger(__name__)
 
 _COMMITS: Final = frozenset({RecordType.TX_COMMIT, RecordType.TX_PREPARE})
-#: What may wait for a sync when syncing is off: the rest decides whether the log can be read at all.
+#: Record types that may wait for a sync when syncing is off: the rest decides whether the log can be read at all.
 _MAY_WAIT: Final = frozenset({RecordType.DELIVERY_COUNT, RecordType.DUPLICATE_ID, RecordType.TX_ROLLBACK}) | _COMMITS
 
 
@@ -267,7 +267,7 @@ class Journal:
         self._sealed_bytes += self.use.end
         self._segment = following
         self.number = following.number
-        # the seal syncs what was before
+        # the seal syncs all earlier records
         self.offset = self.batch = self._begin = HEADER_BLOCK_BYTES
         self.seed = seed_of(following.number, self.epoch)
         self.offsets = array("I")
@@ -327,7 +327,7 @@ class Journal:
         """Hand the next batch to the writer if none is under way; called once per turn.
 
         Args:
-            gather: Allow it to wait one turn if what is collected is less than the batch before, because clients that
+            gather: Allow it to wait one turn if less is collected than in the batch before, because clients that
                 waited for that one are likely to send by then. Syncs cost more than turns.
 
         Returns:
@@ -386,7 +386,7 @@ class Journal:
         try:
             self.context.advance(item.last_sequence)
         finally:
-            # a bug in what was released is not the log's
+            # an internal error of a released call is not an error of the log
             if isinstance(item, Seal) and item.following is None:
                 self._life.fire(JournalEvent.SEALED)
             else:
@@ -420,7 +420,7 @@ class Journal:
         self._queue.appendleft(item)
         if self._stalled_until_ms is None:
             log.error("the journal waits for disk space", extra={"error": str(error)})
-            # what cannot be removed is no worse than before
+            # a failed removal changes nothing
             self._writer.submit([GiveUpReserve()], lambda failed: None)
         self._stalled_until_ms = self._clock.monotonic_ms() + PREPARE_RETRY_MS
         self._on_space()
@@ -470,7 +470,7 @@ class Journal:
         self._housekeeper.submit([PruneRetained(self._clock.wall_ms())], lambda error: None)
 
     def close(self, done: Callable[[], None]) -> None:
-        """Write what was appended, seal, remove the unused spare, then ``done``. After a failure,
+        """Write appended records, seal, remove the unused spare, then ``done``. After a failure,
         or when the disk is so full that no segment is left, nothing more is written.
         """
         if self.context.gathered is not None:
@@ -484,7 +484,7 @@ class Journal:
     # --- store.log.journal_life.ClosableJournal -----------------------------------------------------
 
     def drain(self) -> None:
-        """Seal once no segment is in the way of what is queued already; give up if there is no space for one."""
+        """Seal once no segment is needed by operations queued already; give up if there is no space for one."""
         if self.spares.preparing:
             return
         if self._segment.readiness is Readiness.READY:
@@ -493,7 +493,7 @@ class Journal:
             self._asked_at_close = True
             self.spares.prepare_next()
         else:
-            # what is in memory was never confirmed and cannot be any more
+            # records in memory were never confirmed and cannot be any more
             self.failure = DiskFull(f"no space to close {self._directory} cleanly")
             self.context.fail(self.failure)
             self._life.fire(JournalEvent.FAIL)

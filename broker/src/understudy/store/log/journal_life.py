@@ -1,6 +1,6 @@
 """The life of a journal: open, then sealed and closed, or failed.
 
-A clean end is: write what was appended, seal the last segment, close the files. If a write fails, or there is no space
+A clean end is: write appended records, seal the last segment, close the files. If a write fails, or there is no space
 for the seal, nothing more is written and the files are closed. Either way the files are closed once, after the
 housekeeper has ended its work: then another node may have the store.
 
@@ -53,7 +53,7 @@ class ClosableJournal(Protocol):
         ...
 
     def seal_last(self) -> None:
-        """Queue and write what is collected, then the seal."""
+        """Queue and write collected records, then the seal."""
         ...
 
     def close_files(self) -> None:

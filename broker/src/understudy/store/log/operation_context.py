@@ -37,7 +37,7 @@ class GatheredRecords(Protocol):
     """Records that were promised the next sequences of the log and are not in it yet (ADR 0038)."""
 
     def close(self) -> None:
-        """Append them, and have what waits for them wait in the context."""
+        """Append records, and register the calls that wait for them in the context."""
         ...
 
 
@@ -160,7 +160,7 @@ class OperationContext:
         return min([self.durable, *(self._marks[voter] for voter in contract.value[1:])])
 
     def advance(self, sequence: int, voter: Voter = Voter.LOCAL_DISK) -> None:
-        """Everything up to ``sequence`` is durable at the voter: release what waited for it.
+        """Everything up to ``sequence`` is durable at the voter: release calls that waited for it.
 
         Raises:
             BrokerError: of a released call; the node can go on no longer.
@@ -192,7 +192,7 @@ class OperationContext:
             raise bug
 
     def _release_stronger(self) -> Exception | None:
-        """Release what waited for a replica, the weaker contract first; the first bug that answers no call."""
+        """Release calls that waited for a replica, the weaker contract first; the first bug that answers no call."""
         bug: Exception | None = None
         for contract in _STRONGER:
             mark = self.mark(contract)

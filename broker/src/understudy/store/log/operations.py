@@ -44,7 +44,7 @@ append_of: Callable[[tuple[str, int, Sequence[bytes], int]], Append] = partial(t
 
 @dataclass(frozen=True, slots=True)
 class SyncFile:
-    """Make what was written to an open file durable."""
+    """Make the bytes written to an open file durable."""
 
     name: str
 
@@ -218,7 +218,7 @@ class WriteBody:
     offset: int
     parts: Sequence[bytes]
     sync: bool
-    """Sync what was written so far."""
+    """Sync all bytes written so far."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,10 +183,10 @@ class SegmentFile:
         self._file = file
         self._path = path
         self._digest = self._before = crc32(written)
-        """Of everything written, and without what was written last."""
+        """Digest of all bytes written, and of those before the last write."""
         self._seed = seed
         self._position = self._last = len(written)
-        """End of what was written, and where the last write began."""
+        """End of the written bytes, and where the last write began."""
         self._failure: DiskFailed | None = None
 
     @property
@@ -223,7 +223,7 @@ class SegmentFile:
         self._skim = None
 
     def zero(self, offset: int, length: int) -> None:
-        """Overwrite what was allocated and not written yet with the zeros that it reads as, and sync."""
+        """Write zeros over allocated, unwritten blocks and sync, so that later syncs need no extent conversion."""
         assert offset >= self._position, f"{self.path}: zeros at {offset}, written up to {self._position}"
         self._ask(self._file.write, offset, (bytes(length),))
         self.sync()

@@ -1,6 +1,6 @@
 """Summary of a segment, collected from its bytes as they are written, so that the consolidator does not read it back.
 
-Not here: what it means (``skim``).
+Not here: the meaning of records (``skim``).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Skim:
             self.finish()
 
     def finish(self) -> None:
-        """Look at what was taken and not looked at yet."""
+        """Process bytes that were taken and not processed yet."""
         data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         self._parts, self._part_bytes = [], 0
         if self.steps is not None:

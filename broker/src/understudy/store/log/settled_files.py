@@ -5,7 +5,7 @@ still there, which segments form the log, does anything follow, was a segment al
 each file that is opened costs several requests and each read one or two. So files stay open between the questions, and
 small pieces that were read are kept.
 
-A file is opened after the lock of the store was had, so a network file system asks the server for what has changed
+A file is opened after the lock of the store was had, so a network file system asks the server for changes
 since a passive node read it.
 
 Not here: what the looks decide (``follower``, ``end``, ``damage``).
@@ -85,7 +85,7 @@ class SettledFiles:
 
 
 class _SettledFile:
-    """An open file and what was read of it."""
+    """An open file and the bytes read from it."""
 
     __slots__ = ("_file", "_kept", "_pieces", "_size", "path", "users")
 

@@ -2,7 +2,7 @@
 
 ``kernel.skim_records`` says where messages lie, of bytes that were just written or that the digest in a seal vouches
 for, so records are not checked one by one. Messages that live in no queue any more, with their acknowledgements, are
-passed over. What is left out is what records up to now say is gone; the snapshot states how far it relies on them.
+passed over. A message is left out if a record up to now removes it; the snapshot states how far it relies on them.
 
 Not here: collecting it while a segment is written (``segment_skim``), segments without a seal (``replay``).
 """

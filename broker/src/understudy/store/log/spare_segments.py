@@ -11,7 +11,7 @@ Invariants: numbers are consecutive; a segment is READY only when its file is wh
 only into a segment that is not in use, or before the first batch that is written to it (the writer keeps
 the order).
 
-Not here: what is written into them, when they are sealed (``journal``).
+Not here: their records, when they are sealed (``journal``).
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ class SpareSegments:
         self._writer.submit([KeepReserve(2 * self._segment_bytes)], kept)
 
     def stop(self) -> None:
-        """Begin nothing of its own any more; ``prepare_next`` still does what it is asked."""
+        """Begin nothing of its own any more; ``prepare_next`` still works."""
         self._stopped = True
 
     def unused(self) -> list[str]:

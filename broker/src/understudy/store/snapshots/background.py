@@ -1,6 +1,6 @@
 """Long work in small steps beside the group commit.
 
-The work is a generator that yields what it waits for: a ``Job`` or a ``Change`` for the housekeeper, or ``Durable``
+The work is a generator that yields what to wait for: a ``Job`` or a ``Change`` for the housekeeper, or ``Durable``
 for the log. One job at a time goes there, beside the batches. While records wait to be
 written, jobs may use ``SHARE`` bytes for each byte appended meanwhile; an idle store works at once.
 So the work keeps up with the log, and neither the loop nor a batch ever waits for more than one step.
@@ -70,7 +70,7 @@ class Background:
         Args:
             journal: Whose batches go first.
             writer: Does the jobs.
-            context: Says what is durable.
+            context: Tells which records are durable.
         """
         self._journal = journal
         self._writer = writer
@@ -99,7 +99,7 @@ class Background:
         self._resume(None, None)
 
     def stop(self) -> None:
-        """Do nothing any more; what is under way is finished."""
+        """Begin no further step; the current one is finished."""
         self._stopped = True
         if not self._under_way:
             self._close()
@@ -148,7 +148,7 @@ class Background:
             except StopIteration:
                 self._end(None)
                 return
-            except Exception as failure:  # the owner decides what it means
+            except Exception as failure:  # the owner handles it
                 self._end(failure)
                 return
             value = error = None

@@ -76,7 +76,7 @@ class SnapshotBuilder:
             directory: Absolute path of the store.
             clock: For the stamp.
             epoch: Of the node that writes.
-            state: Of the running store: what is live, where segments end.
+            state: Of the running store: live messages, ends of segments.
             last_sequence: Of the last record appended.
             known: Damaged records that were set aside: they are passed over.
         """
@@ -179,7 +179,7 @@ class SnapshotBuilder:
         return cursor
 
     def _read_back(self, cursor: Cursor, use: SegmentUse, *, damaged: bool) -> Generator[Request, Any, None]:
-        """A segment of which this process does not know what it says."""
+        """Read a segment of which this process has no summary."""
         path, number = cursor.path, cursor.number
         file: File = yield Job(lambda: self._disk.open(path, read_only=True))
         try:
@@ -283,7 +283,7 @@ class SnapshotBuilder:
             live = LiveReferences(self._state.live, self._late)
             live.count_transactions(self._replayed.transactions.values())
             yield from self._write_references(writer, older, base_file, reader, live)
-            # what was left out because it is acknowledged rests on everything appended so far
+            # leaving out acknowledged messages relies on all records appended so far
             needs = self._last_sequence()
             writer.encoder.add(PartType.END, encode_end(SnapshotEnd(needs, live.count, live.bytes.total)))
             yield from writer.put()

@@ -74,7 +74,7 @@ class Consolidator:
         Args:
             files: Of the log.
             clock: For stamps.
-            journal: What is said about all this goes there.
+            journal: Takes the records about snapshots.
             state: Of the running store.
             forwarding: Told of every message that is copied.
             forget: The store lets go of a segment; returns the epoch it was of.
@@ -98,7 +98,7 @@ class Consolidator:
         self._percent = min(settings.compact_percent, PERCENT_MAX)
         self.background = Background(journal, files.housekeeper, context)
         self._snapshots: list[SnapshotHeader] = []
-        """Newest first: what can be begun with; older ones than two are being removed."""
+        """Usable snapshots, newest first; all but the first two are being removed."""
         self._snapshot_bytes = 0
         self.live: dict[int, int] = {}
         """Bytes of live records by segment, as the last snapshot made here found them."""
@@ -342,7 +342,7 @@ class Consolidator:
     def _copy_forward(self, segments_max: int | None) -> _Run:
         """Append live messages of nearly dead segments again, so many segments at most, the emptiest first."""
         if self._known.count != self._passed_known:
-            # what was damaged there may have been set aside since
+            # damaged records there may have been set aside since
             self._passed.clear()
             self._passed_known = self._known.count
         newest = self._snapshots[0].number

@@ -1,7 +1,7 @@
-"""References on their way into a snapshot: which are live, as what they are now, and what they keep alive of the log.
+"""References written to a snapshot: the live ones, in their current state, and the segments that they need.
 
-A thousand at a time go through the native kernel; none becomes an object. Only what was delivered before, moved, or is
-a large message is looked at on its own.
+A thousand at a time go through the native kernel; none becomes an object. A reference is processed on its own
+only if it was delivered before, was moved, or belongs to a large message.
 
 Not here: reading and writing files (``builder``), the bytes of a snapshot (``snapshot``).
 """
@@ -90,7 +90,7 @@ class LiveReferences:
         """The messages that open transactions add are needed, too."""
         for transaction in transactions:
             for _, reference in transaction.adds:
-                assert reference.location is not None, "what was read lies in the log"
+                assert reference.location is not None, "a reference read from the log has a location"
                 self.bytes.add(*unpack_location(reference.location))
 
     def _changed(self, payload: bytes) -> Iterator[bytes]:

@@ -1,6 +1,6 @@
 """Copying the live messages of one nearly dead segment to the end of the log (ADR 0010).
 
-Each is appended as a MESSAGE_MOVE, in the order of offsets, so what was moved is one number per segment.
+Each is appended as a MESSAGE_MOVE, in the order of offsets, so the moved part is one number per segment.
 Nothing is copied that is not whole; a damaged segment stays where it is.
 
 Not here: which segments (``consolidator``).
@@ -50,7 +50,7 @@ class SegmentCopy:
             directory: Absolute path of the store.
             number: Of the segment, which is finished.
             journal: Where the messages go.
-            state: Of the running store: what is live, what was moved already.
+            state: Of the running store: live messages, and those moved already.
             forwarding: Told of every message that is copied.
             known: Damaged records that were set aside: they are passed over.
         """
@@ -68,7 +68,7 @@ class SegmentCopy:
         """Copy everything that is live.
 
         Raises:
-            JournalCorrupt: the segment is damaged; what was copied before counts.
+            JournalCorrupt: the segment is damaged; earlier copies count.
             DiskFull: there is no space; likewise.
         """
         number = self._number

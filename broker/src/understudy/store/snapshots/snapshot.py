@@ -229,7 +229,7 @@ def encode_end(end: SnapshotEnd) -> bytes:
 
 def encode_reference(queue_id: int, reference: MessageReference) -> bytes:
     """One reference."""
-    assert reference.location is not None, "what is not in the log is not in a snapshot"
+    assert reference.location is not None, "a reference in a snapshot has a location in the log"
     return REFERENCE.pack(
         queue_id,
         reference.message_id,
@@ -259,11 +259,11 @@ def decode_references(payload: bytes) -> Iterator[tuple[int, MessageReference]]:
 
 
 def small_parts(state: StoreState, removable: Mapping[int, int]) -> Iterator[tuple[PartType, bytes]]:
-    """Everything of a state but what waits in queues, record by record.
+    """Everything of a state except waiting references, record by record.
 
     Args:
         state: As of the snapshot's position; must not change meanwhile.
-        removable: Number to epoch of what may still have to be removed.
+        removable: Number to epoch of segments that may still have to be removed.
     """
     head = _LOG.pack(state.epoch, state.first_sequence, state.trimmed_to, state.checkpoint_segment or 0, state.complete)
     yield PartType.LOG, head + b"".join(_PAIR.pack(*pair) for pair in removable.items())
@@ -371,7 +371,7 @@ class SnapshotReader:
 
 
 def apply_part(state: StoreState, kind: PartType, payload: bytes) -> None:
-    """Put one record of a snapshot into the state it is of. Raises ValueError or struct.error for what cannot be."""
+    """Put one record of a snapshot into the state it is of. Raises ValueError or struct.error for invalid data."""
     if kind is PartType.REFERENCES:
         _apply_references(state, payload)
     elif kind is PartType.BINDINGS:
@@ -400,7 +400,7 @@ def apply_part(state: StoreState, kind: PartType, payload: bytes) -> None:
 
 
 def _apply_references(state: StoreState, payload: bytes) -> None:
-    # refuses what is not a number of whole references
+    # refuses an incomplete reference
     REFERENCE.iter_unpack(payload)
     at = 0
     while True:

@@ -39,7 +39,7 @@ class FileRemover:
         """
         Args:
             journal: Removes files.
-            state: Remembers what may still have to be removed.
+            state: Remembers segments that may still have to be removed.
             forget: The store lets go of a segment; returns the epoch it was of.
         """
         self._journal = journal
@@ -67,7 +67,7 @@ class FileRemover:
         names = list(self._names)
 
         def removed(error: BaseException | None) -> None:
-            # what could not be removed is tried again with the next ones: it only costs space
+            # a failed removal is repeated with the next one: it only costs space
             self._removing = False
             if error is None:
                 for name in names:
@@ -85,10 +85,10 @@ class LogTrimmer:
         """
         Args:
             journal: Where checkpoints go.
-            state: What is alive.
+            state: Of the running store: live messages.
             context: Says when a TRIM is durable.
             segment_bytes: Size of an ordinary segment.
-            remover: Of what was trimmed.
+            remover: Removes trimmed segments.
         """
         self._journal = journal
         self._state = state
@@ -122,7 +122,7 @@ class LogTrimmer:
         else:
             if len(dead) * self._segment_bytes < self.checkpoint_worth_bytes():
                 return False
-            # what is dead lies before its first part, wherever the last part ends up
+            # dead segments lie before its first part, regardless of where the last part ends
             state.checkpoint_segment = journal.number
             for flags, payload in encode_checkpoint(state.checkpoint_items()):
                 journal.append(RecordType.CHECKPOINT, payload, flags=flags)

@@ -24,7 +24,7 @@ class SnapshotWriter:
     def __init__(self, header: SnapshotHeader) -> None:
         """Nothing is written before ``create``."""
         self.encoder = SnapshotEncoder(header)
-        """Takes the parts; ``put`` writes what it has encoded."""
+        """Takes the parts; ``put`` writes its encoded bytes."""
         self.size_bytes = 0
         """Written so far."""
         self._name = header.name

@@ -271,7 +271,7 @@ def test_a_missing_segment_in_the_middle_is_damage() -> None:
     assert caught.value.file == segments[1]
     copy = rig.volume.copy()
     copy.disk("x").remove(segments[0])
-    with pytest.raises(JournalCorrupt, match="nothing says"):
+    with pytest.raises(JournalCorrupt, match="no record says"):
         recover(copy.disk("j"), DIRECTORY)
 
 
