@@ -42,7 +42,7 @@ def tune(connection: socket.socket, connector: Connector) -> None:
 
 
 def join_group(group: DiscoveryGroup) -> socket.socket:
-    """A socket that receives what is sent to a multicast group; several processes can listen at a time.
+    """A socket that receives datagrams of a multicast group; several processes can listen at a time.
 
     Raises:
         OSError: the group cannot be joined.

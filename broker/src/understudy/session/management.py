@@ -2,7 +2,7 @@
 
 The session asks for the manage permission, and for the permission to send to the reply address,
 before anything is done; the reply goes out when everything that was done is durable. It takes no
-part in the session's transaction: what was done cannot be rolled back either.
+part in the session's transaction: its effects cannot be rolled back either.
 
 Not here: what a request asks for (``understudy.management``, which implements the port).
 """

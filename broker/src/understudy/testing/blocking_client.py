@@ -44,7 +44,7 @@ DOCSTRINGS: Final = (
     (r"asyncio client", "blocking client"),
     (r"async (for|with)\b", r"\1"),
     (r"is cancelled while it waits", "is interrupted while it waits (``KeyboardInterrupt``)"),
-    (r"what it returns is awaited", "what it returns is ignored"),
+    (r"its result is awaited", "its result is ignored"),
     (
         r"is called by the event loop and must not block",
         "is called on the thread for callbacks",

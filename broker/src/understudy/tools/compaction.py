@@ -4,7 +4,7 @@ The consolidator run to its end: an epoch of our own, snapshots, dropped segment
 forward, a clean close. Whatever interrupts it, the store is one that any node can open; beginning
 again goes on. Large messages are left alone: their files belong to the node that activates next.
 
-``plan`` says what would be done and only reads.
+``plan`` lists the steps and only reads.
 
 Not here: the lock of the store, which the caller holds while it compacts.
 """
@@ -37,7 +37,7 @@ from understudy.store.snapshots.references import LiveReferences, waiting_refere
 from understudy.store.state import LateChanges, SegmentUse, StoreState
 from understudy.tools.step_writer import stepped
 
-#: A snapshot is only relied on once another was made from it, so what was copied goes two rounds later.
+#: A snapshot is only relied on once another was made from it, so copied segments are removed two rounds later.
 _ROUNDS_AFTER: Final = 2
 _ROUNDS_MAX: Final = 12
 #: Duplicate ids are the broker's to limit (id-cache-size): none is lost here.
@@ -62,7 +62,7 @@ class CompactionPlan:
     """Little in them lives: it would be copied to the end of the log, and they would be dropped."""
     copy_bytes: int
     free_bytes: int
-    """Of the dead and the sparse ones, less what is copied: about what would be freed."""
+    """Bytes of the dead and the sparse ones, less those copied: about the bytes that would be freed."""
 
 
 @dataclass(frozen=True, slots=True)

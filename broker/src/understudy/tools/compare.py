@@ -161,7 +161,7 @@ def compare(
         directories: Of at least two copies.
         full: Check the bytes of sealed segments against their digests too.
         sample: Messages of each replay set to list.
-        progress: Told what is being done.
+        progress: Called with each step.
 
     Raises:
         WrongNode: they are not of one node.
@@ -177,7 +177,7 @@ def compare(
         comparison = _compare(copies, sample, progress)
         if ends == [copy.last_sequence for copy in copies]:
             return comparison
-        # damage was met on the way: what was said before is about more than can be read
+        # damage was found on the way: earlier findings cover more than can be read
 
 
 def _compare(copies: list[LogCopy], sample: int, progress: Progress) -> Comparison:

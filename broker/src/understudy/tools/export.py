@@ -162,10 +162,10 @@ class ExportedTransaction:
     xid: Xid | None
     """None: its name is no XID, or only the memory of a heuristic decision."""
     outcome: str
-    """``prepared``, or what was decided without the transaction manager."""
+    """``prepared``, or the outcome decided without the transaction manager."""
     messages: int
     acknowledges: tuple[tuple[str, tuple[int, ...]], ...]
-    """Queues with the ids of messages it takes from them; these are exported as what they are: waiting."""
+    """Queues with the ids of messages it takes from them; these are exported as waiting messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -433,7 +433,7 @@ def _parse_message(fields: dict[str, Any], header: ExportHeader | None) -> Expor
         user_id=user_id,
         properties=properties,
     )
-    # what cannot be read back must not be sent
+    # a message that cannot be read back must not be sent
     Message.decode(message.encoded)
     return ExportedMessage(
         _text(fields["queue"]),

@@ -65,7 +65,7 @@ class SegmentReport:
     number: int
     epoch: int
     part_of_log: bool
-    """False for what was cut off or written by a zombie."""
+    """False for records that were truncated or written by a zombie."""
     state: str
     """``open``, ``sealed``, ``closed``, ``ended`` (by a newer epoch), ``empty`` or ``damaged``."""
     records: int
@@ -223,7 +223,7 @@ def verify(disk: Disk, directory: str, progress: Callable[[int, int], None] = la
 
 
 def _links_of(follower: Follower, links: list[tuple[Link, bool]]) -> list[tuple[Link, bool]]:
-    """The same with what a snapshot knows: older segments and their ends, and what was dropped."""
+    """The same with the facts of a snapshot: older segments and their ends, and dropped segments."""
     epoch = follower.chain.epoch
     known = {(end.number, end.epoch): end.end if end.epoch < epoch else None for end in follower.ends()}
     dropped = follower.state.removable

@@ -157,7 +157,7 @@ class LogCopy:
         self.state = CopyState.WHOLE
         self.problem: Problem | None = None
         self.base: SnapshotHeader | None = None
-        """The snapshot that stands for what is before ``extents``; only if the segments alone are not whole."""
+        """The snapshot that replaces the log before ``extents``; only if the segments alone are not whole."""
         self.older: list[Link] = []
         """Segments that hold messages of the snapshot."""
         self.tail_bytes = 0

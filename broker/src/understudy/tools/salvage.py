@@ -1,4 +1,4 @@
-"""Salvaging a damaged store: everything that can still be read, and a list of what cannot (ADR 0020).
+"""Salvaging a damaged store: everything that can still be read, and a list of the rest (ADR 0020).
 
 The old store is only read. ``Salvage.read`` takes the newest whole snapshot, if there is one, and every valid
 record after it, also those after damage; it lists each range that it had to pass over. ``Salvage.messages`` reads
@@ -231,7 +231,7 @@ class Salvage:
                 self.state.begin_segment(link.number, link.epoch, following.sequence)
 
     def _pass_over(self, cursor: Cursor, rest: bytes, following: int | None, is_last: bool) -> None:
-        """Say what is lost between the cursor and the next valid record."""
+        """Report records lost between the cursor and the next valid record."""
         self._doubtful.update(
             tx_id for tx_id, transaction in self.state.transactions.items() if not transaction.prepared
         )

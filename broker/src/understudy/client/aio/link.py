@@ -30,7 +30,7 @@ def exclusive(method: M) -> M:
 
 
 async def run_handler(handler: Callable[[R], Awaitable[None] | None], received: R) -> None:
-    """Call the application's handler of a message, and wait for what it returns."""
+    """Call the application's handler of a message, and await its result."""
     result = handler(received)
     if result is not None:
         await result

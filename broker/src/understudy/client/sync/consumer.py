@@ -191,7 +191,7 @@ class Consumer:
         In AUTO mode a message is acknowledged when its handler has returned.
 
         Args:
-            handler: Called with each message, one at a time; what it returns is ignored.
+            handler: Called with each message, one at a time; its result is ignored.
 
         Raises:
             Exception: any error of the handler, which ends the loop; its message stays unacknowledged.

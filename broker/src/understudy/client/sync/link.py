@@ -5,7 +5,7 @@ A connection has no thread of its own and no event loop: a thread that needs an 
 
 - One lock for each connection. The core is called with it held only; it is released while a thread waits.
 - A thread that waits becomes the *reader* if there is none: it polls the socket until its wait is over or the next
-  timer of the core is due, gives the core what has arrived, and wakes the threads whose wait is over with it. The
+  timer of the core is due, gives the core the bytes received, and wakes the threads whose wait is over with it. The
   others wait for the reader. A reader that leaves wakes the next one (``sync.waiting``).
 - Where no thread waits, the keeper reads and keeps the time (``sync.keeper``).
 - A dial has a thread that ends with it (``sync.dialling``).
@@ -98,7 +98,7 @@ class _SendFuture(Future[None]):
     def __init__(self, link: Link) -> None:
         super().__init__()
         self._link = link
-        self.set_running_or_notify_cancel()  # what was given to the core cannot be cancelled
+        self.set_running_or_notify_cancel()  # a call given to the core cannot be cancelled
 
     def result(self, timeout: float | None = None) -> None:
         if not self.done():
@@ -353,7 +353,7 @@ class Link:
         self._call_core(lambda: self.core.transport_lost(attempt, lost))
 
     def work(self, *, ready: bool = True) -> None:
-        """Do what can be done without waiting: write, read, timers.
+        """Do all work that needs no waiting: write, read, timers.
 
         Args:
             ready: Whether the socket may have something.

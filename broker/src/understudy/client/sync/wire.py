@@ -1,4 +1,4 @@
-"""The socket of one connection, without blocking: what it has not taken yet, and reading what has arrived."""
+"""The non-blocking socket of one connection: bytes not yet written, and reading of bytes received."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Wire:
         return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
 
     def write(self, data: bytes = b"") -> None:
-        """Write what was left and these bytes, as far as the socket takes them.
+        """Write the remaining bytes and these, as far as the socket accepts them.
 
         Raises:
             OSError: the connection is lost.

@@ -104,7 +104,7 @@ def judge_beginning(
         name = segment_name(number, use.epoch)
         if name not in present:
             raise JournalCorrupt(
-                "segment is missing, but nothing says that it may be gone", file=f"{directory}/{name}", offset=0
+                "segment is missing, but no record says that it was trimmed", file=f"{directory}/{name}", offset=0
             )
 
 
