@@ -12,6 +12,8 @@ from understudy.machine import Machine
 #: Modules that declare machines; a test fails when one is missing here.
 MODULES = (
     "understudy.ha.node",
+    "understudy.ha.vote_round",
+    "understudy.ha.votes",
     "understudy.store.log.journal_life",
     "understudy.store.log.follower_life",
     "understudy.cluster.announcer",
