@@ -3,8 +3,8 @@
 Source: artemis-ha s. 3.3. The other active nodes of the cluster answer from their own topology. A backup asks in
 several rounds (``ha.vote_round``), a primary in one.
 
-A replication policy uses ``QuorumVoter``. Not here: the way to the other nodes (``Ballot``), answers to their votes, and
-the packets (``wire.core.packets_cluster``).
+A replication policy uses ``QuorumVoter``. Not here: the connections to the other nodes (``Ballot``), answers to their
+votes, and the packets (``wire.core.packets_cluster``).
 """
 
 from __future__ import annotations
