@@ -17,6 +17,7 @@
             CallTimedOut            no answer within call-timeout
             IncompatibleVersion     the peer speaks no version that we do
             SessionRejected         the node is starting or stopping; try again
+            LockManagerUnavailable  no usable answer from the service that keeps locks and sequences
         OutcomeUnknown
             SendOutcomeUnknown      a durable send was cut off before its confirmation
             CommitOutcomeUnknown    a commit was cut off before its answer
@@ -44,6 +45,7 @@
             DiskFull | DiskFailed
                 DescriptorsExhausted    no file could be opened: too many are open
             LockLost | LockTimedOut
+        ActivationRefused           the data of this node is not the newest; says which is and what to do
         LargeMessageFailed          its body cannot be stored, or is not what was stored
         MessageUnreadable           the body of one message in a queue is damaged, or cannot be read
         ManagementError             a request to manage something that cannot be carried out
@@ -197,6 +199,12 @@ class SessionRejected(ConnectionFailed):
     """The node is starting or stopping and takes no sessions; try again."""
 
     code = "session-rejected"
+
+
+class LockManagerUnavailable(ConnectionFailed):
+    """The lock manager gave no usable answer; the text names the provider and its address."""
+
+    code = "lock-manager-unavailable"
 
 
 class OutcomeUnknown(BrokerError):
@@ -491,6 +499,12 @@ class LockTimedOut(StoreError):
 
     code = "lock-timed-out"
     retryable = True
+
+
+class ActivationRefused(BrokerError):
+    """The node must not activate: the activation sequence of the lock manager says that its data is not the newest."""
+
+    code = "activation-refused"
 
 
 class LargeMessageFailed(BrokerError):

@@ -14,6 +14,8 @@ MODULES = (
     "understudy.ha.node",
     "understudy.ha.vote_round",
     "understudy.ha.votes",
+    "understudy.ha.activation_sequence",
+    "understudy.ha.sequence_claim",
     "understudy.store.log.journal_life",
     "understudy.store.log.follower_life",
     "understudy.cluster.announcer",

@@ -1,0 +1,106 @@
+"""The activation sequence of this node's data: the file ``server.activation.sequence`` of the lock directory.
+
+Eight bytes, a big-endian signed number (artemis-ha s. 2.1), written to a new file that replaces the old one, so that a
+crash leaves one of the two. It belongs to the data: a replica takes the number of its primary once it has everything,
+and a node whose data is moved aside has none.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from understudy.errors import JournalCorrupt
+from understudy.ha.sequence_verdict import SEQUENCE_MAX
+from understudy.ports import Disk, Worker
+
+FILE_NAME: Final = "server.activation.sequence"
+_LAYOUT: Final = struct.Struct(">q")
+
+
+class LocalSequence:
+    """The number and its file. Calls that write work on another thread and call back."""
+
+    def __init__(self, disk: Disk, directory: str, worker: Worker) -> None:
+        """Reads nothing yet.
+
+        Args:
+            disk: Of the store.
+            directory: Of the lock files.
+            worker: Carries out the writes.
+        """
+        self._disk = disk
+        self._directory = directory
+        self._worker = worker
+        self.path = f"{directory}/{FILE_NAME}"
+        self.value: int | None = None
+        """The number in the file; None: there is no file, the data has no sequence."""
+        self._changes: deque[tuple[Callable[[], None], int | None, Callable[[BaseException | None], None]]] = deque()
+
+    def load(self) -> int | None:
+        """Read the file again.
+
+        Raises:
+            JournalCorrupt: it has not eight bytes, or the number is negative.
+            DiskFailed: it cannot be read.
+        """
+        try:
+            file = self._disk.open(self.path, read_only=True)
+        except FileNotFoundError:
+            self.value = None
+            return None
+        try:
+            data = file.read(0, _LAYOUT.size + 1)
+        finally:
+            file.close()
+        if len(data) != _LAYOUT.size:
+            raise JournalCorrupt(f"{len(data)} bytes instead of {_LAYOUT.size}", file=self.path, offset=0)
+        value: int = _LAYOUT.unpack(data)[0]
+        if value < 0:
+            raise JournalCorrupt(f"the activation sequence is {value}", file=self.path, offset=0)
+        self.value = value
+        return value
+
+    def write(self, value: int, done: Callable[[BaseException | None], None]) -> None:
+        """Write the number durably, then call ``done`` with None or the error: then it may be written or not."""
+        assert 0 <= value <= SEQUENCE_MAX
+        self._add(partial(self._replace, _LAYOUT.pack(value)), value, done)
+
+    def erase(self, done: Callable[[BaseException | None], None]) -> None:
+        """Remove the file: the data is not a complete copy any more."""
+        self._add(self._remove, None, done)
+
+    def _add(self, work: Callable[[], None], value: int | None, done: Callable[[BaseException | None], None]) -> None:
+        """Changes are carried out one after the other: the threads of a worker keep no order."""
+        self._changes.append((work, value, done))
+        if len(self._changes) == 1:
+            self._worker.run(work, self._changed)
+
+    def _changed(self, error: BaseException | None) -> None:
+        _, value, done = self._changes.popleft()
+        if error is None:
+            self.value = value
+        if self._changes:
+            self._worker.run(self._changes[0][0], self._changed)
+        done(error)
+
+    def _replace(self, data: bytes) -> None:
+        temporary = f"{self.path}.tmp"
+        if self._disk.exists(temporary):
+            self._disk.remove(temporary)
+        file = self._disk.open(temporary, create=True)
+        try:
+            file.write(0, [data])
+            file.sync()
+        finally:
+            file.close()
+        self._disk.rename(temporary, self.path)
+        self._disk.sync_directory(self._directory)
+
+    def _remove(self) -> None:
+        if self._disk.exists(self.path):
+            self._disk.remove(self.path)
+            self._disk.sync_directory(self._directory)
