@@ -9,11 +9,9 @@ use pyo3::types::{PyBytes, PyString};
 
 use crate::crc;
 use crate::frames::{any_grouped, decode, Column, Row, Sends};
+use crate::records::{DUPLICATE_ID, DUPLICATE_ID_HEAD_BYTES};
 
 const MESSAGE_ADD: u8 = 9;
-const DUPLICATE_ID: u8 = 12;
-/// Bytes of a DUPLICATE_ID record before the duplicate id: header, address id, transaction id.
-const DUPLICATE_ID_HEAD_BYTES: usize = 40;
 /// Bytes of a MESSAGE_ADD record before the ids of its queues, the duplicate id, if any, and the message.
 pub const RECORD_HEAD_BYTES: usize = 72;
 /// Bytes of the id of one queue.

@@ -24,6 +24,9 @@ const MESSAGE_BYTES: usize = 80;
 const ACKNOWLEDGE_BYTES: usize = 48;
 pub(crate) const MESSAGE_ADD: u8 = 9;
 pub(crate) const ACKNOWLEDGE: u8 = 10;
+pub(crate) const DUPLICATE_ID: u8 = 12;
+/// Bytes of a DUPLICATE_ID record before the duplicate id: header, address id, transaction id.
+pub(crate) const DUPLICATE_ID_HEAD_BYTES: usize = 40;
 pub(crate) const PRIORITY_MAX: u8 = 9;
 
 pub(crate) fn u16_at(data: &[u8], at: usize) -> u16 {

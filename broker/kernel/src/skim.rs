@@ -10,6 +10,7 @@ use pyo3::types::{PyBytes, PyList, PyTuple};
 use crate::bytes;
 use crate::records::{column, times, u16_at, u32_at, u64_at};
 use crate::records::{ACKNOWLEDGE, BAD, BLANK, ENDED, HEADER_BYTES, MESSAGE_ADD, PRIORITY_MAX, SHORT};
+use crate::records::{DUPLICATE_ID, DUPLICATE_ID_HEAD_BYTES};
 
 /// A MESSAGE_ADD without queues, duplicate id and message.
 const MESSAGE_BYTES: usize = 72;
@@ -17,7 +18,7 @@ const MESSAGE_MOVE: u8 = 42;
 /// Queue id, transaction id.
 const ACKNOWLEDGE_HEAD_BYTES: usize = HEADER_BYTES + 16;
 
-/// Messages in one step at most.
+/// Messages, and duplicate ids of messages that the log does not have, in one step at most.
 const STEP_ROWS: usize = 1_000;
 
 /// Messages of one queue and priority with rising ids.
@@ -74,6 +75,18 @@ impl Step {
         }
         Some(rows)
     }
+
+    /// Add a duplicate id after those that the step has.
+    fn add_duplicate(&mut self, address_id: u64, duplicate_id: &[u8]) {
+        match self.duplicates.last_mut() {
+            Some((address, length, ids)) if (*address, *length) == (address_id, duplicate_id.len()) => {
+                ids.extend_from_slice(duplicate_id);
+            }
+            _ => self
+                .duplicates
+                .push((address_id, duplicate_id.len(), duplicate_id.to_vec())),
+        }
+    }
 }
 
 struct Skimmed {
@@ -111,6 +124,9 @@ impl Skimmed {
             }
         } else if kind == ACKNOWLEDGE && record.len() >= ACKNOWLEDGE_HEAD_BYTES && u64_at(record, 32) == 0 {
             return;
+        } else if kind == DUPLICATE_ID && record.len() > DUPLICATE_ID_HEAD_BYTES && u64_at(record, 32) == 0 {
+            self.take_duplicate(u64_at(record, 24), &record[DUPLICATE_ID_HEAD_BYTES..]);
+            return;
         }
         if self.steps.is_empty() {
             self.steps.push(Step::default());
@@ -146,16 +162,22 @@ impl Skimmed {
         step.rows += 1;
         let duplicate_bytes = rest - MESSAGE_BYTES - 8;
         if duplicate_bytes > 0 {
-            let address_id = u64_at(record, 40);
-            let duplicate_id = &record[rest - duplicate_bytes..rest];
-            match step.duplicates.last_mut() {
-                Some((address, length, ids)) if (*address, *length) == (address_id, duplicate_bytes) => {
-                    ids.extend_from_slice(duplicate_id);
-                }
-                _ => step
-                    .duplicates
-                    .push((address_id, duplicate_bytes, duplicate_id.to_vec())),
-            }
+            step.add_duplicate(u64_at(record, 40), &record[rest - duplicate_bytes..rest]);
+        }
+    }
+
+    /// Take the duplicate id of a message that the log does not have.
+    fn take_duplicate(&mut self, address_id: u64, duplicate_id: &[u8]) {
+        let fits = self
+            .steps
+            .last()
+            .map_or(false, |step| step.others.is_empty() && step.rows < STEP_ROWS);
+        if !fits {
+            self.steps.push(Step::default());
+        }
+        if let Some(step) = self.steps.last_mut() {
+            step.rows += 1;
+            step.add_duplicate(address_id, duplicate_id);
         }
     }
 }

@@ -20,8 +20,14 @@ from understudy.store.log.records import RecordType
 
 ORIGIN = 4096
 WITH_DUPLICATE_ID = st.builds(message, st.integers(1, 12), duplicate_id=st.binary(min_size=1, max_size=3))
+WITHOUT_MESSAGE = st.builds(
+    lambda address, tx_id, duplicate: (RecordType.DUPLICATE_ID, struct.pack("<QQ", address, tx_id) + duplicate),
+    st.integers(1, 2),
+    st.sampled_from([0, 0, 0, 5]),
+    st.binary(max_size=3),
+)
 MOVED = st.builds(lambda step: (RecordType.MESSAGE_MOVE, step[1]), WITH_DUPLICATE_ID)
-STEPS = st.lists(PLAIN | PLAIN | OTHER | WITH_DUPLICATE_ID | MOVED, max_size=25)
+STEPS = st.lists(PLAIN | PLAIN | OTHER | WITH_DUPLICATE_ID | WITHOUT_MESSAGE | MOVED, max_size=25)
 
 
 @needs_native
@@ -47,6 +53,15 @@ def test_steps_are_bounded_alike() -> None:
     data = log([message(number) for number in range(1, 2_500)])
     _, _, steps = both(skim.skim_records, data, ORIGIN)
     assert [len(groups[0][2]) // 8 for groups, _, _ in steps] == [1_000, 1_000, 499]
+
+
+@needs_native
+def test_duplicate_ids_without_a_message_come_together_in_bounded_steps() -> None:
+    steps = [(RecordType.DUPLICATE_ID, struct.pack("<QQI", 3, 0, number)) for number in range(2_500)]
+    _, _, found = both(skim.skim_records, log(steps), ORIGIN)
+    assert [(address, length, len(ids) // 4) for _, [(address, length, ids)], others in found if not others] == [
+        (3, 4, 1_000), (3, 4, 1_000), (3, 4, 500)
+    ]  # fmt: skip
 
 
 @needs_native
@@ -79,7 +94,10 @@ def test_steps_say_what_the_records_say(steps: list[Step]) -> None:
                     duplicates.append((address, payload[rest - duplicate : rest]))
                 offset += length
                 continue
-        if kind is not RecordType.ACKNOWLEDGE or len(payload) < 16 or payload[8:16] != bytes(8):
+        if kind is RecordType.DUPLICATE_ID and len(payload) > 16 and payload[8:16] == bytes(8):
+            (address,) = struct.unpack_from("<Q", payload)
+            duplicates.append((address, payload[16:]))
+        elif kind is not RecordType.ACKNOWLEDGE or len(payload) < 16 or payload[8:16] != bytes(8):
             expected_others.append((offset, kind, length))
         offset += length
     rows: list[Any] = []

@@ -18,8 +18,9 @@ __all__ = ["Skimmed", "Step", "skim_records"]
 
 Step = tuple[list[Group], list[tuple[int, int, bytes]], list[tuple[int, bytes]]]
 """Records that follow each other. First messages in one queue each, without transaction and not large, by queue and
-priority with rising ids, at most 1,000, and the duplicate ids of these: neighbours of one address and one length
-together (address id, bytes of each id, the ids). Then other records: offset in the file and the record; of a
+priority with rising ids, and duplicate ids outside of transactions, those of these messages and those that are recorded
+without a message: neighbours of one address and one length together (address id, bytes of each id, the ids). Messages
+and ids without a message are at most 1,000 in a step. Then other records: offset in the file and the record; of a
 MESSAGE_ADD or MESSAGE_MOVE that is not large only the bytes before the message."""
 Skimmed = tuple[int, int, list[Step]]
 """The reason for the end (``ENDED``, ``SHORT``, ``BLANK`` or ``BAD`` of ``kernel.records``), index in the data after
@@ -32,11 +33,15 @@ _HEADER_BYTES: Final = 24
 _MESSAGE: Final = struct.Struct("<QQQqqBBHI")
 _MESSAGE_BYTES: Final = _HEADER_BYTES + _MESSAGE.size
 _QUEUE: Final = struct.Struct("<Q")
+#: Of a DUPLICATE_ID after its header: address id, tx id; the duplicate id follows.
+_DUPLICATE_ID_HEAD: Final = struct.Struct("<QQ")
+_DUPLICATE_ID_BYTES: Final = _HEADER_BYTES + _DUPLICATE_ID_HEAD.size
 _MESSAGE_ADD: Final = 9
 _ACKNOWLEDGE: Final = 10
+_DUPLICATE_ID: Final = 12
 _MESSAGE_MOVE: Final = 42
 _PRIORITY_MAX: Final = 9
-#: Messages in one step at most.
+#: Messages, and duplicate ids of messages that the log does not have, in one step at most.
 _STEP_ROWS: Final = 1_000
 
 _Columns = tuple["array[int]", "array[int]", "array[int]", "array[int]", "array[int]", "array[int]"]
@@ -121,6 +126,14 @@ def _take(steps: list[_Step], record: bytes, offset: int) -> None:
             record = record[:rest]
     elif kind == _ACKNOWLEDGE and length >= _HEADER_BYTES + 16 and record[32:40] == bytes(8):
         return
+    elif kind == _DUPLICATE_ID and length > _DUPLICATE_ID_BYTES:
+        address_id, tx_id = _DUPLICATE_ID_HEAD.unpack_from(record, _HEADER_BYTES)
+        if not tx_id:
+            if not steps or steps[-1].others or steps[-1].rows >= _STEP_ROWS:
+                steps.append(_Step())
+            steps[-1].rows += 1
+            steps[-1].add_duplicate(address_id, record[_DUPLICATE_ID_BYTES:])
+            return
     if not steps:
         steps.append(_Step())
     steps[-1].others.append((offset, record))

@@ -212,6 +212,7 @@ class SnapshotBuilder:
         for step in steps:
             apply_steps(self._replayed, self._state.live.queues, cursor.number, cursor.path, (step,))
             looked_at += 1 + sum(len(ids) >> 3 for _, _, ids, *_ in step[0])
+            looked_at += sum(len(ids) // length for _, length, ids in step[1])
             if looked_at >= _LOOK_ITEMS:
                 looked_at = 0
                 yield PAUSE
