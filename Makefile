@@ -10,7 +10,8 @@ PYTHON ?= $(firstword $(wildcard /usr/bin/python3) python3)
 BIN := $(VENV)/bin
 PY := $(BIN)/python
 ROOT := $(CURDIR)
-PYTEST := $(BIN)/pytest -q --no-header -c broker/pyproject.toml --rootdir broker
+# bytecode, and the rewritten assertions of the tests, are kept outside of the source tree
+PYTEST := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(ROOT)/.scratch/bytecode $(BIN)/pytest -q --no-header -c broker/pyproject.toml --rootdir broker
 RUFF := $(BIN)/ruff
 SCRATCH := $(ROOT)/.scratch
 INTEROP_PAGE := $(PY) -m understudy.testing.interop_matrix .scratch/interop/results.json docs/interop.md

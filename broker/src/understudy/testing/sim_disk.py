@@ -56,11 +56,11 @@ class _Change:
             if self.offset < len(content):
                 del content[self.offset :]
             else:
-                content.extend(bytes(self.offset - len(content)))
+                content += bytes(self.offset - len(content))
             return
         end = self.offset + len(self.data)
         if end > len(content):
-            content.extend(bytes(end - len(content)))
+            content += bytes(end - len(content))
         content[self.offset : end] = self.data
 
 
@@ -411,9 +411,12 @@ class SimFile:
     def data_ranges(self, offset: int) -> list[tuple[int, int]]:
         self._check()
         content, ranges = self._inode.visible, list[tuple[int, int]]()
-        for begin in range(offset // SECTOR_BYTES * SECTOR_BYTES, len(content), SECTOR_BYTES):
+        # sectors after the last byte that is not zero, most of an allocated segment, are not looked at
+        used = len(content.rstrip(b"\0"))
+        for begin in range(offset // SECTOR_BYTES * SECTOR_BYTES, used, SECTOR_BYTES):
             end = min(begin + SECTOR_BYTES, len(content))
-            if not any(content[max(begin, offset) : end]):
+            first = max(begin, offset)
+            if content.count(0, first, end) == end - first:
                 continue
             if ranges and ranges[-1][1] == begin:
                 ranges[-1] = (ranges[-1][0], end)

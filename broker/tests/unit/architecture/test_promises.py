@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-from pathlib import Path
 
 import pytest
 
+from support.architecture import modules
 from understudy.config.grammar import Element, Kind, Support
 from understudy.config.model import AddressSettingsConfiguration
 from understudy.config.schema import element_at
 from understudy.routing.settings import AddressSettings
 
-SOURCE = Path(__file__).parents[3] / "src" / "understudy"
 #: Used in the package ``config`` itself, or read through ``Configuration.store_directories``, ``lock_directory`` and
 #: ``wildcards``.
 THROUGH_METHODS = {
@@ -40,12 +39,13 @@ THROUGH_METHODS = {
 @pytest.fixture(scope="module")
 def read_elsewhere() -> set[str]:
     """Attribute names used anywhere outside config/."""
-    names: set[str] = set()
-    for path in SOURCE.rglob("*.py"):
-        if path.parent.name != "config":
-            tree = ast.parse(path.read_text())
-            names |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    return names
+    return {
+        node.attr
+        for module in modules().values()
+        if module.package != "config"
+        for node in module.nodes
+        if isinstance(node, ast.Attribute)
+    }
 
 
 def implemented(path: str) -> list[Element]:
@@ -75,9 +75,9 @@ def test_an_implemented_value_is_read_outside_the_configuration(path: str, read_
 def test_values_read_through_methods_are_used() -> None:
     assert {"store_directories", "wildcards"} <= {
         node.attr
-        for path in (SOURCE / "runtime", SOURCE / "broker.py")
-        for file in ([path] if path.is_file() else path.rglob("*.py"))
-        for node in ast.walk(ast.parse(file.read_text()))
+        for module in modules().values()
+        if module.package in ("runtime", "broker")
+        for node in module.nodes
         if isinstance(node, ast.Attribute)
     }
 
