@@ -190,3 +190,20 @@ QUARANTINE_SHOWN_MAX = 1_000
 
 #: Most messages that a retroactive address keeps: a new queue gets them all at once. Messages.
 RETROACTIVE_MESSAGES_MAX = 10_000
+
+#: Names of files and other texts in replicated operations and messages of the copy. Bytes.
+REPLICATED_NAME_BYTES_MAX = 255
+#: Encoded operations of one submission that a replica accepts: the ends of all unfinished bodies of a node, or a record
+#: of the largest size. Bytes.
+REPLICATED_SUBMISSION_BYTES_MAX = 256 * 1024 * 1024
+#: Zeros, and bytes that are written again, that one replicated operation may ask for. Bytes.
+REPLICATED_ZEROS_BYTES_MAX = 1024 * 1024
+REPLICATED_REWRITE_BYTES_MAX = RECORD_BYTES_MAX + 64 * 1024 * 1024
+#: One message of the copy of a store. Bytes.
+COPY_MESSAGE_BYTES_MAX = 2 * 1024 * 1024
+#: Bytes of a file in one message of the copy of a store, and bytes of files that are sent and not yet written there.
+COPY_PIECE_BYTES_MAX = 512 * 1024
+COPY_WINDOW_BYTES_MAX = 8 * 1024 * 1024
+#: Files in one list of a message of the copy, and files of a store that can be copied.
+COPY_LIST_FILES_MAX = 2_000
+COPY_FILES_MAX = 4_000_000

@@ -22,7 +22,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 def batch_at(offset: int, *parts: bytes) -> list[Operation]:
     """A batch that is written at an offset and synced."""
-    return [Append("segment", offset, parts, sum(map(len, parts))), SyncFile("segment")]
+    return [Append("segment", offset, parts, sum(map(len, parts)), 1), SyncFile("segment")]
 
 
 class Ends:

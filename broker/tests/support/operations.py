@@ -35,4 +35,4 @@ class FileApplier:
 
 def batch(*parts: bytes) -> list[Operation]:
     """A batch at the beginning of a file, which is synced."""
-    return [Append("segment", 0, parts, sum(map(len, parts))), SyncFile("segment")]
+    return [Append("segment", 0, parts, sum(map(len, parts)), 1), SyncFile("segment")]

@@ -249,7 +249,7 @@ class Journal:
             self._batched = self.sequence
             sync = self._must_sync or self.offset - self.batch > BATCH_BYTES_MAX
             segment = self._segment
-            append = append_of((segment.name, self._begin, self.parts, size_bytes))
+            append = append_of((segment.name, self._begin, self.parts, size_bytes, self.sequence))
             self._queue.append(batch_of((segment, append, self.sequence, sync)))
             self._queued_bytes += size_bytes
             if self._queued_bytes > JOURNAL_BACKLOG_BYTES_PAUSE:
@@ -313,7 +313,7 @@ class Journal:
         """The bytes of a record that may not be written yet; None when it is."""
         batches = [item for item in (self._under_way, *self._queue) if isinstance(item, Batch)]
         if self.parts:
-            append = Append(self._segment.name, self._begin, self.parts, self.offset - self._begin)
+            append = Append(self._segment.name, self._begin, self.parts, self.offset - self._begin, self.sequence)
             batches.append(Batch(self._segment, append, 0))
         for batch in batches:
             start = offset - batch.append.offset

@@ -36,10 +36,12 @@ class Append(NamedTuple):
     """Not changed after the operation was given to a writer."""
     size_bytes: int
     """Of all parts together."""
+    last_sequence: int
+    """Of the last record in it."""
 
 
 #: ``Append(...)`` without the Python-level call.
-append_of: Callable[[tuple[str, int, Sequence[bytes], int]], Append] = partial(tuple.__new__, Append)
+append_of: Callable[[tuple[str, int, Sequence[bytes], int, int]], Append] = partial(tuple.__new__, Append)
 
 
 @dataclass(frozen=True, slots=True)

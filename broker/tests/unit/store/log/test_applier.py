@@ -64,7 +64,7 @@ def files() -> Files:
 def test_a_batch_that_met_a_full_disk_is_replaced_by_its_repetition(files: Files, refused: str) -> None:
     files.applier.apply([CREATE])
     parts = frame(RecordType.TX_COMMIT, 0, 7, HEADER_BLOCK_BYTES, seed_of(1, 3), bytes(8))
-    append = Append(NAME, HEADER_BLOCK_BYTES, parts, sum(map(len, parts)))
+    append = Append(NAME, HEADER_BLOCK_BYTES, parts, sum(map(len, parts)), 7)
     files.refuse[refused] = DiskFull("no space")
     with pytest.raises(DiskFull):
         files.applier.apply([append, SyncFile(NAME)])

@@ -79,7 +79,7 @@ def test_a_record_written_during_zeroing_is_not_overwritten() -> None:
     made = Spares()
     made.spares.zero()
     segment = made.spares.take(0)
-    made.writer.submit([Append(segment.name, HEADER_BLOCK_BYTES, [b"record"], 6), segment.sync], lambda error: None)
+    made.writer.submit([Append(segment.name, HEADER_BLOCK_BYTES, [b"record"], 6, 1), segment.sync], lambda error: None)
     made.writer.drain()
     (path, _) = made.rig.segments()
     assert made.rig.volume.content(path)[HEADER_BLOCK_BYTES:].startswith(b"record\0")

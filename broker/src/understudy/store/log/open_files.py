@@ -1,0 +1,49 @@
+"""The files that an applier has open, as values: another applier continues with them (``Applier.resume``)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSegment:
+    """A segment that is being written."""
+
+    name: str
+    position: int
+    """End of the written bytes."""
+    digest: int
+    """Of these bytes."""
+    last: int
+    """Where the last write began: one that met a full disk is repeated there."""
+    before: int
+    """Digest of the bytes before the last write."""
+    seed: int
+    """Start value of the crc of its records."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFile:
+    """A file that ``CreateFile`` has opened."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class OpenBody:
+    """An unfinished body of a large message."""
+
+    name: str
+    """Of the finished file."""
+    written_bytes: int
+    crc: int
+    """Of these bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFiles:
+    """All open files of one applier."""
+
+    segments: tuple[OpenSegment, ...] = ()
+    files: tuple[OpenFile, ...] = ()
+    bodies: tuple[OpenBody, ...] = ()
