@@ -31,6 +31,11 @@ XID_PART_BYTES_MAX = 64
 XA_BRANCHES_MAX = 10_000
 #: Largest nonce or proof of a cluster link (login). Bytes.
 AUTHENTICATION_BYTES_MAX = 256
+#: Node ids of one cluster that a node knows at the same time, which also limits its connections to other nodes; and
+#: removed node ids that it remembers.
+CLUSTER_NODES_MAX = 256
+#: Largest node id of another node. Characters; those of Artemis have 36.
+NODE_ID_CHARACTERS_MAX = 256
 #: Messages of one transaction or XA branch, sent (once for each queue) and acknowledged, before it is committed.
 TRANSACTION_MESSAGES_MAX = 2_000_000
 #: The same of all open transactions and branches that one session began, and of all of a node.

@@ -14,8 +14,9 @@ from fuzz.target import Target
 from fuzz.targets_wire import sample_frames, sample_message
 from support.client import NODE, Drive, FakeEntropy, Outcome
 from support.core import CoreNode
-from understudy.cluster.announcer import BackupAnnouncer
 from understudy.cluster.credentials import NONCE_BYTES, ClusterCredentials
+from understudy.cluster.membership import Membership, MembershipSettings
+from understudy.cluster.topology import Topology
 from understudy.errors import BrokerError
 from understudy.ports import Connection
 from understudy.testing.manual_time import ManualTime
@@ -168,25 +169,27 @@ class _Dialer:
         self.link = link
 
 
-def _announcer(data: bytes) -> None:
+def _member(data: bytes) -> None:
     """A node that stands by, and a peer that claims to be the active one."""
     time, dialer = ManualTime(), _Dialer()
-    announcer = BackupAnnouncer(
-        own=TransportConfiguration("own", parameters={"host": "h", "port": "2"}),
-        candidates=[TransportConfiguration("other", parameters={"host": "h", "port": "1"})],
-        credentials=ClusterCredentials("cluster", "a secret", FakeEntropy()),
-        dialer=dialer,
-        clock=time,
-        timers=time,
+    membership = Membership(
+        Topology(),
+        TransportConfiguration("own", parameters={"host": "h", "port": "2"}),
+        [TransportConfiguration("other", parameters={"host": "h", "port": "1"})],
+        MembershipSettings(),
+        ClusterCredentials("cluster", "a secret", FakeEntropy()),
+        dialer,
+        time,
+        time,
     )
-    announcer.start(NODE)
+    membership.announce(NODE)
     connection: Connection = _Wire()
     dialer.link.connected(connection)
     dialer.link.receive_data(data)
     time.advance(10)
 
 
-def _announcer_seeds() -> list[bytes]:
+def _member_seeds() -> list[bytes]:
     challenge = encode(p.ClusterChallenge(bytes(NONCE_BYTES), bytes(32)), 3)
     return [challenge, challenge + encode(p.ClusterConnectReply(True), 3), encode(p.ClusterConnectReply(False), 3)]
 
@@ -205,5 +208,5 @@ CONVERSATIONS = (
     Target(
         "client-conversation", _client, (), _client_seeds, memory_per_byte=1024, memory_floor_bytes=4 << 20, weight=4
     ),
-    Target("announcer-conversation", _announcer, (), _announcer_seeds, memory_floor_bytes=1 << 20),
+    Target("member-conversation", _member, (), _member_seeds, memory_floor_bytes=1 << 20),
 )

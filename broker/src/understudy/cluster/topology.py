@@ -1,17 +1,26 @@
 """The members of the cluster: one entry per node id, shared by a primary and its backup.
 
-Source: artemis-core s. 8.1, artemis-ha s. 7.3. Event ids are wall-clock milliseconds: an update counts
-when it is newer than what is known, or supplies a connector that was missing.
+Source: artemis-core s. 8.1, artemis-ha s. 3.7, 7.3. Event ids are wall-clock milliseconds of the node that an entry
+describes, so clocks of different nodes are not compared: a change that another node notices counts the event id on by
+one. An update counts when it is newer than the entry; a removal is remembered, so that older news does not revive the
+entry.
 
-Not here: how it is exchanged (``cluster.announcer``, ``protocols.core``).
+An active node protects its own entry: an update with another connector, or a removal, is rejected with the warning
+of Artemis, because it means that two nodes are active under one id.
+
+Not here: how it is exchanged (``cluster.membership``, ``protocols.core``).
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from understudy.limits import CLUSTER_NODES_MAX, NODE_ID_CHARACTERS_MAX
 from understudy.wire.core.transport import TransportConfiguration
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +38,24 @@ class Member:
     scale_down_group: str | None = None
 
 
+Changed = Callable[[Member], None]
+"""Called with the new state of a member."""
+Removed = Callable[[str, int], None]
+"""Called with the node id and the event id of a removed member."""
+
+
 class Topology:
     """The known members; listeners are called for every change."""
 
     def __init__(self) -> None:
         self._members: dict[str, Member] = {}
-        self._listeners: list[Callable[[Member], None]] = []
+        self._removed: dict[str, int] = {}
+        """Event ids of removals, oldest removal first."""
+        self._listeners: list[tuple[Changed, Removed]] = []
+        self._own_id: str | None = None
+        """While this node is active."""
+        self.nodes_seen = 0
+        """Highest number of members at the same time since the start of the node (artemis-ha s. 3.3)."""
 
     def members(self) -> list[Member]:
         """All members, in the order in which they were added."""
@@ -44,30 +65,156 @@ class Topology:
         """The member of a node id, or None."""
         return self._members.get(node_id)
 
-    def listen(self, listener: Callable[[Member], None]) -> Callable[[], None]:
-        """Call ``listener`` with every changed member; the returned call ends that."""
+    def lists(self, connector: TransportConfiguration) -> bool:
+        """Whether a member has the connector, as its active or passive node."""
+        return any(
+            connector.same_place(each) for member in self._members.values() for each in (member.primary, member.backup)
+        )
+
+    def listen(self, changed: Changed, removed: Removed) -> Callable[[], None]:
+        """Call ``changed`` with every changed member and ``removed`` with every removed one.
+
+        Returns:
+            A call that ends that.
+        """
+        listener = (changed, removed)
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 
+    # --- this node -------------------------------------------------------------------------------
+
     def set_primary(self, node_id: str, connector: TransportConfiguration, event_id: int) -> None:
-        """Set the connector of the active node of ``node_id``."""
+        """This node is active: set its connector and protect its entry until ``clear``.
+
+        Args:
+            node_id: Of this node.
+            connector: By which clients and other nodes reach it.
+            event_id: The present time.
+        """
+        self._own_id = node_id
         known = self._members.get(node_id) or Member(node_id, 0)
         # an active node is not a backup at the same time
-        backup = None if known.backup == connector else known.backup
+        backup = None if connector.same_place(known.backup) else known.backup
         self._put(replace(known, event_id=max(event_id, known.event_id + 1), primary=connector, backup=backup))
 
-    def set_backup(
-        self, node_id: str, connector: TransportConfiguration | None, event_id: int, group: str | None = None
-    ) -> None:
-        """Set the connector of the passive node of ``node_id``; None: it has none any more."""
-        known = self._members.get(node_id) or Member(node_id, 0)
-        self._put(replace(known, event_id=max(event_id, known.event_id + 1), backup=connector, backup_group=group))
-
     def clear(self) -> None:
-        """Remove all members, when the node stops being active."""
+        """Remove all members and removals, when the node stops being active. Listeners are not called."""
+        self._own_id = None
         self._members.clear()
+        self._removed.clear()
 
-    def _put(self, member: Member) -> None:
+    # --- news --------------------------------------------------------------------------------------
+
+    def set_backup(self, node_id: str, connector: TransportConfiguration | None, group: str | None = None) -> None:
+        """Set the connector of the passive node of ``node_id``; None: it has none any more.
+
+        Raises:
+            RemoteProtocolError: the connector has no port number.
+        """
+        _check(connector)
+        known = self._members.get(node_id) or Member(node_id, 0)
+        if connector is not None and connector.same_place(known.primary):
+            return
+        if connector is None and known.primary is None:
+            self.remove(node_id)
+            return
+        self._put(replace(known, event_id=known.event_id + 1, backup=connector, backup_group=group))
+
+    def update(self, news: Member, *, first_hand: bool = False) -> bool:
+        """Take a description of another node, if it is newer than the known one; connectors that it does not have are
+        kept.
+
+        Args:
+            news: The description.
+            first_hand: It comes from the described node itself, so a removal does not count against it.
+
+        Returns:
+            Whether the entry changed.
+
+        Raises:
+            RemoteProtocolError: a connector has no port number.
+        """
+        _check(news.primary)
+        _check(news.backup)
+        if news.node_id == self._own_id:
+            return self._update_own(news, first_hand)
+        known = self._members.get(news.node_id)
+        if known is None:
+            if not first_hand and news.event_id < self._removed.get(news.node_id, 0):
+                return False
+            return self._put(news)
+        if known.primary is None and news.primary is not None:
+            # only its backup was known; the described node may not know that
+            backup = news.backup or (None if news.primary.same_place(known.backup) else known.backup)
+            return self._put(replace(news, event_id=max(news.event_id, known.event_id) + 1, backup=backup))
+        if news.event_id <= known.event_id:
+            return False
+        primary = news.primary or known.primary
+        backup = news.backup or known.backup
+        if backup is not None and backup.same_place(primary):
+            backup = None
+        return self._put(replace(news, primary=primary, backup=backup))
+
+    def _update_own(self, news: Member, first_hand: bool) -> bool:
+        own = self._members[news.node_id]
+        assert own.primary is not None
+        if news.primary is not None and not own.primary.same_place(news.primary):
+            # older news by another node describes the time before the activation of this one
+            if first_hand or news.event_id > own.event_id:
+                log.warning(
+                    "there is a possible split brain: another node is active under the id of this node;"
+                    " the topology update is ignored",
+                    extra={"id": "AMQ222294", "node_id": news.node_id, "connector": news.primary.to_url()},
+                )
+            return False
+        if news.backup is None or news.event_id <= own.event_id or own.primary.same_place(news.backup):
+            return False
+        return self._put(replace(own, event_id=news.event_id, backup=news.backup, backup_group=news.backup_group))
+
+    def remove(self, node_id: str, event_id: int | None = None) -> bool:
+        """Remove a member.
+
+        Args:
+            node_id: Of the member. That of this node is rejected while it is active.
+            event_id: Of the removal; ignored if older than the entry. None: newer than the entry.
+
+        Returns:
+            Whether it was removed.
+        """
+        if node_id == self._own_id:
+            log.info("removal of the own node ignored", extra={"id": "AMQ224135", "node_id": node_id})
+            return False
+        known = self._members.get(node_id)
+        if known is None or (event_id is not None and event_id < known.event_id):
+            return False
+        event_id = known.event_id + 1 if event_id is None else event_id
+        del self._members[node_id]
+        self._removed.pop(node_id, None)
+        self._removed[node_id] = event_id
+        if len(self._removed) > CLUSTER_NODES_MAX:
+            del self._removed[next(iter(self._removed))]
+        for _, removed in list(self._listeners):
+            removed(node_id, event_id)
+        return True
+
+    def _put(self, member: Member) -> bool:
+        if member.node_id not in self._members and (
+            len(self._members) >= CLUSTER_NODES_MAX or len(member.node_id) > NODE_ID_CHARACTERS_MAX
+        ):
+            log.warning(
+                "a node of the cluster is ignored: too many nodes, or its id is too long",
+                extra={"nodes": len(self._members), "node_id": member.node_id[:NODE_ID_CHARACTERS_MAX]},
+            )
+            return False
         self._members[member.node_id] = member
-        for listener in list(self._listeners):
-            listener(member)
+        self._removed.pop(member.node_id, None)
+        self.nodes_seen = max(self.nodes_seen, len(self._members))
+        for changed, _ in list(self._listeners):
+            changed(member)
+        return True
+
+
+def _check(connector: TransportConfiguration | None) -> None:
+    """Read the port, which raises RemoteProtocolError unless it is a number: the connector will be dialled."""
+    if connector is not None:
+        connector.port  # noqa: B018  # read for its error

@@ -13,7 +13,6 @@ from understudy.config.grammar import (
     Attribute,
     Element,
     Kind,
-    Support,
     container,
     named,
     no_effect,
@@ -80,6 +79,9 @@ def _client_rows(retry_interval: str) -> tuple[Element, ...]:
     )
 
 
+#: Of these rows, the ones for messages between members.
+_FOR_MESSAGES: Final = ("min-large-message-size", "use-duplicate-detection")
+
 CLUSTER_CONNECTIONS: Final = container(
     "cluster-connections",
     "How this node takes part in clusters.",
@@ -87,11 +89,14 @@ CLUSTER_CONNECTIONS: Final = container(
         "cluster-connection",
         "One cluster.",
         row("connector-ref", TEXT, None, "The connector by which the others reach this node.", required=True),
-        row("retry-interval", MS, "500", "Wait before connecting again.", minimum=0),
+        *(each for each in _client_rows("500") if each.name not in _FOR_MESSAGES),
+        row("call-timeout", MS, "30000", "Longest wait for an answer."),
+        row("notification-interval", MS, "1000", "Wait between announcements after joining."),
+        row("notification-attempts", INTEGER, "2", "Announcements after joining."),
+        row("topology-scanner-attempts", INTEGER, "30", "Looks for missing members; 0 is none, -1 no end."),
         *not_yet(
             row("address", TEXT, "", "Address prefixes it is for, !prefix excludes; empty is all."),
-            *(each for each in _client_rows("500") if each.name != "retry-interval"),
-            row("call-timeout", MS, "30000", "Longest wait for an answer."),
+            *(each for each in _client_rows("500") if each.name in _FOR_MESSAGES),
             row("call-failover-timeout", MS, "-1", "The same during a failover; -1 means no limit."),
             row(
                 "message-load-balancing",
@@ -104,9 +109,6 @@ CLUSTER_CONNECTIONS: Final = container(
             row("max-hops", INTEGER, "1", "How far members are made known."),
             row("confirmation-window-size", BYTES, "10M", "Bytes sent before a confirmation is wanted."),
             row("producer-window-size", BYTES, "1M", "Bytes sent before credits are required; -1 is no limit."),
-            row("notification-interval", MS, "1000", "Wait between announcements after joining."),
-            row("notification-attempts", INTEGER, "2", "Announcements after joining."),
-            row("topology-scanner-attempts", INTEGER, "30", "Looks for missing members; 0 is none, -1 no end."),
             row("client-id", TEXT, None, "How this node calls itself to the others."),
         ),
         container(
@@ -119,7 +121,6 @@ CLUSTER_CONNECTIONS: Final = container(
                     BOOLEAN,
                     "Only the listed members.",
                     "false",
-                    support=Support.NOT_YET,
                 ),
             ),
         ),

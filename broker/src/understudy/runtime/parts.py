@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from understudy.cluster.credentials import ClusterCredentials
+from understudy.cluster.membership import Membership
 from understudy.cluster.topology import Topology
 from understudy.config.model import Configuration
 from understudy.errors import BrokerError
+from understudy.runtime.cluster import make_membership
+from understudy.runtime.connector import LoopDialer
 from understudy.runtime.environment import Environment
 from understudy.runtime.node_configuration import NodeConfiguration
 from understudy.runtime.store_watch import StoreWatch
@@ -31,6 +34,8 @@ class NodeParts:
     topology: Topology
     credentials: ClusterCredentials | None
     """For links to other nodes; None without a cluster connection."""
+    membership: Membership | None
+    """Links to other nodes; None without a cluster connection."""
     lock: NodeLock
     watch: StoreWatch
 
@@ -47,15 +52,25 @@ def make_parts(
         instance_directory: Absolute, where it notes which store it uses; None: it does not.
     """
     loop, disk, entropy = asyncio.get_running_loop(), environment.disk, environment.entropy
-    user, password = configuration.cluster_user, configuration.cluster_password
+    turn, topology, node_configuration = (
+        Turn(loop, environment.timers),
+        Topology(),
+        NodeConfiguration(configuration, environment),
+    )
+    credentials = membership = None
+    if configuration.cluster_connections:
+        credentials = ClusterCredentials(configuration.cluster_user, configuration.cluster_password, entropy)
+        dialer = LoopDialer(loop, turn)
+        membership = make_membership(node_configuration, topology, credentials, dialer, environment.clock, turn)
     return NodeParts(
-        configuration=NodeConfiguration(configuration, environment),
+        configuration=node_configuration,
         environment=environment,
         loop=loop,
-        turn=Turn(loop, environment.timers),
+        turn=turn,
         security=security,
-        topology=Topology(),
-        credentials=ClusterCredentials(user, password, entropy) if configuration.cluster_connections else None,
+        topology=topology,
+        credentials=credentials,
+        membership=membership,
         lock=NodeLock(disk, configuration.node_manager_lock_directory, environment.file_lock, entropy),
         watch=StoreWatch(disk, configuration, instance_directory),
     )

@@ -45,6 +45,7 @@ class Serving:
         return [
             Step("load the broker", self._load, self._unload),
             Step("open acceptors", self._open_acceptors, self._close_acceptors),
+            Step("join the cluster", self._join_cluster, self._leave_cluster),
             Step("begin housekeeping", self._begin_housekeeping, self._end_housekeeping),
         ]
 
@@ -129,6 +130,15 @@ class Serving:
         for acceptor in self._acceptors:
             await acceptor.close()
         self._acceptors.clear()
+
+    def _join_cluster(self) -> None:
+        # after the acceptors: the other members connect to the announced connector at once
+        if self._parts.membership is not None and self._opened.store is not None:
+            self._parts.membership.join(self._opened.store.node_id)
+
+    def _leave_cluster(self) -> None:
+        if self._parts.membership is not None:
+            self._parts.membership.leave()
 
     def _begin_housekeeping(self) -> None:
         # the directory of the journal was looked at when the store was activated

@@ -6,11 +6,8 @@ import asyncio
 import logging
 from typing import Final
 
-from understudy.cluster.announcer import BackupAnnouncer
-from understudy.cluster.announcer import State as AnnouncerState
 from understudy.errors import StoreError
 from understudy.ha.activation import Step
-from understudy.runtime.connector import LoopDialer
 from understudy.runtime.parts import NodeParts
 from understudy.store.log.follower import Follower
 from understudy.wire.core.transport import TransportConfiguration
@@ -28,7 +25,6 @@ class NodeStandby:
 
     def __init__(self, parts: NodeParts) -> None:
         self._parts = parts
-        self._announcer = _announcer(parts)
         self._timer: asyncio.TimerHandle | None = None
         self.follower: Follower | None = None
         self.following_error: str | None = None
@@ -37,7 +33,8 @@ class NodeStandby:
     @property
     def announced_to(self) -> TransportConfiguration | None:
         """The active node that knows this one as its backup."""
-        return None if self._announcer is None else self._announcer.connected_to
+        membership = self._parts.membership
+        return None if membership is None else membership.announced_to
 
     # --- ha.policy.Standby ---------------------------------------------------------------------
 
@@ -58,17 +55,17 @@ class NodeStandby:
 
     def announce(self) -> None:
         """Announce this node, unless it is announced already."""
-        if self._announcer is not None and self._announcer.state is AnnouncerState.IDLE:
-            self._announcer.start(self._parts.lock.node_id)
+        if self._parts.membership is not None:
+            self._parts.membership.announce(self._parts.lock.node_id)
 
     def withdraw(self) -> None:
         """Stop announcing."""
-        if self._announcer is not None:
-            self._announcer.stop()
+        if self._parts.membership is not None:
+            self._parts.membership.leave()
 
     def peer_is_announced(self) -> bool:
         """Whether a backup of this node is announced to it."""
-        if self._announcer is None:
+        if self._parts.membership is None:
             # no cluster-connection, so a backup cannot announce itself: the state byte has to do
             return True
         member = self._parts.topology.member(self._parts.lock.node_id)
@@ -127,21 +124,3 @@ class NodeStandby:
                 self.follower.close()
                 self.follower = None
             return FOLLOW_RETRY_MS
-
-
-def _announcer(parts: NodeParts) -> BackupAnnouncer | None:
-    """None without a cluster connection."""
-    configuration = parts.configuration
-    own = configuration.own_connector()
-    if own is None or parts.credentials is None:
-        return None
-    connection = configuration.current.cluster_connections[0]
-    return BackupAnnouncer(
-        own=own,
-        candidates=[configuration.connector(name) for name in connection.static_connectors],
-        credentials=parts.credentials,
-        dialer=LoopDialer(parts.loop, parts.turn),
-        clock=parts.environment.clock,
-        timers=parts.turn,
-        retry_interval_ms=connection.retry_interval_ms,
-    )

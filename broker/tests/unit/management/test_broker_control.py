@@ -330,7 +330,7 @@ def test_the_node_itself() -> None:
         }
     )
     node.topology.set_primary("one", TransportConfiguration("c", parameters={"host": "h1", "port": 1}), 1)
-    node.topology.set_backup("one", TransportConfiguration("d", parameters={"host": "h2", "port": 2}), 2)
+    node.topology.set_backup("one", TransportConfiguration("d", parameters={"host": "h2", "port": 2}))
     assert json.loads(node.ask("broker", "listNetworkTopology")) == [
         {"nodeID": "one", "live": "h1:1", "primary": "h1:1", "backup": "h2:2"}
     ]

@@ -1,6 +1,6 @@
-"""Channel 3 of a connection: authentication of another node, and its announcement as backup.
+"""Channel 3 of a connection: authentication of another node, its announcement, and the votes that it requests.
 
-Source: artemis-core s. 9.1, artemis-ha s. 2.2. Not here: the dialling side (``cluster.announcer``), and
+Source: artemis-core s. 9.1, artemis-ha s. 2.2, 3.3, 7.3. Not here: the dialling side (``cluster.member_link``), and
 the credentials (``cluster.credentials``).
 """
 
@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from understudy.cluster.membership import answer_vote
+from understudy.cluster.topology import Member
 from understudy.errors import ClusterSecurityError
 from understudy.protocols.core.link import CoreLink
 from understudy.wire.core import packets
@@ -48,6 +50,8 @@ class ClusterChannel:
             owner.send(packets.ClusterConnectReply(True), CLUSTER_CHANNEL)
         elif isinstance(packet, packets.NodeAnnounce) and self._authorized:
             self._announce(packet)
+        elif type(packet) is packets.QuorumVote and self._authorized:
+            self._vote(packet)
         elif isinstance(packet, packets.ClusterConnect):
             # a plain password is neither requested nor accepted: see cluster.credentials
             owner.send(packets.ClusterConnectReply(False), CLUSTER_CHANNEL)
@@ -56,25 +60,41 @@ class ClusterChannel:
             raise ClusterSecurityError(f"{peer}: {type(packet).__name__} before the credentials were proved")
 
     def _announce(self, packet: packets.NodeAnnounce) -> None:
-        services = self._owner.services
-        if not packet.backup or packet.connector is None:
+        """Raises RemoteProtocolError for a connector that cannot be dialled."""
+        topology, connector = self._owner.services.topology, packet.connector
+        if connector is None:
             return
-        if packet.node_id != services.shared.node_id:
-            log.warning("backup of another node", extra={"node_id": packet.node_id, "ours": services.shared.node_id})
+        if not packet.backup:
+            member = Member(
+                packet.node_id,
+                packet.current_event_id,
+                connector,
+                packet.backup_connector,
+                packet.backup_group_name,
+                packet.scale_down_group_name,
+            )
+            topology.update(member, first_hand=True)
             return
         self._announced = packet
-        services.topology.set_backup(
-            packet.node_id, packet.connector, services.shared.clock.wall_ms(), packet.backup_group_name
-        )
-        log.info("backup announced", extra={"connector": packet.connector.to_url()})
+        topology.set_backup(packet.node_id, connector, packet.backup_group_name)
+        log.info("backup announced", extra={"connector": connector.to_url(), "node_id": packet.node_id})
+
+    def _vote(self, packet: packets.QuorumVote) -> None:
+        if not isinstance(packet.vote, packets.FailoverVote):
+            # Artemis does not answer either: the other node waits for its time limit
+            log.warning("vote of an unknown kind", extra={"handler": packet.handler})
+            return
+        vote = answer_vote(self._owner.services.topology, packet.vote)
+        log.info("vote", extra={"node_id": vote.node_id, "agreed": vote.agreed, "connector": vote.connector})
+        self._owner.send(packets.QuorumVoteReply(packet.handler, vote), CLUSTER_CHANNEL)
 
     def close(self) -> None:
         """The connection was lost, and with it the backup announced on it."""
         announced, self._announced = self._announced, None
         if announced is None:
             return
-        services = self._owner.services
-        member = services.topology.member(announced.node_id)
+        topology = self._owner.services.topology
+        member = topology.member(announced.node_id)
         if member is not None and member.backup == announced.connector:
-            services.topology.set_backup(announced.node_id, None, services.shared.clock.wall_ms())
+            topology.set_backup(announced.node_id, None)
             log.warning("backup disconnected", extra={"peer": self._owner.connection.peer})

@@ -66,7 +66,9 @@ class ControlChannel:
         members = services.topology.members() or [Member(services.shared.node_id, 0)]
         for position, member in enumerate(members, start=1):
             self._send_member(member, last=position == len(members))
-        self._unsubscribe = services.topology.listen(lambda member: self._send_member(member, last=False))
+        self._unsubscribe = services.topology.listen(
+            lambda member: self._send_member(member, last=False), self._send_removal
+        )
 
     def _send_member(self, member: Member, *, last: bool) -> None:
         update = packets.topology_packet(
@@ -78,6 +80,12 @@ class ControlChannel:
             last=last,
             backup_group_name=member.backup_group,
             scale_down_group_name=member.scale_down_group,
+        )
+        self._owner.send(update, CONTROL_CHANNEL)
+
+    def _send_removal(self, node_id: str, event_id: int) -> None:
+        update = packets.topology_packet(
+            version=self._owner.decoder.version, node_id=node_id, unique_event_id=event_id, exit=True
         )
         self._owner.send(update, CONTROL_CHANNEL)
 

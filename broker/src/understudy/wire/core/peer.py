@@ -1,6 +1,6 @@
 """The dialling side of a CORE connection between nodes: handshake, channels, pings, responses, disconnect. No I/O.
 
-Used by the announcer of a backup; meant for every connection that a node makes to another one. The owner gives it to
+Used by ``cluster.member_link``; meant for every connection that a node makes to another one. The owner gives it to
 a ``Dialer`` and is called through ``PeerOwner``. Not here: session channels, their windows and sends (``client.core``).
 
 Source: artemis-core s. 1.2 (magic), s. 3 (frames, channels), s. 7.2 (pings, connection TTL, DISCONNECT).
@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import ClassVar, Final, Protocol
 
@@ -26,9 +27,6 @@ from understudy.wire.core.transport import TransportConfiguration
 log = logging.getLogger(__name__)
 
 CONTROL_CHANNEL: Final = 0
-#: Default connection-ttl and check-period of a cluster-connection, in milliseconds (artemis-ha s. 7.2).
-CONNECTION_TTL_MS: Final = 60_000
-PING_PERIOD_MS: Final = 10_000
 #: Requests of one peer that wait for their response.
 REQUESTS_MAX: Final = 1_000
 
@@ -36,6 +34,26 @@ _DISCONNECTS: Final = (packets.Disconnect, packets.DisconnectV2, packets.Disconn
 
 Answer = Callable[[packets.Packet], None]
 """Called with the response of a request."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerOptions:
+    """Time limits of a connection; the defaults are those of a cluster-connection (artemis-ha s. 7.2)."""
+
+    connection_ttl_ms: int = 60_000
+    """Silence of either side after which the other one closes the connection; -1: no limit."""
+    check_period_ms: int = 30_000
+    """Time between two pings; -1: this side does not check whether the other one is silent."""
+    call_timeout_ms: int = 30_000
+    """Longest wait for the response of a request, after which the connection is closed; -1: no limit."""
+
+    @property
+    def ping_period_ms(self) -> int | None:
+        """Time between two pings; None: none are sent. Two fit into the TTL, so that one may be late."""
+        periods = [self.check_period_ms] if self.check_period_ms > 0 else []
+        if self.connection_ttl_ms > 0:
+            periods.append(max(1, self.connection_ttl_ms // 2))
+        return min(periods, default=None)
 
 
 class Link(Protocol):
@@ -97,15 +115,26 @@ class CorePeer(Machine[State, Event]):
     EVENTS: ClassVar[type[Enum]] = Event
     INITIAL: ClassVar[Enum] = State.DIALLING
 
-    def __init__(self, owner: PeerOwner, target: TransportConfiguration, clock: Clock, timers: Timers) -> None:
+    def __init__(
+        self,
+        owner: PeerOwner,
+        target: TransportConfiguration,
+        clock: Clock,
+        timers: Timers,
+        options: PeerOptions = PeerOptions(),
+    ) -> None:
         """Args:
         owner: Called when something happens.
         target: Connector of the other node.
         clock: Measures the silence of the other side.
-        timers: For pings.
+        timers: For pings and responses.
+        options: Time limits.
         """
         super().__init__()
         self.target = target
+        self.dismissed = False
+        """The other node ended the connection with DISCONNECT: it stops."""
+        self._options = options
         self._owner: PeerOwner | None = owner
         self._clock = clock
         self._timers = timers
@@ -114,8 +143,8 @@ class CorePeer(Machine[State, Event]):
         # the other side has to prove who it is before larger frames are accepted
         self._decoder = FrameDecoder(role="client", limit_bytes=FRAME_BYTES_BEFORE_LOGIN_MAX)
         self._received_ms = 0
-        self._requests: dict[int, deque[tuple[tuple[type[packets.Packet], ...], Answer]]] = {}
-        """By channel: types of the response, and the call for it, in the order of the requests."""
+        self._requests: dict[int, deque[tuple[tuple[type[packets.Packet], ...], Answer, Timer | None]]] = {}
+        """By channel: types of the response, the call for it and its time limit, in the order of the requests."""
         self._request_count = 0
 
     # --- for the owner ---------------------------------------------------------------------------
@@ -143,7 +172,12 @@ class CorePeer(Machine[State, Event]):
         if self._request_count >= REQUESTS_MAX:
             raise RemoteProtocolError(f"{self.target.to_url()} has not answered {self._request_count} requests")
         self._request_count += 1
-        self._requests.setdefault(channel_id, deque()).append((expected, answer))
+        limit_ms = self._options.call_timeout_ms
+        timer = None
+        if limit_ms > 0:
+            text = f"no response to {type(packet).__name__} for {limit_ms} ms"
+            timer = self._timers.call_later(limit_ms, lambda: self.fire(Event.LOSE, text))
+        self._requests.setdefault(channel_id, deque()).append((expected, answer, timer))
         self.send(packet, channel_id)
 
     def close(self) -> None:
@@ -181,10 +215,14 @@ class CorePeer(Machine[State, Event]):
             # a ping of the other side answers ours
             return
         if isinstance(packet, _DISCONNECTS):
+            self.dismissed = True
             self.fire(Event.LOSE, "the other node closed the connection")
         elif waiting and isinstance(packet, waiting[0][0]):
             self._request_count -= 1
-            waiting.popleft()[1](packet)
+            _, answer, timer = waiting.popleft()
+            if timer is not None:
+                timer.cancel()
+            answer(packet)
         elif waiting and isinstance(packet, packets.ExceptionResponse):
             raise error_of(packet.error_code, packet.message)
         else:
@@ -201,12 +239,18 @@ class CorePeer(Machine[State, Event]):
             self._owner.peer_opened(self)
 
     def _ping(self) -> None:
+        self._timer = None
+        options, period_ms = self._options, self._options.ping_period_ms
         silent_ms = self._clock.monotonic_ms() - self._received_ms
-        if silent_ms > CONNECTION_TTL_MS:
+        checked = options.connection_ttl_ms > 0 and options.check_period_ms > 0
+        if checked and silent_ms > options.connection_ttl_ms:
             self.fire(Event.LOSE, f"nothing received for {silent_ms} ms")
             return
-        self.send(packets.Ping(CONNECTION_TTL_MS))
-        self._timer = self._timers.call_later(PING_PERIOD_MS, self._ping)
+        self.send(packets.Ping(options.connection_ttl_ms))
+        if period_ms is not None:
+            if checked:
+                period_ms = min(period_ms, options.connection_ttl_ms - silent_ms + 1)
+            self._timer = self._timers.call_later(period_ms, self._ping)
 
     def _lose(self, reason: str) -> None:
         owner = self._owner
@@ -216,6 +260,10 @@ class CorePeer(Machine[State, Event]):
 
     def _end(self) -> None:
         self._owner = None
+        for waiting in self._requests.values():
+            for _, _, timer in waiting:
+                if timer is not None:
+                    timer.cancel()
         self._requests.clear()
         if self._timer is not None:
             self._timer.cancel()

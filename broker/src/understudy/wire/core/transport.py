@@ -56,6 +56,10 @@ class TransportConfiguration:
             raise RemoteProtocolError(f"connector {self.name!r}: port {value!r}")
         return int(text)
 
+    @property
+    def _port_text(self) -> str:
+        return str(self.parameters.get("port", DEFAULT_PORT))
+
     def write_to(self, writer: Writer) -> None:
         """Append the wire form.
 
@@ -163,6 +167,23 @@ class TransportConfiguration:
             if key not in ("host", "port")
         )
         return f"tcp://{host}:{self.port}" + (f"?{query}" if query else "")
+
+    def same_place(self, other: TransportConfiguration | None) -> bool:
+        """Whether both lead to the same host and port, as text."""
+        return other is not None and self.host == other.host and self._port_text == other._port_text
+
+    def to_vote_text(self) -> str:
+        """Text of the connector in votes, as Artemis writes and compares it: dots are dashes, passwords are hidden."""
+        text = f"TransportConfiguration(name={self.name}, factory={_dashed(self.factory)})"
+        values = (
+            f"{_dashed(key)}={'****' if 'password' in key.lower() else _dashed(_as_text(value))}"
+            for key, value in self.parameters.items()
+        )
+        return text + ("?" + "&".join(values) if self.parameters else "")
+
+
+def _dashed(text: str) -> str:
+    return text.replace(".", "-")
 
 
 def _as_text(value: ParameterValue) -> str:

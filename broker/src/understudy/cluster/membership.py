@@ -1,0 +1,436 @@
+"""The part of a node in its cluster: links to the other members, announcements, the topology they tell, and votes.
+
+Source: artemis-ha s. 2.2, 2.3, 3.3, 7.2, 7.3. A node keeps a link to each active node that it knows: those of its
+static connectors, and those of the topology. Every link subscribes to the topology of the other node. An active node
+announces itself on its links; a passive one announces itself as the backup of its node id, or only listens.
+
+A member whose link is lost is removed from the topology, so that votes are answered correctly; its link goes on
+trying. A removal that another member reports is ignored while the own link to that node is open.
+
+Messages do not travel on these links yet: a bridge between nodes takes the connector and the node id of a
+``MemberLink`` and the changes of ``Topology.listen``.
+
+Not here: the connections (``cluster.member_link``), the side that is dialled (``protocols.core.cluster_channel``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from functools import partial
+
+from understudy.cluster.credentials import ClusterCredentials
+from understudy.cluster.member_link import LinkSettings, MemberLink
+from understudy.cluster.topology import Member, Topology
+from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
+from understudy.ports import Clock, Timer, Timers
+from understudy.wire.core import packets
+from understudy.wire.core.peer import CONTROL_CHANNEL, Dialer
+from understudy.wire.core.transport import TransportConfiguration
+
+log = logging.getLogger(__name__)
+
+_Place = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class MembershipSettings:
+    """Settings of a cluster-connection; the defaults are its own (artemis-ha s. 7.2)."""
+
+    link: LinkSettings = field(default_factory=LinkSettings)
+    initial_connect_attempts: int = -1
+    """For a static connector that never answered, while no other member is connected; -1: no limit."""
+    reconnect_attempts: int = -1
+    """For a member that was connected; -1: no limit."""
+    topology_scanner_attempts: int = 30
+    """For a static connector that never answered, while another member is connected; -1: no limit."""
+    notification_interval_ms: int = 1_000
+    notification_attempts: int = 2
+    """Repeated announcements after joining."""
+    direct_connections_only: bool = False
+    """Only static connectors are dialled."""
+    group: str | None = None
+    """group-name of a backup."""
+
+
+class State(Enum):
+    """Parts of a node in the cluster."""
+
+    ABSENT = auto()
+    WATCHING = auto()
+    """Passive; it learns the topology without announcing itself."""
+    ANNOUNCING = auto()
+    """Passive; it announces itself as backup of its node id."""
+    JOINED = auto()
+    """Active."""
+
+
+class Event(Enum):
+    """Events of the part of a node."""
+
+    WATCH = auto()
+    ANNOUNCE = auto()
+    JOIN = auto()
+    LEAVE = auto()
+
+
+class Membership(Machine[State, Event]):
+    """The membership of one node. Implements ``member_link.LinkOwner``."""
+
+    STATES = State
+    EVENTS = Event
+    INITIAL = State.ABSENT
+
+    def __init__(
+        self,
+        topology: Topology,
+        own: TransportConfiguration,
+        statics: Sequence[TransportConfiguration],
+        settings: MembershipSettings,
+        credentials: ClusterCredentials,
+        dialer: Dialer,
+        clock: Clock,
+        timers: Timers,
+    ) -> None:
+        """No connection is made before the first call.
+
+        Args:
+            topology: Of the node; takes the reports of other members.
+            own: Connector by which the others reach this node.
+            statics: Of the cluster-connection; that of this node is left out.
+            settings: Of the cluster-connection.
+            credentials: Of the cluster.
+            dialer: Opens connections.
+            clock: For event ids and silence.
+            timers: For retries and pings.
+        """
+        super().__init__()
+        self.node_id = ""
+        self.links: dict[_Place, MemberLink] = {}
+        """By host and port."""
+        self._topology = topology
+        self._own = own
+        self._statics = [each for each in statics if not each.same_place(own)]
+        self._settings = settings
+        self._credentials = credentials
+        self._dialer = dialer
+        self._clock = clock
+        self._timers = timers
+        self._given_up: set[_Place] = set()
+        """Static connectors that are not tried again while another member is connected."""
+        self._unlisten: Callable[[], None] | None = None
+        self._timer: Timer | None = None
+        self._updating = False
+
+    # --- for the node ----------------------------------------------------------------------------
+
+    def watch(self, node_id: str) -> None:
+        """Passive: connect to the members and learn the topology. ``node_id`` is that of the own pair, or empty."""
+        self.node_id = node_id
+        self.fire(Event.WATCH)
+
+    def announce(self, node_id: str) -> None:
+        """Passive: announce this node as the backup of ``node_id`` to every member that it reaches."""
+        self.node_id = node_id
+        self.fire(Event.ANNOUNCE)
+
+    def join(self, node_id: str) -> None:
+        """Active: announce this node to every member. Its entry is in the topology already."""
+        self.node_id = node_id
+        self.fire(Event.JOIN)
+
+    def leave(self) -> None:
+        """Close all links; the topology stays as it is."""
+        self.fire(Event.LEAVE)
+
+    @property
+    def announced_to(self) -> TransportConfiguration | None:
+        """The active node that knows this passive one as its backup, or None."""
+        if self.state is not State.ANNOUNCING:
+            return None
+        joined = [link for link in self.links.values() if link.joined and link.node_id in (None, self.node_id)]
+        joined.sort(key=lambda link: link.node_id is None)
+        return joined[0].target if joined else None
+
+    # --- votes -----------------------------------------------------------------------------------
+
+    def put_vote(
+        self,
+        vote: packets.FailoverVote,
+        cast: Callable[[packets.FailoverVote | None], None],
+        all_cast: Callable[[], None],
+    ) -> Callable[[], None]:
+        """Ask the active node of every other node id (artemis-ha s. 3.3).
+
+        Args:
+            vote: The request.
+            cast: Called with each answer; None: the node is unreachable.
+            all_cast: Called once after the last ``cast``, perhaps before the return.
+
+        Returns:
+            A call that ends the request; nothing is called after it.
+        """
+        asked = [each for each in self._topology.members() if each.node_id != self.node_id]
+        missing, ended = len(asked), False
+        cancels: list[Callable[[], None]] = []
+
+        def answered(answer: packets.FailoverVote | None) -> None:
+            nonlocal missing
+            if ended:
+                return
+            missing -= 1
+            cast(answer)
+            if missing == 0 and not ended:
+                all_cast()
+
+        def cancel() -> None:
+            nonlocal ended
+            ended = True
+            for each in cancels:
+                each()
+
+        log.info("votes requested", extra={"nodes": len(asked), "node_id": vote.node_id})
+        if not asked:
+            all_cast()
+        request = packets.QuorumVote(packets.PRIMARY_FAILOVER_VOTE, vote)
+        for member in asked:
+            link = None if member.primary is None else self.links.get(_place(member.primary))
+            if link is None:
+                answered(None)
+            else:
+                cancels.append(link.ask(request, answered))
+        return cancel
+
+    # --- LinkOwner -------------------------------------------------------------------------------
+
+    def link_joined(self, link: MemberLink) -> None:
+        """Announce this node and subscribe to the topology, in this order (artemis-core s. 9.1)."""
+        self._announce_on(link)
+        link.send(packets.SubscribeTopologyV2(cluster_connection=True), CONTROL_CHANNEL)
+
+    def link_received(self, link: MemberLink, packet: packets.Packet) -> None:
+        """Take an update of the topology; other packets are ignored."""
+        if not isinstance(packet, packets.ClusterTopologyV2):
+            return
+        if packet.exit:
+            self._removal_reported(link, packet)
+            return
+        scale_down = packet.scale_down_group_name if isinstance(packet, packets.ClusterTopologyV3) else None
+        news = Member(
+            packet.node_id,
+            packet.unique_event_id,
+            packet.primary,
+            packet.backup,
+            packet.backup_group_name,
+            scale_down,
+        )
+        first_hand = link.target.same_place(packet.primary)
+        if first_hand:
+            link.node_id = packet.node_id
+        self._topology.update(news, first_hand=first_hand)
+
+    def _removal_reported(self, link: MemberLink, packet: packets.ClusterTopologyV2) -> None:
+        for other in self.links.values():
+            if other is not link and other.node_id == packet.node_id and other.joined:
+                # the other member lost its link, this node did not
+                return
+        self._topology.remove(packet.node_id, packet.unique_event_id)
+
+    def link_lost(self, link: MemberLink, *, joined: bool, dismissed: bool) -> None:
+        """Remove the member; stop after the configured attempts, or if the node said that it stops."""
+        place = _place(link.target)
+        for member in self._topology.members():
+            if link.target.same_place(member.primary):
+                log.warning("member of the cluster lost", extra={"node_id": member.node_id, "stopped": dismissed})
+                self._topology.remove(member.node_id)
+        if joined and not any(each.joined for each in self.links.values()):
+            # no member is left that would report the others: look for all of them again
+            self._given_up.clear()
+        static = any(link.target.same_place(each) for each in self._statics)
+        if dismissed and not static:
+            self._end_link(place)
+        elif self._exhausted(link, static):
+            log.warning("attempts to connect are exhausted", extra={"to": link.target.to_url()})
+            self._given_up.add(place)
+            self._end_link(place)
+        self._update_links()
+
+    def _exhausted(self, link: MemberLink, static: bool) -> bool:
+        settings = self._settings
+        if self.state is not State.JOINED:
+            return False
+        if link.ever_joined:
+            # the loss of the connection was no attempt
+            return 0 <= settings.reconnect_attempts < link.failures
+        if static and any(each.joined for each in self.links.values()):
+            limit = settings.topology_scanner_attempts
+        else:
+            limit = settings.initial_connect_attempts
+        return 0 <= limit <= link.failures
+
+    # --- links -------------------------------------------------------------------------------------
+
+    def _update_links(self) -> None:
+        """Make the links that the topology and the static connectors ask for, and end those that were replaced."""
+        if self._updating or self.state is State.ABSENT:
+            return
+        self._updating = True
+        try:
+            wanted = self._wanted()
+            for place, link in list(self.links.items()):
+                if place not in wanted and self._replaced(link):
+                    self._end_link(place)
+            for place, (connector, node_id) in wanted.items():
+                link = self.links.get(place) or self._make_link(place, connector)
+                link.node_id = node_id or link.node_id
+                link.start()
+        finally:
+            self._updating = False
+
+    def _wanted(self) -> dict[_Place, tuple[TransportConfiguration, str | None]]:
+        wanted: dict[_Place, tuple[TransportConfiguration, str | None]] = {}
+        for each in self._statics:
+            if not self._topology.lists(each) and _place(each) not in self._given_up:
+                wanted[_place(each)] = (each, None)
+        for member in self._topology.members():
+            if member.primary is None or member.primary.same_place(self._own):
+                continue
+            if not self._settings.direct_connections_only or any(map(member.primary.same_place, self._statics)):
+                wanted[_place(member.primary)] = (member.primary, member.node_id)
+        return wanted
+
+    def _replaced(self, link: MemberLink) -> bool:
+        """Whether another node is active in the place of the other side, or the other side is passive."""
+        if link.node_id is not None:
+            member = self._topology.member(link.node_id)
+            if member is not None and member.primary is not None and not link.target.same_place(member.primary):
+                return True
+        return not link.joined and self._topology.lists(link.target)
+
+    def _make_link(self, place: _Place, connector: TransportConfiguration) -> MemberLink:
+        link = MemberLink(
+            self, connector, self._settings.link, self._credentials, self._dialer, self._clock, self._timers
+        )
+        self.links[place] = link
+        return link
+
+    def _end_link(self, place: _Place) -> None:
+        self.links.pop(place).stop()
+
+    # --- announcements -----------------------------------------------------------------------------
+
+    def _announce_on(self, link: MemberLink) -> None:
+        if self.state is State.ANNOUNCING:
+            announcement = packets.NodeAnnounce(
+                node_id=self.node_id,
+                backup_group_name=self._settings.group,
+                backup=True,
+                current_event_id=self._clock.wall_ms(),
+                connector=self._own,
+            )
+            log.info("backup announced", extra={"to": link.target.to_url(), "id": "AMQ221031"})
+        elif self.state is State.JOINED:
+            own = self._topology.member(self.node_id) or Member(self.node_id, self._clock.wall_ms(), self._own)
+            announcement = packets.NodeAnnounce(
+                node_id=self.node_id,
+                backup_group_name=own.backup_group,
+                backup=False,
+                current_event_id=own.event_id,
+                connector=self._own,
+                backup_connector=own.backup,
+                scale_down_group_name=own.scale_down_group,
+            )
+        else:
+            return
+        link.send(announcement)
+
+    def _announce_again(self, left: int) -> None:
+        """Repeat the announcement: two nodes that start together may have missed it."""
+        self._topology.set_primary(self.node_id, self._own, self._clock.wall_ms())
+        self._announce_on_all()
+        self._later(left - 1)
+
+    def _later(self, left: int) -> None:
+        self._timer = None
+        if left > 0:
+            interval_ms = self._settings.notification_interval_ms
+            self._timer = self._timers.call_later(interval_ms, partial(self._announce_again, left))
+
+    def _announce_on_all(self) -> None:
+        for link in list(self.links.values()):
+            self._announce_on(link)
+
+    # --- actions ---------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        self._unlisten = self._topology.listen(
+            lambda member: self._update_links(), lambda node_id, event_id: self._update_links()
+        )
+        self._update_links()
+
+    def _begin_active(self) -> None:
+        self._begin()
+        self._later(self._settings.notification_attempts)
+
+    def _change_part(self) -> None:
+        self._announce_on_all()
+
+    def _become_active(self) -> None:
+        self._announce_on_all()
+        self._update_links()
+        self._later(self._settings.notification_attempts)
+
+    def _end(self) -> None:
+        if self._unlisten is not None:
+            self._unlisten()
+            self._unlisten = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for place in list(self.links):
+            self._end_link(place)
+        self._given_up.clear()
+
+    # The table comes last: it names the functions above.
+    TABLE = table(
+        State,
+        Event,
+        {
+            (State.ABSENT, Event.WATCH): To(State.WATCHING, _begin),
+            (State.ABSENT, Event.ANNOUNCE): To(State.ANNOUNCING, _begin),
+            (State.ABSENT, Event.JOIN): To(State.JOINED, _begin_active),
+            (State.ABSENT, Event.LEAVE): IGNORED,
+            (State.WATCHING, Event.WATCH): IGNORED,
+            (State.WATCHING, Event.ANNOUNCE): To(State.ANNOUNCING, _change_part),
+            (State.WATCHING, Event.JOIN): To(State.JOINED, _become_active),
+            (State.WATCHING, Event.LEAVE): To(State.ABSENT, _end),
+            # the other members keep the announcement until the link ends: a node that is not in sync has to leave
+            (State.ANNOUNCING, Event.WATCH): ILLEGAL,
+            (State.ANNOUNCING, Event.ANNOUNCE): IGNORED,
+            (State.ANNOUNCING, Event.JOIN): To(State.JOINED, _become_active),
+            (State.ANNOUNCING, Event.LEAVE): To(State.ABSENT, _end),
+            (State.JOINED, Event.WATCH): ILLEGAL,
+            (State.JOINED, Event.ANNOUNCE): ILLEGAL,
+            (State.JOINED, Event.JOIN): IGNORED,
+            (State.JOINED, Event.LEAVE): To(State.ABSENT, _end),
+        },
+        otherwise={},
+    )
+
+
+def answer_vote(topology: Topology, vote: packets.FailoverVote) -> packets.FailoverVote:
+    """The vote of this node, from its own topology (artemis-ha s. 3.3).
+
+    A node that is seen active: the request is confirmed if it was to stay active, else denied, with its connector; a
+    node that is not seen: the opposite.
+    """
+    member = topology.member(vote.node_id)
+    if member is not None and member.primary is not None:
+        return packets.FailoverVote(vote.agreed, vote.node_id, member.primary.to_vote_text())
+    return packets.FailoverVote(not vote.agreed, vote.node_id, None)
+
+
+def _place(connector: TransportConfiguration) -> _Place:
+    return connector.host, connector.port

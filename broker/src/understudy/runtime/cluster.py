@@ -1,0 +1,90 @@
+"""The membership of a node in its cluster, made from its configuration, and its votes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from understudy.cluster.credentials import ClusterCredentials
+from understudy.cluster.member_link import LinkSettings
+from understudy.cluster.membership import Membership, MembershipSettings
+from understudy.cluster.topology import Topology
+from understudy.ha.vote_round import Answer, Pending, Question
+from understudy.ports import Clock, Timers
+from understudy.runtime.node_configuration import NodeConfiguration
+from understudy.wire.core.packets import FailoverVote
+from understudy.wire.core.peer import Dialer, PeerOptions
+
+
+def make_membership(
+    configuration: NodeConfiguration,
+    topology: Topology,
+    credentials: ClusterCredentials,
+    dialer: Dialer,
+    clock: Clock,
+    timers: Timers,
+) -> Membership:
+    """The membership by the first cluster-connection.
+
+    Args:
+        configuration: Of the node, with a cluster-connection.
+        topology: Of the node.
+        credentials: Of the cluster.
+        dialer: Opens connections.
+        clock: Of the node.
+        timers: Of the node.
+    """
+    connection = configuration.current.cluster_connections[0]
+    own = configuration.own_connector()
+    assert own is not None
+    settings = MembershipSettings(
+        link=LinkSettings(
+            connection.retry_interval_ms,
+            connection.retry_interval_multiplier,
+            connection.max_retry_interval_ms,
+            PeerOptions(connection.connection_ttl_ms, connection.check_period_ms, connection.call_timeout_ms),
+        ),
+        initial_connect_attempts=connection.initial_connect_attempts,
+        reconnect_attempts=connection.reconnect_attempts,
+        topology_scanner_attempts=connection.topology_scanner_attempts,
+        notification_interval_ms=connection.notification_interval_ms,
+        notification_attempts=connection.notification_attempts,
+        direct_connections_only=connection.allow_direct_connections_only,
+    )
+    statics = [configuration.connector(name) for name in connection.static_connectors]
+    return Membership(topology, own, statics, settings, credentials, dialer, clock, timers)
+
+
+class _Cancelling:
+    """A request for votes as ``ha.vote_round.Pending``."""
+
+    def __init__(self, cancel: Callable[[], None]) -> None:
+        self.cancel = cancel
+
+
+class ClusterBallot:
+    """Votes by the links of a node. Implements ``ha.vote_round.Ballot``."""
+
+    def __init__(self, membership: Membership, topology: Topology, configuration: NodeConfiguration) -> None:
+        self._membership = membership
+        self._topology = topology
+        self._configuration = configuration
+
+    @property
+    def nodes_seen(self) -> int:
+        """See ``Ballot``."""
+        return self._topology.nodes_seen
+
+    def own_connector(self) -> Question:
+        """See ``Ballot``."""
+        own = self._configuration.own_connector()
+        assert own is not None
+        return Question(self._membership.node_id, own.to_vote_text())
+
+    def put(self, question: Question, cast: Callable[[Answer | None], None], all_cast: Callable[[], None]) -> Pending:
+        """See ``Ballot``."""
+        request = FailoverVote(question.connector is not None, question.node_id)
+
+        def voted(vote: FailoverVote | None) -> None:
+            cast(None if vote is None else Answer(vote.agreed, vote.connector))
+
+        return _Cancelling(self._membership.put_vote(request, voted, all_cast))

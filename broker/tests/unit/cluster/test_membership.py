@@ -1,0 +1,508 @@
+"""Several nodes in one cluster: the real dialling side and the real cluster channel, over a network in memory."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+import pytest
+
+from support.core import CoreNode
+from understudy.cluster.credentials import ClusterCredentials
+from understudy.cluster.membership import Event, Membership, MembershipSettings, State, answer_vote
+from understudy.cluster.topology import Member, Topology
+from understudy.errors import MachineError
+from understudy.ha.vote_round import Answer, Question
+from understudy.ha.votes import ClusterVoter, VoteOptions
+from understudy.machine import ILLEGAL
+from understudy.protocols.core.connection import CoreConnection
+from understudy.runtime.cluster import ClusterBallot
+from understudy.testing.manual_time import ManualTime
+from understudy.wire.core import packets
+from understudy.wire.core.codec import MAGIC
+from understudy.wire.core.peer import Link
+from understudy.wire.core.transport import TransportConfiguration
+
+
+class Entropy:
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def token(self, length_bytes: int) -> bytes:
+        self.calls += 1
+        return self.calls.to_bytes(length_bytes)
+
+
+def connector(host: str) -> TransportConfiguration:
+    return TransportConfiguration(f"to-{host}", parameters={"host": host, "port": "61616"})
+
+
+class Network:
+    """Hosts and the connections between them; bytes travel when ``settle`` is called."""
+
+    def __init__(self) -> None:
+        self.time = ManualTime()
+        self.nodes: dict[str, Node] = {}
+        self.cuts: set[frozenset[str]] = set()
+        self.queue: deque[Callable[[], None]] = deque()
+        self.pipes: list[Pipe] = []
+        self.dials: list[tuple[str, str]] = []
+
+    def node(self, host: str, *statics: str, settings: MembershipSettings | None = None) -> Node:
+        self.nodes[host] = Node(self, host, statics, settings or MembershipSettings())
+        return self.nodes[host]
+
+    def settle(self) -> None:
+        while self.queue:
+            self.queue.popleft()()
+
+    def run(self, duration_ms: int) -> None:
+        for _ in range(0, duration_ms, 100):
+            self.settle()
+            self.time.advance(100)
+        self.settle()
+
+    def cut(self, one: str, other: str) -> None:
+        self.cuts.add(frozenset((one, other)))
+        for pipe in list(self.pipes):
+            if {pipe.dialler, pipe.acceptor} == {one, other}:
+                pipe.end()
+        self.settle()
+
+
+class Pipe:
+    """One established connection."""
+
+    def __init__(self, network: Network, dialler: str, acceptor: Node, link: Link) -> None:
+        self.network = network
+        self.dialler = dialler
+        self.acceptor = acceptor.host
+        self.link = link
+        self.near = End(self)
+        self.far = End(self)
+        self.handler = CoreConnection(acceptor.core.core, self.far)
+        self.open = True
+        self.near.receive = self._to_acceptor
+        self.far.receive = link.receive_data
+        network.pipes.append(self)
+        link.connected(self.near)
+
+    def _to_acceptor(self, data: bytes) -> None:
+        data = data.removeprefix(MAGIC)
+        try:
+            if data:
+                self.handler.receive_data(data)
+        except Exception:
+            self.end()
+
+    def end(self) -> None:
+        if self.open:
+            self.open = False
+            self.network.pipes.remove(self)
+            self.handler.connection_lost("closed")
+            self.link.disconnected("closed")
+
+
+class End:
+    """One side of a connection; implements ``ports.Connection``."""
+
+    receive: Callable[[bytes], None]
+
+    def __init__(self, pipe: Pipe) -> None:
+        self.pipe = pipe
+        self.peer = "10.0.0.1:1"
+
+    def send(self, data: bytes) -> None:
+        self.pipe.network.queue.append(lambda: self.receive(data) if self.pipe.open else None)
+
+    def outgoing_bytes(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        self.pipe.network.queue.append(self.pipe.end)
+
+    abort = close
+
+
+class Node:
+    """One node: its membership, and the side of it that is dialled. Implements ``Dialer``."""
+
+    def __init__(self, network: Network, host: str, statics: tuple[str, ...], settings: MembershipSettings) -> None:
+        self.network = network
+        self.host = host
+        self.listening = False
+        credentials = ClusterCredentials("cluster", "secret", Entropy())
+        self.core = CoreNode(credentials=credentials)
+        self.topology = self.core.topology
+        statics_ = [connector(each) for each in statics]
+        self.membership = Membership(
+            self.topology, connector(host), statics_, settings, credentials, self, network.time, network.time
+        )
+
+    def dial(self, target: TransportConfiguration, link: Link) -> None:
+        network, other = self.network, self.network.nodes.get(target.host)
+        network.dials.append((self.host, target.host))
+        if other is None or not other.listening or frozenset((self.host, target.host)) in network.cuts:
+            network.queue.append(lambda: link.disconnected("refused"))
+        else:
+            network.queue.append(lambda: self._connect(other, link))
+
+    def _connect(self, other: Node, link: Link) -> None:
+        Pipe(self.network, self.host, other, link)
+
+    def activate(self, node_id: str) -> Node:
+        self.membership.leave()
+        self.topology.set_primary(node_id, connector(self.host), self.network.time.wall_ms())
+        self.listening = True
+        self.membership.join(node_id)
+        return self
+
+    def stand_by(self, node_id: str) -> Node:
+        self.membership.announce(node_id)
+        return self
+
+    def die(self) -> None:
+        """The process is gone: no packet says so."""
+        self.listening = False
+        self.membership.leave()
+        for pipe in list(self.network.pipes):
+            if pipe.acceptor == self.host:
+                pipe.end()
+
+    def stop(self) -> None:
+        """Stop cleanly: DISCONNECT to every connection."""
+        self.listening = False
+        self.membership.leave()
+        for pipe in list(self.network.pipes):
+            if pipe.acceptor == self.host:
+                pipe.far.send(_disconnect())
+                self.network.queue.append(pipe.end)
+        self.topology.clear()
+
+    def joined_to(self) -> set[str]:
+        return {link.target.host for link in self.membership.links.values() if link.joined}
+
+    def sees(self) -> dict[str, tuple[str | None, str | None]]:
+        return {
+            each.node_id: (each.primary and each.primary.host, each.backup and each.backup.host)
+            for each in self.topology.members()
+        }
+
+
+def _disconnect() -> bytes:
+    from understudy.wire.core.codec import encode
+
+    return encode(packets.DisconnectV3("n", packets.DisconnectReason.SHUT_DOWN, None, None), 0)
+
+
+def three() -> tuple[Network, Node, Node, Node]:
+    """Three active nodes that each know one other."""
+    network = Network()
+    nodes = [network.node(host, known).activate(host.upper()) for host, known in (("a", "b"), ("b", "c"), ("c", "a"))]
+    network.run(1_000)
+    return network, nodes[0], nodes[1], nodes[2]
+
+
+ALL = {"A": ("a", None), "B": ("b", None), "C": ("c", None)}
+
+
+def test_every_node_learns_all_members_and_connects_to_each() -> None:
+    network, *nodes = three()
+    for node in nodes:
+        assert node.sees() == ALL
+        assert node.joined_to() == {"a", "b", "c"} - {node.host}
+    assert len(network.pipes) == 6
+
+
+def test_a_member_that_is_only_announced_by_another_is_dialled() -> None:
+    network = Network()
+    hub = network.node("hub").activate("HUB")
+    left, right = network.node("left", "hub").activate("L"), network.node("right", "hub").activate("R")
+    network.run(200)
+    for node in (hub, left, right):
+        assert set(node.sees()) == {"HUB", "L", "R"}
+    assert left.joined_to() == {"hub", "right"}
+
+
+def test_only_static_members_are_dialled_with_direct_connections() -> None:
+    network = Network()
+    network.node("hub").activate("HUB")
+    left = network.node("left", "hub", settings=MembershipSettings(direct_connections_only=True)).activate("L")
+    network.node("right").activate("R")
+    network.nodes["hub"].topology.update(Member("R", 1, connector("right")))
+    network.run(200)
+    assert "R" in left.sees()
+    assert {link.target.host for link in left.membership.links.values()} == {"hub"}
+
+
+def test_the_backup_is_known_to_all_members() -> None:
+    network, a, b, c = three()
+    spare = network.node("spare", "a").stand_by("A")
+    network.run(300)
+    for node in (a, b, c, spare):
+        assert node.sees() == {**ALL, "A": ("a", "spare")}
+    assert spare.membership.announced_to == connector("a")
+    spare.die()
+    network.run(300)
+    assert a.sees() == b.sees() == c.sees() == ALL
+
+
+def test_a_backup_announced_through_another_member_is_known_to_its_primary() -> None:
+    network = Network()
+    a, b = network.node("a", "b").activate("A"), network.node("b", "a").activate("B")
+    spare = network.node("spare", "b")
+    network.cuts.add(frozenset(("spare", "a")))
+    spare.stand_by("A")
+    network.run(1_000)
+    assert a.sees()["A"] == b.sees()["A"] == ("a", "spare")
+
+
+def test_a_lost_member_is_removed_everywhere_and_returns() -> None:
+    network, a, b, c = three()
+    a.die()
+    network.run(100)
+    assert b.sees() == c.sees() == {"B": ("b", None), "C": ("c", None)}
+    a.topology.clear()
+    a.activate("A")
+    network.run(1_000)
+    for node in (a, b, c):
+        assert node.sees() == ALL
+
+
+def test_a_removal_is_ignored_while_the_own_link_is_open() -> None:
+    """One pair of members loses the network between them; the third sees both."""
+    network, a, b, c = three()
+    network.cut("a", "b")
+    network.run(3_000)
+    assert a.sees() == {"A": ("a", None), "C": ("c", None)}
+    assert b.sees() == {"B": ("b", None), "C": ("c", None)}
+    assert c.sees() == ALL
+    network.cuts.clear()
+    network.run(3_000)
+    for node in (a, b, c):
+        assert node.sees() == ALL
+
+
+def test_the_backup_takes_the_place_of_its_primary() -> None:
+    network, a, b, c = three()
+    spare = network.node("spare", "a").stand_by("A")
+    network.run(300)
+    a.die()
+    network.run(200)
+    spare.activate("A")
+    network.run(1_000)
+    for node in (spare, b, c):
+        assert node.sees() == {**ALL, "A": ("spare", None)}
+        assert node.joined_to() == {
+            "spare",
+            "b",
+            "c",
+        } - {node.host}
+    a.topology.clear()
+    a.stand_by("A")
+    network.run(1_000)
+    for node in (spare, b, c):
+        assert node.sees()["A"] == ("spare", "a")
+
+
+def test_two_nodes_active_under_one_id_are_noticed(caplog: pytest.LogCaptureFixture) -> None:
+    network, a, b, _ = three()
+    network.run(3_000)
+    network.node("spare", "a", "b").activate("A")
+    network.run(1_000)
+    assert "split brain" in caplog.text
+    assert a.sees()["A"] == ("a", None)
+    assert network.nodes["spare"].sees()["A"] == ("spare", None)
+    assert b.sees()["A"] == ("spare", None)
+
+
+def test_a_clean_stop_ends_the_links_to_the_member() -> None:
+    network, a, b, _ = three()
+    a.stop()
+    network.run(3_000)
+    # "c" is the only one with "a" as static connector
+    assert [link.target.host for link in b.membership.links.values()] == ["c"]
+    assert "A" not in b.sees()
+
+
+def test_a_passive_node_is_not_dialled() -> None:
+    network = Network()
+    network.node("a", "spare").activate("A")
+    network.node("spare", "a").stand_by("A")
+    network.run(500)
+    network.dials.clear()
+    network.run(10_000)
+    assert network.dials == []
+
+
+@pytest.mark.parametrize(("attempts", "dials"), [(3, 3), (0, 0), (-1, 40)])
+def test_a_missing_static_connector_is_looked_for_as_often_as_configured(attempts: int, dials: int) -> None:
+    network = Network()
+    settings = MembershipSettings(topology_scanner_attempts=attempts)
+    network.node("b").activate("B")
+    network.node("a", "b", "missing", settings=settings).activate("A")
+    network.run(20_000)
+    # one attempt is made before the first member is connected
+    assert len([each for each in network.dials if each[1] == "missing"]) in (max(1, dials), max(1, dials) + 1)
+
+
+def test_initial_connect_attempts_end_the_search() -> None:
+    network = Network()
+    network.node("a", "missing", settings=MembershipSettings(initial_connect_attempts=4)).activate("A")
+    network.run(20_000)
+    assert len(network.dials) == 4
+
+
+def test_reconnect_attempts_end_the_search_for_a_member_that_was_connected() -> None:
+    network = Network()
+    other = network.node("b").activate("B")
+    network.node("a", "b", settings=MembershipSettings(reconnect_attempts=2)).activate("A")
+    network.run(1_000)
+    other.die()
+    network.dials.clear()
+    network.run(20_000)
+    assert len(network.dials) == 2
+
+
+def test_announcements_are_repeated_as_often_as_configured() -> None:
+    network = Network()
+    settings = MembershipSettings(notification_interval_ms=1_000, notification_attempts=3)
+    node = network.node("a", settings=settings).activate("A")
+    events: list[int] = []
+    node.topology.listen(lambda member: events.append(member.event_id), lambda node_id, event_id: None)
+    network.run(20_000)
+    assert len(events) == 3
+    assert events == sorted(set(events))
+
+
+def test_a_node_that_watches_announces_nothing() -> None:
+    network, a, _, _ = three()
+    spare = network.node("spare", "a")
+    spare.membership.watch("A")
+    network.run(300)
+    assert set(spare.sees()) == {"A", "B", "C"}
+    assert a.sees() == ALL
+    spare.membership.announce("A")
+    network.run(300)
+    assert a.sees()["A"] == ("a", "spare")
+
+
+@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("event", Event)
+def test_every_pair_is_a_transition_or_a_written_refusal(state: State, event: Event) -> None:
+    membership = Network().node("a").membership
+    membership._state = state
+    if Membership.TABLE[state, event] is ILLEGAL:
+        with pytest.raises(MachineError):
+            membership.fire(event)
+        assert membership.state is state
+    else:
+        membership.fire(event)
+
+
+# --- votes -------------------------------------------------------------------------------------------
+
+PAIR = packets.FailoverVote(False, "pair")
+STAY = packets.FailoverVote(True, "pair")
+
+
+@pytest.mark.parametrize(
+    ("member", "asked", "answer"),
+    [
+        (None, PAIR, packets.FailoverVote(True, "pair", None)),
+        (None, STAY, packets.FailoverVote(False, "pair", None)),
+        (Member("pair", 1, None, connector("b")), PAIR, packets.FailoverVote(True, "pair", None)),
+        (Member("pair", 1, None, connector("b")), STAY, packets.FailoverVote(False, "pair", None)),
+        (Member("pair", 1, connector("a")), PAIR, packets.FailoverVote(False, "pair", connector("a").to_vote_text())),
+        (Member("pair", 1, connector("a")), STAY, packets.FailoverVote(True, "pair", connector("a").to_vote_text())),
+    ],
+)
+def test_a_node_votes_from_its_own_topology(
+    member: Member | None, asked: packets.FailoverVote, answer: packets.FailoverVote
+) -> None:
+    topology = Topology()
+    if member is not None:
+        topology.update(member)
+    assert answer_vote(topology, asked) == answer
+
+
+class Configured:
+    """The part of a node's configuration that a ballot reads."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def own_connector(self) -> TransportConfiguration:
+        return connector(self._node.host)
+
+
+def voter(node: Node, **options: int) -> ClusterVoter:
+    ballot = ClusterBallot(node.membership, node.topology, Configured(node))  # type: ignore[arg-type]  # a part of it
+    return ClusterVoter(VoteOptions(**options), ballot, node.network.time)
+
+
+def test_a_backup_wins_the_vote_when_its_primary_died() -> None:
+    network, a, _, _ = three()
+    spare = network.node("spare", "a").stand_by("A")
+    network.run(300)
+    a.die()
+    network.run(100)
+    decided: list[bool] = []
+    voter(spare).ask_whether_gone("A", decided.append)
+    network.run(100)
+    assert decided == [True]
+
+
+def test_a_backup_that_only_lost_its_own_link_loses_the_vote() -> None:
+    network, a, _, _ = three()
+    spare = network.node("spare", "a").stand_by("A")
+    network.run(300)
+    network.cut("spare", "a")
+    network.run(100)
+    decided: list[bool] = []
+    voter(spare, retries=2).ask_whether_gone("A", decided.append)
+    network.run(6_000)
+    assert decided == [False]
+    voter(a).ask_whether_active(decided.append)
+    network.run(100)
+    assert decided == [False, True]
+
+
+def test_an_isolated_backup_and_an_isolated_primary_lose_the_vote() -> None:
+    network, a, _, _ = three()
+    spare = network.node("spare", "a").stand_by("A")
+    network.run(300)
+    for lonely in ("spare", "a"):
+        for other in ("a", "b", "c", "spare"):
+            if other != lonely:
+                network.cut(lonely, other)
+    network.run(100)
+    decided: list[bool] = []
+    voter(spare, retries=1).ask_whether_gone("A", decided.append)
+    voter(a).ask_whether_active(decided.append)
+    network.run(6_000)
+    assert decided == [False, False]
+
+
+def test_a_primary_whose_backup_is_active_loses_the_vote() -> None:
+    network, a, _, _ = three()
+    network.run(3_000)
+    network.node("spare", "a", "b", "c").activate("A")
+    network.run(1_000)
+    decided: list[bool] = []
+    voter(a).ask_whether_active(decided.append)
+    network.run(100)
+    assert decided == [False]
+
+
+def test_a_cancelled_request_casts_nothing() -> None:
+    network, a, _, _ = three()
+    cast: list[object] = []
+    ballot = ClusterBallot(a.membership, a.topology, Configured(a))  # type: ignore[arg-type]  # a part of it
+    ballot.put(Question("B"), cast.append, lambda: cast.append("all")).cancel()
+    network.run(100)
+    assert cast == []
+    ballot.put(Question("B"), cast.append, lambda: cast.append("all"))
+    network.run(100)
+    text = connector("b").to_vote_text()
+    assert cast == [Answer(False, text), Answer(False, text), "all"]

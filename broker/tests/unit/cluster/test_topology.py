@@ -1,0 +1,160 @@
+"""The members of the cluster: order of events, removals, and the protected entry of an active node."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from understudy.cluster.topology import Member, Topology
+from understudy.errors import RemoteProtocolError
+from understudy.limits import CLUSTER_NODES_MAX, NODE_ID_CHARACTERS_MAX
+from understudy.wire.core.transport import TransportConfiguration
+
+
+def connector(port: int, name: str = "c") -> TransportConfiguration:
+    return TransportConfiguration(name, parameters={"host": "h", "port": str(port)})
+
+
+A, B, C = connector(1), connector(2), connector(3)
+
+
+class Listener:
+    def __init__(self, topology: Topology) -> None:
+        self.heard: list[object] = []
+        self.end = topology.listen(self.heard.append, lambda node_id, event_id: self.heard.append((node_id, event_id)))
+
+
+def test_listeners_hear_changes_of_one_entry_per_node() -> None:
+    topology = Topology()
+    listener = Listener(topology)
+    topology.set_primary("n", A, 100)
+    topology.set_backup("n", B)
+    assert topology.member("n") == Member("n", 101, A, B)
+    topology.set_primary("n", B, 200)
+    assert topology.member("n") == Member("n", 200, B, None), "an active node is not a backup"
+    listener.end()
+    topology.set_backup("n", None)
+    assert len(listener.heard) == 3
+    topology.clear()
+    assert topology.members() == []
+
+
+@pytest.mark.parametrize(
+    ("news", "first_hand", "expected"),
+    [
+        (Member("n", 99, C, None), False, Member("n", 100, A, B)),
+        (Member("n", 100, C, None), True, Member("n", 100, A, B)),
+        (Member("n", 101, C, None), False, Member("n", 101, C, B)),
+        (Member("n", 101, None, C), False, Member("n", 101, A, C)),
+        (Member("n", 101, B, None), False, Member("n", 101, B, None)),
+        (Member("n", 101, A, None), True, Member("n", 101, A, B)),
+    ],
+    ids=["older", "same time", "newer primary", "newer backup", "backup became primary", "newer without backup"],
+)
+def test_an_update_counts_when_it_is_newer(news: Member, first_hand: bool, expected: Member) -> None:
+    topology = Topology()
+    topology.update(Member("n", 100, A, B))
+    assert topology.update(news, first_hand=first_hand) is (expected.event_id != 100)
+    assert topology.member("n") == expected
+
+
+def test_a_primary_is_added_to_an_entry_that_only_has_a_backup() -> None:
+    topology = Topology()
+    topology.set_backup("n", B)
+    topology.update(Member("n", 0, A))
+    assert topology.member("n") == Member("n", 2, A, B)
+
+
+def test_a_removal_is_remembered_against_older_news() -> None:
+    topology = Topology()
+    listener = Listener(topology)
+    topology.update(Member("n", 100, A))
+    assert not topology.remove("n", 99)
+    assert topology.remove("n", 100)
+    assert not topology.remove("n", 200)
+    assert not topology.update(Member("n", 99, A))
+    assert topology.update(Member("n", 99, A), first_hand=True), "the node itself is there again"
+    assert [each for each in listener.heard if isinstance(each, tuple)] == [("n", 100)]
+
+
+def test_a_noticed_removal_is_newer_than_the_entry_and_older_than_a_restart() -> None:
+    topology = Topology()
+    topology.update(Member("n", 100, A))
+    topology.remove("n")
+    assert not topology.update(Member("n", 100, A))
+    assert topology.update(Member("n", 101, A))
+
+
+def test_a_passive_node_without_an_active_one_is_removed() -> None:
+    topology = Topology()
+    topology.set_backup("n", B)
+    topology.set_backup("n", None)
+    assert topology.members() == []
+
+
+def test_an_active_node_protects_its_entry(caplog: pytest.LogCaptureFixture) -> None:
+    topology = Topology()
+    topology.set_primary("me", A, 100)
+    with caplog.at_level(logging.INFO):
+        assert not topology.update(Member("me", 99, C)), "news of the time before its activation"
+        assert not caplog.records
+        assert not topology.update(Member("me", 101, C))
+        assert not topology.update(Member("me", 50, C), first_hand=True)
+        assert not topology.remove("me", 1_000)
+    assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING", "INFO"]
+    assert "split brain" in caplog.records[0].message
+    assert topology.member("me") == Member("me", 100, A)
+
+
+def test_another_member_may_report_the_backup_of_an_active_node() -> None:
+    topology = Topology()
+    topology.set_primary("me", A, 100)
+    topology.update(Member("me", 99, A, B))
+    assert topology.member("me") == Member("me", 100, A)
+    topology.update(Member("me", 101, connector(1, "other name"), B))
+    assert topology.member("me") == Member("me", 101, A, B)
+
+
+def test_the_protection_ends_with_clear() -> None:
+    topology = Topology()
+    topology.set_primary("me", A, 100)
+    topology.clear()
+    assert topology.update(Member("me", 1, C))
+
+
+def test_nodes_seen_is_the_highest_number_at_the_same_time() -> None:
+    topology = Topology()
+    topology.update(Member("a", 1, A, B))
+    topology.update(Member("b", 1, C))
+    topology.remove("a")
+    topology.update(Member("c", 1, A))
+    assert topology.nodes_seen == 2
+    topology.clear()
+    assert topology.nodes_seen == 2
+
+
+def test_the_number_of_members_and_their_ids_are_limited() -> None:
+    topology = Topology()
+    for number in range(CLUSTER_NODES_MAX + 1):
+        topology.update(Member(str(number), 1, A))
+    assert len(topology.members()) == CLUSTER_NODES_MAX
+    for number in range(CLUSTER_NODES_MAX):
+        topology.remove(str(number))
+        topology.update(Member(f"again {number}", 1, A))
+    assert len(topology._removed) <= CLUSTER_NODES_MAX
+    topology.remove("again 1")
+    assert not topology.update(Member("x" * (NODE_ID_CHARACTERS_MAX + 1), 1, A))
+
+
+def test_a_connector_without_a_port_number_is_refused() -> None:
+    topology = Topology()
+    bad = TransportConfiguration("c", parameters={"host": "h", "port": "first"})
+    for call in (
+        lambda: topology.update(Member("n", 1, bad)),
+        lambda: topology.update(Member("n", 1, A, bad)),
+        lambda: topology.set_backup("n", bad),
+    ):
+        with pytest.raises(RemoteProtocolError):
+            call()
+    assert topology.members() == []
