@@ -338,6 +338,10 @@ class StoreState:
         else:
             self.settings[record.key] = record
 
+    def holds_live(self, use: SegmentUse) -> bool:
+        """Whether a message is live whose id lies in the range of those in a segment; it may lie in another."""
+        return use.message_id_min > 0 and self.live.any_between(use.message_id_min, use.message_id_max)
+
     def dead_prefix(self, before: int) -> list[int]:
         """Segments from the beginning of the log on, numbers below ``before``, that hold nothing
         needed. They may be removed once a later checkpoint is durable.
@@ -347,7 +351,7 @@ class StoreState:
         for number, use in self.segments.items():
             if number >= min(before, held):
                 break
-            if use.message_id_min and self.live.any_between(use.message_id_min, use.message_id_max):
+            if self.holds_live(use):
                 break
             dead.append(number)
         return dead

@@ -172,13 +172,18 @@ class Applier:
     def _remove_file(self, operation: RemoveFile, disk: Disk) -> None:
         path = self._path(operation.name)
         self._close(operation.name)
-        if not disk.exists(path):
-            return
         if operation.retain and self._retention is not None:
+            if not disk.exists(path):
+                return
             self._retention.retire(path)
-        with suppress(FileNotFoundError):
-            # it was moved away
-            disk.remove(path)
+            with suppress(FileNotFoundError):
+                # it was moved away
+                disk.remove(path)
+        else:
+            try:
+                disk.remove(path)
+            except FileNotFoundError:
+                return
         if operation.sync:
             try:
                 disk.sync_directory(self.directory)

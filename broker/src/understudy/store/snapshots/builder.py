@@ -28,6 +28,7 @@ from understudy.store.snapshots.background import PAUSE, STEP_BYTES, Durable, Jo
 from understudy.store.snapshots.references import LiveReferences, waiting_references
 from understudy.store.snapshots.snapshot import (
     PART_ITEMS,
+    READ_BYTES,
     REFERENCE,
     PartType,
     SnapshotEnd,
@@ -42,8 +43,14 @@ from understudy.store.state import LateChanges, SegmentUse, StoreState
 
 #: Bytes written and synced at a time.
 WRITE_BYTES: Final = 512 * 1024
-#: Records looked at in one step.
-_LOOK_ITEMS: Final = 1_000
+#: References that are looked at in one step: read from the snapshot before, or of the log since. Bytes.
+_PASS_BYTES: Final = 4 * READ_BYTES
+#: Work of one step on the loop, in units of about 1 µs.
+_STEP_WORK: Final = 1_000
+#: Work of one summary (``Step``), and of one of its records that is decoded alone. Rows and duplicate ids are columns:
+#: four of them are one unit.
+_SUMMARY_WORK: Final = 4
+_RECORD_WORK: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,13 +215,15 @@ class SnapshotBuilder:
 
     def _apply(self, cursor: Cursor, steps: list[Step]) -> Generator[Request, Any, None]:
         """Apply records of a segment."""
-        looked_at = 0
+        work = 0
         for step in steps:
             apply_steps(self._replayed, self._state.live.queues, cursor.number, cursor.path, (step,))
-            looked_at += 1 + sum(len(ids) >> 3 for _, _, ids, *_ in step[0])
-            looked_at += sum(len(ids) // length for _, length, ids in step[1])
-            if looked_at >= _LOOK_ITEMS:
-                looked_at = 0
+            groups, duplicates, others = step
+            rows = sum(len(ids) >> 3 for _, _, ids, *_ in groups)
+            rows += sum(len(ids) // length for _, length, ids in duplicates)
+            work += _SUMMARY_WORK + rows // 4 + _RECORD_WORK * len(others)
+            if work >= _STEP_WORK:
+                work = 0
                 yield PAUSE
 
     def _skim(self, file: File, cursor: Cursor, end: int, seal: SealRecord) -> Generator[Request, Any, None]:
@@ -281,6 +290,7 @@ class SnapshotBuilder:
             for kind, payload in small_parts(self._replayed, dict(self._state.removable)):
                 writer.encoder.add(kind, payload)
                 yield from writer.put(at_least=WRITE_BYTES)
+                yield PAUSE
             live = LiveReferences(self._state.live, self._late)
             live.count_transactions(self._replayed.transactions.values())
             yield from self._write_references(writer, older, base_file, reader, live)
@@ -305,8 +315,14 @@ class SnapshotBuilder:
     ) -> Generator[Request, Any, None]:
         packed = bytearray()
         full_bytes = PART_ITEMS * REFERENCE.size
+        passed_bytes = 0
 
         def put(payload: bytes) -> Generator[Request, Any, None]:
+            nonlocal passed_bytes
+            passed_bytes += len(payload)
+            if passed_bytes > _PASS_BYTES:
+                passed_bytes = len(payload)
+                yield PAUSE
             packed.extend(live.passing(payload))
             while len(packed) >= full_bytes:
                 writer.encoder.add(PartType.REFERENCES, bytes(packed[:full_bytes]))
@@ -318,7 +334,8 @@ class SnapshotBuilder:
                 yield from put(payload)
             if reader is None or base_file is None or reader.end is not None:
                 break
-            data = yield read_job(base_file, reader.offset, reader.want)
+            data = yield read_job(base_file, reader.offset, max(reader.want, _PASS_BYTES))
+            passed_bytes = 0
             older = [payload for _, payload in reader.feed(data)]
         for queue_id, backlog in self._replayed.references.items():
             for payload in waiting_references(queue_id, backlog):

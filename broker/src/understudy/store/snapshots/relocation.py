@@ -21,10 +21,12 @@ from understudy.store.log.replay import read_frame
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, seed_of, segment_name
 from understudy.store.quarantine import KnownDamage
 from understudy.store.reference import pack_location
-from understudy.store.snapshots.background import STEP_BYTES, Job, Request, read_job
+from understudy.store.snapshots.background import Job, Request, read_job
 from understudy.store.snapshots.forwarding import Forwarding
 from understudy.store.state import StoreState
 
+#: Log that is read and looked through in one step. A change of thread costs as much as to look at some hundred records.
+_READ_BYTES: Final = 512 * 1024
 _MESSAGES: Final = (int(RecordType.MESSAGE_ADD), int(RecordType.MESSAGE_MOVE))
 _LENGTH: Final = struct.Struct("<I")
 _COUNT: Final = struct.Struct("<I")
@@ -73,10 +75,13 @@ class SegmentCopy:
         """
         number = self._number
         use = self._state.segments[number]
+        if not self._state.holds_live(use):
+            # its messages were acknowledged since the snapshot
+            return
         path = f"{self._directory}/{segment_name(number, use.epoch)}"
         seed = seed_of(number, use.epoch)
         file: File = yield Job(lambda: self._disk.open(path, read_only=True))
-        origin, want = HEADER_BLOCK_BYTES, STEP_BYTES
+        origin, want = HEADER_BLOCK_BYTES, _READ_BYTES
         try:
             while origin < use.end:
                 data = yield read_job(file, origin, min(want, use.end - origin))
@@ -99,7 +104,7 @@ class SegmentCopy:
                     at += length
                 if not at and not want < length <= RECORD_BYTES_MAX:
                     raise JournalCorrupt("a record is damaged", file=path, offset=origin)
-                want = STEP_BYTES if at else length
+                want = _READ_BYTES if at else length
                 origin += at
         finally:
             file.close()

@@ -14,7 +14,7 @@ from typing import Any
 from understudy.errors import StoreError
 from understudy.store.log.operations import CreateFile, RemoveFile, RenameFile, SyncDirectory, WriteFile
 from understudy.store.log.segment import NEW_SUFFIX
-from understudy.store.snapshots.background import PAUSE, Change, Request
+from understudy.store.snapshots.background import Change, Request
 from understudy.store.snapshots.snapshot import SnapshotEncoder, SnapshotHeader
 
 
@@ -36,7 +36,6 @@ class SnapshotWriter:
     def put(self, at_least: int = 1) -> Generator[Request, Any, None]:
         """Write and sync the encoded bytes if there are at least so many."""
         if self.encoder.pending_bytes < at_least:
-            yield PAUSE
             return
         data, offset = self.encoder.take(), self.size_bytes
         self.size_bytes += len(data)

@@ -16,7 +16,6 @@ from understudy.errors import DiskFailed, JournalCorrupt
 from understudy.message import Message
 from understudy.store.live_index import LiveIndex
 from understudy.store.log.follower import Follower, recover
-from understudy.store.log.records import Record, RecordType, decode
 from understudy.store.log.segment import parse_name
 from understudy.store.reference import Location, unpack_location
 from understudy.store.retention import RetentionSettings
@@ -180,28 +179,6 @@ def test_a_snapshot_keeps_the_newest_duplicate_ids_in_order() -> None:
     assert snapshot_names(names(rig))
     found = recover(rig.volume.copy().disk("judge"), DIRECTORY).state.duplicate_ids
     assert [list(found[address_id]) for address_id in rig.address_ids] == [ids[::2][-15:], ids[1::2][-15:]]
-
-
-def test_duplicate_ids_without_messages_are_not_decoded_one_by_one_for_a_snapshot() -> None:
-    """Each message that is not durable leaves such a record."""
-    rig = rig_of(id_cache_size=300)
-    store = rig.store
-    assert store is not None
-    put(rig, pinned=True)
-    kinds: list[int] = []
-
-    def counted(kind: int, flags: int, payload: bytes) -> Record:
-        kinds.append(kind)
-        return decode(kind, flags, payload)
-
-    with mock.patch("understudy.store.log.skim.decode", counted):
-        for number in range(600):
-            store.store_duplicate_ids(rig.address_ids[0], [b"%d/%d" % (number, each) for each in range(20)])
-            fill(rig, 1)
-    assert snapshot_names(names(rig))
-    assert RecordType.DUPLICATE_ID not in kinds
-    found = recover(rig.volume.copy().disk("judge"), DIRECTORY).state.duplicate_ids[rig.address_ids[0]]
-    assert list(found)[-300:] == [b"%d/%d" % (number, each) for number in range(585, 600) for each in range(20)]
 
 
 def test_snapshots_are_removed_when_they_cover_no_live_message() -> None:
