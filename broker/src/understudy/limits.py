@@ -212,3 +212,5 @@ COPY_WINDOW_BYTES_MAX = 8 * 1024 * 1024
 #: Files in one list of a message of the copy, and files of a store that can be copied.
 COPY_LIST_FILES_MAX = 2_000
 COPY_FILES_MAX = 4_000_000
+#: Bytes of operations that a replica has received and not yet executed; one submission may exceed it. Bytes.
+REPLICA_BACKLOG_BYTES_MAX = 512 * 1024 * 1024

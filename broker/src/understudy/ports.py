@@ -187,6 +187,9 @@ class Disk(DiskReader, Protocol):
     def remove(self, path: str) -> None:
         """Remove a file."""
 
+    def remove_directory(self, path: str) -> None:
+        """Remove an empty directory; nothing if it does not exist. Raises ``DiskFailed`` if it is not empty."""
+
     def sync_directory(self, path: str) -> None:
         """Make creations, renames and removals in it durable."""
         ...

@@ -270,6 +270,18 @@ def test_a_directory_is_no_file_and_a_file_no_directory(mount: Mount) -> None:
     assert read(disk, f"{directory}/f") == b"x"
 
 
+def test_an_empty_directory_is_removed(mount: Mount) -> None:
+    disk, directory = mount.disk, mount.directory
+    disk.make_directory(f"{directory}/d")
+    write(disk, f"{directory}/d/f", b"x")
+    with pytest.raises(DiskFailed, match="not empty"):
+        disk.remove_directory(f"{directory}/d")
+    disk.remove(f"{directory}/d/f")
+    disk.remove_directory(f"{directory}/d")
+    disk.remove_directory(f"{directory}/d")
+    assert mount.other.list(directory) == []
+
+
 # --- times ---------------------------------------------------------------------------------------
 
 

@@ -243,6 +243,11 @@ class RealDisk:
         with _errors("cannot remove", path):
             os.unlink(name, dir_fd=base)
 
+    def remove_directory(self, path: str) -> None:
+        name, base = self._place(path)
+        with _errors("cannot remove", path), suppress(FileNotFoundError):
+            os.rmdir(name, dir_fd=base)
+
     def sync_directory(self, path: str) -> None:
         with _errors("cannot sync", path):
             descriptor = self._opening(lambda: os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))

@@ -336,6 +336,12 @@ class SimVolume:
             self._directories.add(path)
             path = posixpath.dirname(path)
 
+    def remove_directory(self, path: str) -> None:
+        """Remove an empty directory, at once like ``add_directory``; nothing if it does not exist."""
+        if self.names_in(path):
+            raise DiskFailed(f"cannot remove {path}: Directory not empty")
+        self._directories.discard(path)
+
     def sync_names(self, directory: str) -> None:
         """Make pending changes of names in the directory durable, whichever process made them."""
         left = []
@@ -505,6 +511,10 @@ class SimDisk:
     def remove(self, path: str) -> None:
         self._operate("remove")
         self.volume.rename_file(self.owner, path, None, self.volume.find(path))
+
+    def remove_directory(self, path: str) -> None:
+        self._operate("remove-directory")
+        self.volume.remove_directory(path.rstrip("/"))
 
     def sync_directory(self, path: str) -> None:
         self._operate("sync-directory")

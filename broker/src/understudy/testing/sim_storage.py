@@ -126,6 +126,9 @@ class ProcessDisk:
     def remove(self, path: str) -> None:
         self.change(f"remove {path}", lambda: self._inner.remove(path))
 
+    def remove_directory(self, path: str) -> None:
+        self.change(f"remove-directory {path}", lambda: self._inner.remove_directory(path))
+
     def sync_directory(self, path: str) -> None:
         self.change(f"sync-directory {path}", lambda: self._inner.sync_directory(path))
 

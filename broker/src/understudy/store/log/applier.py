@@ -21,6 +21,7 @@ from understudy.kernel import crc32
 from understudy.ports import Disk, File, LogWriter, Operation
 from understudy.store.log import tidying
 from understudy.store.log.chain import newest_epoch
+from understudy.store.log.open_files import OpenBody, OpenFile, OpenFiles
 from understudy.store.log.operations import (
     Append,
     BodyEnd,
@@ -117,6 +118,53 @@ class Applier:
     def take_body(self, name: str) -> Body:
         """The outcome of a body that ``FinishBodies`` named."""
         return self._bodies.pop(name)
+
+    # --- continuing elsewhere -----------------------------------------------------------------------
+
+    def positions(self) -> dict[str, int]:
+        """How far the files that grow were written: segments, and unfinished bodies by their names on the disk. May be
+        called by any thread while operations are executed; the bytes up to a position do not change any more.
+        """
+        # each list is made in one step of the interpreter
+        segments, bodies = list(self._segments.items()), list(self._bodies.items())
+        found = {name: segment.position for name, segment in segments}
+        found.update({name + UNFINISHED: body.written_bytes for name, body in bodies if body.file is not None})
+        return found
+
+    def describe_open(self) -> OpenFiles:
+        """The open files. Only while no operation is executed."""
+        bodies = sorted((name, body) for name, body in self._bodies.items() if body.file is not None)
+        return OpenFiles(
+            tuple(segment.describe(name) for name, segment in sorted(self._segments.items())),
+            tuple(OpenFile(name) for name in sorted(self._files)),
+            tuple(OpenBody(name, body.written_bytes, body.crc) for name, body in bodies),
+        )
+
+    def resume(self, open_files: OpenFiles) -> None:
+        """Open files as another applier has them open; operations that were meant for that one may follow. Only before
+        the first operation. Segments that are continued have no summary (``take_skim``).
+
+        Raises:
+            JournalCorrupt: a segment has other bytes.
+            DiskFailed, FileNotFoundError: a file cannot be opened.
+        """
+        for segment in open_files.segments:
+            file = self.disk.open(self._path(segment.name))
+            try:
+                self._segments[segment.name] = SegmentFile.resumed(file, self._path(segment.name), segment)
+            except BaseException:
+                file.close()
+                raise
+        for each in open_files.files:
+            self._files[each.name] = self.disk.open(self._path(each.name))
+        for body in open_files.bodies:
+            file = self.disk.open(self._path(body.name) + UNFINISHED)
+            self._bodies[body.name] = Body(file, body.written_bytes, body.crc)
+
+    def body_written(self, name: str) -> int | None:
+        """Bytes written of an unfinished body; None if it is not open."""
+        body = self._bodies.get(name)
+        return body.written_bytes if body is not None and body.file is not None else None
 
     def _path(self, name: str) -> str:
         return f"{self.directory}/{name}" if name else self.directory

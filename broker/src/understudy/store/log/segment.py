@@ -20,6 +20,7 @@ from understudy.errors import DiskFailed, DiskFull, JournalCorrupt, LockLost, St
 from understudy.ids import NodeId, uuid_bytes, uuid_text
 from understudy.kernel import crc32, digest_records
 from understudy.ports import Disk, File, FileReader
+from understudy.store.log.open_files import OpenSegment
 from understudy.store.log.records import (
     FORMAT_VERSION,
     HEADER,
@@ -45,6 +46,8 @@ SEGMENT_BYTES_MIN: Final = 64 * 1024
 #: Offsets in a segment are u32.
 SEGMENT_BYTES_MAX: Final = 2 * 1024**3
 NEW_SUFFIX: Final = ".new"
+#: Bytes read at a time for the digest of a segment that is continued.
+_RESUME_BYTES: Final = 1024 * 1024
 
 _HEADER = struct.Struct("<8sHHI16sQQqQ")
 _CRC_OFFSET: Final = 12
@@ -189,10 +192,40 @@ class SegmentFile:
         """End of the written bytes, and where the last write began."""
         self._failure: DiskFailed | None = None
 
+    @classmethod
+    def resumed(cls, file: File, path: str, state: OpenSegment) -> SegmentFile:
+        """A segment that another applier has written up to now.
+
+        Raises:
+            JournalCorrupt: its bytes have another digest.
+        """
+        digest, offset = 0, 0
+        while offset < state.position:
+            data = file.read(offset, min(_RESUME_BYTES, state.position - offset))
+            if not data:
+                break
+            digest = crc32(data, digest)
+            offset += len(data)
+        if offset != state.position or digest != state.digest:
+            raise JournalCorrupt("the bytes are not those that were written", file=path, offset=offset)
+        segment = cls(file, path, b"", state.seed)
+        segment._digest, segment._before = state.digest, state.before
+        segment._position, segment._last = state.position, state.last
+        return segment
+
+    def describe(self, name: str) -> OpenSegment:
+        """How far it was written, for another applier that continues."""
+        return OpenSegment(name, self._position, self._digest, self._last, self._before, self._seed)
+
     @property
     def path(self) -> str:
         """Absolute path of the file."""
         return self._path
+
+    @property
+    def position(self) -> int:
+        """End of the written bytes. May be read by any thread."""
+        return self._position
 
     def write(self, offset: int, buffers: Sequence[bytes]) -> None:
         """Append. A write at the offset of the last one replaces it: that met a full disk, in the write or in the sync.

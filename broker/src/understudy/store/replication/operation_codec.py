@@ -1,10 +1,10 @@
 """Operations of the store as bytes, for another node that executes them (docs/architecture.md, "Replication").
 
-``encode(operations)`` returns the parts of one text: ``b"".join(parts)``. Long bytes of an operation are parts of their
-own and are not copied. ``decode(data)`` returns the operations, or raises ``RemoteProtocolError`` naming the operation
-and the field, before anything is executed: an unknown version or class, bytes missing or left over, a number out of
-range, a name outside of the directory of the applier. ``replicated(operations)`` leaves out the operations that concern
-one machine only.
+``encode(operations)`` returns the parts of one text: ``b"".join(parts)``. Long bytes of an operation are parts of
+their own and are not copied. ``decode(data)`` returns the operations, or raises ``RemoteProtocolError`` naming the
+operation and the field, before anything is executed: an unknown version or class, bytes missing or left over, a number
+out of range, a name outside of the directory of the applier. ``replicated(operations)`` leaves out the operations that
+concern one machine only.
 
 The text begins with the version of the encoding (u8) and the number of operations (u32). One submission is at most
 ``REPLICATED_SUBMISSION_BYTES_MAX`` long; it may be longer than a frame of the link, which then sends it in pieces.

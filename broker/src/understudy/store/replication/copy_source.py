@@ -1,0 +1,388 @@
+"""The active node's side of the copy of a store (docs/architecture.md, "Replication").
+
+The backup sends its inventory first. A pass lists the directories, sends all bytes that the backup lacks, and is
+repeated until little was sent. Then the owner holds the writers of the store, waits until the jobs under way have
+ended, and calls ``freeze``: the last pass states all files and which of them are open.
+
+``CopySource`` is driven by its owner: ``receive`` takes the messages of the backup on the loop; ``step`` blocks, runs
+on another thread, one call at a time, and returns the next messages to be sent. ``wants_step`` says whether to call
+it.
+
+Readable while the store is being written: files that do not change any more (sealed segments, segments of
+older epochs, complete snapshots, bodies and entries of the quarantine), and the bytes of a growing file up to the
+position that its applier states. Everything else waits for the last pass. A file that disappears between listing and
+opening is left to the next pass. The copy decides by names, positions and hashes; it never interprets records.
+
+Not here: the other side (``copy_target``), holding the writers, sending.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+from understudy.errors import DiskFailed, LimitExceeded, RemoteProtocolError
+from understudy.limits import COPY_FILES_MAX, COPY_LIST_FILES_MAX, COPY_PIECE_BYTES_MAX, COPY_WINDOW_BYTES_MAX
+from understudy.ports import File
+from understudy.store.log.applier import UNFINISHED, Applier
+from understudy.store.log.segment import HEADER_BLOCK_BYTES, parse_name
+from understudy.store.replication.copy_messages import (
+    CopyFailed,
+    CopyIdentity,
+    CopyMessage,
+    Directory,
+    DropFile,
+    EndFile,
+    FilesPart,
+    FinalState,
+    InventoryFile,
+    InventoryPart,
+    KeepFile,
+    PassEnd,
+    Piece,
+    RenamedFile,
+    SetAside,
+    StatedFile,
+    TargetReady,
+    Written,
+)
+from understudy.store.replication.inventory import has_seal, hash_of
+from understudy.store.replication.store_files import (
+    StoreDirectories,
+    belongs,
+    is_entry,
+    is_segment,
+    is_unfinished,
+    list_store,
+    newest_segment,
+)
+from understudy.store.snapshots.reserve import RESERVE_NAME
+
+#: A pass that sent at most this much is followed by the last one. Bytes.
+LITTLE_BYTES: Final = 8 * 1024 * 1024
+#: Passes after which the last one follows, whatever the one before has sent: the store is written as fast as copied.
+PASSES_MAX: Final = 50
+#: Work of one step. Bytes read.
+_STEP_BYTES: Final = 1024 * 1024
+#: Work of a message without bytes, and of looking at a file.
+_MESSAGE_COST: Final = 4096
+
+_Key = tuple[Directory, str]
+_Work = Generator[CopyMessage | int, None, None]
+"""Messages, and numbers of bytes that were read without a message."""
+
+
+class SourceState(Enum):
+    """Progress of a copy at the active node."""
+
+    AWAITING_INVENTORY = auto()
+    COPYING = auto()
+    LITTLE_LEFT = auto()
+    """The owner is to hold the writers and to call ``freeze``."""
+    FINAL = auto()
+    """The last pass."""
+    AWAITING_READY = auto()
+    """Everything was sent; the writers are still held."""
+    COMPLETE = auto()
+    """The backup has all files; operations may follow."""
+    FAILED = auto()
+
+
+_WORKING: Final = frozenset({SourceState.COPYING, SourceState.FINAL})
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """A file as the backup has it."""
+
+    offset: int
+    """Bytes of data."""
+    size_bytes: int
+    complete: bool
+    """It does not change any more."""
+    modified_ns: int = 0
+    """Of an entry of the quarantine."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Extent:
+    """Bytes of a file that can be sent now."""
+
+    end: int
+    size_bytes: int
+    complete: bool
+
+
+class CopySource:
+    """One copy of a store that is active here."""
+
+    def __init__(self, directories: StoreDirectories, log: Applier, bodies: Applier, epoch: int) -> None:
+        """Nothing is read yet.
+
+        Args:
+            directories: Of the store.
+            log: Writes the directory of the log.
+            bodies: Writes the directory of large messages.
+            epoch: Of this activation.
+        """
+        self._directories = directories
+        self._disk = directories.disk
+        self._log = log
+        self._bodies = bodies
+        self._epoch = epoch
+        self.state = SourceState.AWAITING_INVENTORY
+        self.failure: CopyFailed | None = None
+        """Why the backup has ended the copy."""
+        self.passes = 0
+        """Begun so far, the last one included."""
+        self.sent_bytes = 0
+        """Bytes of files that were sent."""
+        self._written_bytes = 0
+        """Of them, written by the backup."""
+        self._theirs: dict[_Key, InventoryFile] = {}
+        """Files of the backup that were not compared yet."""
+        self._keeps_nothing = False
+        self._sent: dict[_Key, _Sent] = {}
+        self._end: tuple[int, CopyIdentity] | None = None
+        self._work = self._all()
+
+    # --- on the loop --------------------------------------------------------------------------------
+
+    def receive(self, message: CopyMessage) -> None:
+        """A message of the backup.
+
+        Raises:
+            RemoteProtocolError: it is not one that may come now.
+        """
+        match message:
+            case InventoryPart() if self.state is SourceState.AWAITING_INVENTORY:
+                self._take_inventory(message)
+            case Written(size_bytes) if self._written_bytes <= size_bytes <= self.sent_bytes:
+                self._written_bytes = size_bytes
+            case TargetReady() if self.state is SourceState.AWAITING_READY:
+                self.state = SourceState.COMPLETE
+            case CopyFailed():
+                self.failure = message
+                self.state = SourceState.FAILED
+            case _:
+                raise RemoteProtocolError(f"{type(message).__name__} of a backup in state {self.state.name}")
+
+    def _take_inventory(self, part: InventoryPart) -> None:
+        if len(self._theirs) + len(part.files) > COPY_FILES_MAX:
+            raise LimitExceeded(f"the backup has more than {COPY_FILES_MAX} files")
+        for each in part.files:
+            key = (each.directory, each.name)
+            if not belongs(*key) or key in self._theirs:
+                raise RemoteProtocolError(f"inventory of the backup: {each.name!r} is unknown, or listed twice")
+            self._theirs[key] = each
+        if part.last:
+            self._keeps_nothing = part.copied
+            self.state = SourceState.COPYING
+
+    @property
+    def wants_step(self) -> bool:
+        """Whether ``step`` has something to do: not before the backup has written enough of the bytes sent."""
+        return self.state in _WORKING and self.sent_bytes - self._written_bytes < COPY_WINDOW_BYTES_MAX
+
+    def freeze(self, sequence: int, identity: CopyIdentity) -> None:
+        """Begin the last pass. The writers are held and no job is under way until the state is ``COMPLETE``, or the
+        copy is given up.
+
+        Args:
+            sequence: Of the last record in the log.
+            identity: For the note that the backup makes.
+        """
+        assert self.state is SourceState.LITTLE_LEFT, self.state
+        self._end = (sequence, identity)
+        self.state = SourceState.FINAL
+
+    def close(self) -> None:
+        """Give up, or let go of everything; not while a step runs."""
+        self._work.close()
+        if self.state is not SourceState.COMPLETE:
+            self.state = SourceState.FAILED
+
+    # --- on another thread --------------------------------------------------------------------------
+
+    def step(self) -> list[CopyMessage]:
+        """Read a little; the messages to be sent, in order.
+
+        Raises:
+            DiskFailed: a file cannot be read. The copy has failed.
+        """
+        messages: list[CopyMessage] = []
+        budget = _STEP_BYTES
+        while budget > 0 and self.wants_step:
+            try:
+                item = next(self._work)
+            except BaseException:
+                self.state = SourceState.FAILED
+                raise
+            if isinstance(item, int):
+                budget -= item
+            else:
+                messages.append(item)
+                budget -= len(item.data) if isinstance(item, Piece) else _MESSAGE_COST
+        return messages
+
+    def _all(self) -> _Work:
+        yield from self._decide()
+        while self.state is SourceState.COPYING:
+            sent_bytes = yield from self._pass(final=False)
+            if sent_bytes <= LITTLE_BYTES or self.passes >= PASSES_MAX:
+                self.state = SourceState.LITTLE_LEFT
+            yield PassEnd(self.passes, sent_bytes)
+        sent_bytes = yield from self._pass(final=True)
+        yield PassEnd(self.passes, sent_bytes)
+        assert self._end is not None
+        sequence, identity = self._end
+        for part in _parts(self._sent):
+            yield FilesPart(part)
+        self.state = SourceState.AWAITING_READY
+        yield FinalState(self._log.describe_open(), self._bodies.describe_open(), sequence, identity)
+
+    def _decide(self) -> _Work:
+        """Whether the data of the backup is of any use: its log must be the beginning of this one."""
+        theirs = self._theirs
+        if any(name != RESERVE_NAME for _, name in theirs) and not self._keeps_nothing:
+            newest = newest_segment({key: each.length for key, each in theirs.items()}, HEADER_BLOCK_BYTES)
+            same = False
+            if newest is not None:
+                same = yield from self._is_prefix((Directory.LOG, newest))
+            if not same:
+                theirs.clear()
+                yield SetAside()
+        present = set(list_store(self._disk, self._directories))
+        for key in [key for key in theirs if key not in present]:
+            del theirs[key]
+            yield DropFile(*key)
+
+    def _is_prefix(self, key: _Key) -> Generator[int, None, bool]:
+        """Whether a file of the backup is the beginning of the file of the same name here."""
+        theirs = self._theirs[key]
+        try:
+            file = self._disk.open(self._directories.path(*key), read_only=True)
+        except FileNotFoundError:
+            return False
+        try:
+            found = yield from hash_of(file, theirs.length)
+            return found == theirs.hash
+        finally:
+            file.close()
+
+    def _pass(self, *, final: bool) -> Generator[CopyMessage | int, None, int]:
+        """Send everything that may be read now; returns the bytes sent."""
+        self.passes += 1
+        before = self.sent_bytes
+        names = list_store(self._disk, self._directories)
+        if len(names) > COPY_FILES_MAX:
+            raise LimitExceeded(f"{len(names)} files in the store, at most {COPY_FILES_MAX} can be copied")
+        # after the list: a segment without position is then complete, or is not written yet
+        positions = {(Directory.LOG, name): position for name, position in self._log.positions().items()}
+        positions |= {(Directory.BODIES, name): position for name, position in self._bodies.positions().items()}
+        yield from self._follow_names(set(names))
+        for key in names:
+            yield _MESSAGE_COST
+            sent = self._sent.get(key)
+            position = positions.get(key)
+            # a finished file of the same name would be another one; a growing body is sent as far as it is
+            wait = not final and is_unfinished(*key) and position is None
+            if wait or (sent is not None and sent.complete):
+                continue
+            try:
+                modified_ns = self._disk.modified_ns(self._directories.path(*key)) if is_entry(*key) else 0
+                file = self._disk.open(self._directories.path(*key), read_only=True)
+            except FileNotFoundError:
+                if final:
+                    raise DiskFailed(f"{key[1]} has vanished while nothing was written") from None
+                continue
+            try:
+                extent = self._extent(file, key, position, final)
+                if extent is not None:
+                    yield from self._send(file, key, extent, modified_ns)
+            finally:
+                file.close()
+        return self.sent_bytes - before
+
+    def _follow_names(self, present: set[_Key]) -> Iterator[CopyMessage]:
+        """Messages about files that were sent and have another name now, or none."""
+        for key in [key for key in self._sent if key not in present]:
+            directory, name = key
+            target = (directory, name.removesuffix(UNFINISHED))
+            if directory is Directory.BODIES and target != key and target in present and target not in self._sent:
+                self._sent[target] = self._sent.pop(key)
+                yield RenamedFile(directory, name, target[1])
+            else:
+                del self._sent[key]
+                yield DropFile(*key)
+
+    def _extent(self, file: File, key: _Key, position: int | None, final: bool) -> _Extent | None:
+        """The bytes of a file that do not change any more; None if nothing is known about them yet."""
+        directory, name = key
+        size_bytes = file.size()
+        if position is not None:
+            return _Extent(position, position if directory is Directory.BODIES else size_bytes, False)
+        if name == RESERVE_NAME:
+            return _Extent(0, size_bytes, False)
+        if not is_segment(directory, name):
+            return _Extent(size_bytes, size_bytes, not is_entry(*key) and not is_unfinished(*key))
+        sealed = has_seal(file, name)
+        number_and_epoch = parse_name(name)
+        assert number_and_epoch is not None
+        if not sealed and not final and number_and_epoch[1] >= self._epoch:
+            # being created, or being sealed
+            return None
+        # the last segment of an older epoch may be cut at its end
+        return _Extent(size_bytes, size_bytes, sealed)
+
+    def _send(self, file: File, key: _Key, extent: _Extent, modified_ns: int) -> _Work:
+        """Messages that make the backup's file equal up to the end of the extent."""
+        sent = self._sent.get(key)
+        if sent is None:
+            offset = yield from self._begin(file, key, extent.end)
+        elif sent.modified_ns != modified_ns:
+            # another entry of the quarantine took the name
+            yield DropFile(*key)
+            offset = 0
+        elif (sent.offset, sent.size_bytes) == (extent.end, extent.size_bytes):
+            self._sent[key] = _Sent(extent.end, extent.size_bytes, extent.complete, modified_ns)
+            return
+        else:
+            offset = sent.offset
+            if offset > extent.end:
+                yield KeepFile(*key, extent.end)
+        for begin, end in file.data_ranges(offset) if offset < extent.end else ():
+            at = max(begin, offset)
+            while at < min(end, extent.end):
+                data = file.read(at, min(COPY_PIECE_BYTES_MAX, min(end, extent.end) - at))
+                if not data:
+                    raise DiskFailed(f"{file.path} ends at {at}, expected {extent.end} bytes")
+                if data == bytes(len(data)):
+                    yield len(data)
+                else:
+                    self.sent_bytes += len(data)
+                    yield Piece(*key, at, data)
+                at += len(data)
+        self._sent[key] = _Sent(extent.end, extent.size_bytes, extent.complete, modified_ns)
+        yield EndFile(*key, extent.size_bytes)
+
+    def _begin(self, file: File, key: _Key, end: int) -> Generator[CopyMessage | int, None, int]:
+        """Compare with the file of the backup; the offset from which bytes are to be sent."""
+        theirs = self._theirs.pop(key, None)
+        if theirs is None:
+            return 0
+        if theirs.length <= end:
+            found = yield from hash_of(file, theirs.length)
+            if found == theirs.hash:
+                yield KeepFile(*key, theirs.length)
+                return theirs.length
+        yield DropFile(*key)
+        return 0
+
+
+def _parts(sent: dict[_Key, _Sent]) -> Iterator[tuple[StatedFile, ...]]:
+    stated = [StatedFile(*key, each.size_bytes) for key, each in sorted(sent.items(), key=lambda item: item[0])]
+    for at in range(0, len(stated), COPY_LIST_FILES_MAX):
+        yield tuple(stated[at : at + COPY_LIST_FILES_MAX])
