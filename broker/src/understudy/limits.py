@@ -214,3 +214,23 @@ COPY_LIST_FILES_MAX = 2_000
 COPY_FILES_MAX = 4_000_000
 #: Bytes of operations that a replica has received and not yet executed; one submission may exceed it. Bytes.
 REPLICA_BACKLOG_BYTES_MAX = 512 * 1024 * 1024
+
+#: Largest frame of the protocol of the witness, after and before the proof of the secret (login). Bytes.
+WITNESS_FRAME_BYTES_MAX = 64 * 1024
+WITNESS_FRAME_BYTES_BEFORE_LOGIN_MAX = 512
+#: Time within which a client of the witness must prove the secret (login), and without a frame after which a
+#: connection is closed.
+WITNESS_LOGIN_TIMEOUT_MS = 5_000
+WITNESS_IDLE_MS = 60_000
+#: Connections of one witness, those included that have not proved the secret (login).
+WITNESS_CONNECTIONS_MAX = 1_000
+#: Requests of one connection that wait for the disk of the witness.
+WITNESS_REQUESTS_WAITING_MAX = 100
+#: Ids of locks and numbers that one witness keeps, and the longest id or name of a client. Bytes.
+WITNESS_IDS_MAX = 10_000
+WITNESS_NAME_BYTES_MAX = 128
+#: Shortest shared secret of a witness. Bytes.
+WITNESS_SECRET_BYTES_MIN = 24
+#: Shortest and longest lease of a lock that a client may ask for.
+LEASE_MS_MIN = 500
+LEASE_MS_MAX = 300_000

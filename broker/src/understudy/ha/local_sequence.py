@@ -14,6 +14,7 @@ from functools import partial
 from typing import Final
 
 from understudy.errors import JournalCorrupt
+from understudy.ha.replaced_file import read_file, replace_file
 from understudy.ha.sequence_verdict import SEQUENCE_MAX
 from understudy.ports import Disk, Worker
 
@@ -47,15 +48,10 @@ class LocalSequence:
             JournalCorrupt: it has not eight bytes, or the number is negative.
             DiskFailed: it cannot be read.
         """
-        try:
-            file = self._disk.open(self.path, read_only=True)
-        except FileNotFoundError:
+        data = read_file(self._disk, self.path, _LAYOUT.size + 1)
+        if data is None:
             self.value = None
             return None
-        try:
-            data = file.read(0, _LAYOUT.size + 1)
-        finally:
-            file.close()
         if len(data) != _LAYOUT.size:
             raise JournalCorrupt(f"{len(data)} bytes instead of {_LAYOUT.size}", file=self.path, offset=0)
         value: int = _LAYOUT.unpack(data)[0]
@@ -88,17 +84,7 @@ class LocalSequence:
         done(error)
 
     def _replace(self, data: bytes) -> None:
-        temporary = f"{self.path}.tmp"
-        if self._disk.exists(temporary):
-            self._disk.remove(temporary)
-        file = self._disk.open(temporary, create=True)
-        try:
-            file.write(0, [data])
-            file.sync()
-        finally:
-            file.close()
-        self._disk.rename(temporary, self.path)
-        self._disk.sync_directory(self._directory)
+        replace_file(self._disk, self._directory, FILE_NAME, data)
 
     def _remove(self) -> None:
         if self._disk.exists(self.path):

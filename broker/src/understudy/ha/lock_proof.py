@@ -5,10 +5,9 @@ Not here: when an idle node proves its lock (``ha.shared_store``), and what a pr
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 from understudy.errors import BrokerError, LockLost
-from understudy.ha.store_lock import StoreLock
 from understudy.ports import Clock
 
 #: Age of the last proof above which the lock is verified again before a message is confirmed. Every stop of the process
@@ -21,10 +20,18 @@ LOCK_ANSWER_MS: Final = 3_000
 LOCK_PROOF_ATTEMPTS: Final = 3
 
 
-class LockProof:
-    """The last proof that the primary lock is held. Implements ``ports.Fence``."""
+class ProvableLock(Protocol):
+    """A lock that can be asked whether it is held."""
 
-    def __init__(self, lock: StoreLock, clock: Clock) -> None:
+    def lost(self) -> str | None:
+        """The reason why the lock cannot be proved to be held; None if it is."""
+        ...
+
+
+class LockProof:
+    """The last proof that a lock is held. Implements ``ports.Fence``."""
+
+    def __init__(self, lock: ProvableLock, clock: Clock) -> None:
         """There is no proof.
 
         Args:
@@ -39,6 +46,10 @@ class LockProof:
     def taken(self) -> None:
         """The lock has just been acquired."""
         self._proved(self._clock.monotonic_ms())
+
+    def withdraw(self) -> None:
+        """The lock is being released: the last proof is valid no longer."""
+        self.proved_until_ms = 0
 
     def ask(self) -> str | None:
         """Why the lock is not provably ours; None if it is. A proof is dated from its request: a store that hangs may
