@@ -65,6 +65,16 @@ LIKE_TEXT_CHARACTERS_MAX = 64 * 1024
 #: Time within which a new connection must send eight bytes of a known protocol (login). Acceptor
 #: parameter ``handshake-timeout``, seconds there.
 HANDSHAKE_TIMEOUT_MS = 10_000
+#: TLS handshakes of one acceptor that are under way; further connections wait for one of them to end (login).
+TLS_HANDSHAKES_MAX = 256
+#: Time for which a handshake may wait for its client while others wait for its place (login).
+TLS_HANDSHAKE_STALLED_MS = 2_000
+#: Largest file of a key store, trust store or revocation list. Bytes.
+TLS_FILE_BYTES_MAX = 16 * 1024 * 1024
+#: Time before the end of validity from which the certificate of an acceptor is warned about.
+TLS_EXPIRY_WARNING_MS = 30 * 24 * 3600 * 1000
+#: Entries of the file that maps certificates to users.
+CERTIFICATE_USERS_MAX = 100_000
 #: Time within which a connection with a known protocol must log in: with its first session or the cluster password
 #: (login). No frame and no subscription to the topology extends it.
 LOGIN_TIMEOUT_MS = 30_000

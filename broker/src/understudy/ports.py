@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
+from understudy.tls.certificates import DistinguishedName
+
 
 class Clock(Protocol):
     """Two clocks: wall time for timestamps shown to users and peers, monotonic time for every decision."""
@@ -60,6 +62,11 @@ class Connection(Protocol):
     @property
     def peer(self) -> str:
         """``host:port`` of the other side, for logs and management."""
+        ...
+
+    @property
+    def certificate_subject(self) -> DistinguishedName | None:
+        """Subject of the certificate of the other side, if TLS has verified one."""
         ...
 
     def send(self, data: bytes) -> None:

@@ -149,6 +149,7 @@ class _Wire:
     """``ports.Connection`` that goes nowhere."""
 
     peer = "10.0.0.9:1"
+    certificate_subject = None
 
     def send(self, data: bytes) -> None:
         pass

@@ -21,6 +21,7 @@ from understudy.protocols.services import ProtocolServices
 from understudy.runtime.acceptor import ServerConnection
 from understudy.security.authorization import NoSecurity, SecurityPolicy
 from understudy.session.services import NO_VALIDATED_USERS
+from understudy.tls.certificates import DistinguishedName
 from understudy.wire.core import packets
 from understudy.wire.core.codec import FrameDecoder, encode
 
@@ -66,6 +67,7 @@ class FakeConnection:
 
     def __init__(self, peer: str) -> None:
         self.peer = peer
+        self.certificate_subject: DistinguishedName | None = None
         self.sent: list[bytes] = []
         self.closed = False
         self.aborted = False

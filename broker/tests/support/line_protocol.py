@@ -43,7 +43,7 @@ class LineConnection:
 
     def __init__(self, services: ProtocolServices, connection: Connection, prefixes: AddressPrefixes) -> None:
         self._services, self._connection, self._prefixes = services, connection, prefixes
-        self.scope = services.new_scope("LINE", connection.peer)
+        self.scope = services.new_scope("LINE", connection)
         self.host = connection.peer.rpartition(":")[0]
         self.user: str | None = None
         self.proved = self.held_back = self.held_up = self._closed = False
@@ -108,7 +108,7 @@ class LineConnection:
 
     def login_failed(self, request: list[str], error: BrokerError) -> None:
         if isinstance(error, AuthenticationFailed):
-            self._services.access.login_refused(request[0], self._connection.peer)
+            self._services.access.login_refused(request[0], self.scope)
         self._done(error)
 
     def say(self, *words: object) -> None:

@@ -18,27 +18,17 @@ from understudy import __version__
 from understudy.cli.check import check_security
 from understudy.cli.defaults import DEFAULT_HTTP, DEFAULT_URL, default_directory
 from understudy.cli.instances import config_of, create_instance, default_options, preview, token_of
-from understudy.config.instance_files import ROLES_FILE, TOKEN_FILE, USERS_FILE
+from understudy.cli.user_files import security_of, watched_files
+from understudy.config.instance_files import TOKEN_FILE, USERS_FILE
 from understudy.config.model import Configuration, LoadedConfig
 from understudy.config.password_codec import KEY_VARIABLE
 from understudy.config.reader import read_broker_xml
 from understudy.errors import ConfigError
-from understudy.runtime.environment import SystemClock, SystemEntropy
 from understudy.runtime.file_modes import check_directories, check_files
 from understudy.runtime.logs import configure_logs
 from understudy.runtime.management_listener import ManagementListener
-from understudy.runtime.node import BrokerNode
-from understudy.runtime.reloading import ConfigurationFiles
 from understudy.runtime.server import Server
 from understudy.runtime.volatile_store import VolatileStore
-from understudy.security.authorization import (
-    NO_USERS,
-    RoleSecurity,
-    SecurityPolicy,
-    UserTexts,
-    authenticator_of,
-    security_policy,
-)
 
 log = logging.getLogger(__name__)
 
@@ -187,14 +177,14 @@ def _volatile_store(directory: Path) -> VolatileStore:
 async def _serve(
     configuration: Configuration, place: Instance, allow_remote: bool, read: Callable[[], LoadedConfig]
 ) -> int:
-    security = _security(configuration, place.config.parent)
+    security = security_of(configuration, place.config.parent)
     _check_modes(configuration, place)
     listener = _listen_for_management(place, allow_remote)
     server = Server()
     # a volatile store is empty at each start, so a recorded position does not apply to it
     seen = str(place.directory) if configuration.persistence_enabled else None
     hosted = server.add(configuration, security, instance_directory=seen, listener=listener)
-    hosted.files = _watched(hosted.node, security, place, read)
+    hosted.files = watched_files(hosted.node, security, place.config, read)
     if place.greets:
         hosted.on_started = partial(_print_first_commands, configuration, place)
     _write_run_files(place, configuration)
@@ -235,51 +225,6 @@ def _listen_for_management(place: Instance, allow_remote: bool) -> ManagementLis
     listener = ManagementListener(host.strip("[]"), int(port), token, allow_remote=allow_remote)
     listener.listen()
     return listener
-
-
-def _security(configuration: Configuration, folder: Path) -> SecurityPolicy:
-    texts = _user_texts(folder) if configuration.security_enabled else NO_USERS
-    return security_policy(configuration, SystemEntropy(), SystemClock(), texts)
-
-
-def _user_files(folder: Path) -> tuple[Path, Path]:
-    """Users and roles are beside broker.xml, under the names that Artemis operators know."""
-    return folder / USERS_FILE, folder / ROLES_FILE
-
-
-def _user_texts(folder: Path) -> UserTexts:
-    paths, texts = _user_files(folder), []
-    for path in paths:
-        try:
-            texts.append(path.read_text())
-        except OSError as error:
-            raise ConfigError(f"security is enabled: {error.strerror}", file=str(path)) from error
-        except UnicodeDecodeError as error:
-            raise ConfigError(f"is no UTF-8: {error.reason}", file=str(path)) from error
-    return UserTexts(texts[0], str(paths[0]), texts[1], str(paths[1]))
-
-
-def _watched(
-    node: BrokerNode, security: SecurityPolicy, place: Instance, read: Callable[[], LoadedConfig]
-) -> ConfigurationFiles:
-    """The files of a node that are reloaded while it runs."""
-    folder = place.config.parent
-
-    def read_users() -> Callable[[], None]:
-        assert isinstance(security, RoleSecurity)
-        changed = authenticator_of(node.configuration, SystemEntropy(), SystemClock(), _user_texts(folder))
-        return partial(security.change_users, changed)
-
-    files = ConfigurationFiles(
-        node,
-        place.config,
-        read,
-        _user_files(folder) if isinstance(security, RoleSecurity) else (),
-        read_users,
-        period_ms=node.configuration.configuration_file_refresh_period_ms,
-    )
-    node.serving.reload = files.ask
-    return files
 
 
 def _check_modes(configuration: Configuration, place: Instance) -> None:

@@ -214,6 +214,10 @@ def _node_table(node: dict[str, Any], ready: dict[str, Any]) -> Table:
         else f"{format_bytes(store['bytes'])} in {store['segments']} segments at {store['directory']}"
         + (" — FULL" if store["full"] else ""),
         "acceptors": ", ".join(acceptor["url"] for acceptor in node["acceptors"]) or "none",
+        "certificates": ", ".join(
+            _certificate_text(acceptor) for acceptor in node["acceptors"] if acceptor.get("certificate")
+        )
+        or None,
         "kernel": f"{node['kernel']['active']} ({node['kernel']['reason']})",
         "clients": f"{node['connections']} connections, {node['sessions']} sessions",
         "queues": f"{len(queues)} with {sum(queue['message_count'] for queue in queues)} messages",
@@ -223,6 +227,13 @@ def _node_table(node: dict[str, Any], ready: dict[str, Any]) -> Table:
         if value is not None:
             table.add_row(name, _text(value))
     return table
+
+
+def _certificate_text(acceptor: dict[str, Any]) -> str:
+    certificate = acceptor["certificate"]
+    days = certificate["days_until_expiration"]
+    validity = f"expires in {days} days" if days >= 0 else "EXPIRED"
+    return f"{acceptor['name']}: {certificate['subject']}, {validity}"
 
 
 def _activation_text(activation: dict[str, Any] | None) -> str | None:

@@ -17,6 +17,9 @@ from understudy.config.model import format_url
 CONFIG_FILE: Final = "broker.xml"
 USERS_FILE: Final = "artemis-users.properties"
 ROLES_FILE: Final = "artemis-roles.properties"
+#: Users of certificates and their roles; optional.
+CERTIFICATE_USERS_FILE: Final = "cert-users.properties"
+CERTIFICATE_ROLES_FILE: Final = "cert-roles.properties"
 TOKEN_FILE: Final = "management-token"
 
 _PERMISSIONS: Final = (

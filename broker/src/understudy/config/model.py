@@ -16,6 +16,7 @@ from typing import Final
 
 from understudy import limits
 from understudy.config.schema import Defaults
+from understudy.tls.settings import TlsSettings
 
 ParameterValue = bool | int | str
 
@@ -147,6 +148,8 @@ class AcceptorConfiguration:
     anycast_prefixes: tuple[str, ...] = ()
     """Prefixes that ask for anycast and are cut off an address."""
     multicast_prefixes: tuple[str, ...] = ()
+    tls: TlsSettings | None = None
+    """None: plain text."""
     parameters: Mapping[str, ParameterValue] = field(default_factory=dict, repr=False)
     """All parameters of the URL, host and port left out."""
 
@@ -163,6 +166,8 @@ class ConnectorConfiguration:
     name: str
     host: str
     port: int
+    tls: TlsSettings | None = None
+    """For the node's own connections to it; None: plain text."""
     parameters: Mapping[str, ParameterValue] = field(default_factory=dict, repr=False)
     """All parameters of the URL, host and port left out, known or not."""
 

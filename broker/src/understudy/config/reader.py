@@ -37,7 +37,8 @@ from understudy.config.model import (
     SecuritySettingConfiguration,
     WildcardConfiguration,
 )
-from understudy.config.password_codec import KEY_VARIABLE, codec_of, is_masked
+from understudy.config.password_codec import KEY_VARIABLE, PasswordCodec, codec_of, is_masked
+from understudy.config.tls import TlsReader
 from understudy.config.transport import read_acceptor, read_connector
 from understudy.config.wildcard import check_match, is_wild, literal_of
 from understudy.errors import ConfigError, InvalidSelector
@@ -99,6 +100,8 @@ class _Reader:
         self._document = document
         self._base_directory = base_directory
         self._codec_key = codec_key
+        self._codec = PasswordCodec()
+        self._tls = TlsReader(document, self._unmask, posixpath.dirname(document.file))
 
     def read(self, core: Node) -> Configuration:
         values = self._plain(core, Configuration)
@@ -187,7 +190,7 @@ class _Reader:
         """The cluster password, if it is masked (manual, "Masking Passwords")."""
         definition, switch = core.child("password-codec"), core.child("mask-password")
         try:
-            codec = codec_of(core.text("password-codec"), self._codec_key)
+            self._codec = codec_of(core.text("password-codec"), self._codec_key)
         except ValueError as error:
             raise self._error(definition or core, str(error), hint=None if definition else KEY_VARIABLE) from None
         node = core.child("cluster-password")
@@ -195,9 +198,13 @@ class _Reader:
         if node is None or not masked:
             return
         try:
-            yield "cluster_password", codec.unmask(str(node.value))
+            yield "cluster_password", self._unmask(str(node.value))
         except ValueError as error:
             raise self._error(node, str(error), hint=f"the key is that of {KEY_VARIABLE} or password-codec") from None
+
+    def _unmask(self, text: str) -> str:
+        """The password of a masked text. Raises ValueError."""
+        return self._codec.unmask(text)
 
     def _required_text(self, node: Node, *names: str) -> None:
         for name in names:
@@ -237,12 +244,12 @@ class _Reader:
 
     def _connectors(self, core: Node) -> Iterator[ConnectorConfiguration]:
         for node, _ in self._list(core, "connectors", "connector"):
-            yield read_connector(node, self._document)
+            yield read_connector(node, self._document, self._tls)
 
     def _acceptors(self, core: Node) -> Iterator[AcceptorConfiguration]:
         taken: dict[tuple[str, int], str] = {}
         for node, name in self._list(core, "acceptors", "acceptor"):
-            acceptor = read_acceptor(node, self._document)
+            acceptor = read_acceptor(node, self._document, self._tls)
             if acceptor is None:
                 continue
             place = (acceptor.host, acceptor.port)
@@ -268,7 +275,7 @@ class _Reader:
                 direct_only = static.attributes.get("allow-direct-connections-only")
                 values["allow_direct_connections_only"] = direct_only is True
                 values["static_connectors"] = tuple(
-                    self._dialled(each, by_name) for each in static.all("connector-ref")
+                    self._reference(each, by_name).name for each in static.all("connector-ref")
                 )
             yield ClusterConnectionConfiguration(name=name, discovery_group=self._discovery(core, node), **values)
 
@@ -306,16 +313,6 @@ class _Reader:
         if name not in connectors:
             raise self._error(node, f"there is no connector {name!r}", hint=nearest(name, connectors))
         return connectors[name]
-
-    def _dialled(self, node: Node, connectors: Mapping[str, ConnectorConfiguration]) -> str:
-        connector = self._reference(node, connectors)
-        if connector.parameters.get("sslEnabled") is True:
-            raise self._error(
-                node,
-                f"connector {connector.name!r} has sslEnabled, which this version cannot dial",
-                hint="connecting in plain text instead would be unsafe",
-            )
-        return connector.name
 
     def _load_balancing(self, node: Node) -> MessageLoadBalancing:
         chosen = node.child("message-load-balancing")

@@ -17,6 +17,7 @@ from understudy import limits
 from understudy.config.document import Document, Node, nearest
 from understudy.config.grammar import INT_MAX
 from understudy.config.model import AcceptorConfiguration, ConnectorConfiguration, ParameterValue
+from understudy.config.tls import ACCEPTOR_TLS_USES, TlsReader
 
 DEFAULT_PORT: Final = 61616
 SERVED_PROTOCOLS: Final = ("CORE",)
@@ -68,19 +69,16 @@ _ACCEPTOR_USES: Final = frozenset(
 )  # fmt: skip
 
 
-def read_acceptor(node: Node, document: Document) -> AcceptorConfiguration | None:
+def read_acceptor(node: Node, document: Document, tls: TlsReader) -> AcceptorConfiguration | None:
     """The acceptor of one element; None when it is not to be opened (a warning says why).
 
     Raises:
-        ConfigError: a URL or a parameter that cannot be used, or ``sslEnabled``: an acceptor that
-            should encrypt must never listen in plain text.
+        ConfigError: a URL or a parameter that cannot be used; an acceptor that should encrypt never listens in plain
+            text.
     """
     name = str(node.attributes["name"])
     host, port, parameters = _split_url(node, document)
-    if parameters.get("sslEnabled") is True:
-        raise document.error_at(
-            node, "sslEnabled is not available in this version", hint="listening in plain text instead would be unsafe"
-        )
+    settings = tls.acceptor(node, parameters)
     protocols, unserved = _protocols(node, document, parameters)
     if not protocols:
         document.warn(
@@ -96,7 +94,7 @@ def read_acceptor(node: Node, document: Document) -> AcceptorConfiguration | Non
     if unserved:
         message = f"acceptor {name!r} does not serve {', '.join(unserved)}: not implemented in this version"
         document.warn(f"acceptor {name}", message, node.path, node.line)
-    _warn_unused(node, document, parameters)
+    _warn_unused(node, document, parameters, _ACCEPTOR_USES | ACCEPTOR_TLS_USES if settings else _ACCEPTOR_USES)
     allowed = _number(node, document, parameters, "connectionsAllowed", -1, 10 * limits.CONNECTIONS_MAX)
     handshake_seconds = _number(
         node, document, parameters, "handshake-timeout", limits.HANDSHAKE_TIMEOUT_MS // 1000, INT_MAX // 1000, minimum=0
@@ -114,11 +112,12 @@ def read_acceptor(node: Node, document: Document) -> AcceptorConfiguration | Non
         backlog=_number(node, document, parameters, "backlog", 1024, 65535, minimum=1),
         anycast_prefixes=_list(parameters.get("anycastPrefix")),
         multicast_prefixes=_list(parameters.get("multicastPrefix")),
+        tls=settings,
         parameters=parameters,
     )
 
 
-def read_connector(node: Node, document: Document) -> ConnectorConfiguration:
+def read_connector(node: Node, document: Document, tls: TlsReader) -> ConnectorConfiguration:
     """The connector of one element.
 
     Raises:
@@ -127,7 +126,7 @@ def read_connector(node: Node, document: Document) -> ConnectorConfiguration:
     host, port, parameters = _split_url(node, document)
     if port == 0:
         raise document.error_at(node, "port 0: no client could connect to it")
-    return ConnectorConfiguration(str(node.attributes["name"]), host, port, parameters)
+    return ConnectorConfiguration(str(node.attributes["name"]), host, port, tls.connector(node, parameters), parameters)
 
 
 def _split_url(node: Node, document: Document) -> tuple[str, int, dict[str, ParameterValue]]:
@@ -230,9 +229,11 @@ def _protocols(
     )
 
 
-def _warn_unused(node: Node, document: Document, parameters: Mapping[str, ParameterValue]) -> None:
+def _warn_unused(
+    node: Node, document: Document, parameters: Mapping[str, ParameterValue], used: frozenset[str]
+) -> None:
     for key in parameters:
-        if key in _ACCEPTOR_USES:
+        if key in used:
             continue
         if key in _KNOWN:
             message = f"acceptor parameter {key} has no effect in this version"

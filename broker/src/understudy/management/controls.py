@@ -8,7 +8,7 @@ passive one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Protocol
 
 from understudy.errors import BrokerError
@@ -19,11 +19,26 @@ STATES = ("starting", "passive", "active", "stopping", "stopped")
 
 
 @dataclass(frozen=True, slots=True)
+class AcceptorCertificate:
+    """Certificate of an acceptor with TLS."""
+
+    subject: str
+    sha256: str
+    """Fingerprint, hexadecimal."""
+    not_after_ms: int
+    """End of validity, wall time."""
+    days_until_expiration: int
+    """Whole days; negative if the validity is over."""
+
+
+@dataclass(frozen=True, slots=True)
 class AcceptorFacts:
     """One acceptor, which listens while the node is active."""
 
     name: str
     url: str
+    certificate: AcceptorCertificate | None = None
+    """None: plain text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +313,14 @@ def node_json(view: NodeView) -> dict[str, object]:
         "following": None
         if following is None
         else {"caught_up": following.caught_up, "lag_bytes": following.lag_bytes},
-        "acceptors": [{"name": acceptor.name, "url": acceptor.url} for acceptor in view.acceptors],
+        "acceptors": [
+            {
+                "name": acceptor.name,
+                "url": acceptor.url,
+                "certificate": None if acceptor.certificate is None else asdict(acceptor.certificate),
+            }
+            for acceptor in view.acceptors
+        ],
         "store": None
         if store is None
         else {

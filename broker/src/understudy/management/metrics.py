@@ -72,6 +72,7 @@ class NodeCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """All families with their present values."""
         yield from self._node()
+        yield from self._certificates()
         yield from self._store()
         queues = list(self._view.queues())
         yield from _totals(queues)
@@ -104,6 +105,18 @@ class NodeCollector(Collector):
         yield CounterMetricFamily(
             "understudy_confirmations", "Durable operations confirmed to clients.", value=view.confirmations
         )
+
+    def _certificates(self) -> Iterator[Metric]:
+        expiry = GaugeMetricFamily(
+            "understudy_acceptor_certificate_expiry_seconds",
+            "End of validity of the certificate of an acceptor, seconds since 1970 UTC.",
+            labels=["acceptor"],
+        )
+        for acceptor in self._view.acceptors:
+            if acceptor.certificate is not None:
+                expiry.add_metric([label(acceptor.name)], acceptor.certificate.not_after_ms / 1000)
+        if expiry.samples:
+            yield expiry
 
     def _store(self) -> Iterator[Metric]:
         following, store = self._view.following, self._view.store

@@ -47,6 +47,8 @@ _SESSION: Final = "_AMQ_SessionName"
 _USER: Final = "_AMQ_User"
 _VALIDATED_USER: Final = "_AMQ_ValidatedUser"
 _CERTIFICATE: Final = "_AMQ_CertSubjectDN"
+#: Its value for a client without a certificate, as in Artemis.
+_NO_CERTIFICATE: Final = "unavailable"
 _REMOTE_ADDRESS: Final = "_AMQ_RemoteAddress"
 _CLIENT_ID: Final = "_AMQ_Client_ID"
 _PROTOCOL: Final = "_AMQ_Protocol_Name"
@@ -202,7 +204,8 @@ class Notifications:
         """Publish CONSUMER_CREATED."""
         if self.wanted and isinstance(consumer, ServerConsumer) and not consumer.browse_only:
             user = consumer.session.security.user or None
-            security: dict[str, PropertyValue] = {_VALIDATED_USER: user, _CERTIFICATE: "unavailable"}
+            subject = consumer.session.connection.certificate_subject or _NO_CERTIFICATE
+            security: dict[str, PropertyValue] = {_VALIDATED_USER: user, _CERTIFICATE: subject}
             self.publish(Kind.CONSUMER_CREATED, _filtered(self._consumer(queue, consumer)) | security)
 
     def settings_changed(self, address: Address) -> None:
@@ -309,17 +312,21 @@ class Notifications:
                 kind,
                 {
                     _CONNECTION: scope.connection_id,
-                    _CERTIFICATE: "unavailable",
+                    _CERTIFICATE: scope.certificate_subject or _NO_CERTIFICATE,
                     _REMOTE_ADDRESS: scope.remote_address,
                 },
             )
 
-    def login_refused(self, user: str | None, remote_address: str) -> None:
+    def login_refused(self, user: str | None, scope: ConnectionScope) -> None:
         """Publish SECURITY_AUTHENTICATION_VIOLATION."""
         if self.wanted:
             self.publish(
                 Kind.SECURITY_AUTHENTICATION_VIOLATION,
-                {_USER: user, _CERTIFICATE: "unavailable", _REMOTE_ADDRESS: remote_address},
+                {
+                    _USER: user,
+                    _CERTIFICATE: scope.certificate_subject or _NO_CERTIFICATE,
+                    _REMOTE_ADDRESS: scope.remote_address,
+                },
             )
 
     def permission_refused(self, user: str, permission: Permission, address: str) -> None:

@@ -113,7 +113,24 @@ _SCHEMAS: Final[dict[str, Schema]] = {
                 )
             ),
             "following": _or_null(_object({"caught_up": _FLAG, "lag_bytes": _COUNT})),
-            "acceptors": _list_of(_object({"name": _TEXT, "url": _TEXT})),
+            "acceptors": _list_of(
+                _object(
+                    {
+                        "name": _TEXT,
+                        "url": _TEXT,
+                        "certificate": _or_null(
+                            _object(
+                                {
+                                    "subject": _TEXT,
+                                    "sha256": _TEXT,
+                                    "not_after_ms": _COUNT,
+                                    "days_until_expiration": {"type": "integer"},
+                                }
+                            )
+                        ),
+                    }
+                )
+            ),
             "store": _or_null(
                 _object(
                     {

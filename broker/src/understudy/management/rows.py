@@ -156,6 +156,7 @@ def connection_row(connection: ClientConnection) -> dict[str, object]:
         "localAddress": "",
         "proxyAddress": "",
         "proxyProtocolVersion": "",
+        "certificateSubject": connection.scope.certificate_subject or "",
         "sessionCount": len(sessions),
     }
 

@@ -11,13 +11,14 @@ from understudy.security.authentication import Principal
 from understudy.security.authorization import SecurityPolicy
 from understudy.security.login_guard import LoginGuard
 from understudy.security.logins import Logins
+from understudy.session.connection_scope import ConnectionScope
 
 
 class AccessListener(Protocol):
     """Called when a login or a request of a client is refused."""
 
-    def login_refused(self, user: str | None, remote_address: str) -> None:
-        """A login failed."""
+    def login_refused(self, user: str | None, scope: ConnectionScope) -> None:
+        """A login failed on a connection."""
 
     def permission_refused(self, user: str, permission: Permission, address: str) -> None:
         """A client lacked a permission."""
@@ -82,7 +83,7 @@ class Access:
         """The user name of a login; None if passwords are not checked."""
         return principal.user if self.policy.checks else None
 
-    def login_refused(self, user: str | None, remote_address: str) -> None:
-        """Report a failed login."""
+    def login_refused(self, user: str | None, scope: ConnectionScope) -> None:
+        """Report a failed login on a connection."""
         if self.listener is not None:
-            self.listener.login_refused(user, remote_address)
+            self.listener.login_refused(user, scope)

@@ -17,10 +17,15 @@ from understudy.wire.detect import Protocol as Wire
 class ConnectionHandler(Protocol):
     """Handles the bytes of a connection once its protocol is known."""
 
-    held_back: bool
-    """Whether deliveries wait until the socket has taken more data; reset by ``resume_deliveries``."""
-    held_up: bool
-    """Whether part of the input may wait for the disk or for a login check; ``congested`` tells."""
+    @property
+    def held_back(self) -> bool:
+        """Whether deliveries wait until the socket has taken more data; reset by ``resume_deliveries``."""
+        ...
+
+    @property
+    def held_up(self) -> bool:
+        """Whether part of the input may wait for the disk or for a login check; ``congested`` tells."""
+        ...
 
     @property
     def proved(self) -> bool:

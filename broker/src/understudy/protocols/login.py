@@ -16,6 +16,7 @@ from understudy.limits import FRAMES_BEFORE_LOGIN_MAX
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.security.authentication import Principal
 from understudy.security.logins import Login, Logins
+from understudy.tls.certificates import DistinguishedName
 
 R = TypeVar("R")
 """Login request of a protocol."""
@@ -77,8 +78,14 @@ class LoginStep(Machine[State, Event], Generic[R, I]):
     EVENTS: ClassVar[type[Enum]] = Event
     INITIAL: ClassVar[Enum] = State.OPEN
 
-    def __init__(self, owner: LoginOwner[R, I], logins: Logins) -> None:
+    def __init__(self, owner: LoginOwner[R, I], logins: Logins, certificate: DistinguishedName | None = None) -> None:
+        """Args:
+        owner: The connection.
+        logins: Of the node.
+        certificate: Subject of the verified certificate of the client; None: it has none.
+        """
         super().__init__()
+        self._certificate = certificate
         self._owner = owner
         self._logins = logins
         self._login: Login | None = None
@@ -110,6 +117,7 @@ class LoginStep(Machine[State, Event], Generic[R, I]):
             password,
             self._told,
             proved_user=owner.user if self._failures < FAILURES_OF_PROVED_MAX else None,
+            certificate=self._certificate,
         )
         if isinstance(found, Principal):
             owner.logged_in(request, found)

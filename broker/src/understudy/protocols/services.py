@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from understudy.ports import Clock, Entropy
+from understudy.ports import Clock, Connection, Entropy
 from understudy.protocols.access import Access
 from understudy.protocols.registry import ConnectionRegistry
 from understudy.session.connection_scope import ConnectionScope
@@ -27,13 +27,18 @@ class ProtocolServices:
     connection_ttl_override_ms: int = -1
     """Connection TTL of all clients (connection-ttl-override); -1: each client chooses."""
 
-    def new_scope(self, protocol: str, peer: str) -> ConnectionScope:
+    def new_scope(self, protocol: str, connection: Connection) -> ConnectionScope:
         """The scope of a new connection.
 
         Args:
             protocol: Name for management.
-            peer: Address and port of the client.
+            connection: Of the client.
         """
+        subject = connection.certificate_subject
         return ConnectionScope(
-            self.entropy.token(8).hex(), protocol=protocol, remote_address=peer, created_ms=self.clock.wall_ms()
+            self.entropy.token(8).hex(),
+            protocol=protocol,
+            remote_address=connection.peer,
+            certificate_subject=subject.text if subject is not None else None,
+            created_ms=self.clock.wall_ms(),
         )

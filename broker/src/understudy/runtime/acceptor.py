@@ -1,8 +1,8 @@
 """Listening sockets and accepted ones: the lowest layer of a connection. Reads, and flushes once per turn.
 
-The layers of a connection are, from below: the socket (``ServerConnection``), the detection of the protocol
-(``runtime.detection``), the handler of the protocol that takes its place (``protocols.handlers``). The socket knows
-only the port ``ConnectionHandler``.
+The layers of a connection are, from below: the socket (``ServerConnection``), TLS where the acceptor has it
+(``runtime.tls_layer``), the detection of the protocol (``runtime.detection``), the handler of the protocol that takes
+its place (``protocols.handlers``). The socket knows only the port ``ConnectionHandler``.
 
 Source: artemis-core s. 1.2. Connections are bounded before login: their number, the time until the first bytes of a
 protocol, the size of a read. A flood of connections that never log in displaces the oldest of those, not connections
@@ -30,8 +30,9 @@ from understudy.limits import (
 from understudy.machine import IGNORED, Machine, To, table
 from understudy.protocols.handlers import ConnectionHandler, Handlers
 from understudy.runtime.descriptors import ConnectionBudget, Descriptors
-from understudy.runtime.detection import Detection
+from understudy.runtime.detection import Detection, Layered
 from understudy.runtime.listening import bound_socket
+from understudy.runtime.tls_layer import TlsLayer, TlsPort
 from understudy.runtime.turn import Turn
 from understudy.session.prefixes import prefixes_of
 
@@ -50,6 +51,7 @@ class Acceptor:
         *,
         budget: ConnectionBudget | None = None,
         descriptors: Descriptors | None = None,
+        tls: TlsPort | None = None,
     ) -> None:
         """Does not listen yet.
 
@@ -60,9 +62,11 @@ class Acceptor:
             check_period_ms: connection-ttl-check-interval.
             budget: Connections of all acceptors together; None: only the acceptor's own limit holds.
             descriptors: Of the process; the listening sockets get the highest numbers. None: any numbers.
+            tls: Contexts and handshakes; None: plain text.
         """
         self._check_period_ms = check_period_ms
         self._descriptors = descriptors
+        self.tls = tls
         self.budget = budget or ConnectionBudget(configuration.connections_allowed)
         self.configuration = configuration
         self.turn = turn
@@ -112,6 +116,15 @@ class Acceptor:
             raise
         return bound
 
+    def lowest_layer(self, connection: ServerConnection) -> ConnectionHandler:
+        """The layer above the socket of a new connection."""
+        if self.tls is None:
+            return self._detection(connection)
+        return TlsLayer(connection, self.tls, self.turn, self._detection)
+
+    def _detection(self, connection: Layered) -> ConnectionHandler:
+        return Detection(connection, self.handlers, self.prefixes, self.configuration.handshake_timeout_ms)
+
     def stop_listening(self) -> None:
         """Take no new connections; the present ones go on."""
         while self._servers:
@@ -159,6 +172,8 @@ class Acceptor:
     def _check(self) -> None:
         if self._descriptors is not None:
             self._descriptors.refill()
+        if self.tls is not None:
+            self.tls.handshakes.check()
         for connection in list(self.connections):
             connection.check()
         self._check_timer = asyncio.get_running_loop().call_later(self._check_period_ms / 1000, self._check)
@@ -220,8 +235,7 @@ class ServerConnection(Machine[State, Event], asyncio.BufferedProtocol):
             log.warning("connection refused: too many", extra={"peer": self._peer})
             self._transport.abort()
             return
-        timeout_ms = acceptor.configuration.handshake_timeout_ms
-        self.handler = Detection(self, acceptor.handlers, acceptor.prefixes, timeout_ms)
+        self.handler = acceptor.lowest_layer(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         handler = self.handler
@@ -304,6 +318,8 @@ class ServerConnection(Machine[State, Event], asyncio.BufferedProtocol):
 
     # --- ports.Connection ----------------------------------------------------------------------
 
+    certificate_subject = None
+
     @property
     def peer(self) -> str:
         return self._peer
@@ -315,6 +331,13 @@ class ServerConnection(Machine[State, Event], asyncio.BufferedProtocol):
             self._turn.mark_dirty(self)
         self._out.append(data)
         self._out_bytes += len(data)
+
+    def write(self, data: bytes) -> None:
+        """Write now; for a layer that collects the output of a turn itself (``runtime.tls_layer``)."""
+        if not self._closing:
+            self._out.append(data)
+            self._out_bytes += len(data)
+            self.flush()
 
     def outgoing_bytes(self) -> int:
         waiting = self._transport.get_write_buffer_size() if self._transport is not None else 0

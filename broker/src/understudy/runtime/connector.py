@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Final, cast
+from collections.abc import Callable
+from typing import Any, Final, cast
 
+from understudy.errors import ConfigError
 from understudy.runtime.turn import Turn
+from understudy.tls.contexts import client_context, reason_of
+from understudy.tls.settings import TlsSettings
 from understudy.wire.core.peer import Link
 from understudy.wire.core.transport import TransportConfiguration
 
@@ -19,9 +23,20 @@ CONNECT_TIMEOUT_S: Final = 5.0
 class LoopDialer:
     """Implements ``wire.core.peer.Dialer`` on the running loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, turn: Turn) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        turn: Turn,
+        tls_of: Callable[[TransportConfiguration], TlsSettings | None] = lambda connector: None,
+    ) -> None:
+        """Args:
+        loop: Where connections are made.
+        turn: Flushes their output.
+        tls_of: TLS settings for a connector; None: plain text.
+        """
         self._loop = loop
         self._turn = turn
+        self._tls_of = tls_of
         self._tasks: set[asyncio.Task[None]] = set()
 
     def dial(self, connector: TransportConfiguration, link: Link) -> None:
@@ -31,13 +46,20 @@ class LoopDialer:
         task.add_done_callback(self._tasks.discard)
 
     async def _dial(self, connector: TransportConfiguration, link: Link) -> None:
+        settings = self._tls_of(connector)
+        options: dict[str, Any] = {}
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                if settings is not None:
+                    # the files are read for each connection, so that changed ones are used
+                    context = await self._loop.run_in_executor(None, client_context, settings)
+                    options = {"ssl": context, "server_hostname": settings.sni_host or connector.host}
                 await self._loop.create_connection(
-                    lambda: ClientConnection(link, self._turn), connector.host, connector.port
+                    lambda: ClientConnection(link, self._turn), connector.host, connector.port, **options
                 )
-        except (OSError, TimeoutError) as error:
-            link.disconnected(f"{connector.to_url()}: {error or type(error).__name__}")
+        except (OSError, TimeoutError, ConfigError) as error:
+            place = f"tcp://{connector.host}:{connector.port}"
+            link.disconnected(f"{place}: {reason_of(error) or type(error).__name__}")
 
 
 class ClientConnection(asyncio.Protocol):
@@ -68,6 +90,8 @@ class ClientConnection(asyncio.Protocol):
         self._closing = True
         self._transport = None
         self._link.disconnected(str(exc) if exc else "closed by the peer")
+
+    certificate_subject = None
 
     @property
     def peer(self) -> str:

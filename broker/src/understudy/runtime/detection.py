@@ -62,6 +62,13 @@ class Detection:
         connection = self._connection
         make_handler = self._handlers.get(wire)
         if make_handler is None:
+            if wire is Wire.TLS:
+                log.warning(
+                    "connection closed: the client speaks TLS, this acceptor has none (sslEnabled)",
+                    extra={"peer": connection.peer},
+                )
+                connection.close()
+                return False
             log.warning("protocol not served", extra={"peer": connection.peer, "protocol": wire.name})
             connection.close()
             return False

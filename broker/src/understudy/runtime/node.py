@@ -127,10 +127,11 @@ class BrokerNode:
 
         Raises:
             StoreError: the store cannot be used; the text says why.
-            ConfigError: a directory is missing that is not to be made.
+            ConfigError: a directory is missing that is not to be made, or a TLS file cannot be used.
         """
         disk = self.environment.disk
         self.parts.watch.check()
+        self.parts.tls.read()
         for element, directory in self.configuration.directories_not_made():
             if not disk.exists(directory):
                 raise ConfigError(f"{directory} is missing and is not to be made", path=f"core/{element}")

@@ -12,6 +12,7 @@ from understudy.runtime.environment import Environment
 from understudy.store.log.batch import Sync
 from understudy.store.retention import RetentionSettings
 from understudy.store.settings import StoreSettings
+from understudy.tls.settings import TlsSettings
 from understudy.wire.core.transport import TransportConfiguration
 
 log = logging.getLogger(__name__)
@@ -77,11 +78,31 @@ class NodeConfiguration:
         return configured if configured >= 0 else self._environment.memory_bytes // 2
 
     def connector(self, name: str) -> TransportConfiguration:
-        """A configured connector as it travels to others; KeyError if there is none of the name."""
+        """A configured connector as it travels to others; KeyError if there is none of the name.
+
+        Its key store belongs to this node and is left out: every client that subscribes to the topology gets the
+        parameters, before it logs in.
+        """
         connector = self.current.connector(name)
-        return TransportConfiguration(
-            name, parameters={"host": connector.host, "port": str(connector.port), **connector.parameters}
-        )
+        public = {key: value for key, value in connector.parameters.items() if not key.startswith("keyStore")}
+        return TransportConfiguration(name, parameters={"host": connector.host, "port": str(connector.port), **public})
+
+    def tls_for(self, connector: TransportConfiguration) -> TlsSettings | None:
+        """TLS settings for a connection to another node; None: plain text.
+
+        Args:
+            connector: A configured one, or one that another node announces; for the latter the settings of the own
+                connector are used.
+        """
+        if str(connector.parameters.get("sslEnabled", "false")).lower() != "true":
+            return None
+        named = {each.name: each for each in self.current.connectors}
+        found = named.get(connector.name)
+        if found is not None and found.tls is not None and (found.host, found.port) == (connector.host, connector.port):
+            return found.tls
+        connections = self.current.cluster_connections
+        own = named[connections[0].connector_ref].tls if connections else None
+        return own or TlsSettings()
 
     def own_connector(self) -> TransportConfiguration | None:
         """The connector for clients and other nodes; None without a cluster connection."""

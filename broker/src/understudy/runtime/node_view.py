@@ -15,6 +15,7 @@ from understudy.ha.activation import ActivationFacts
 from understudy.ha.policy import Role
 from understudy.limits import QUARANTINE_SHOWN_MAX
 from understudy.management.controls import (
+    AcceptorCertificate,
     AcceptorFacts,
     FollowingFacts,
     InvocationRequest,
@@ -134,7 +135,17 @@ class LiveNodeView:
 
     @property
     def acceptors(self) -> Sequence[AcceptorFacts]:
-        return [AcceptorFacts(acceptor.name, acceptor.url) for acceptor in self._node.configuration.acceptors]
+        return [
+            AcceptorFacts(acceptor.name, acceptor.url, self._certificate(acceptor.name))
+            for acceptor in self._node.configuration.acceptors
+        ]
+
+    def _certificate(self, name: str) -> AcceptorCertificate | None:
+        tls = self._node.parts.tls
+        found = tls.certificate(name)
+        if found is None:
+            return None
+        return AcceptorCertificate(found.subject, found.sha256, found.not_after_ms, tls.days_left(found))
 
     @property
     def store(self) -> StoreFacts | None:

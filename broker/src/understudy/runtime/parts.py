@@ -16,6 +16,7 @@ from understudy.runtime.connector import LoopDialer
 from understudy.runtime.environment import Environment
 from understudy.runtime.node_configuration import NodeConfiguration
 from understudy.runtime.store_watch import StoreWatch
+from understudy.runtime.tls_acceptors import TlsAcceptors
 from understudy.runtime.turn import Turn
 from understudy.security.authorization import SecurityPolicy
 from understudy.store.node_lock import NodeLock
@@ -38,6 +39,8 @@ class NodeParts:
     """Links to other nodes; None without a cluster connection."""
     lock: NodeLock
     watch: StoreWatch
+    tls: TlsAcceptors
+    """Certificates of the acceptors."""
 
 
 def make_parts(
@@ -60,7 +63,7 @@ def make_parts(
     credentials = membership = None
     if configuration.cluster_connections:
         credentials = ClusterCredentials(configuration.cluster_user, configuration.cluster_password, entropy)
-        dialer = LoopDialer(loop, turn)
+        dialer = LoopDialer(loop, turn, node_configuration.tls_for)
         membership = make_membership(node_configuration, topology, credentials, dialer, environment.clock, turn)
     return NodeParts(
         configuration=node_configuration,
@@ -73,6 +76,7 @@ def make_parts(
         membership=membership,
         lock=NodeLock(disk, configuration.node_manager_lock_directory, environment.file_lock, entropy),
         watch=StoreWatch(disk, configuration, instance_directory),
+        tls=TlsAcceptors(configuration, environment.clock),
     )
 
 

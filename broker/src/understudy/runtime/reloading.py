@@ -1,4 +1,4 @@
-"""Reloads changed files of a running node: broker.xml, users and roles.
+"""Reloads changed files of a running node: broker.xml, users and roles, certificates.
 
 Every ``configuration-file-refresh-period`` the time, size and inode of broker.xml are compared with the last ones;
 those of the files of users and roles every second, because a removed user must not wait for that period. A changed file
@@ -6,7 +6,9 @@ is read and checked on a thread. An error in it is logged once, with element and
 the node applies the changes that need no restart, and logs them and every changed element that needs one.
 
 A passive node reads a changed file as well and uses it when it activates. The management operation
-``reloadConfigurationFile`` does the same, also if the period is -1. Not here: which changes apply (``config.changes``).
+``reloadConfigurationFile`` and the signal SIGHUP do the same, also if the period is -1. Key stores, trust stores and
+revocation lists of acceptors with ``sslAutoReload`` are checked with the period of broker.xml; those of all acceptors
+are read on request. Not here: which changes apply (``config.changes``).
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -31,6 +34,8 @@ log = logging.getLogger(__name__)
 USERS_PERIOD_S: Final = 1.0
 #: Minimum time without change before a file is read, because it may still be being written.
 SETTLE_S: Final = 0.1
+#: Period of warnings about certificates that expire soon.
+EXPIRY_PERIOD_S: Final = 24 * 3600.0
 
 Stamp = tuple[int, int, int] | None
 """Modification time in nanoseconds, size and inode of a file; None: there is none."""
@@ -69,6 +74,9 @@ class ConfigurationFiles:
         # compared with the files read at the start, so that a change during the start is noticed
         self._config_stamp = (_stamp(config),)
         self._users_stamp = tuple(_stamp(path) for path in users)
+        self._tls = node.parts.tls
+        self._tls_files = tuple(Path(path) for path in self._tls.files(auto_reload_only=True))
+        self._tls_stamp = tuple(_stamp(path) for path in self._tls_files)
 
     def start(self) -> None:
         """Begin to check the files."""
@@ -76,6 +84,10 @@ class ConfigurationFiles:
             self._tasks.append(asyncio.create_task(self._watch_config()))
         if self._users:
             self._tasks.append(asyncio.create_task(self._watch_users()))
+        if self._tls_files and self._period_ms > 0:
+            self._tasks.append(asyncio.create_task(self._watch_tls()))
+        if self._tls.files(auto_reload_only=False):
+            self._tasks.append(asyncio.create_task(self._watch_expiry()))
 
     def stop(self) -> None:
         """Stop checking."""
@@ -83,14 +95,18 @@ class ConfigurationFiles:
             task.cancel()
 
     def ask(self, done: Callable[[BrokerError | None], None]) -> None:
-        """Read broker.xml now, changed or not; ``done`` gets the error or None. On the loop's thread."""
+        """Read broker.xml and the TLS files of all acceptors now, changed or not; ``done`` gets the error of broker.xml
+        or None. On the loop's thread.
+        """
         task = asyncio.get_running_loop().create_task(self._reload_for(done))
         self._asked.add(task)
         task.add_done_callback(self._asked.discard)
 
     async def _reload_for(self, done: Callable[[BrokerError | None], None]) -> None:
         self._config_stamp = (await _in_thread(_stamp, self._config),)
-        done(await self._reload())
+        error = await self._reload()
+        await self._read_tls(auto_reload_only=False)
+        done(error)
 
     # --- broker.xml ------------------------------------------------------------------------------
 
@@ -127,6 +143,24 @@ class ConfigurationFiles:
         if change.restart:
             log.warning("changes in the configuration that need a restart", extra={"elements": list(change.restart)})
         return None
+
+    # --- certificates ----------------------------------------------------------------------------
+
+    async def _watch_tls(self) -> None:
+        while True:
+            await asyncio.sleep(self._period_ms / 1000)
+            stamps = await _settled(self._tls_files)
+            if stamps is not None and stamps != self._tls_stamp:
+                self._tls_stamp = stamps
+                await self._read_tls(auto_reload_only=True)
+
+    async def _read_tls(self, *, auto_reload_only: bool) -> None:
+        (await _in_thread(partial(self._tls.read_again, auto_reload_only=auto_reload_only)))()
+
+    async def _watch_expiry(self) -> None:
+        while True:
+            await asyncio.sleep(EXPIRY_PERIOD_S)
+            self._tls.warn_of_expiry()
 
     # --- users and roles -------------------------------------------------------------------------
 

@@ -194,6 +194,7 @@ class Server:
         signals = (signal.SIGTERM, signal.SIGINT)
         for number in signals:
             loop.add_signal_handler(number, self.stop, "signal")
+        loop.add_signal_handler(signal.SIGHUP, self._reload)
         watchdog = Watchdog(loop)
         watchdog.start()
         interpreter.start_up()
@@ -204,7 +205,7 @@ class Server:
         finally:
             self._collector.stop()
             watchdog.stop()
-            for number in signals:
+            for number in (*signals, signal.SIGHUP):
                 loop.remove_signal_handler(number)
         return all(ends)
 
@@ -213,6 +214,12 @@ class Server:
         notify("STOPPING=1")
         for hosted in self._hosted:
             hosted.stop(reason)
+
+    def _reload(self) -> None:
+        """SIGHUP: read the files of all nodes again; errors are logged there."""
+        for hosted in self._hosted:
+            if hosted.files is not None:
+                hosted.files.ask(lambda error: None)
 
     def _started(self) -> None:
         """The start of one more node is over."""

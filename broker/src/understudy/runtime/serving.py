@@ -106,6 +106,7 @@ class Serving:
                 configuration.connection_ttl_check_interval_ms,
                 budget=budget,
                 descriptors=descriptors,
+                tls=self._parts.tls.port(each, lambda: environment.worker(self._parts.turn)),
             )
             try:
                 await acceptor.open()
@@ -130,6 +131,7 @@ class Serving:
         for acceptor in self._acceptors:
             await acceptor.close()
         self._acceptors.clear()
+        self._parts.tls.close()
 
     def _join_cluster(self) -> None:
         # after the acceptors: the other members connect to the announced connector at once

@@ -25,6 +25,8 @@ from typing import Final
 
 from understudy.errors import AuthenticationFailed, ConfigError
 from understudy.ports import Clock, Entropy
+from understudy.security.certificate_users import CertificateUsers, make_certificate_users
+from understudy.tls.certificates import DistinguishedName
 
 #: Longest user name or password that is accepted. Characters.
 CREDENTIAL_CHARACTERS_MAX: Final = 4096
@@ -43,6 +45,8 @@ class Principal:
 
     user: str
     roles: frozenset[str] = frozenset()
+    by_certificate: bool = False
+    """Whether its certificate proved the user; its roles are in another file then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +202,15 @@ def parse_roles(text: str, *, file: str) -> dict[str, frozenset[str]]:
     return {user: frozenset(names) for user, names in roles.items()}
 
 
+def parse_certificate_users(users: str, *, users_file: str, roles: str, roles_file: str) -> CertificateUsers:
+    """Users of certificates, from the texts of cert-users.properties and cert-roles.properties.
+
+    Raises:
+        ConfigError: an invalid line; names file and line.
+    """
+    return make_certificate_users(_properties(users, users_file), parse_roles(roles, file=roles_file), users_file)
+
+
 @dataclass(frozen=True, slots=True)
 class Guest:
     """The user of clients without user name and password (guest-login)."""
@@ -258,6 +271,7 @@ class Authenticator:
         cache_size: int = 1000,
         cache_ms: int = 10_000,
         guest: Guest | None = None,
+        certificates: CertificateUsers | None = None,
     ) -> None:
         """Args:
         users: Hashes by user.
@@ -267,6 +281,7 @@ class Authenticator:
         cache_size: Successful checks in the cache (authentication-cache-size); 0 = none.
         cache_ms: Lifetime of an entry from its check on (security-invalidation-interval); 0 = no cache.
         guest: The user of a login without user name and password; None refuses such a login.
+        certificates: Users of verified certificates of clients; None: a certificate is no login.
 
         Raises:
             ConfigError: the guest is one of the users.
@@ -274,6 +289,7 @@ class Authenticator:
         if guest is not None and guest.principal.user in users:
             raise ConfigError(f"guest-user {guest.principal.user!r} is in the users file", path="core/guest-user")
         self._guest = guest
+        self._certificates = certificates
         self._users = dict(users)
         self._principals = {user: Principal(user, roles.get(user, frozenset())) for user in users}
         self._key = entropy.token(32)
@@ -305,12 +321,32 @@ class Authenticator:
             return self._guest.principal
         return self._principals.get(user)
 
-    def begin(self, user: str | None, password: str | None) -> Principal | PasswordCheck:
-        """The principal, if the check of this user and password is cached; else the check to run.
+    def certificate_principal(self, user: str) -> Principal | None:
+        """A user that logs in by certificate, with its roles; None if there is no such user."""
+        certificates = self._certificates
+        if certificates is None or not certificates.known(user):
+            return None
+        return Principal(user, certificates.roles.get(user, frozenset()), by_certificate=True)
+
+    def begin(
+        self, user: str | None, password: str | None, certificate: DistinguishedName | None = None
+    ) -> Principal | PasswordCheck:
+        """The principal, if its certificate or a cached check proves it; else the check to run.
+
+        Args:
+            user: User name of the login.
+            password: Of the login. Without one, the user of the certificate logs in, whatever the user name.
+            certificate: Subject of the verified certificate of the client.
 
         Raises:
-            AuthenticationFailed: user name or password are missing or too long.
+            AuthenticationFailed: user name or password are missing or too long, or the certificate has no user.
         """
+        if not password and certificate is not None and self._certificates is not None:
+            found = self._certificates.user_of(certificate)
+            if found is not None:
+                return Principal(found, self._certificates.roles.get(found, frozenset()), by_certificate=True)
+            if self._guest is None:
+                return self.refuse(f"no user for the client certificate {certificate.text!r}")
         if self._guest is not None and not user and not password:
             return self._guest.principal
         if user is None or password is None:

@@ -24,10 +24,13 @@ from understudy.security.authentication import (
     HashParameters,
     PasswordCheck,
     Principal,
+    parse_certificate_users,
     parse_roles,
     parse_users,
 )
+from understudy.security.certificate_users import CertificateUsers
 from understudy.security.settings import FQQN_SEPARATOR, SecuritySettings
+from understudy.tls.certificates import DistinguishedName
 
 __all__ = ["NoSecurity", "Permission", "Principal", "RoleSecurity", "SecurityPolicy", "security_policy"]
 
@@ -57,9 +60,18 @@ class SecurityPolicy(ABC):
         return 0
 
     @abstractmethod
-    def begin(self, user: str | None, password: str | None) -> Principal | PasswordCheck:
-        """The principal of a client, or the slow check that is required first. Raises
-        AuthenticationFailed.
+    def begin(
+        self, user: str | None, password: str | None, certificate: DistinguishedName | None = None
+    ) -> Principal | PasswordCheck:
+        """The principal of a client, or the slow check that is required first.
+
+        Args:
+            user: User name of the login.
+            password: Of the login.
+            certificate: Subject of the verified certificate of the client; None: it has none.
+
+        Raises:
+            AuthenticationFailed: the credentials are invalid.
         """
 
     def authenticate(self, user: str | None, password: str | None) -> Principal:
@@ -82,7 +94,9 @@ class NoSecurity(SecurityPolicy):
     def __init__(self, settings: SecuritySettings | None = None) -> None:
         self.settings = settings or SecuritySettings()
 
-    def begin(self, user: str | None, password: str | None) -> Principal | PasswordCheck:
+    def begin(
+        self, user: str | None, password: str | None, certificate: DistinguishedName | None = None
+    ) -> Principal | PasswordCheck:
         return Principal(user or "")
 
     def check(self, principal: Principal, permission: Permission, address: str, queue: str | None = None) -> None:
@@ -128,8 +142,10 @@ class RoleSecurity(SecurityPolicy):
     def known_answers(self) -> int:
         return len(self._answers)
 
-    def begin(self, user: str | None, password: str | None) -> Principal | PasswordCheck:
-        return self._authenticator.begin(user, password)
+    def begin(
+        self, user: str | None, password: str | None, certificate: DistinguishedName | None = None
+    ) -> Principal | PasswordCheck:
+        return self._authenticator.begin(user, password, certificate)
 
     def change_users(self, authenticator: Authenticator) -> None:
         """Replace users and roles. Open sessions have the new roles of their user from then on, and no permissions once
@@ -143,7 +159,11 @@ class RoleSecurity(SecurityPolicy):
         """The principal with the roles that its user has now."""
         if not self._users_changed:
             return principal
-        return self._authenticator.principal(principal.user) or Principal(principal.user)
+        if principal.by_certificate:
+            current = self._authenticator.certificate_principal(principal.user)
+        else:
+            current = self._authenticator.principal(principal.user)
+        return current or Principal(principal.user)
 
     def check(self, principal: Principal, permission: Permission, address: str, queue: str | None = None) -> None:
         if self.allows(principal, permission, address, queue):
@@ -177,6 +197,18 @@ class RoleSecurity(SecurityPolicy):
 
 
 @dataclass(frozen=True, slots=True)
+class CertificateTexts:
+    """The files of users of certificates and their roles."""
+
+    users: str
+    users_file: str
+    """Name, for messages."""
+    roles: str
+    roles_file: str
+    """Name, for messages."""
+
+
+@dataclass(frozen=True, slots=True)
 class UserTexts:
     """The files of users and roles."""
 
@@ -188,6 +220,8 @@ class UserTexts:
     """Text of the roles file."""
     roles_file: str
     """Name of the roles file, for messages."""
+    certificates: CertificateTexts | None = None
+    """Files of users of certificates; None: there are none, and a certificate is no login."""
 
 
 NO_USERS: Final = UserTexts("", "", "", "")
@@ -247,6 +281,15 @@ def authenticator_of(
         cache_size=configuration.authentication_cache_size,
         cache_ms=configuration.security_invalidation_interval_ms,
         guest=_guest(configuration),
+        certificates=_certificate_users(texts.certificates),
+    )
+
+
+def _certificate_users(texts: CertificateTexts | None) -> CertificateUsers | None:
+    if texts is None:
+        return None
+    return parse_certificate_users(
+        texts.users, users_file=texts.users_file, roles=texts.roles, roles_file=texts.roles_file
     )
 
 

@@ -23,6 +23,7 @@ from understudy.ports import Worker
 from understudy.security.authentication import PasswordCheck, Principal
 from understudy.security.authorization import SecurityPolicy
 from understudy.security.login_guard import LoginGuard
+from understudy.tls.certificates import DistinguishedName
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +87,14 @@ class Logins:
         return self._waiting.total()
 
     def ask(
-        self, host: str, user: str | None, password: str | None, told: Told, *, proved_user: str | None = None
+        self,
+        host: str,
+        user: str | None,
+        password: str | None,
+        told: Told,
+        *,
+        proved_user: str | None = None,
+        certificate: DistinguishedName | None = None,
     ) -> Principal | Login:
         """The principal of a client, if no check is required; otherwise None, and ``told`` is called later.
 
@@ -96,13 +104,14 @@ class Logins:
             password: Password of the login.
             told: Called with the outcome, unless that is returned or raised.
             proved_user: User as which the connection has logged in before; None = it has not.
+            certificate: Subject of the verified certificate of the client; None = it has none.
 
         Raises:
             AuthenticationFailed: the credentials are invalid, or too many logins have failed.
             SessionRejected: too many logins wait.
         """
         try:
-            found = self._policy.begin(user, password)
+            found = self._policy.begin(user, password, certificate)
         except AuthenticationFailed:
             self._guard.check(host, user, proved=proved_user is not None)
             self._guard.failed(host, user)

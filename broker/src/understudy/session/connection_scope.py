@@ -17,6 +17,7 @@ class ConnectionScope:
         protocol: str = "CORE",
         client_id: str | None = None,
         remote_address: str = "",
+        certificate_subject: str | None = None,
         created_ms: int = 0,
     ) -> None:
         self.connection_id = connection_id
@@ -24,6 +25,8 @@ class ConnectionScope:
         """Name of the protocol as management displays it."""
         self.client_id = client_id
         self.remote_address = remote_address
+        self.certificate_subject = certificate_subject
+        """Distinguished name of the verified certificate of the client; None: it has presented none."""
         self.created_ms = created_ms
         """Wall time."""
         self.held_characters = 0

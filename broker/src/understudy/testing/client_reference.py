@@ -19,6 +19,9 @@ _CONNECTOR_FIELDS = {
     "sslEnabled": ("Connector", "tls"),
     "trustStorePath": ("TlsOptions", "trust_store_path"),
     "keyStorePath": ("TlsOptions", "key_store_path"),
+    "trustStoreType": ("TlsOptions", "trust_store_type"),
+    "keyStoreType": ("TlsOptions", "key_store_type"),
+    "keyStoreAlias": ("TlsOptions", "key_store_alias"),
     "crlPath": ("TlsOptions", "crl_path"),
     "enabledCipherSuites": ("TlsOptions", "cipher_suites"),
     "enabledProtocols": ("TlsOptions", "protocols"),
@@ -34,9 +37,8 @@ _CONNECTOR_FIELDS = {
     "localBindAddress": ("DiscoveryGroup", "local_bind_address"),
 }
 _OTHER = {
-    "trustStoreType": "PEM; anything else is refused with the way to convert it.",
-    "keyStoreType": "PEM; anything else is refused with the way to convert it.",
     "keyStorePassword": "Of the key in keyStorePath.",
+    "trustStorePassword": "Of the file trustStorePath, if it is PKCS12.",
     "sniHost": "The name asked for and checked, instead of the host dialled.",
     "tcpNoDelay": "Whether small writes go out at once; true.",
     "user": "Of the login, unless connect() is given one.",

@@ -28,6 +28,7 @@ MODULES = (
     "understudy.session.transaction",
     "understudy.session.branch",
     "understudy.runtime.acceptor",
+    "understudy.runtime.tls_layer",
     "understudy.protocols.core.connection",
     "understudy.protocols.core.channel",
     "understudy.session.upload",

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from understudy.client.core.options import TlsOptions
-from understudy.client.tls import openssl_suite, tls_context
+from understudy.client.tls import tls_context
 from understudy.errors import ConfigError
+from understudy.tls.settings import openssl_suite
 
 
 @pytest.mark.parametrize(
@@ -47,7 +48,7 @@ def test_trust() -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "said"), [(bytes.fromhex("feedfeed"), "JKS"), (b"\x30\x82\x01\x02", "PKCS12"), (b"nonsense", "store")]
+    ("start", "said"), [(bytes.fromhex("feedfeed"), "JKS"), (b"\x30\x82\x01\x02", "PKCS12"), (b"nonsense", "PEM")]
 )
 def test_files_that_are_no_pem(tmp_path: Path, start: bytes, said: str) -> None:
     path = tmp_path / "store"

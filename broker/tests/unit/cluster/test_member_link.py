@@ -33,6 +33,7 @@ class Wire:
     """One dialled connection; implements ``ports.Connection`` and decodes what was sent on it."""
 
     peer = "peer:1"
+    certificate_subject = None
 
     def __init__(self, target: TransportConfiguration, link: Link) -> None:
         self.target = target

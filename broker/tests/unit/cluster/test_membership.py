@@ -107,6 +107,7 @@ class End:
     """One side of a connection; implements ``ports.Connection``."""
 
     receive: Callable[[bytes], None]
+    certificate_subject = None
 
     def __init__(self, pipe: Pipe) -> None:
         self.pipe = pipe

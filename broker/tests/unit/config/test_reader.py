@@ -25,6 +25,7 @@ from understudy.config.model import (
     RoutingType,
 )
 from understudy.config.reader import read_broker_xml
+from understudy.tls.settings import TlsSettings
 
 
 def test_an_empty_file_is_the_defaults() -> None:
@@ -164,11 +165,12 @@ def test_a_pair_with_two_addresses_is_fine(role: str) -> None:
     assert not any("announce" in warning.message for warning in loaded.warnings)
 
 
-def test_a_connector_with_tls_may_be_announced_but_not_dialled() -> None:
+def test_a_connector_with_tls_is_announced_and_dialled() -> None:
     tls = '<connectors><connector name="own">tcp://a:1?sslEnabled=true</connector></connectors>'
     assert read(cluster("", head=PASSWORD + tls)).configuration.connectors[0].parameters["sslEnabled"] is True
     static = "<static-connectors><connector-ref>own</connector-ref></static-connectors>"
-    assert "cannot dial" in str(fails(cluster(static, head=PASSWORD + tls)))
+    (own,) = read(cluster(static, head=PASSWORD + tls)).configuration.connectors
+    assert own.tls == TlsSettings()
 
 
 @pytest.mark.parametrize(

@@ -111,12 +111,6 @@ def test_a_mistyped_protocol_gets_a_hint() -> None:
         load("tcp://h:1?protocols=COR")
 
 
-def test_tls_is_refused_rather_than_left_out() -> None:
-    with pytest.raises(ConfigError, match="sslEnabled is not available"):
-        load("tcp://h:1?sslEnabled=true;keyStorePath=x")
-    assert acceptor("tcp://h:1?sslEnabled=false").port == 1
-
-
 def test_protocols_that_are_not_served_are_named() -> None:
     loaded = load("tcp://h:1?protocols=core,AMQP")
     assert loaded.configuration.acceptors[0].protocols == ("CORE",)

@@ -32,7 +32,7 @@ from understudy.wire.core.transport import TransportConfiguration
 class RefusesAllUsers(NoSecurity):
     """A policy without users."""
 
-    def begin(self, user: str | None, password: str | None) -> Principal:
+    def begin(self, user: str | None, password: str | None, certificate: object = None) -> Principal:
         raise AuthenticationFailed("who?")
 
 

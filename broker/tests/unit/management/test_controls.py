@@ -41,7 +41,7 @@ def test_an_active_node() -> None:
         "peer": {"role": "backup", "connector": "10.0.0.2:61616"},
         "activation": None,
         "following": None,
-        "acceptors": [{"name": "artemis", "url": "tcp://0.0.0.0:61616"}],
+        "acceptors": [{"name": "artemis", "url": "tcp://0.0.0.0:61616", "certificate": None}],
         "store": {
             "directory": "/data/journal",
             "segments": 2,

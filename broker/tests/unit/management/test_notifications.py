@@ -144,7 +144,7 @@ def test_connections_come_and_go() -> None:
 class RefusesAllUsers(NoSecurity):
     """Knows no user, and allows nothing."""
 
-    def begin(self, user: str | None, password: str | None) -> Principal:
+    def begin(self, user: str | None, password: str | None, certificate: object = None) -> Principal:
         raise AuthenticationFailed("who?")
 
     def check(self, principal: Principal, permission: Permission, address: str, queue: str | None = None) -> None:

@@ -316,7 +316,7 @@ class Secured(CoreNode):
 class _ByName(RoleSecurity):
     """Passwords are not what this is about."""
 
-    def begin(self, user: str | None, password: str | None) -> Principal:
+    def begin(self, user: str | None, password: str | None, certificate: object = None) -> Principal:
         name = user or ""
         return Principal(name, frozenset({ROLES.get(name, name)}))
 

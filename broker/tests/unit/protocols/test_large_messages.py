@@ -24,6 +24,7 @@ class Socket:
     """The outgoing half, read back as packets."""
 
     peer = "tester:1"
+    certificate_subject = None
 
     def __init__(self) -> None:
         self.decoder = FrameDecoder("client")

@@ -21,6 +21,7 @@ class Socket:
     """``ports.Connection``."""
 
     peer = "other:1"
+    certificate_subject = None
 
     def __init__(self) -> None:
         self.sent = b""

@@ -18,6 +18,7 @@ from understudy.client.core.session import SessionState
 from understudy.client.host import tune
 from understudy.client.tls import tls_context
 from understudy.errors import ConfigError, ConnectionLost, Unreachable
+from understudy.tls.contexts import reason_of
 
 _log = logging.getLogger("understudy.client")
 M = TypeVar("M", bound=Callable[..., Any])
@@ -157,7 +158,7 @@ class Link:
                 tune(connection, connector)
         except (OSError, ValueError, ConfigError) as error:
             self._dialling.pop(attempt, None)
-            self.core.transport_lost(attempt, Unreachable(f"{connector}: {error}"))
+            self.core.transport_lost(attempt, Unreachable(f"{connector}: {reason_of(error)}"))
 
     def hang_up(self) -> None:
         """Drop the transport and every dial under way."""

@@ -15,7 +15,7 @@ DISCOVERY_PORT: Final = 9876
 
 @dataclass(frozen=True, slots=True)
 class TlsOptions:
-    """TLS of one connector; files are PEM."""
+    """TLS of one connector; stores are PEM, PEMCFG or PKCS12 files."""
 
     trust_store_path: str | None = None
     """Certificates to trust; None for the system's."""
@@ -33,6 +33,13 @@ class TlsOptions:
     """Names of TLS 1.2 suites, ours or Java's; empty for the library's choice. Those of 1.3 are always on."""
     protocols: tuple[str, ...] = ()
     """Of ``TLSv1.2`` and ``TLSv1.3``; empty for both."""
+    trust_store_type: str | None = None
+    """``PEM``, ``PEMCFG`` or ``PKCS12``; None: the contents of the file decide."""
+    trust_store_password: str | None = field(default=None, repr=False)
+    key_store_type: str | None = None
+    """``PEM``, ``PEMCFG`` or ``PKCS12``; None: the contents of the file decide."""
+    key_store_alias: str | None = None
+    """Name of the entry of a PKCS12 key store; None: the only one."""
 
     @property
     def proves_the_server(self) -> bool:

@@ -31,6 +31,7 @@ from understudy.client.core.options import (
 )
 from understudy.client.core.parameters import ALIASES, REFUSED, WITHOUT_EFFECT
 from understudy.errors import ConfigError
+from understudy.tls.settings import check_protocols, make_store
 from understudy.units import parse_bytes
 
 DEFAULT_PORT: Final = 61616
@@ -101,9 +102,11 @@ CONNECTOR_PARAMETERS: Final = (
     "sslEnabled",
     "trustStorePath",
     "trustStoreType",
+    "trustStorePassword",
     "keyStorePath",
     "keyStoreType",
     "keyStorePassword",
+    "keyStoreAlias",
     "crlPath",
     "enabledCipherSuites",
     "enabledProtocols",
@@ -276,12 +279,17 @@ def _settings(bare: Connector, values: Mapping[str, str], url: str) -> Connector
 
 
 def _tls(values: Mapping[str, str], url: str) -> TlsOptions:
-    for store in ("trustStore", "keyStore"):
-        _check_pem(store, values.get(f"{store}Path"), values.get(f"{store}Type"), url)
-    protocols = tuple(each.strip() for each in values.get("enabledProtocols", "").split(",") if each.strip())
-    for protocol in protocols:
-        if protocol not in {"TLSv1.2", "TLSv1.3"}:
-            raise ConfigError(f"client URL {url!r}: enabledProtocols: {protocol!r}, only TLSv1.2 and TLSv1.3")
+    protocols, suites = (_list(values, name) for name in ("enabledProtocols", "enabledCipherSuites"))
+    try:
+        check_protocols(protocols)
+        for store in ("trustStore", "keyStore"):
+            path, password = values.get(f"{store}Path"), values.get(f"{store}Password", "")
+            if password.startswith("ENC(") and password.endswith(")"):
+                raise ConfigError(f"{store}Password: masked passwords are not read here", hint="give the password")
+            if path is not None:
+                make_store(store, path, values.get(f"{store}Type") or None, None, None, None)
+    except ConfigError as error:
+        raise ConfigError(f"client URL {url!r}: {error.args[0]}", hint=error.hint) from None
     return TlsOptions(
         trust_store_path=values.get("trustStorePath"),
         key_store_path=values.get("keyStorePath"),
@@ -290,24 +298,17 @@ def _tls(values: Mapping[str, str], url: str) -> TlsOptions:
         trust_all=_boolean("trustAll", values.get("trustAll", "false"), url),
         sni_host=values.get("sniHost"),
         crl_path=values.get("crlPath"),
-        cipher_suites=tuple(each.strip() for each in values.get("enabledCipherSuites", "").split(",") if each.strip()),
+        cipher_suites=suites,
         protocols=protocols,
+        trust_store_type=values.get("trustStoreType") or None,
+        trust_store_password=values.get("trustStorePassword"),
+        key_store_type=values.get("keyStoreType") or None,
+        key_store_alias=values.get("keyStoreAlias"),
     )
 
 
-def _check_pem(store: str, path: str | None, kind: str | None, url: str) -> None:
-    """Refuse a store that its type or its name says is not PEM; Java's default is JKS."""
-    said = (kind or "").upper()
-    ending = path.rpartition(".")[2].lower() if path else ""
-    if said not in {"", "PEM"} or (not said and ending in {"jks", "jceks", "p12", "pfx"}):
-        raise ConfigError(f"client URL {url!r}: {store} {path or ''} is {said or ending.upper()}", hint=PEM_HINT)
-
-
-#: How to come from Java's key stores to PEM.
-PEM_HINT: Final = (
-    "this client reads PEM: keytool -importkeystore -srckeystore STORE.jks -destkeystore STORE.p12 "
-    "-deststoretype PKCS12, then openssl pkcs12 -in STORE.p12 -nodes -out STORE.pem"
-)
+def _list(values: Mapping[str, str], name: str) -> tuple[str, ...]:
+    return tuple(each.strip() for each in values.get(name, "").split(",") if each.strip())
 
 
 def _host_and_port(place: str, url: str, default_port: int = DEFAULT_PORT) -> tuple[str, int]:

@@ -36,6 +36,7 @@ from understudy.client.sync.keeper import Care, keeper
 from understudy.client.sync.waiting import NEVER_MS, Outcome, Signal, Turn, Waiters
 from understudy.client.sync.wire import Wire
 from understudy.errors import ConnectionLost, IllegalState, ObjectClosed, Unreachable
+from understudy.tls.contexts import reason_of
 
 __all__ = ["Link", "Signal", "run_handler"]
 
@@ -278,7 +279,7 @@ class Link:
         """The dial has failed."""
         with self.lock, self:
             if not dial.cancelled and self._dials.pop(dial.attempt, None) is not None:
-                refused = Unreachable(f"{dial.connector}: {error}")
+                refused = Unreachable(f"{dial.connector}: {reason_of(error)}")
                 self._call_core(lambda: self.core.transport_lost(dial.attempt, refused))
                 self._look_again()
 

@@ -99,7 +99,7 @@ class CoreConnection(Machine[State, Event]):
         self.services = services
         self._prefixes = prefixes
         shared = services.shared
-        self.scope = shared.new_scope(PROTOCOL, connection.peer)
+        self.scope = shared.new_scope(PROTOCOL, connection)
         self.host = connection.peer.rpartition(":")[0]
         """Of the peer, without its port."""
         self.decoder = FrameDecoder(role="server", limit_bytes=FRAME_BYTES_BEFORE_LOGIN_MAX)
@@ -112,7 +112,7 @@ class CoreConnection(Machine[State, Event]):
         self._control = ControlChannel(self)
         self._liveness = self._control.liveness
         self._cluster = ClusterChannel(self)
-        self._login = LoginStep[Create, Frame](self, shared.access.logins)
+        self._login = LoginStep[Create, Frame](self, shared.access.logins, connection.certificate_subject)
         self.uploading: dict[ChannelHandler, None] = {}
         """Sessions in the middle of a large message."""
         self.held_up = False
@@ -322,7 +322,7 @@ class CoreConnection(Machine[State, Event]):
     def login_failed(self, request: Create, error: BrokerError) -> None:
         """Refuse the session of a CREATESESSION."""
         if isinstance(error, AuthenticationFailed):
-            self.services.shared.access.login_refused(request.user, self.connection.peer)
+            self.services.shared.access.login_refused(request.user, self.scope)
         log.info("session refused", extra={"peer": self.connection.peer, "error": str(error)})
         self.send(refusal(error, self.services.shared), SESSION_SETUP_CHANNEL)
 

@@ -206,11 +206,17 @@ def test_no_parameter_is_two_things() -> None:
 
 @pytest.mark.parametrize(
     "store",
-    ["keyStorePath=/me.jks", "trustStorePath=/ca.P12", "keyStorePath=/me&keyStoreType=JKS", "trustStoreType=PKCS12"],
+    ["keyStorePath=/me.jks", "trustStorePath=/ca.JCEKS", "keyStorePath=/me&keyStoreType=JKS"],
 )
 def test_java_stores_are_refused_with_the_command_that_converts_them(store: str) -> None:
-    with pytest.raises(ConfigError, match="openssl pkcs12"):
+    with pytest.raises(ConfigError, match=r"keytool -importkeystore .*-deststoretype PKCS12"):
         parse_url(f"tcp://a:1?sslEnabled=true&{store}")
+
+
+def test_masked_passwords_are_refused() -> None:
+    with pytest.raises(ConfigError, match="keyStorePassword: masked") as caught:
+        parse_url("tcp://a:1?sslEnabled=true&keyStorePassword=ENC(12ab)")
+    assert "12ab" not in str(caught.value)
 
 
 def test_connector_settings() -> None:

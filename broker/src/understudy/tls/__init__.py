@@ -1,0 +1,1 @@
+"""TLS settings, certificates and key stores; shared by the broker and the client."""
