@@ -176,6 +176,8 @@ class WitnessConnection(asyncio.Protocol):
         if self._session is not None:
             self._session.lost()
 
+    certificate_subject = None
+
     @property
     def peer(self) -> str:
         return self._peer
