@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from understudy.store.log.operations import Append, SealSegment
-from understudy.store.log.spare_segments import Segment
+from understudy.store.log.preallocation import Segment
 from understudy.store.state import SegmentUse
 
 #: Most bytes in one batch, unless one record is larger: bounds the unsynced bytes at a crash.

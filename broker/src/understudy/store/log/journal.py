@@ -6,7 +6,7 @@ durable the operation context advances and the next one goes out at once. With s
 most batches count as durable once they are written; their records then name the first one that no
 sync has covered as the beginning of their batch, so that a torn tail can still be distinguished from damage.
 
-Segments: the next ones (``spare_segments``) are prepared through the writer while the current one
+Segments: the next ones (``preallocation``) are prepared through the writer while the current one
 fills. The current one is sealed only when the spare is ready, so the reserve exists whenever the disk
 fills up: then ``no_space`` is set, callers refuse new messages, and what frees space
 (acknowledgements, commits) goes on in the spare. A file system that copies on write may be full
@@ -49,6 +49,7 @@ from understudy.store.log.operations import (
     SyncDirectory,
     append_of,
 )
+from understudy.store.log.preallocation import PREPARE_RETRY_MS, Preallocation, Readiness, Segment
 from understudy.store.log.records import HEADER_BYTES, SEAL_FIXED_BYTES, RecordType, SealRecord
 from understudy.store.log.segment import (
     HEADER_BLOCK_BYTES,
@@ -59,7 +60,6 @@ from understudy.store.log.segment import (
     seed_of,
     segment_name,
 )
-from understudy.store.log.spare_segments import PREPARE_RETRY_MS, Readiness, Segment, SpareSegments
 from understudy.store.retention import PRUNE_EVERY_MS
 from understudy.store.settings import StoreSettings
 from understudy.store.state import SegmentUse
@@ -133,7 +133,7 @@ class Journal:
             made=True,
         )
         self._start_collecting(number, position, epoch.state.sequence, epoch.state.segments[number], settings.sync)
-        self.spares = SpareSegments(
+        self.spares = Preallocation(
             writer=files.writer,
             clock=clock,
             node_id=epoch.state.node_id,

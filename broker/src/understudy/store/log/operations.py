@@ -8,7 +8,7 @@ elsewhere: the same operations on a copy of the directory give the same files, b
 ``Append`` and ``SyncFile`` are the group commit: a batch is one ``Append``, followed by a ``SyncFile`` if it counts as
 durable only once it is synced. Everything else is one of the other classes.
 
-Not here: why and when a file changes (``journal``, ``spare_segments``, ``large_messages``, ``quarantine`` and
+Not here: why and when a file changes (``journal``, ``preallocation``, ``large_messages``, ``quarantine`` and
 ``store.snapshots``).
 """
 

@@ -28,7 +28,7 @@ _KEPT_BYTES_MAX: Final = 64 * 1024
 #: Pieces kept of one file.
 _PIECES_MAX: Final = 4
 #: Files that stay open although no caller uses them. A take-over needs the first segment of the epoch, the open one and
-#: those prepared ahead (``spare_segments.AHEAD_MAX``).
+#: those prepared ahead (``preallocation.AHEAD_MAX``).
 _FILES_MAX: Final = 8
 
 

@@ -65,7 +65,7 @@ class Segment:
         self.sync = SyncFile(self.name)
 
 
-class SpareSegments:
+class Preallocation:
     """Prepares segments before the journal needs them."""
 
     def __init__(

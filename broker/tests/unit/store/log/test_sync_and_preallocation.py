@@ -12,7 +12,7 @@ from tests.support.store import DIRECTORY, StoreHarness, contents_of
 
 from understudy.store.log.batch import Sync
 from understudy.store.log.follower import recover
-from understudy.store.log.spare_segments import AHEAD_MAX
+from understudy.store.log.preallocation import AHEAD_MAX
 
 
 def rig_with(seed: int, **settings: object) -> StoreHarness:

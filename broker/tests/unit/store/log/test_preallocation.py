@@ -15,8 +15,8 @@ from understudy.message import Message
 from understudy.store.log.applier import Applier
 from understudy.store.log.follower import recover
 from understudy.store.log.operations import Append, WriteZeros
+from understudy.store.log.preallocation import ZEROS_BYTES, Preallocation, Readiness
 from understudy.store.log.segment import HEADER_BLOCK_BYTES
-from understudy.store.log.spare_segments import ZEROS_BYTES, Readiness, SpareSegments
 from understudy.tools.step_writer import StepWriter
 
 SEGMENT_BYTES = 4 * ZEROS_BYTES
@@ -29,7 +29,7 @@ class Spares:
         self.rig = StoreHarness(random.Random(1))
         self.writer = StepWriter(Applier(self.rig.disk("a"), DIRECTORY))
         self.failures: list[BaseException] = []
-        self.spares = SpareSegments(
+        self.spares = Preallocation(
             writer=self.writer,
             clock=self.rig.time,
             node_id=NodeId("11111111-2222-4333-8444-555555555555"),
