@@ -7,7 +7,7 @@ its own: it goes with the last retained segment that is old enough to hold its m
 (``SealRecord.message_id_min``), so a message can be had again exactly as long as its segment is kept.
 Retention never stops a broker: a file that cannot be kept is removed, and a warning is logged.
 
-Not here: sending retained messages again (``tools.retained``), or when segments leave (``trimming``).
+Not here: sending retained messages again (``tools.retained``), or when segments leave (``truncation``).
 """
 
 from __future__ import annotations

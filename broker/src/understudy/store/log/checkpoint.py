@@ -3,7 +3,7 @@
 CHECKPOINT records of the log and BINDINGS records of a snapshot hold the same items. Most of them are duplicate ids:
 those of one address and length are encoded together, and read together by ``records.decode``.
 
-Not here: the items (``state``), the time of a checkpoint (``trimming``, ``consolidator``).
+Not here: the items (``state``), the time of a checkpoint (``truncation``, ``consolidator``).
 """
 
 from __future__ import annotations

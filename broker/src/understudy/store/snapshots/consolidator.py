@@ -6,7 +6,7 @@ before stands for them; then messages are copied out of segments that are nearly
 runs to drop. Every step leaves a store that any node can open.
 
 Not here: the bytes of a snapshot (``builder``), copying (``relocation``), the dead beginning
-of a log (``trimming``), sharing the disk with the group commit (``background``).
+of a log (``truncation``), sharing the disk with the group commit (``background``).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from understudy.store.snapshots.snapshot import (
     snapshot_names,
     temporary_names,
 )
-from understudy.store.snapshots.trimming import FileRemover, LogTrimmer
+from understudy.store.snapshots.truncation import FileRemover, LogTruncation
 from understudy.store.state import StoreState
 
 log = logging.getLogger(__name__)
@@ -92,7 +92,7 @@ class Consolidator:
         self._damaged = damaged
         self._context = context = journal.context
         self._remover = FileRemover(journal, state, forget)
-        self._trimmer = LogTrimmer(journal, state, context, settings.segment_bytes, self._remover)
+        self._truncation = LogTruncation(journal, state, context, settings.segment_bytes, self._remover)
         self._segment_bytes = settings.segment_bytes
         self._segments_min = settings.compact_segments_min
         self._percent = min(settings.compact_percent, PERCENT_MAX)
@@ -178,7 +178,9 @@ class Consolidator:
 
     def _trim(self, *, urgent: bool = False) -> bool:
         newest = self._snapshots[0].number if self._snapshots else 0
-        if self.readers or not self._trimmer.trim(newest, [header.name for header in self._snapshots], urgent=urgent):
+        if self.readers or not self._truncation.trim(
+            newest, [header.name for header in self._snapshots], urgent=urgent
+        ):
             return False
         self._snapshots = []
         self._snapshot_bytes = self._live_bytes = 0
@@ -194,7 +196,7 @@ class Consolidator:
         """Segments after which a snapshot is due: it must not cost more than the log it stands for. The bindings and
         duplicate ids in it are read and made again, which costs more than trimming a log in which nothing old lives.
         """
-        stated = 2 * self._trimmer.checkpoint_worth_bytes() // self._segment_bytes
+        stated = 2 * self._truncation.checkpoint_worth_bytes() // self._segment_bytes
         return max(self._segments_min, -(-self._snapshot_bytes // self._segment_bytes), stated)
 
     def _due(self, interval: int, at_most: int | None) -> int:

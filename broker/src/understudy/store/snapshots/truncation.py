@@ -76,7 +76,7 @@ class FileRemover:
         self._journal.remove_files(names, removed)
 
 
-class LogTrimmer:
+class LogTruncation:
     """Removes the dead beginning of one log. ``trim`` is called when the journal has begun another segment."""
 
     def __init__(
