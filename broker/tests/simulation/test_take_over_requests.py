@@ -14,7 +14,7 @@ from collections.abc import Callable
 import pytest
 
 from understudy.message import Message
-from understudy.routing.order import Order
+from understudy.routing.response_order import ResponseOrder
 from understudy.runtime.acceptor import Acceptor
 from understudy.testing.cluster import QUEUE, STORE, PairOptions, SimCluster, pair_configuration
 from understudy.testing.sim_environment import Skew
@@ -124,4 +124,4 @@ def fill(cluster: SimCluster, messages: int) -> None:
     assert server is not None
     assert server.broker is not None
     for _ in range(messages):
-        server.broker.post_office.send(Message(bytes(1024), address=QUEUE), Order())
+        server.broker.post_office.send(Message(bytes(1024), address=QUEUE), ResponseOrder())

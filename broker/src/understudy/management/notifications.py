@@ -23,7 +23,7 @@ from understudy.message import Message, MessageType
 from understudy.properties import BYTE, INT, Properties, PropertyValue
 from understudy.routing.address import Address
 from understudy.routing.divert import Divert
-from understudy.routing.post_office import Order, PostOffice
+from understudy.routing.post_office import PostOffice, ResponseOrder
 from understudy.routing.queues.consumer import Consumer
 from understudy.routing.queues.queue import Queue
 from understudy.session.connection_scope import ConnectionScope
@@ -123,7 +123,7 @@ class Notifications:
         self._node_id = node_id
         self._name = address
         self._sessions = sessions
-        self._order = Order()
+        self._order = ResponseOrder()
         self.wanted = False
         """Whether a queue is bound to the address."""
         self.sent = self.dropped = 0

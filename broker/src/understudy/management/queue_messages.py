@@ -30,7 +30,7 @@ from understudy.properties import BYTE, PropertyValue, decode_simple_string
 from understudy.routing.address import Address
 from understudy.routing.filter import parse_filter
 from understudy.routing.lifecycle.duplicate_ids import duplicate_id_bytes
-from understudy.routing.post_office import Order, PostOffice
+from understudy.routing.post_office import PostOffice, ResponseOrder
 from understudy.routing.queues.queue import Queue
 from understudy.session.transaction import Transaction
 from understudy.store.reference import MessageReference, References
@@ -389,7 +389,7 @@ def transfer(
     """
     duplicate = copy.properties.get(DUPLICATE_ID) if remember else None
     duplicate_id = duplicate_id_bytes(duplicate) if duplicate is not None else None
-    transaction, order = Transaction(office), Order()
+    transaction, order = Transaction(office), ResponseOrder()
     queue.delivering_count += 1
     try:
         office.acceptance.accept(address, copy, queues, reference.scheduled_ms, order, None, transaction, duplicate_id)
@@ -415,7 +415,7 @@ def copy_to(office: PostOffice, queue: Queue, reference: MessageReference, targe
     properties = message.properties.copy()
     properties.pop(ROUTING_TYPE, None)
     copy = message.replace(address=target.address.name, properties=properties, message_id=office.store.next_id())
-    office.acceptance.accept(office.directory.address_of(target), copy, (target,), 0, Order(), None, None, None)
+    office.acceptance.accept(office.directory.address_of(target), copy, (target,), 0, ResponseOrder(), None, None, None)
     target.address.messages_routed += 1
 
 

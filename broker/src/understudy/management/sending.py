@@ -17,7 +17,7 @@ from understudy.management.invocation import Control
 from understudy.management.operations import flag, integer, mapping, text
 from understudy.message import Message, MessageType
 from understudy.properties import PropertyValue, encode_simple_string
-from understudy.routing.post_office import Order
+from understudy.routing.post_office import ResponseOrder
 from understudy.security.authentication import Principal
 from understudy.session.security import SessionSecurity
 
@@ -89,7 +89,7 @@ def send(
         message = services.sessions.validated_users.apply(
             message, security.user if services.access.policy.checks else None
         )
-    services.sessions.post_office.send(message, Order())
+    services.sessions.post_office.send(message, ResponseOrder())
     return str(message.message_id)
 
 

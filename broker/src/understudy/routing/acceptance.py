@@ -17,10 +17,10 @@ from understudy.ports import Clock
 from understudy.routing.address import Address
 from understudy.routing.lifecycle.scheduled import ScheduledDeliveries
 from understudy.routing.memory import AddressMemory, Memory
-from understudy.routing.order import Done, Order, RoutingTransaction
 from understudy.routing.paging import Paging
 from understudy.routing.queues.queue import Queue
 from understudy.routing.references import references_of
+from understudy.routing.response_order import Done, ResponseOrder, RoutingTransaction
 from understudy.store.message_store import MessageStore
 from understudy.store.reference import LargeReference, MessageReference, References
 
@@ -61,7 +61,7 @@ class Acceptance:
         message: Message,
         queues: tuple[Queue, ...],
         scheduled_ms: int,
-        order: Order,
+        order: ResponseOrder,
         done: Done | None,
         transaction: RoutingTransaction | None,
         duplicate_id: bytes | None,
@@ -170,7 +170,9 @@ class Acceptance:
         if isinstance(reference, LargeReference):
             self.store.large.release(reference.file_id)
 
-    def answer(self, order: Order, done: Done | None, sequence: int = 0, error: BrokerError | None = None) -> None:
+    def answer(
+        self, order: ResponseOrder, done: Done | None, sequence: int = 0, error: BrokerError | None = None
+    ) -> None:
         """Answer a request in its session's order, when ``sequence`` is durable too."""
         if done is None:
             return
@@ -194,8 +196,10 @@ class Acceptance:
         else:
             address.duplicate_ids.add(duplicate_id, self.store.last_sequence)
 
-    def forward(self, message: Message, target: Address, order: Order, transaction: RoutingTransaction | None) -> None:
-        """Route a message that has its id to another address, on behalf of its producer; ``order`` waits for it."""
+    def forward(
+        self, message: Message, target: Address, order: ResponseOrder, transaction: RoutingTransaction | None
+    ) -> None:
+        """Route a message that has its id to another address, on behalf of its producer; ``response_order`` waits for it."""
         queues = target.route(message, None)
         if not queues:
             target.messages_unrouted += 1

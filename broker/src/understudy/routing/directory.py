@@ -30,10 +30,10 @@ from understudy.routing.binding import Binding
 from understudy.routing.configuration import QueueConfiguration, check_name
 from understudy.routing.filter import parse_filter
 from understudy.routing.lifecycle.duplicate_ids import DuplicateIdCache
-from understudy.routing.order import Permit
 from understudy.routing.paging import Paging
 from understudy.routing.queues.consumer import Consumer
 from understudy.routing.queues.queue import Queue, QueueOffice
+from understudy.routing.response_order import Permit
 from understudy.routing.settings import AddressSettings, AddressSettingsRepository
 from understudy.store.log.records import AddressRecord, QueueRecord
 

@@ -21,9 +21,9 @@ from understudy.limits import GATHERED_BYTES_MAX
 from understudy.message import Message
 from understudy.routing.address import Address
 from understudy.routing.memory import AddressMemory
-from understudy.routing.order import BatchTransaction, Order
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
+from understudy.routing.response_order import BatchTransaction, ResponseOrder
 from understudy.store.log.operation_context import tell_owner
 from understudy.store.reference import RunSlice
 
@@ -86,7 +86,7 @@ class PlainSends:
         self,
         sends: Sends,
         row: int,
-        order: Order,
+        order: ResponseOrder,
         answered: Answered | None,
         transaction: BatchTransaction | None = None,
     ) -> tuple[int, int]:
@@ -225,7 +225,7 @@ class PlainSends:
             context.appended = self._office.store.last_sequence
             _tell_owners(bug, answers)
 
-    def _append(self, order: Order | None, transaction: BatchTransaction | None) -> None:
+    def _append(self, order: ResponseOrder | None, transaction: BatchTransaction | None) -> None:
         """Give the messages of the batch their ids and the log their records, and have them wait until they are safe.
 
         Args:

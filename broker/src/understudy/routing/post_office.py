@@ -36,16 +36,16 @@ from understudy.routing.lifecycle.quarantine import DamagedMessages
 from understudy.routing.lifecycle.redelivery import Redelivery
 from understudy.routing.lifecycle.scheduled import ScheduledDeliveries
 from understudy.routing.memory import Memory
-from understudy.routing.order import Done, Order, RoutingTransaction
 from understudy.routing.paging import Paging
 from understudy.routing.queues.delivery import serve
 from understudy.routing.queues.queue import EXPIRED_AT_ONCE, Queue
+from understudy.routing.response_order import Done, ResponseOrder, RoutingTransaction
 from understudy.routing.settings import AddressSettingsRepository
 from understudy.selector.work import WORK
 from understudy.store.message_store import MessageStore
 from understudy.store.pages import Pages
 
-__all__ = ["Done", "Order", "PostOffice", "RoutingTransaction"]
+__all__ = ["Done", "ResponseOrder", "PostOffice", "RoutingTransaction"]
 
 log = logging.getLogger(__name__)
 
@@ -209,7 +209,7 @@ class PostOffice:
     def send(
         self,
         message: Message,
-        order: Order,
+        order: ResponseOrder,
         done: Done | None = None,
         transaction: RoutingTransaction | None = None,
         credited: bool = True,
@@ -277,7 +277,7 @@ class PostOffice:
         self,
         address: Address,
         message: Message,
-        order: Order,
+        order: ResponseOrder,
         done: Done | None,
         transaction: RoutingTransaction | None,
         duplicate_id: bytes | None,
@@ -293,7 +293,7 @@ class PostOffice:
             order, done, self.store.last_sequence if duplicate_id is not None and transaction is None else 0
         )
 
-    def _find(self, name: str, routing_type: PropertyValue, order: Order) -> tuple[Address, NamedQueue | None]:
+    def _find(self, name: str, routing_type: PropertyValue, order: ResponseOrder) -> tuple[Address, NamedQueue | None]:
         """The slow way to an address: ``address::queue``, or one made on demand."""
         fqqn = split_fqqn(name)
         wanted = RoutingType(routing_type) if isinstance(routing_type, int) and routing_type in (0, 1) else None

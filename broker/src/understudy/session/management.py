@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from understudy.config.model import Permission
 from understudy.errors import BrokerError
 from understudy.message import REPLY_TO, Message
-from understudy.routing.post_office import Done, Order, PostOffice
+from understudy.routing.post_office import Done, PostOffice, ResponseOrder
 from understudy.session.connection_scope import ConnectionScope
 from understudy.session.security import SessionSecurity
 
@@ -41,7 +41,7 @@ class ManagingSession(Protocol):
 
     security: SessionSecurity
     connection: ConnectionScope
-    order: Order
+    order: ResponseOrder
 
     def reply_failed(self, error: BrokerError) -> None:
         """The reply could not be sent."""

@@ -19,7 +19,7 @@ from understudy.ports import Clock, Timers
 from understudy.routing.lifecycle.periodic_scan import PeriodicScan
 from understudy.routing.memory import AddressMemory
 from understudy.routing.plain_sends import PlainSends
-from understudy.routing.post_office import Done, Order, PostOffice
+from understudy.routing.post_office import Done, PostOffice, ResponseOrder
 from understudy.routing.queues.queue import Queue
 from understudy.session.branch import Branch, BranchMember, Event, Kind, State, decode_name, encode_name
 from understudy.session.transaction import Transaction, Work
@@ -61,7 +61,7 @@ class ResourceRegistry:
         self._branches: dict[Xid, Branch] = {}
         self._heuristics: dict[Xid, tuple[Kind, int]] = {}
         """Kind, and the transaction of the log that remembers it."""
-        self._order = Order()
+        self._order = ResponseOrder()
         self._sweep = PeriodicScan(timers, scan_period_ms, self._expire)
 
     def __len__(self) -> int:
@@ -133,7 +133,7 @@ class ResourceRegistry:
             self._undo(branch, error)
         branch.fire(Event.PREPARE)
 
-    def commit(self, branch: Branch, one_phase: bool, order: Order, done: Done) -> None:
+    def commit(self, branch: Branch, one_phase: bool, order: ResponseOrder, done: Done) -> None:
         """Raises XaError: it cannot be, and with a rollback code it was rolled back."""
         event = Event.COMMIT_ONE_PHASE if one_phase else Event.COMMIT
         self._check_not_undone(branch)

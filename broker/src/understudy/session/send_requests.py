@@ -152,7 +152,7 @@ class SendRequests:
     def permit(self, name: str) -> SendTarget:
         """The target of a name, which may be sent to. Raises NotAuthorized, ObjectClosed.
 
-        What sending would make on the way there is asked for by ``Order.permit``.
+        What sending would make on the way there is asked for by ``ResponseOrder.permit``.
         """
         session = self._session
         session.check_open()

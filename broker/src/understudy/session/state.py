@@ -16,7 +16,7 @@ from understudy.limits import (
     METADATA_PER_SESSION_MAX,
     TRANSACTION_MESSAGES_OF_SESSION_MAX,
 )
-from understudy.routing.post_office import Done, Order
+from understudy.routing.post_office import Done, ResponseOrder
 from understudy.routing.queues.queue import Queue
 from understudy.session.callback import SessionCallback
 from understudy.session.connection_scope import ConnectionScope
@@ -63,7 +63,7 @@ class SessionState:
         self.created_ms = services.clock.wall_ms()
         self._office = services.post_office
         self._callback = callback
-        self.order = Order(None, security.user)
+        self.order = ResponseOrder(None, security.user)
         """Order in which its requests are answered."""
         self.work = Work("session", TRANSACTION_MESSAGES_OF_SESSION_MAX, services.resources.work)
         """Number of messages in its open transaction and in the branches it started."""

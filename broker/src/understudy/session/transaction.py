@@ -19,7 +19,7 @@ from understudy.limits import TRANSACTION_DUPLICATE_IDS_MAX, TRANSACTION_MESSAGE
 from understudy.machine import ILLEGAL, Machine, To, table
 from understudy.routing.address import Address
 from understudy.routing.plain_sends import Arrival
-from understudy.routing.post_office import Done, Order, PostOffice
+from understudy.routing.post_office import Done, PostOffice, ResponseOrder
 from understudy.routing.queues.queue import Queue
 from understudy.routing.staging import Acknowledgements, StagedSends
 from understudy.store.reference import MessageReference, Part, References
@@ -278,7 +278,7 @@ class Transaction(Machine[State, Event]):
 
     # -- outcome ---------------------------------------------------------------------------------
 
-    def commit(self, order: Order, done: Done | None) -> None:
+    def commit(self, order: ResponseOrder, done: Done | None) -> None:
         """Make everything count.
 
         Raises:

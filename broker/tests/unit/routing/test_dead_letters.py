@@ -12,8 +12,8 @@ from understudy.errors import AddressFull, DiskFailed
 from understudy.message import DUPLICATE_ID, ROUTING_TYPE, Message
 from understudy.routing import directory
 from understudy.routing.lifecycle import redelivery
-from understudy.routing.order import Order
 from understudy.routing.queues.queue import Queue
+from understudy.routing.response_order import ResponseOrder
 from understudy.session.outcomes import EXPIRED
 
 DEAD = {"#": {"dead_letter_address": "DLQ", "max_delivery_attempts": 2, "expiry_address": "EXP"}}
@@ -119,7 +119,7 @@ def test_dead_letters_that_die_on_their_own_address_stay_there() -> None:
     queue = world.queue()
     for name in ("m", "n"):
         # dead letters of another address: a client could not write where they come from (ADR 0025)
-        world.office.send(text(name, properties={"_AMQ_ORIG_ADDRESS": "source"}), Order())
+        world.office.send(text(name, properties={"_AMQ_ORIG_ADDRESS": "source"}), ResponseOrder())
     fail_once(world)
     fail_once(world)
     assert (queue.message_count, queue.delivering_count, queue.messages_killed) == (2, 0, 2)

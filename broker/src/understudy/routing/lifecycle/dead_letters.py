@@ -28,8 +28,8 @@ from understudy.routing.acceptance import Acceptance
 from understudy.routing.address import Address
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.directory import Directory
-from understudy.routing.order import Order, RoutingTransaction
 from understudy.routing.queues.queue import Queue
+from understudy.routing.response_order import ResponseOrder, RoutingTransaction
 from understudy.store.reference import MessageReference, References
 
 
@@ -59,7 +59,7 @@ class DeadLetters:
         queue.messages_killed += 1
 
     def no_route(
-        self, address: Address, message: Message, order: Order, transaction: RoutingTransaction | None
+        self, address: Address, message: Message, order: ResponseOrder, transaction: RoutingTransaction | None
     ) -> None:
         """A message that no queue wanted, under ``send-to-dla-on-no-route``. Raises DiskFull."""
         found = self.unrouted_copy(address, message)

@@ -33,8 +33,8 @@ from understudy.routing.binding import NamedQueue
 from understudy.routing.directory import Directory
 from understudy.routing.divert import Divert
 from understudy.routing.lifecycle.dead_letters import DeadLetters
-from understudy.routing.order import Done, Order, RoutingTransaction
 from understudy.routing.queues.queue import Queue
+from understudy.routing.response_order import Done, ResponseOrder, RoutingTransaction
 from understudy.store.reference import MessageReference
 
 
@@ -217,7 +217,7 @@ class Diverts:
         message: Message,
         routing_type: PropertyValue,
         only: NamedQueue | None,
-        order: Order,
+        order: ResponseOrder,
         done: Done | None,
         transaction: RoutingTransaction | None,
         duplicate_id: bytes | None,
@@ -372,7 +372,7 @@ class Together:
         """See ``RoutingTransaction``."""
         self._duplicate_ids.append((address, duplicate_id))
 
-    def commit(self, order: Order) -> None:
+    def commit(self, order: ResponseOrder) -> None:
         """It counts, once the log has this on the medium. Raises DiskFull."""
         store = self._acceptance.store
         if self._log_id:
@@ -381,7 +381,7 @@ class Together:
         for address, duplicate_id in self._duplicate_ids:
             address.duplicate_ids.add(duplicate_id, store.last_sequence)
 
-    def release(self, order: Order, done: Done | None) -> None:
+    def release(self, order: ResponseOrder, done: Done | None) -> None:
         """Make it visible when the log has it, and then answer."""
         context = self._acceptance.context
         if order.sequence > context.durable:

@@ -19,9 +19,9 @@ from understudy.config.model import DivertConfiguration, DivertRouting, RoutingT
 from understudy.errors import DiskFull, InvalidQueueConfiguration, LimitExceeded
 from understudy.routing.address import Address
 from understudy.routing.configuration import QueueConfiguration
-from understudy.routing.order import Order
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
+from understudy.routing.response_order import ResponseOrder
 from understudy.routing.updates import change_queue
 
 log = logging.getLogger(__name__)
@@ -117,7 +117,7 @@ class Retroactive:
         ring = office.directory.queues.get(self.names(address.name).queues[queue.routing_type])
         if ring is None:
             return
-        order = Order()
+        order = ResponseOrder()
         for _, reference in ring.browse((9, -1)):
             message = ring.read(reference)
             if queue.filter is not None and not queue.filter.matches(message):

@@ -19,7 +19,7 @@ Done = Callable[[BrokerError | None], None]
 """Answer to one request: called once, in the order of the requests, with the error or None."""
 
 
-class Order:
+class ResponseOrder:
     """The order one session's operations are released in."""
 
     __slots__ = ("permit", "sequence", "user")
