@@ -199,7 +199,7 @@ class Acceptance:
     def forward(
         self, message: Message, target: Address, order: ResponseOrder, transaction: RoutingTransaction | None
     ) -> None:
-        """Route a message that has its id to another address, on behalf of its producer; ``response_order`` waits for it."""
+        """Route a message that has its id to another address, on behalf of its producer; ``order`` waits for it."""
         queues = target.route(message, None)
         if not queues:
             target.messages_unrouted += 1

@@ -45,7 +45,7 @@ from understudy.selector.work import WORK
 from understudy.store.message_store import MessageStore
 from understudy.store.pages import Pages
 
-__all__ = ["Done", "ResponseOrder", "PostOffice", "RoutingTransaction"]
+__all__ = ["Done", "PostOffice", "ResponseOrder", "RoutingTransaction"]
 
 log = logging.getLogger(__name__)
 
