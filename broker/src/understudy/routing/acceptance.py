@@ -5,7 +5,7 @@ consumers and is its producer answered; the operation context of the store relea
 waits only for what its own session sent before, so the order of a producer holds. Each message has one tuple in the
 context and one reference for each queue.
 
-Not here: which queues get a message (``post_office``, ``address``), batches (``plain_sends``), what a transaction holds
+Not here: which queues get a message (``post_office``, ``address``), batches (``batch``), what a transaction holds
 (``staging``).
 """
 

@@ -3,7 +3,7 @@
 A message is checked (limits, duplicate id) and routed; ``acceptance`` makes it durable and visible. Queues that
 have something to deliver are collected in ``dirty`` and served once per turn of the loop by ``turn``.
 
-Not here: addresses and queues as such (``directory``), limits and credits (``memory``), batches (``plain_sends``).
+Not here: addresses and queues as such (``directory``), limits and credits (``memory``), batches (``batch``).
 """
 
 from __future__ import annotations

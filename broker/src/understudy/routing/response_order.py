@@ -60,7 +60,7 @@ class RoutingTransaction(Protocol):
 
 
 class BatchTransaction(RoutingTransaction, Protocol):
-    """One that takes several messages at once (``plain_sends``)."""
+    """One that takes several messages at once (``batch``)."""
 
     def room(self, queue_count: int) -> int:
         """Further messages, each in that many queues, that count for it; 0: ``admits`` says why none does."""

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from understudy.routing.plain_sends import Arrival, arrive_together, discard_together
+from understudy.routing.batch import Arrival, arrive_together, discard_together
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
 from understudy.store.columns import PAGE_SEGMENT, Columns

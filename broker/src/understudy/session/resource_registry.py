@@ -16,9 +16,9 @@ from understudy.errors import BrokerError, TransactionError, TransactionRolledBa
 from understudy.ids import Xid
 from understudy.limits import TRANSACTION_MESSAGES_OF_NODE_MAX, XA_BRANCHES_MAX
 from understudy.ports import Clock, Timers
+from understudy.routing.batch import BatchSends
 from understudy.routing.lifecycle.periodic_scan import PeriodicScan
 from understudy.routing.memory import AddressMemory
-from understudy.routing.plain_sends import PlainSends
 from understudy.routing.post_office import Done, PostOffice, ResponseOrder
 from understudy.routing.queues.queue import Queue
 from understudy.session.branch import Branch, BranchMember, Event, Kind, State, decode_name, encode_name
@@ -54,7 +54,7 @@ class ResourceRegistry:
         self.timeout_ms = timeout_ms
         self.work = Work("node", TRANSACTION_MESSAGES_OF_NODE_MAX)
         """Number of messages in all open transactions, with or without XA."""
-        self.plain_sends = PlainSends(office)
+        self.batch_sends = BatchSends(office)
         """Takes the plain messages of all sessions."""
         self._office = office
         self._clock = clock

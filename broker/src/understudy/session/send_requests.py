@@ -15,8 +15,8 @@ from understudy.errors import AddressNotFound, BrokerError, IllegalState, LimitE
 from understudy.kernel import Sends
 from understudy.limits import PRODUCERS_PER_SESSION_MAX
 from understudy.message import Message
+from understudy.routing.batch import BatchSends
 from understudy.routing.configuration import split_fqqn
-from understudy.routing.plain_sends import PlainSends
 from understudy.routing.post_office import Done, PostOffice
 from understudy.selector.work import WORK
 from understudy.session.callback import RunAnswers, SessionCallback
@@ -42,14 +42,14 @@ class SendTarget(ProducerCredits):
 class SendRequests:
     """The sending side of one session."""
 
-    __slots__ = ("_callback", "_office", "_plain_sends", "_session", "_targets", "producers")
+    __slots__ = ("_callback", "_office", "_batch_sends", "_session", "_targets", "producers")
 
     def __init__(
-        self, session: SessionState, office: PostOffice, plain_sends: PlainSends, callback: SessionCallback
+        self, session: SessionState, office: PostOffice, batch_sends: BatchSends, callback: SessionCallback
     ) -> None:
         self._session = session
         self._office = office
-        self._plain_sends = plain_sends
+        self._batch_sends = batch_sends
         self._callback = callback
         self._targets: dict[str, SendTarget] = {}
         self.producers: dict[int, ServerProducer] = {}
@@ -93,7 +93,7 @@ class SendRequests:
             they may between two turns (``selector.work``): the others go on in the next one.
         """
         session, office, targets = self._session, self._office, self._targets
-        order, take = session.order, self._plain_sends.take
+        order, take = session.order, self._batch_sends.take
         transaction = None if session.auto_commit_sends else session.sending_transaction
         answered = answers.answer_run if answers is not None else None
         while row < sends.count:

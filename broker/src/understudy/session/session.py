@@ -64,7 +64,7 @@ class ServerSession(ConsumingSession):
         super().__init__(name, services, callback=callback, connection=connection, security=security, options=options)
         office, registry, resources = services.post_office, services.registry, services.resources
         kind = PreparedSends if options.prefixes or services.validated_users else SendRequests
-        self.sends = kind(self, office, resources.plain_sends, callback)
+        self.sends = kind(self, office, resources.batch_sends, callback)
         self.send: Callable[..., None] = self.sends.send
         """``SendRequests.send`` itself: without a delegating call, because it is the most frequent request."""
         self.branches = XaRequests(self, resources, self.give_back)

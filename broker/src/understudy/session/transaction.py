@@ -18,7 +18,7 @@ from understudy.errors import BrokerError, DuplicateIdRejected, RollbackOnly, Tr
 from understudy.limits import TRANSACTION_DUPLICATE_IDS_MAX, TRANSACTION_MESSAGES_MAX
 from understudy.machine import ILLEGAL, Machine, To, table
 from understudy.routing.address import Address
-from understudy.routing.plain_sends import Arrival
+from understudy.routing.batch import Arrival
 from understudy.routing.post_office import Done, PostOffice, ResponseOrder
 from understudy.routing.queues.queue import Queue
 from understudy.routing.staging import Acknowledgements, StagedSends

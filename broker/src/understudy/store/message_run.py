@@ -2,7 +2,7 @@
 
 What ``MessageStore.store_message`` does for any message, done for several that go to the same queues and need nothing
 special (no schedule or file of their own), and space in the log for those that are appended later in the same turn. Not
-here: which messages these are (``routing.plain_sends``), the bytes of their records (``kernel.log``).
+here: which messages these are (``routing.batch``), the bytes of their records (``kernel.log``).
 """
 
 from __future__ import annotations

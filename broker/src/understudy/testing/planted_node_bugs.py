@@ -13,7 +13,7 @@ from understudy.errors import StoreBehind
 from understudy.ha import lock_proof
 from understudy.ha.lock_proof import LockProof
 from understudy.ports import FileLock
-from understudy.routing.plain_sends import PlainSends
+from understudy.routing.batch import BatchSends
 from understudy.store.log import epoch, tidying
 from understudy.store.node_lock import NodeLock
 from understudy.store.seen import SeenPosition
@@ -148,11 +148,11 @@ def _log_tidied_away(patch: Patch) -> type[PairRun]:
 def _gathered_forgotten(patch: Patch) -> None:
     """Of messages that are gathered over several connections in one turn only those of the first get to the log."""
 
-    def close(self: PlainSends) -> None:
+    def close(self: BatchSends) -> None:
         if len(self._parts) > 1:
             self._office.context.appended -= self._count - self._parts[0][2]
             self._count = self._parts[0][2]
             del self._parts[1:]
         old(self)
 
-    old = patch.replace(PlainSends, "close", close)
+    old = patch.replace(BatchSends, "close", close)

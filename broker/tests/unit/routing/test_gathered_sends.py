@@ -17,7 +17,7 @@ from support.sends import sends_of
 from understudy.errors import BrokerError, DuplicateIdRejected
 from understudy.limits import GATHERED_BYTES_MAX
 from understudy.message import DUPLICATE_ID, Message
-from understudy.routing.plain_sends import PlainSends
+from understudy.routing.batch import BatchSends
 from understudy.session.session import ServerSession
 
 
@@ -228,7 +228,7 @@ def test_a_bug_in_the_batch_ends_all_of_its_sessions_and_nothing_else() -> None:
     for number, client in enumerate(turn.clients[:2]):
         client.send(text(str(number)), number)
     bug = ValueError("a bug")
-    with patch.object(PlainSends, "_append", side_effect=bug):
+    with patch.object(BatchSends, "_append", side_effect=bug):
         turn.world.turn()
     assert [client.bugs for client in turn.clients] == [[bug], [bug], []]
     turn.clients[2].send(text("2"), 2)

@@ -20,8 +20,8 @@ from understudy.errors import (
     SharedQueueMismatch,
 )
 from understudy.limits import METADATA_PER_SESSION_MAX
+from understudy.routing.batch import BatchSends
 from understudy.routing.configuration import QueueConfiguration
-from understudy.routing.plain_sends import PlainSends
 from understudy.session.connection_scope import ConnectionScope
 from understudy.session.outcomes import ACCEPTED, EXPIRED
 from understudy.session.session import ServerSession
@@ -353,7 +353,7 @@ def test_a_batch_that_is_not_plain_is_offered_to_the_short_way_once(monkeypatch:
     session = world.session()
     session.send(text("permitted"))
     asked: list[int] = []
-    monkeypatch.setattr(PlainSends, "take", lambda office, sends, row, *rest: asked.append(sends.count - row) or (0, 0))
+    monkeypatch.setattr(BatchSends, "take", lambda office, sends, row, *rest: asked.append(sends.count - row) or (0, 0))
     session.sends.send_batch(sends_of([text(str(number)) for number in range(50)]), 0, None)
     world.sync()
     assert asked == [50]

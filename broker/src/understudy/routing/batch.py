@@ -44,7 +44,7 @@ _UNLIMITED: Final = 1 << 62
 _SEAL_BYTES: Final = 4
 
 
-class PlainSends:
+class BatchSends:
     """Takes plain messages, of all sessions of a node. Implements ``GatheredRecords``.
 
     Invariants while it is ``OperationContext.gathered``: the log holds space for the messages of the batch, and they
