@@ -42,7 +42,7 @@ class SendTarget(ProducerCredits):
 class SendRequests:
     """The sending side of one session."""
 
-    __slots__ = ("_callback", "_office", "_batch_sends", "_session", "_targets", "producers")
+    __slots__ = ("_batch_sends", "_callback", "_office", "_session", "_targets", "producers")
 
     def __init__(
         self, session: SessionState, office: PostOffice, batch_sends: BatchSends, callback: SessionCallback

@@ -57,7 +57,7 @@ from understudy.store.reference import Location
 from understudy.store.setting_record import SettingRecord, encode_setting
 from understudy.store.settings import StoreSettings
 from understudy.store.snapshots.consolidator import Consolidator
-from understudy.store.snapshots.forwarding import Forwarding
+from understudy.store.snapshots.relocation import Relocations
 from understudy.store.state import SegmentUse
 
 _MESSAGE_ADD: Final = int(RecordType.MESSAGE_ADD)
@@ -113,7 +113,7 @@ class MessageStore:
         """The id that was given last. Ids for several messages at once are taken by adding their number."""
         self._epochs = {segment: use.epoch for segment, use in state.segments.items()}
         self._segment_began = True
-        self._forwarding = Forwarding()
+        self._relocations = Relocations()
         self._journal = Journal(
             files=files,
             clock=clock,
@@ -125,7 +125,7 @@ class MessageStore:
         )
         self.context = context = self._journal.context
         large.begin(context, state.epoch, self.quarantine.with_files(state.large_files()))
-        self.read_back = ReadBack(disk, directory, self._journal, self._epochs, self._forwarding)
+        self.read_back = ReadBack(disk, directory, self._journal, self._epochs, self._relocations)
         self.read_message, self.reader = self.read_back.read, self.read_back.reader
         self.hold_room = partial(hold_room, self._journal)
         """Keep space for messages that are recorded later; see ``message_run.hold_room``."""
@@ -138,7 +138,7 @@ class MessageStore:
             clock=clock,
             journal=self._journal,
             state=self.state,
-            forwarding=self._forwarding,
+            relocations=self._relocations,
             forget=self._forget_segment,
             known=self.quarantine.known,
             damaged=lambda number, offset: self.quarantine.damage_met(number, offset),

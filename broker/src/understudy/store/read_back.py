@@ -18,7 +18,7 @@ from understudy.store.log.records import ENCODING_SHIFT, MESSAGE_HEADER, MESSAGE
 from understudy.store.log.segment import seed_of, segment_name
 from understudy.store.read_ahead import RUN_BYTES, RunReader
 from understudy.store.reference import Location, unpack_location
-from understudy.store.snapshots.forwarding import Forwarding
+from understudy.store.snapshots.relocation import Relocations
 
 #: Segments kept open for reading messages back.
 _OPEN_FILES_MAX: Final = 64
@@ -53,20 +53,20 @@ class ReadBack:
     """Messages of one log by their location."""
 
     def __init__(
-        self, disk: Disk, directory: str, journal: Journal, epochs: dict[int, int], forwarding: Forwarding
+        self, disk: Disk, directory: str, journal: Journal, epochs: dict[int, int], relocations: Relocations
     ) -> None:
         """Args:
         disk: Where the segments are.
         directory: Absolute path of the store.
         journal: Holds records that are not written yet.
         epochs: Segment number to epoch, kept up to date by the owner.
-        forwarding: Knows where messages lie whose segment is gone.
+        relocations: Knows where messages lie whose segment is gone.
         """
         self._disk = disk
         self._directory = directory
         self._journal = journal
         self._epochs = epochs
-        self._forwarding = forwarding
+        self._relocations = relocations
         self._files: dict[int, File] = {}
 
     def read(self, location: Location) -> Message:
@@ -97,7 +97,7 @@ class ReadBack:
         if location >> 64 in self._epochs:
             return location
         try:
-            return self._forwarding.resolve(location, self._epochs)
+            return self._relocations.resolve(location, self._epochs)
         except KeyError:
             number, offset, _ = unpack_location(location)
             raise JournalCorrupt(f"segment {number} was dropped", file=self._directory, offset=offset) from None

@@ -32,8 +32,8 @@ from understudy.store.quarantine import read_known_damage
 from understudy.store.retention import RetentionSettings
 from understudy.store.settings import StoreSettings
 from understudy.store.snapshots.consolidator import Consolidator, sparse_segments
-from understudy.store.snapshots.forwarding import Forwarding
 from understudy.store.snapshots.references import LiveReferences, waiting_references
+from understudy.store.snapshots.relocation import Relocations
 from understudy.store.state import LateChanges, SegmentUse, StoreState
 from understudy.tools.step_writer import stepped
 
@@ -182,7 +182,7 @@ class Compaction:
             clock=clock,
             journal=self._journal,
             state=self._state,
-            forwarding=Forwarding(),
+            relocations=Relocations(),
             forget=self._forget,
             known=read_known_damage(disk, directory),
             # no queue is served here: a damaged record stays where it is

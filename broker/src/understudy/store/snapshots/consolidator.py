@@ -26,8 +26,7 @@ from understudy.store.quarantine import KnownDamage
 from understudy.store.settings import StoreSettings
 from understudy.store.snapshots.background import Background, Change, Durable, Job, Request
 from understudy.store.snapshots.builder import Built, SnapshotBuilder
-from understudy.store.snapshots.forwarding import Forwarding
-from understudy.store.snapshots.relocation import SegmentCopy
+from understudy.store.snapshots.relocation import Relocations, SegmentCopy
 from understudy.store.snapshots.reserve import RESERVE_NAME
 from understudy.store.snapshots.snapshot import (
     SnapshotHeader,
@@ -64,7 +63,7 @@ class Consolidator:
         clock: Clock,
         journal: Journal,
         state: StoreState,
-        forwarding: Forwarding,
+        relocations: Relocations,
         forget: Callable[[int], int | None],
         known: KnownDamage,
         damaged: Callable[[int, int], None],
@@ -76,7 +75,7 @@ class Consolidator:
             clock: For stamps.
             journal: Takes the records about snapshots.
             state: Of the running store.
-            forwarding: Told of every message that is copied.
+            relocations: Told of every message that is copied.
             forget: The store lets go of a segment; returns the epoch it was of.
             known: Damage that was set aside: it is passed over.
             damaged: Told the segment number and offset of a damaged record that is not in ``known``.
@@ -87,7 +86,7 @@ class Consolidator:
         self._clock = clock
         self._journal = journal
         self._state = state
-        self._forwarding = forwarding
+        self._relocations = relocations
         self._known = known
         self._damaged = damaged
         self._context = context = journal.context
@@ -288,7 +287,7 @@ class Consolidator:
         self._live_bytes = sum(built.live.values())
         yield from self._drop()
         yield from self._copy_forward(None if copy_all else _COPY * taken)
-        self._forwarding.sweep(self._state.live)
+        self._relocations.sweep(self._state.live)
 
     def _build(self, last: int) -> Generator[Request, Any, Built | None]:
         while True:
@@ -355,7 +354,7 @@ class Consolidator:
         wanted = [number for number in sparse if number not in self._passed][:segments_max]
         for number in sorted(wanted):
             copy = SegmentCopy(
-                self._disk, self._directory, number, self._journal, self._state, self._forwarding, self._known
+                self._disk, self._directory, number, self._journal, self._state, self._relocations, self._known
             )
             try:
                 yield from copy.run()

@@ -3,26 +3,33 @@
 Each is appended as a MESSAGE_MOVE, in the order of offsets, so the moved part is one number per segment.
 Nothing is copied that is not whole; a damaged segment stays where it is.
 
+A reference in memory, in a page file or with a consumer keeps its old location. ``Relocations`` holds the new one, and
+is asked only when a message is read whose segment is gone. A table for each source segment is kept while any message
+of it is live. The tables end with the activation: recovery gives every reference its current location.
+
 Not here: which segments (``consolidator``).
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Generator
+from array import array
+from bisect import bisect_left
+from collections.abc import Container, Generator
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from understudy.errors import DiskFull, JournalCorrupt
 from understudy.limits import RECORD_BYTES_MAX
 from understudy.ports import Disk, File
+from understudy.store.live_index import LiveIndex
 from understudy.store.log.journal import Journal
 from understudy.store.log.records import HEADER_BYTES, MESSAGE_HEADER_BYTES, RecordType, encode_move
 from understudy.store.log.replay import read_frame
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, seed_of, segment_name
 from understudy.store.quarantine import KnownDamage
-from understudy.store.reference import pack_location
+from understudy.store.reference import Location, pack_location, unpack_location
 from understudy.store.snapshots.background import Job, Request, read_job
-from understudy.store.snapshots.forwarding import Forwarding
 from understudy.store.state import StoreState
 
 #: Log that is read and looked through in one step. A change of thread costs as much as to look at some hundred records.
@@ -31,6 +38,60 @@ _MESSAGES: Final = (int(RecordType.MESSAGE_ADD), int(RecordType.MESSAGE_MOVE))
 _LENGTH: Final = struct.Struct("<I")
 _COUNT: Final = struct.Struct("<I")
 _MESSAGE_ID: Final = struct.Struct("<Q")
+
+
+@dataclass(slots=True)
+class _Table:
+    """Sixteen bytes a message, in the order of offsets, in which a segment is copied."""
+
+    id_min: int
+    id_max: int
+    sources: array[int] = field(default_factory=lambda: array("I"))
+    """Offset in the source ..."""
+    segments: array[int] = field(default_factory=lambda: array("Q"))
+    """... to the segment ..."""
+    offsets: array[int] = field(default_factory=lambda: array("I"))
+    """... and the offset where it lies as well, at the same length."""
+
+
+class Relocations:
+    """New locations of messages that were copied forward, by source segment."""
+
+    def __init__(self) -> None:
+        self._tables: dict[int, _Table] = {}
+
+    def __len__(self) -> int:
+        return sum(len(table.sources) for table in self._tables.values())
+
+    def add(self, number: int, offset: int, message_id: int, location: Location) -> None:
+        """The message of that record lies there as well; offsets of one segment only rise."""
+        table = self._tables.get(number)
+        if table is None:
+            table = self._tables[number] = _Table(message_id, message_id)
+        assert not table.sources or table.sources[-1] < offset, "segments are copied from their beginning on"
+        table.id_min = min(table.id_min, message_id)
+        table.id_max = max(table.id_max, message_id)
+        segment, place, _ = unpack_location(location)
+        table.sources.append(offset)
+        table.segments.append(segment)
+        table.offsets.append(place)
+
+    def resolve(self, location: Location, present: Container[int]) -> Location:
+        """The location in a segment that is present. Raises KeyError if the message was not live."""
+        number, offset, length = unpack_location(location)
+        while number not in present:
+            table = self._tables[number]
+            row = bisect_left(table.sources, offset)
+            if row == len(table.sources) or table.sources[row] != offset:
+                raise KeyError(location)
+            number, offset = table.segments[row], table.offsets[row]
+        return pack_location(number, offset, length)
+
+    def sweep(self, live: LiveIndex) -> None:
+        """Forget tables of which nothing is live."""
+        for number, table in list(self._tables.items()):
+            if not live.any_between(table.id_min, table.id_max):
+                del self._tables[number]
 
 
 class SegmentCopy:
@@ -43,7 +104,7 @@ class SegmentCopy:
         number: int,
         journal: Journal,
         state: StoreState,
-        forwarding: Forwarding,
+        relocations: Relocations,
         known: KnownDamage,
     ) -> None:
         """
@@ -53,7 +114,7 @@ class SegmentCopy:
             number: Of the segment, which is finished.
             journal: Where the messages go.
             state: Of the running store: live messages, and those moved already.
-            forwarding: Told of every message that is copied.
+            relocations: Told of every message that is copied.
             known: Damaged records that were set aside: they are passed over.
         """
         self._disk = disk
@@ -61,7 +122,7 @@ class SegmentCopy:
         self._number = number
         self._journal = journal
         self._state = state
-        self._forwarding = forwarding
+        self._relocations = relocations
         self._known = known
         self.messages = 0
         """Copied."""
@@ -128,5 +189,5 @@ class SegmentCopy:
         location = pack_location(journal.number, journal.offset - len(raw), len(raw))
         journal.use.note(message_id)
         self._state.segments[number].moved = offset + 1
-        self._forwarding.add(number, offset, message_id, location)
+        self._relocations.add(number, offset, message_id, location)
         self.messages += 1

@@ -19,7 +19,7 @@ from understudy.store.log.follower import Follower, recover
 from understudy.store.log.segment import parse_name
 from understudy.store.reference import Location, unpack_location
 from understudy.store.retention import RetentionSettings
-from understudy.store.snapshots.forwarding import Forwarding
+from understudy.store.snapshots.relocation import Relocations
 from understudy.store.snapshots.reserve import RESERVE_NAME
 from understudy.store.snapshots.snapshot import snapshot_names
 from understudy.testing.sim_disk import SimFile
@@ -347,22 +347,22 @@ def test_a_node_that_follows_does_not_remember_segments_that_are_gone() -> None:
 
 
 def test_forwarding_follows_more_than_one_move_and_forgets_what_is_dead() -> None:
-    forwarding = Forwarding()
+    relocations = Relocations()
     first, second, third = (Location(number << 64 | 4096 << 32 | 100) for number in (1, 2, 3))
-    forwarding.add(1, 4096, 7, second)
-    forwarding.add(2, 4096, 7, third)
-    assert forwarding.resolve(first, {1}) == first
-    assert forwarding.resolve(first, {2}) == second
-    assert forwarding.resolve(first, {3}) == third
+    relocations.add(1, 4096, 7, second)
+    relocations.add(2, 4096, 7, third)
+    assert relocations.resolve(first, {1}) == first
+    assert relocations.resolve(first, {2}) == second
+    assert relocations.resolve(first, {3}) == third
     live = LiveIndex()
     live.add(1, 7)
-    forwarding.sweep(live)
-    assert len(forwarding) == 2
+    relocations.sweep(live)
+    assert len(relocations) == 2
     live.remove(1, (7,))
-    forwarding.sweep(live)
-    assert len(forwarding) == 0
+    relocations.sweep(live)
+    assert len(relocations) == 0
     with pytest.raises(KeyError):
-        forwarding.resolve(first, {3})
+        relocations.resolve(first, {3})
 
 
 @pytest.mark.parametrize("when", ["write", "sync", "rename", "sync-directory"])
