@@ -29,7 +29,7 @@ from understudy.routing.restore import restore, settle
 from understudy.routing.settings import AddressSettingsRepository
 from understudy.security.authorization import SecurityPolicy
 from understudy.session.registry import SessionRegistry
-from understudy.session.resource_registry import ResourceRegistry
+from understudy.session.resource_manager import ResourceManager
 from understudy.session.services import SessionServices
 from understudy.session.session import ServerSession
 from understudy.session.slow_consumers import SlowConsumers
@@ -153,8 +153,8 @@ class Broker:
             self.notifications.cluster_connection_started(cluster.name)
         return invocations
 
-    def _resources(self, configuration: Configuration, clock: Clock, timers: Timers) -> ResourceRegistry:
-        return ResourceRegistry(
+    def _resources(self, configuration: Configuration, clock: Clock, timers: Timers) -> ResourceManager:
+        return ResourceManager(
             self.post_office,
             clock,
             timers,

@@ -17,7 +17,7 @@ from understudy.routing.queues.queue import Queue
 from understudy.routing.settings import AddressSettingsRepository
 from understudy.session.connection_scope import ConnectionScope
 from understudy.session.registry import SessionRegistry
-from understudy.session.resource_registry import ResourceRegistry
+from understudy.session.resource_manager import ResourceManager
 from understudy.session.services import SessionOptions, SessionServices
 from understudy.session.session import ServerSession
 from understudy.store.message_store import MessageStore
@@ -216,7 +216,7 @@ class World:
             **options,
         )
         self.registry: SessionRegistry[ServerSession] = SessionRegistry()
-        self.resources = ResourceRegistry(self.office, self.clock, self.clock, scan_period_ms=-1)
+        self.resources = ResourceManager(self.office, self.clock, self.clock, scan_period_ms=-1)
         self.answers = Answers()
         self._sessions = 0
 

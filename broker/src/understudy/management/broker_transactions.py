@@ -2,7 +2,7 @@
 
 A branch has the name that Artemis uses: Base64 of branch qualifier, global transaction id and format
 id (four bytes, the lowest first). A heuristic decision of an operator is kept until the manager has
-read it (``session.resource_registry``).
+read it (``session.resource_manager``).
 """
 
 from __future__ import annotations

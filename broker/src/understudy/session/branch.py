@@ -4,7 +4,7 @@ Its work is done by the sessions that are associated with it; once all of them h
 it can be prepared, and then only its outcome is missing. What a prepared branch is called in the log
 (``encode_name``) is how it is found again after a restart or takeover.
 
-Source: artemis-core s. 4.5, X/Open XA. Not here: which branches there are (``resource_registry``),
+Source: artemis-core s. 4.5, X/Open XA. Not here: which branches there are (``resource_manager``),
 what sessions ask (``xa``).
 """
 

@@ -10,7 +10,7 @@ from understudy.routing.post_office import PostOffice
 from understudy.session.management import Management
 from understudy.session.prefixes import NO_PREFIXES, AddressPrefixes
 from understudy.session.registry import SessionRegistry
-from understudy.session.resource_registry import ResourceRegistry
+from understudy.session.resource_manager import ResourceManager
 from understudy.session.validated_users import ValidatedUsers
 
 NO_VALIDATED_USERS: Final = ValidatedUsers()
@@ -24,7 +24,7 @@ class SessionServices:
 
     post_office: PostOffice
     registry: SessionRegistry[Any]
-    resources: ResourceRegistry
+    resources: ResourceManager
     clock: Clock
     validated_users: ValidatedUsers = NO_VALIDATED_USERS
     """How the validated user is added to messages."""

@@ -14,7 +14,7 @@ from understudy.errors import TransactionRolledBack, XaCode, XaError
 from understudy.ids import Xid
 from understudy.routing.post_office import Done
 from understudy.session.branch import Branch, Event, State
-from understudy.session.resource_registry import ResourceRegistry, Returned
+from understudy.session.resource_manager import ResourceManager, Returned
 from understudy.session.state import SessionState
 from understudy.session.transaction import Transaction
 
@@ -25,9 +25,7 @@ _TIMEOUT_MAX_MS: Final = 24 * 3_600_000
 class XaRequests:
     """The XA side of one session."""
 
-    def __init__(
-        self, session: SessionState, registry: ResourceRegistry, give_back: Callable[[Returned], None]
-    ) -> None:
+    def __init__(self, session: SessionState, registry: ResourceManager, give_back: Callable[[Returned], None]) -> None:
         """``give_back``: returns deliveries of a branch, and everything outstanding at the session's consumers, to
         their queues.
         """

@@ -6,7 +6,7 @@ from typing import Any
 
 from understudy.ids import Xid
 from understudy.session.branch import Branch
-from understudy.session.resource_registry import ResourceRegistry
+from understudy.session.resource_manager import ResourceManager
 from understudy.session.session import ServerSession
 from understudy.session.transaction import Transaction
 from understudy.session.xa import XaRequests
@@ -82,5 +82,5 @@ def _rollback_leaves_the_branch(patch: Patch) -> type[PairRun]:
 )
 def _prepared_branch_forgotten(patch: Patch) -> type[PairRun]:
     """A node that takes over does not restore the branches that are prepared."""
-    patch.replace(ResourceRegistry, "restore", lambda self, state: None)
+    patch.replace(ResourceManager, "restore", lambda self, state: None)
     return BranchedPairRun

@@ -13,7 +13,7 @@ from understudy.ids import Xid
 from understudy.machine import To
 from understudy.message import DUPLICATE_ID, ROUTING_TYPE
 from understudy.session.branch import Branch, Event, Kind, State, decode_name, encode_name
-from understudy.session.resource_registry import ResourceRegistry
+from understudy.session.resource_manager import ResourceManager
 from understudy.session.session import ServerSession
 from understudy.session.transaction import Transaction
 
@@ -461,7 +461,7 @@ def test_work_for_a_branch_that_is_prepared_never_counts(decided: bool, ends_by:
 
 
 def test_work_after_a_failover_never_counts_when_there_are_too_many_branches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("understudy.session.resource_registry.XA_BRANCHES_MAX", 0)
+    monkeypatch.setattr("understudy.session.resource_manager.XA_BRANCHES_MAX", 0)
     world, session = fail_over()
     refused(XaCode.ROLLED_BACK, lambda: session.branches.end(XID, failed=False))
     assert count(world) == 1
@@ -472,8 +472,8 @@ def test_work_after_a_failover_never_counts_when_there_are_too_many_branches(mon
 # ages
 
 
-def aging(world: World) -> ResourceRegistry:
-    world.resources = ResourceRegistry(world.office, world.clock, world.clock, timeout_ms=10_000, scan_period_ms=1_000)
+def aging(world: World) -> ResourceManager:
+    world.resources = ResourceManager(world.office, world.clock, world.clock, timeout_ms=10_000, scan_period_ms=1_000)
     return world.resources
 
 

@@ -35,7 +35,7 @@ _HEURISTIC_CODES: Final = {
 }
 
 
-class ResourceRegistry:
+class ResourceManager:
     """All XA branches of a node, by their identifiers."""
 
     def __init__(
