@@ -174,7 +174,7 @@ class LineConnection:
     def kill_connection(self, reason: str) -> None:
         self._connection.close()
 
-    def met_bug(self, bug: Exception) -> None:
+    def internal_error(self, bug: Exception) -> None:
         self._connection.abort()
 
     def writable(self) -> bool:

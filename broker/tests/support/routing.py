@@ -131,7 +131,7 @@ class FakeCallback:
     def kill_connection(self, reason: str) -> None:
         self.killed.append(reason)
 
-    def met_bug(self, bug: Exception) -> None:
+    def internal_error(self, bug: Exception) -> None:
         self.bugs.append(bug)
 
     def disconnect_consumer(self, consumer_id: int) -> None:

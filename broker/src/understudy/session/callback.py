@@ -51,7 +51,7 @@ class SessionCallback(Protocol):
         """End the client's connection with all its sessions; they are closed soon, not in this call."""
         ...
 
-    def met_bug(self, bug: Exception) -> None:
+    def internal_error(self, bug: Exception) -> None:
         """An internal error occurred while something was sent: end the connection at once, keep nothing of it
         and say so with the traceback. Its sessions are closed soon, not in this call.
         """

@@ -222,7 +222,7 @@ class ServerConsumer(Consumer):
         """
         self.started = False
         self.allowance_bytes = 0
-        self._callback.met_bug(bug)
+        self._callback.internal_error(bug)
 
     def kill_connection(self, reason: str) -> None:
         """End the connection of its client, with everything on it."""

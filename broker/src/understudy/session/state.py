@@ -128,9 +128,9 @@ class SessionState:
         """A management request was executed, but its reply could not be sent."""
         self._callback.operation_failed(error)
 
-    def met_bug(self, bug: Exception) -> None:
+    def internal_error(self, bug: Exception) -> None:
         """An internal error occurred in an answer that waited until it was durable."""
-        self._callback.met_bug(bug)
+        self._callback.internal_error(bug)
 
     # -- messages ---------------------------------------------------------------------------------
 

@@ -49,7 +49,7 @@ class Client:
             raise self.failure
         self.seen += [(self.name, each) for each in correlation_ids]
 
-    def met_bug(self, bug: Exception) -> None:
+    def internal_error(self, bug: Exception) -> None:
         self.bugs.append(bug)
 
 

@@ -66,7 +66,7 @@ class SessionChannel(Machine[State, Event]):
         """Sends the frame of a counted packet."""
         self.when_durable: Callable[..., None]
         """Operation context of the session; set after the session is created."""
-        self.met_bug: Callable[[Exception], None]
+        self.internal_error: Callable[[Exception], None]
         """Of the handler, set likewise: called after an internal error in a response of the channel itself."""
         self._received = 0
         self._confirmed = 0
@@ -156,7 +156,7 @@ class SessionChannel(Machine[State, Event]):
             self._cache.clear()
         # methods of itself and of its handler: kept, they would be reference cycles
         self._wire = self.send = _nowhere
-        self.when_durable = self.met_bug = _nowhere
+        self.when_durable = self.internal_error = _nowhere
 
     # The table comes last: it names the functions above.
     TABLE = table(

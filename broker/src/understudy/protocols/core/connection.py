@@ -264,7 +264,7 @@ class CoreConnection(Machine[State, Event]):
         """An internal error occurred while its input was handled: no session is kept."""
         self.fire(Event.FORFEIT)
 
-    def met_bug(self, bug: Exception) -> None:
+    def internal_error(self, bug: Exception) -> None:
         """So did something for it: a delivery, or an answer that waited for the disk. It ends at once."""
         log.error("connection dropped: internal error", extra={"peer": self.connection.peer}, exc_info=bug)
         self.fire(Event.FORFEIT)

@@ -61,5 +61,5 @@ class CoreLink(Protocol):
     def kill(self, reason: str) -> None:
         """Close the connection because of how the client behaves."""
 
-    def met_bug(self, bug: Exception) -> None:
+    def internal_error(self, bug: Exception) -> None:
         """Abort the connection because of an internal error."""

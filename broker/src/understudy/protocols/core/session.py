@@ -65,7 +65,7 @@ class CoreSession(SessionAnswers):
         self.session = session
         self._alias = session.alias
         self.channel.when_durable = session.when_durable
-        self.channel.met_bug = self.met_bug
+        self.channel.internal_error = self.internal_error
 
     def discard(self) -> None:
         """The session could not be created."""
@@ -185,7 +185,7 @@ class CoreSession(SessionAnswers):
             self.channel.connection.give_up(error)
             return
         except Exception as bug:
-            self.met_bug(bug)
+            self.internal_error(bug)
             return
         if all_taken:
             self._go_on()
@@ -226,7 +226,7 @@ class CoreSession(SessionAnswers):
                 connection.give_up(error)
                 return
             except Exception as bug:
-                self.met_bug(bug)
+                self.internal_error(bug)
                 return
         if self._held is not None:
             self._held.extend(held or ())
@@ -344,9 +344,9 @@ class CoreSession(SessionAnswers):
         else:
             connection.kill(reason)
 
-    def met_bug(self, bug: Exception) -> None:
+    def internal_error(self, bug: Exception) -> None:
         """An internal error occurred: abort the connection."""
-        self.channel.connection.met_bug(bug)
+        self.channel.connection.internal_error(bug)
         if self.channel.detached:
             # there is no connection that could take it along
             self.close(failed=True)

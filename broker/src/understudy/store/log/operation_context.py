@@ -16,7 +16,7 @@ which it asked. Entries of different owners in different lanes do not wait for e
 Invariants: ``durable <= appended``; the sequence of a waiting entry is above the mark of its lane; sequences in a lane
 do not fall; requests name the last record that was appended, so sequences of different lanes do not fall either, and
 the weaker lane is released first. A bug in a released call ends the object that it was for and delays no other:
-``met_bug`` is called of the first object among the call and its arguments that has it, or that they are bound to. That
+``internal_error`` is called of the first object among the call and its arguments that has it, or that they are bound to. That
 object is looked for only then, so it costs nothing per call.
 
 Not here: writing, syncing and replicating; they call ``advance``.
@@ -224,16 +224,16 @@ class OperationContext:
 
 
 def tell_owner(bug: Exception, *objects: object) -> Exception | None:
-    """Report a bug to the first of these objects that has ``met_bug``, or that is bound to one that has; returns what
+    """Report a bug to the first of these objects that has ``internal_error``, or that is bound to one that has; returns what
     is left to report.
     """
     for each in objects:
         while isinstance(each, partial):
             each = each.func
-        met_bug = getattr(getattr(each, "__self__", each), "met_bug", None)
-        if met_bug is not None:
+        internal_error = getattr(getattr(each, "__self__", each), "internal_error", None)
+        if internal_error is not None:
             try:
-                met_bug(bug)
+                internal_error(bug)
             except Exception as another:
                 return another
             return None

@@ -76,7 +76,7 @@ class Answerer:
     def __init__(self) -> None:
         self.bugs: list[Exception] = []
 
-    def met_bug(self, bug: Exception) -> None:
+    def internal_error(self, bug: Exception) -> None:
         self.bugs.append(bug)
 
     def breaks(self, *_: object) -> None:
@@ -108,7 +108,7 @@ def test_an_owner_that_cannot_handle_an_internal_error_delays_no_other_call() ->
     context, calls = OperationContext(), []
 
     class Deaf(Answerer):
-        def met_bug(self, bug: Exception) -> None:
+        def internal_error(self, bug: Exception) -> None:
             raise LookupError("another bug")
 
     context.when_durable(1, Deaf().breaks)
