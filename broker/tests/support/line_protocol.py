@@ -200,7 +200,7 @@ class LineConnection:
     def disconnect(self) -> None:
         self.say("BYE")
 
-    def forfeit(self) -> None: ...
+    def prevent_reattachment(self) -> None: ...
 
     def give_up(self, error: BrokerError) -> None:
         self._connection.close()

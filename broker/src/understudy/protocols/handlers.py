@@ -59,7 +59,7 @@ class ConnectionHandler(Protocol):
     def disconnect(self) -> None:
         """Inform the client that the node stops, and close the connection."""
 
-    def forfeit(self) -> None:
+    def prevent_reattachment(self) -> None:
         """An internal error occurred: no state of the connection survives its loss."""
 
     def connection_lost(self, reason: str) -> None:

@@ -259,7 +259,7 @@ class ServerConnection(Machine[State, Event], asyncio.BufferedProtocol):
             # no other; its sessions end, for it would send the same again
             log.exception("connection dropped: internal error", extra={"peer": self._peer})
             if self.handler is not None:
-                self.handler.forfeit()
+                self.handler.prevent_reattachment()
             self.abort()
         if not turn.scheduled:
             turn.request()

@@ -88,7 +88,7 @@ class Detection:
     def disconnect(self) -> None:
         """There is no protocol in which to inform the client."""
 
-    def forfeit(self) -> None:
+    def prevent_reattachment(self) -> None:
         """There is no state."""
 
     def connection_lost(self, reason: str) -> None:

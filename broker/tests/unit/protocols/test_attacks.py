@@ -463,6 +463,6 @@ def test_a_connection_closed_by_an_internal_error_keeps_no_session() -> None:
     node = CoreNode()
     client = node.client()
     client.create_session()
-    client.handler.forfeit()
+    client.handler.prevent_reattachment()
     client.lose()
     assert node.reattachments.detached_count == 0

@@ -54,7 +54,7 @@ class Handler:
     def receive_data(self, data: bytes) -> bool:
         raise IndexError("a bug of ours")
 
-    def forfeit(self) -> None:
+    def prevent_reattachment(self) -> None:
         self.forfeited = True
 
     def congested(self) -> bool:

@@ -67,7 +67,7 @@ class State(Enum):
     OPEN = auto()
     DRAINING = auto()
     """DISCONNECT was sent because the node stops; the socket closes when it has been written."""
-    FORFEITED = auto()
+    NOT_REATTACHABLE = auto()
     """The client broke the protocol, or an internal error occurred: no session can be reattached."""
     CLOSED = auto()
 
@@ -79,7 +79,7 @@ class Event(Enum):
     """The client proved its identity: by a login, the secret name of a session or the cluster password."""
     DISCONNECT = auto()
     """The node stops."""
-    FORFEIT = auto()
+    PREVENT_REATTACHMENT = auto()
     LOSE = auto()
     """The socket was closed."""
 
@@ -147,7 +147,7 @@ class CoreConnection(Machine[State, Event]):
                     self._receive_outside(frame)
         except BrokerError:
             # a peer that breaks the protocol has no sessions to reattach
-            self.fire(Event.FORFEIT)
+            self.fire(Event.PREVENT_REATTACHMENT)
             raise
         return bool(decoder.backlog)
 
@@ -216,7 +216,7 @@ class CoreConnection(Machine[State, Event]):
         try:
             self._liveness.check_silence()
         except BrokerError:
-            self.fire(Event.FORFEIT)
+            self.fire(Event.PREVENT_REATTACHMENT)
             raise
         if not self.proved and not self._login.checking:
             self._liveness.check_login()
@@ -257,23 +257,23 @@ class CoreConnection(Machine[State, Event]):
     def give_up(self, error: BrokerError) -> None:
         """A breach of protocol that showed later than it came."""
         log.warning("connection dropped", extra={"peer": self.connection.peer, "code": error.code, "error": str(error)})
-        self.fire(Event.FORFEIT)
+        self.fire(Event.PREVENT_REATTACHMENT)
         self.connection.close()
 
-    def forfeit(self) -> None:
+    def prevent_reattachment(self) -> None:
         """An internal error occurred while its input was handled: no session is kept."""
-        self.fire(Event.FORFEIT)
+        self.fire(Event.PREVENT_REATTACHMENT)
 
     def internal_error(self, bug: Exception) -> None:
         """So did something for it: a delivery, or an answer that waited for the disk. It ends at once."""
         log.error("connection dropped: internal error", extra={"peer": self.connection.peer}, exc_info=bug)
-        self.fire(Event.FORFEIT)
+        self.fire(Event.PREVENT_REATTACHMENT)
         self.connection.abort()
 
     def kill(self, reason: str) -> None:
         """End it because of how the client behaves."""
         log.warning("connection killed", extra={"peer": self.connection.peer, "reason": reason})
-        self.fire(Event.FORFEIT)
+        self.fire(Event.PREVENT_REATTACHMENT)
         self.send(packets.DisconnectConsumerKill(self.services.shared.node_id), SESSION_SETUP_CHANNEL)
         self.connection.close()
 
@@ -445,14 +445,14 @@ class CoreConnection(Machine[State, Event]):
         {
             (State.HANDSHAKING, Event.PROVE): To(State.OPEN, _raise_limits),
             (State.HANDSHAKING, Event.DISCONNECT): To(State.DRAINING, _say_farewell),
-            (State.HANDSHAKING, Event.FORFEIT): To(State.FORFEITED),
+            (State.HANDSHAKING, Event.PREVENT_REATTACHMENT): To(State.NOT_REATTACHABLE),
             (State.HANDSHAKING, Event.LOSE): To(State.CLOSED, _end),
             (State.OPEN, Event.DISCONNECT): To(State.DRAINING, _say_farewell),
-            (State.OPEN, Event.FORFEIT): To(State.FORFEITED),
+            (State.OPEN, Event.PREVENT_REATTACHMENT): To(State.NOT_REATTACHABLE),
             (State.OPEN, Event.LOSE): To(State.CLOSED, _detach),
-            (State.DRAINING, Event.FORFEIT): To(State.FORFEITED),
+            (State.DRAINING, Event.PREVENT_REATTACHMENT): To(State.NOT_REATTACHABLE),
             (State.DRAINING, Event.LOSE): To(State.CLOSED, _detach),
-            (State.FORFEITED, Event.LOSE): To(State.CLOSED, _end),
+            (State.NOT_REATTACHABLE, Event.LOSE): To(State.CLOSED, _end),
         },
         # a further login of an open connection changes nothing, nor does anything that happens while it closes
         otherwise=dict.fromkeys(Event, IGNORED),
