@@ -256,7 +256,7 @@ def test_a_client_without_ttl_is_not_waited_for_without_limit() -> None:
     assert node.services.connections.session_count == 0
 
 
-def test_a_broken_protocol_forfeits_the_session() -> None:
+def test_a_session_of_a_connection_that_broke_the_protocol_cannot_be_reattached() -> None:
     node, client = loaded()
     with pytest.raises(RemoteProtocolError):
         client.handler.receive_data(b"\xff" * 64)

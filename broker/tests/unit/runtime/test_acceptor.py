@@ -48,14 +48,14 @@ class Handler:
     held_back = False
     held_up = False
     proved = False
-    forfeited = False
+    prevented = False
     lost = ""
 
     def receive_data(self, data: bytes) -> bool:
         raise IndexError("a bug of ours")
 
     def prevent_reattachment(self) -> None:
-        self.forfeited = True
+        self.prevented = True
 
     def congested(self) -> bool:
         return False
@@ -106,7 +106,7 @@ def test_an_internal_error_ends_the_connection_and_sessions_of_its_peer(caplog: 
     with caplog.at_level(logging.ERROR):
         feed(connection, b"ARTEMIS" + bytes(13))
     assert transport.aborted
-    assert handlers[0].forfeited
+    assert handlers[0].prevented
     assert "internal error" in caplog.text
     connection.connection_lost(None)
     assert handlers[0].lost
