@@ -253,8 +253,8 @@ class Model:
         assert self.found() == sorted(self.waiting)
         left = queue.messages_acknowledged + queue.messages_replaced + queue.messages_killed + queue.messages_expired
         assert queue.messages_added == left + queue.message_count
-        lends = "non_destructive" in self.kind
-        assert queue.message_count == len(queue.pending) + (0 if lends else queue.delivering_count)
+        non_destructive = "non_destructive" in self.kind
+        assert queue.message_count == len(queue.pending) + (0 if non_destructive else queue.delivering_count)
 
     def drain(self) -> None:
         """Every consumer receives all messages to the end."""

@@ -441,7 +441,7 @@ class ReferenceModel:
             lent = queue.configuration.non_destructive
             here = len(queue.pending) + queue.scheduled_count + queue.delivering_count
             if lent or queue.name == "q":
-                # loans are no part of it, and what an operator is moving away is with a transaction, too
+                # copies of a non-destructive queue do not count; messages that an operator moves are in a transaction
                 least = len(queue.pending) + queue.scheduled_count
                 assert least <= queue.message_count <= least + queue.delivering_count, queue
             else:

@@ -77,8 +77,8 @@ class Paging:
         if references[0].message is None:
             # of a prepared transaction that the log brought back
             return
-        homeless = [reference for reference in references if reference.location is None]
-        if homeless and not self._store_page(queues[0].address.pages, homeless):
+        unstored = [reference for reference in references if reference.location is None]
+        if unstored and not self._store_page(queues[0].address.pages, unstored):
             return
         for queue, reference in zip(queues, references, strict=True):
             if queue.kind is not None and not reference.scheduled_ms:

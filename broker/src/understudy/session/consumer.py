@@ -83,7 +83,7 @@ class ServerConsumer(Consumer):
 
     def deliver(self, part: Part) -> None:
         if self.queue.kind is not None:
-            self._end_loans(part)
+            self._end_copies(part)
         large = part.large
         if large is not None:
             self._deliver_large(part, large)
@@ -130,12 +130,12 @@ class ServerConsumer(Consumer):
                     self.queue.queue_id, reference.message_id, reference.delivery_count
                 )
 
-    def _end_loans(self, part: Part) -> None:
-        """A queue that does not lend any more hands out for good what this consumer may still have as a loan."""
+    def _end_copies(self, part: Part) -> None:
+        """The queue is not non-destructive any more: end the copies of these messages that this consumer still has."""
         for message_id in part.ids:
-            lent = self.delivering.take_one(message_id)
-            if lent and self.queue.kind is not None:
-                self.queue.kind.settled(lent)
+            copy = self.delivering.take_one(message_id)
+            if copy and self.queue.kind is not None:
+                self.queue.kind.settled(copy)
 
     def _deliver_large(self, part: Part, message: LargeMessage) -> None:
         reference = part[0]

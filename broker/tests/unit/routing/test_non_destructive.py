@@ -230,7 +230,7 @@ def test_the_file_of_a_large_message_stays_while_a_consumer_has_it() -> None:
 
 
 def test_what_cannot_leave_is_not_shown_again() -> None:
-    """Neither to who has it, which would end with one loan too many, nor to who is through with it."""
+    """Neither to the consumer that holds a copy, which would then hold two, nor to one that acknowledged its copy."""
     world = World({"#": {"expiry_address": "EXP"}})
     queue = world.queue(non_destructive=True)
     world.queue("EXP")
@@ -254,7 +254,7 @@ def test_what_cannot_leave_is_not_shown_again() -> None:
 
 @pytest.mark.parametrize("runs", [False, True])
 def test_a_loan_ends_when_its_message_is_handed_out_for_good(runs: bool) -> None:
-    """The queue ceases to lend while a consumer has a loan, and then delivers the same message to it."""
+    """The queue ceases to be non-destructive while a consumer holds a copy, then delivers the same message to it."""
     world = World()
     queue = world.queue(non_destructive=True)
     reader = consumer(world, callback=FakeCallback(runs=runs))

@@ -17,7 +17,7 @@ from understudy.ports import Clock, Entropy
 from understudy.routing.lifecycle.dead_letters import DeadLetters
 from understudy.routing.lifecycle.quarantine import NEVER_MS, DamagedMessages
 from understudy.routing.lifecycle.scheduled import ScheduledDeliveries
-from understudy.routing.queues.non_destructive import LentReference
+from understudy.routing.queues.non_destructive import DeliveredCopy
 from understudy.routing.queues.queue import Queue
 from understudy.store.message_store import MessageStore
 from understudy.store.reference import MessageReference, References
@@ -56,7 +56,7 @@ class Redelivery:
         often, to the dead letters (artemis-core s. 6.4). Delivery counts are final already.
         """
         if queue.kind is not None:
-            references = queue.kind.lending.cancelled(references, partial(self.kill, queue))
+            references = queue.kind.copies.cancelled(references, partial(self.kill, queue))
         if queue.deleted:
             queue.delivering_count -= len(references)
             queue.forget(References(references))
@@ -104,8 +104,8 @@ class Redelivery:
         """Send a delivery that its consumer rejected to the dead letter address, whatever its number of deliveries;
         from a non-destructive queue, too.
         """
-        if isinstance(reference, LentReference) and queue.kind is not None:
-            original = queue.kind.lending.original(reference)
+        if isinstance(reference, DeliveredCopy) and queue.kind is not None:
+            original = queue.kind.copies.original(reference)
             if original is None:
                 return
             reference = original
@@ -136,7 +136,7 @@ class Redelivery:
 
     def set_aside(self, queue: Queue, reference: MessageReference, error: BrokerError) -> None:
         """The delivery of a large message whose body cannot be read: no consumer is given it again before an operator
-        releases it, or the next activation. A loan ends, as its message stays in the queue.
+        releases it, or the next activation. Of a non-destructive queue the copy ends; its message stays in the queue.
         """
         self._damaged.hold(queue, reference, error)
         if queue.kind is not None and not queue.kind.settled((reference,)):

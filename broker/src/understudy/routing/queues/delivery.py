@@ -20,7 +20,7 @@ from understudy.message import GROUP_ID, Message
 from understudy.properties import NO_PROPERTIES
 from understudy.routing.queues.consumer import Consumer, ConsumerGroup
 from understudy.routing.queues.groups import GROUPS_MAX
-from understudy.routing.queues.non_destructive import Lending
+from understudy.routing.queues.non_destructive import NonDestructiveDeliveries
 from understudy.routing.queues.queue import Queue
 from understudy.store.reference import MessageReference, Part, References
 
@@ -78,8 +78,8 @@ def dispatch(queue: Queue, now_ms: int) -> None:
                 continue
             ready = [chosen]
             credits_before = chosen.flow.credits
-        if queue.kind is not None and queue.kind.lends:
-            _dispatch_loans(queue, queue.kind.lending, ready, now_ms)
+        if queue.kind is not None and queue.kind.non_destructive:
+            _dispatch_copies(queue, queue.kind.copies, ready, now_ms)
             continue
         # the plain way may meet a message group
         turn = 0 if queue.selective else _dispatch_plain(queue, group, ready, now_ms)
@@ -178,11 +178,11 @@ def _read_taken(queue: Queue, reference: MessageReference) -> Message | None:
         return None
 
 
-def _dispatch_loans(queue: Queue, lending: Lending, ready: list[Consumer], now_ms: int) -> None:
+def _dispatch_copies(queue: Queue, copies: NonDestructiveDeliveries, ready: list[Consumer], now_ms: int) -> None:
     """Every consumer gets every message, each from where it stopped."""
     for consumer in ready:
         while consumer.ready and queue.may_go_on():
-            reference = lending.next_again(consumer, now_ms)
+            reference = copies.next_again(consumer, now_ms)
             if reference is not None:
                 found_message = queue.read_waiting(reference)
                 if found_message is None:
@@ -194,11 +194,11 @@ def _dispatch_loans(queue: Queue, lending: Lending, ready: list[Consumer], now_m
                     break
                 reference, message = found
                 consumer.cursors[reference.priority] = reference.position + 1
-            lent = lending.lend(reference, consumer)
+            copy = copies.copy_for(reference, consumer)
             try:
-                consumer.deliver(References((lent,), message))
+                consumer.deliver(References((copy,), message))
             except BaseException:
-                lending.settled(References((lent,)))
+                copies.settled(References((copy,)))
                 if consumer.cursors.get(reference.priority, -1) > reference.position:
                     consumer.cursors[reference.priority] = reference.position
                 raise
@@ -374,7 +374,7 @@ def next_for(queue: Queue, consumer: Consumer, now_ms: int) -> tuple[MessageRefe
 def _group_allows(queue: Queue, consumer: Consumer, message: Message) -> bool:
     """Whether the message's group, if any, belongs to this consumer or has no owner."""
     group = message.properties.get(GROUP_ID)
-    if group is None or (queue.kind is not None and queue.kind.lends):
+    if group is None or (queue.kind is not None and queue.kind.non_destructive):
         # a non-destructive queue gives every message to every consumer
         return True
     return _groups_allow(queue, consumer, [str(group)])

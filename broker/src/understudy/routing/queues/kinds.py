@@ -1,4 +1,4 @@
-"""Special behaviour of a queue: last values, a ring, loans instead of deliveries, a gate before the first dispatch.
+"""Special behaviour of a queue: last values, a ring, non-destructive delivery, a gate before the first dispatch.
 Each part decides for itself; here is in which order they are asked.
 
 An ordinary queue has none of this and pays one attribute test for it. A queue that once had some
@@ -14,7 +14,7 @@ from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.queues.consumer import Consumer
 from understudy.routing.queues.dispatch_gate import DispatchGate
 from understudy.routing.queues.last_value import LastValues
-from understudy.routing.queues.non_destructive import Lending
+from understudy.routing.queues.non_destructive import NonDestructiveDeliveries
 from understudy.routing.queues.ring import Ring
 from understudy.routing.queues.special import SpecialQueue
 from understudy.store.reference import MessageReference
@@ -34,22 +34,22 @@ def is_ordinary(full: QueueConfiguration) -> bool:
 class QueueKind:
     """The special behaviour of one queue: last value, ring, non-destructive, dispatch gate."""
 
-    __slots__ = ("_lending", "_queue", "gate", "last_values", "lends", "ring")
+    __slots__ = ("_copies", "_queue", "gate", "last_values", "non_destructive", "ring")
 
     def __init__(self, queue: SpecialQueue, timers: Timers) -> None:
         self._queue = queue
         self.gate = DispatchGate(queue, timers)
         self.last_values: LastValues | None = None
         self.ring: Ring | None = None
-        self._lending = Lending(queue)
-        self.lends = False
+        self._copies = NonDestructiveDeliveries(queue)
+        self.non_destructive = False
         """Whether consumers get copies of references that stay in the queue."""
         self.configure()
 
     @property
-    def lending(self) -> Lending:
-        """Its loans, which may be left over from before a change."""
-        return self._lending
+    def copies(self) -> NonDestructiveDeliveries:
+        """Copies held by consumers; some may remain after the queue has ceased to be non-destructive."""
+        return self._copies
 
     def configure(self) -> None:
         """Take what the queue's configuration says now."""
@@ -61,7 +61,7 @@ class QueueKind:
             self.last_values = LastValues(queue, full.last_value_key or "")
             self.last_values.load()
         self.ring = Ring(queue, full.ring_size or 0) if full.bounded else None
-        self.lends = bool(full.non_destructive)
+        self.non_destructive = bool(full.non_destructive)
         self.gate.joined()
 
     def load(self) -> None:
@@ -101,7 +101,7 @@ class QueueKind:
 
     def settled(self, references: Sequence[MessageReference]) -> Sequence[MessageReference]:
         """Deliveries are done. Returns those that leave the queue by that."""
-        left = self._lending.settled(references)
+        left = self._copies.settled(references)
         self.gate_may_open(len(left))
         return left
 
@@ -112,5 +112,5 @@ class QueueKind:
 
     def consumer_left(self, consumer: Consumer) -> None:
         """Its deliveries were put back or acknowledged before."""
-        self._lending.left(consumer)
+        self._copies.left(consumer)
         self.gate.left()

@@ -1,17 +1,16 @@
 """Non-destructive queues: consumers see everything and take nothing (manual, "Non-Destructive
 Queues").
 
-A delivery is a loan: a copy of the reference for one consumer, while the reference itself stays in the queue
-for the others; each consumer looks through the queue from its start, higher priorities
-first. An acknowledgement ends the loan and nothing else: messages leave by expiry, by a newer last
-value, by a ring's size, or because consumers failed with one too often (``max-delivery-attempts``;
-then it is a dead letter for all). Failures count for the message, whichever consumer failed.
+A delivery hands a copy of the reference to one consumer, while the reference itself stays in the queue for the other
+consumers. Each consumer reads the queue from its start, higher priorities first. An acknowledgement ends the copy only.
+Messages leave the queue by expiry, by a newer last value, by the size of a ring, or after ``max-delivery-attempts``
+failures, which count for the message, whichever consumer failed; then the message is a dead letter for all consumers.
 
-A loan that is given back is offered again to the consumer that had it, before anything it has not
-seen. Redelivery delays do not apply, because the message goes on waiting; neither do message
-groups, because every consumer sees every message.
+A copy that a consumer returns is offered to the same consumer again, before messages that it has not seen. Redelivery
+delays do not apply, because the message remains in the queue; neither do message groups, because every consumer sees
+every message.
 
-Not here: the order of dispatch (``delivery``). Invariant: a ``LentReference`` is never in a place
+Not here: the order of dispatch (``delivery``). Invariant: a ``DeliveredCopy`` is never in a place
 of the queue, and holds the file of a large message until it is given back.
 """
 
@@ -28,21 +27,21 @@ Kill = Callable[[MessageReference], None]
 """Takes a message of the queue that was delivered too often, and is in no place any more."""
 
 
-class LentReference(MessageReference):
+class DeliveredCopy(MessageReference):
     """The copy of a reference that one consumer has; the message stays in the queue."""
 
-    __slots__ = ("consumer", "file_id", "lent_count")
+    __slots__ = ("consumer", "file_id", "initial_delivery_count")
 
     consumer: Consumer
     """The consumer that has it."""
     file_id: int | None
     """Of a large message; held."""
-    lent_count: int
-    """Delivery count when the loan began."""
+    initial_delivery_count: int
+    """Delivery count of the message when the copy was made."""
 
 
-class Lending:
-    """The loans of one queue."""
+class NonDestructiveDeliveries:
+    """The copies of the messages of one queue that its consumers hold."""
 
     __slots__ = ("_again", "_queue")
 
@@ -51,9 +50,9 @@ class Lending:
         self._again: dict[Consumer, list[tuple[int, int, int]]] = {}
         """Messages that a consumer gave back: priority from the highest as 0 up, position, message id."""
 
-    def lend(self, reference: MessageReference, consumer: Consumer) -> LentReference:
+    def copy_for(self, reference: MessageReference, consumer: Consumer) -> DeliveredCopy:
         """A copy for a consumer."""
-        lent = LentReference(
+        copy = DeliveredCopy(
             reference.message_id,
             reference.priority,
             reference.expiration,
@@ -62,15 +61,15 @@ class Lending:
             False,
             None,
         )
-        lent.delivery_count = lent.lent_count = reference.delivery_count
-        lent.position = reference.position
-        lent.consumer = consumer
-        lent.file_id = None
+        copy.delivery_count = copy.initial_delivery_count = reference.delivery_count
+        copy.position = reference.position
+        copy.consumer = consumer
+        copy.file_id = None
         if isinstance(reference, LargeReference):
-            lent.file_id = reference.file_id
+            copy.file_id = reference.file_id
             self._queue.store.large.hold(reference.file_id)
         self._queue.delivering_count += 1
-        return lent
+        return copy
 
     def next_again(self, consumer: Consumer, now_ms: int) -> MessageReference | None:
         """The next message that a consumer gave back and may have again; it stays in the queue."""
@@ -83,17 +82,19 @@ class Lending:
         return None
 
     def settled(self, references: Sequence[MessageReference]) -> list[MessageReference]:
-        """Loans among them end. Returns the others, from a time when the queue did not lend."""
+        """End the copies among them. Returns the other references, which were delivered before the queue became
+        non-destructive.
+        """
         others: list[MessageReference] = []
         for reference in references:
-            if isinstance(reference, LentReference):
+            if isinstance(reference, DeliveredCopy):
                 self._end(reference)
             else:
                 others.append(reference)
         return others
 
-    def original(self, reference: LentReference) -> MessageReference | None:
-        """End a loan and take its message out of the queue; None if that has left already."""
+    def original(self, reference: DeliveredCopy) -> MessageReference | None:
+        """End a copy and take its message out of the queue; None if that has left already."""
         self._end(reference)
         waiting = self._queue.pending
         found = waiting.at(reference.priority, reference.position, reference.message_id)
@@ -102,28 +103,28 @@ class Lending:
         return found
 
     def cancelled(self, references: Sequence[MessageReference], kill: Kill) -> list[MessageReference]:
-        """Loans among them failed or were not looked at (``delivery_count`` says which). Returns
-        the others.
+        """End the copies among them, which failed (their ``delivery_count`` has grown) or were not processed. Returns the
+        other references.
         """
         others: list[MessageReference] = []
         present = set(self._queue.consumers)
         for reference in references:
-            if not isinstance(reference, LentReference):
+            if not isinstance(reference, DeliveredCopy):
                 others.append(reference)
                 continue
             self._end(reference)
-            failed = reference.delivery_count > reference.lent_count
+            failed = reference.delivery_count > reference.initial_delivery_count
             if (not failed or self._count_failure(reference, kill)) and reference.consumer in present:
                 place = (9 - reference.priority, reference.position, reference.message_id)
                 insort(self._again.setdefault(reference.consumer, []), place)
         self._queue.prompt()
         return others
 
-    def _count_failure(self, lent: LentReference, kill: Kill) -> bool:
+    def _count_failure(self, copy: DeliveredCopy, kill: Kill) -> bool:
         """Whether it may be tried again."""
         queue = self._queue
         waiting = queue.pending
-        reference = waiting.at(lent.priority, lent.position, lent.message_id)
+        reference = waiting.at(copy.priority, copy.position, copy.message_id)
         if reference is None:
             return False
         # Taken and put back, as the queue may hold it as a row.
@@ -142,8 +143,8 @@ class Lending:
         """A consumer is gone."""
         self._again.pop(consumer, None)
 
-    def _end(self, lent: LentReference) -> None:
+    def _end(self, copy: DeliveredCopy) -> None:
         self._queue.delivering_count -= 1
-        if lent.file_id is not None:
-            self._queue.store.large.release(lent.file_id)
-            lent.file_id = None
+        if copy.file_id is not None:
+            self._queue.store.large.release(copy.file_id)
+            copy.file_id = None

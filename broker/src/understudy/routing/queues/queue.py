@@ -24,7 +24,7 @@ from understudy.routing.queues.consumer import Consumer, QueueConsumers
 from understudy.routing.queues.counts import QueueCounts
 from understudy.routing.queues.groups import MessageGroups
 from understudy.routing.queues.kinds import QueueKind, is_ordinary
-from understudy.routing.queues.non_destructive import LentReference
+from understudy.routing.queues.non_destructive import DeliveredCopy
 from understudy.routing.queues.pending import PendingMessages
 from understudy.selector.work import WORK
 from understudy.store.backlog import Backlog
@@ -193,9 +193,9 @@ class Queue(QueueCounts):
         self.purge_on_no_consumers = bool(full.purge_on_no_consumers)
         self.enabled = full.enabled is not False
         if self.kind is not None:
-            lent = self.kind.lends
+            before = self.kind.non_destructive
             self.kind.configure()
-            if lent is not self.kind.lends:
+            if before is not self.kind.non_destructive:
                 self.consumers.forget_cursors()
         elif not is_ordinary(full):
             self.kind = QueueKind(self, self.office.timers)
@@ -205,7 +205,8 @@ class Queue(QueueCounts):
     def choose_dispatch(self) -> None:
         """Cursors are not maintained while no consumer needs them, so they start from the beginning again."""
         before = self.selective
-        self.selective = self.groups.met or (self.kind is not None and self.kind.lends) or self.consumers.selective
+        non_destructive = self.kind is not None and self.kind.non_destructive
+        self.selective = self.groups.met or non_destructive or self.consumers.selective
         if self.selective and not before:
             self.consumers.forget_cursors()
 
@@ -287,7 +288,7 @@ class Queue(QueueCounts):
 
     def _wait_again(self, returned: Sequence[MessageReference], *, looked_at: bool) -> None:
         self.pending.put_back(returned)
-        if self.selective and not (looked_at and self.kind is not None and self.kind.lends):
+        if self.selective and not (looked_at and self.kind is not None and self.kind.non_destructive):
             self._look_again(returned)
         if self.kind is not None:
             self.kind.returned(returned)
@@ -391,8 +392,8 @@ class Queue(QueueCounts):
 
     def expire_delivered(self, reference: MessageReference) -> None:
         """One that its consumer found to be over."""
-        if isinstance(reference, LentReference) and self.kind is not None:
-            original = self.kind.lending.original(reference)
+        if isinstance(reference, DeliveredCopy) and self.kind is not None:
+            original = self.kind.copies.original(reference)
             if original is not None:
                 self.office.redelivery.expire(self, original)
             return
@@ -491,7 +492,7 @@ class Queue(QueueCounts):
         """Groups have other owners: what a consumer had to pass over may be its own now. On a
         non-destructive queue no consumer passes over messages.
         """
-        if self.kind is None or not self.kind.lends:
+        if self.kind is None or not self.kind.non_destructive:
             self.consumers.forget_cursors()
 
     def enable_grouping(self) -> None:

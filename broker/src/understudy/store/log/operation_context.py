@@ -16,8 +16,8 @@ which it asked. Entries of different owners in different lanes do not wait for e
 Invariants: ``durable <= appended``; the sequence of a waiting entry is above the mark of its lane; sequences in a lane
 do not fall; requests name the last record that was appended, so sequences of different lanes do not fall either, and
 the weaker lane is released first. A bug in a released call ends the object that it was for and delays no other:
-``internal_error`` is called of the first object among the call and its arguments that has it, or that they are bound to.
-That object is looked for only then, so it costs nothing per call.
+``internal_error`` is called of the first object among the call and its arguments that has it, or that they are bound
+to. That object is looked for only then, so it costs nothing per call.
 
 Not here: writing, syncing and replicating; they call ``advance``.
 """
@@ -224,7 +224,7 @@ class OperationContext:
 
 
 def tell_owner(bug: Exception, *objects: object) -> Exception | None:
-    """Report a bug to the first of these objects that has ``internal_error``, or that is bound to an object that has it.
+    """Report a bug to the first of these objects that has ``internal_error``, or is bound to an object that has it.
     Returns the error that is left to report, None if the bug was reported.
     """
     for each in objects:
