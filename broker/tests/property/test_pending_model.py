@@ -197,7 +197,7 @@ class Model:
             if level is not None:
                 self.took(level.pop(), min(self.expected))
 
-    def put_back(self, count: int, first: bool) -> None:
+    def requeue(self, count: int, first: bool) -> None:
         """Deliveries that failed; some of them count."""
         keys = sorted(self.out)[:count] if first else sorted(self.out)[-count or len(self.out) :]
         back = [self.out.pop(key) for key in keys]
@@ -209,7 +209,7 @@ class Model:
             }
             body = reference.message.encoded if reference.message is not None else None
             self.expected[self.keys[reference.message_id]] = expected | {"body": body}
-        self.waiting.put_back(back)
+        self.waiting.requeue(back)
 
     def settle(self, count: int) -> None:
         for key in sorted(self.out)[:count]:

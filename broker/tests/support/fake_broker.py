@@ -276,7 +276,7 @@ class _Connection(asyncio.Protocol):
             self._return(session)
         elif isinstance(packet, ConsumerClose):
             consumer = session.consumers.pop(packet.consumer_id)
-            self._put_back(consumer)
+            self._requeue(consumer)
         elif isinstance(packet, SessionClose):
             self._return(session)
             del self._sessions[channel_id]
@@ -323,9 +323,9 @@ class _Connection(asyncio.Protocol):
         session.sends.clear()
         session.acks.clear()
         for consumer in session.consumers.values():
-            self._put_back(consumer)
+            self._requeue(consumer)
 
-    def _put_back(self, consumer: _Consumer) -> None:
+    def _requeue(self, consumer: _Consumer) -> None:
         queue = self._broker.store.queues[consumer.queue]
         queue[:0] = consumer.delivered
         consumer.delivered = []

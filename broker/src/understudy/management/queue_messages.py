@@ -291,15 +291,15 @@ def _one_by_one(
         except MessageUnreadable as error:
             queue.office.damaged.set_aside(queue, reference, error)
         except BrokerError:
-            _put_back(queue, references[position:])
+            _requeue(queue, references[position:])
             raise
     return done
 
 
-def _put_back(queue: Queue, references: Iterable[MessageReference]) -> None:
+def _requeue(queue: Queue, references: Iterable[MessageReference]) -> None:
     returned = list(references)
     queue.delivering_count += len(returned)
-    queue.put_back(returned, looked_at=True)
+    queue.requeue(returned, looked_at=True)
 
 
 # -- to other queues ----------------------------------------------------------------------------------
@@ -331,7 +331,7 @@ def retry(office: PostOffice, queue: Queue, permit: Permit) -> Act:
         message = queue.read(reference)
         address = office.directory.addresses.get(str(message.properties.get(ORIGINAL_ADDRESS)))
         if address is None:
-            _put_back(queue, (reference,))
+            _requeue(queue, (reference,))
             return False
         properties = message.properties.copy()
         origin = office.directory.queues.get(str(properties.pop(ORIGINAL_QUEUE, None)))
@@ -350,7 +350,7 @@ def retry(office: PostOffice, queue: Queue, permit: Permit) -> Act:
             permitted.add(target)
         queues = address.route(copy, None) if back is None else (back,)
         if not queues:
-            _put_back(queue, (reference,))
+            _requeue(queue, (reference,))
             return False
         transfer(office, queue, reference, copy, address, queues)
         return True

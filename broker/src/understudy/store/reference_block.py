@@ -417,7 +417,7 @@ class Block:
         elif self.run is not None and self._gone is not None and self.count * _RUN_SHARE_MIN < self.size - self.head:
             self._thin_out()
 
-    def put_back(self, row: int, reference: MessageReference) -> None:
+    def requeue(self, row: int, reference: MessageReference) -> None:
         """A row that was taken waits again, as it is now."""
         if self._gone is None:
             self._gone = self.gone or bytearray(self.size)

@@ -47,7 +47,7 @@ def test_what_is_put_back_is_where_it_was() -> None:
     waiting = filled(6)
     level = waiting.level(4)
     taken = [level.pop() for _ in range(4)]
-    waiting.put_back(each for each in (taken[2], taken[0]) if each is not None)
+    waiting.requeue(each for each in (taken[2], taken[0]) if each is not None)
     assert ids(waiting) == [0, 2, 4, 5]
     assert [each.message_id for each in iter(level.pop, None)] == [0, 2, 4, 5]
 
@@ -57,13 +57,13 @@ def test_put_back_after_its_place_was_cut_off() -> None:
     level = waiting.level(4)
     taken = [level.pop() for _ in range(3000)]
     assert level.blocks[0].base > 2000, "this test needs a block that was used up"
-    waiting.put_back(each for each in (taken[2999], taken[5], taken[700], taken[2998]) if each is not None)
+    waiting.requeue(each for each in (taken[2999], taken[5], taken[700], taken[2998]) if each is not None)
     assert ids(waiting)[:5] == [5, 700, 2998, 2999, 3000]
     assert len(waiting) == 1004
     popped = level.pop()
     assert popped is not None
     assert popped.message_id == 5
-    waiting.put_back((popped,))
+    waiting.requeue((popped,))
     assert ids(waiting)[:2] == [5, 700]
 
 
@@ -77,7 +77,7 @@ def test_taking_from_the_middle_leaves_the_others_in_order() -> None:
     after = level.next_from(second.position)
     assert after is not None
     assert after.message_id == 2
-    waiting.put_back((second,))
+    waiting.requeue((second,))
     assert ids(waiting) == [0, 1, 2, 3, 4]
 
 
@@ -87,7 +87,7 @@ def test_next_from_sees_returned_ones_below_the_base() -> None:
     taken = [level.pop() for _ in range(2500)]
     early = taken[3]
     assert early is not None
-    waiting.put_back((early,))
+    waiting.requeue((early,))
     assert level.next_from(-1) is early
     following = level.next_from(early.position + 1)
     assert following is not None
@@ -104,7 +104,7 @@ def test_drained_positions_stay_valid_for_what_is_out() -> None:
     level.remove(seventh.position)
     assert sum(map(len, waiting.drain())) == 9
     waiting.append(reference(100))
-    waiting.put_back((seventh,))
+    waiting.requeue((seventh,))
     assert ids(waiting) == [7, 100]
 
 
@@ -115,7 +115,7 @@ def test_adopting_many_of_one_priority_keeps_order_and_positions() -> None:
     first, second = level.pop(), level.pop()
     assert first is not None
     assert second is not None
-    waiting.put_back((second, first))
+    waiting.requeue((second, first))
     assert ids(waiting) == [0, 1, 2, 3, 4]
 
 

@@ -82,7 +82,7 @@ class Redelivery:
                 self._scheduled.add(queue, reference, self._clock.wall_ms() + delay_ms)
             else:
                 back.append(reference)
-        queue.put_back(back)
+        queue.requeue(back)
         if queue.kind is not None:
             queue.kind.gate_may_open(0)
 

@@ -151,7 +151,7 @@ def _dispatch_plain(queue: Queue, group: ConsumerGroup, ready: list[Consumer], n
                 break
     finally:
         queue.delivering_count += taken
-        waiting.put_back(held or ())
+        waiting.requeue(held or ())
     if taken:
         group.served(last)
     if grouping:
@@ -235,7 +235,7 @@ def _dispatch_selective(queue: Queue, group: ConsumerGroup, ready: list[Consumer
                 message = _claim_group(queue, consumer, message)
             consumer.deliver(References((reference,), message))
         except BaseException:
-            queue.put_back((reference,))
+            queue.requeue((reference,))
             raise
         group.served(consumer)
         turn = _after(ready, turn)
@@ -297,7 +297,7 @@ def _deliver_rows(queue: Queue, consumer: Consumer, part: Part) -> None:
                 queue.groups.owners.setdefault(queue.group_key(name), consumer)
         consumer.deliver(part)
     except BaseException:
-        queue.put_back(part)
+        queue.requeue(part)
         raise
 
 
@@ -341,7 +341,7 @@ def next_for(queue: Queue, consumer: Consumer, now_ms: int) -> tuple[MessageRefe
                 try:
                     queue.office.redelivery.expire(queue, reference)
                 except BaseException:
-                    queue.pending.put_back((reference,))
+                    queue.pending.requeue((reference,))
                     raise
                 queue.looks_left -= 1
                 if not queue.may_go_on():

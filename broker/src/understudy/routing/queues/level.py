@@ -261,7 +261,7 @@ class Level:
 
     # --- anywhere ---------------------------------------------------------------------------------
 
-    def put_back(self, references: Iterable[MessageReference]) -> None:
+    def requeue(self, references: Iterable[MessageReference]) -> None:
         """Back to their positions."""
         blocks = self.blocks
         for reference in references:
@@ -278,7 +278,7 @@ class Level:
                     if following is not None and following is not self._looked:
                         following.close()
                     blocks.insert(index, block)
-            block.put_back(position - block.base, reference)
+            block.requeue(position - block.base, reference)
 
     def _block_at(self, position: int) -> tuple[int, Block | Singles | None]:
         """The block in whose range a position lies, and its number; None if there is none."""

@@ -136,7 +136,7 @@ class NonDestructiveDeliveries:
         if 0 < attempts <= count and not queue.internal and not queue.deleted:
             kill(reference)
             return False
-        waiting.put_back((reference,))
+        waiting.requeue((reference,))
         return True
 
     def left(self, consumer: Consumer) -> None:

@@ -99,7 +99,7 @@ class PendingMessages:
                 return level
         return None
 
-    def put_back(self, references: Iterable[MessageReference]) -> None:
+    def requeue(self, references: Iterable[MessageReference]) -> None:
         """Back to where each was taken from; one that never had a place goes to the end."""
         by_priority: dict[int, list[MessageReference]] = {}
         for reference in references:
@@ -108,7 +108,7 @@ class PendingMessages:
                 continue
             by_priority.setdefault(reference.priority, []).append(reference)
         for priority, group in by_priority.items():
-            self.level(priority).put_back(group)
+            self.level(priority).requeue(group)
 
     def locations_behind(self, reference: MessageReference) -> Iterator[Location | None]:
         """Where those lie that come after a reference that ``pop`` or ``next_from`` just gave."""

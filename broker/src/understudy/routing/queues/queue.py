@@ -271,7 +271,7 @@ class Queue(QueueCounts):
         self.expiring_count += backlog.expiring_count
         self.pending.adopt(backlog)
 
-    def put_back(self, references: Iterable[MessageReference], *, looked_at: bool = False) -> None:
+    def requeue(self, references: Iterable[MessageReference], *, looked_at: bool = False) -> None:
         """Cancelled deliveries: back to where they were taken from.
 
         Args:
@@ -287,7 +287,7 @@ class Queue(QueueCounts):
             self.office.mark_dirty(self)
 
     def _wait_again(self, returned: Sequence[MessageReference], *, looked_at: bool) -> None:
-        self.pending.put_back(returned)
+        self.pending.requeue(returned)
         if self.selective and not (looked_at and self.kind is not None and self.kind.non_destructive):
             self._look_again(returned)
         if self.kind is not None:

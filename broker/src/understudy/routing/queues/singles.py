@@ -56,7 +56,7 @@ class Singles:
         self.size += 1
         self._in_order().insert(0, reference)
 
-    def put_back(self, row: int, reference: MessageReference) -> None:
+    def requeue(self, row: int, reference: MessageReference) -> None:
         """A message at its position, which may lie outside of the range."""
         if row < 0:
             self.base += row
