@@ -267,15 +267,15 @@ class ServerConsumer(Consumer):
         if self.started and not deliver(self.queue) and self.ready:
             # it would mean that there is nothing: it waits until the whole queue was searched
             self._forced = call
-            self.queue.look_on(self)
+            self.queue.resume_scan(self)
         else:
             self._call(call)
 
-    def go_on(self, *, done: bool) -> None:
+    def resume(self, *, done: bool) -> None:
         if self._forced is None:
             return
         if self.ready and not done:
-            self.queue.look_on(self)
+            self.queue.resume_scan(self)
             return
         call, self._forced = self._forced, None
         self._call(call)
@@ -365,7 +365,7 @@ class BrowserConsumer(ServerConsumer):
         else:
             self._forced = call
 
-    def go_on(self, *, done: bool) -> None:
+    def resume(self, *, done: bool) -> None:
         self._going_on = False
         if self.started:
             self.prompt()
@@ -383,7 +383,7 @@ class BrowserConsumer(ServerConsumer):
             if read_back_left < 0 or looks_left < 0 or (self.filter is not None and queue.out_of_steps()):
                 if not self._going_on:
                     self._going_on = True
-                    queue.look_on(self)
+                    queue.resume_scan(self)
                 return False
             self._from = following
             if reference.expiration and reference.expiration <= now_ms:

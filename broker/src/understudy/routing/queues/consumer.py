@@ -57,8 +57,8 @@ class Consumer(ABC):
         """The queue was deleted: notify the client and forget delivered messages."""
 
     @abstractmethod
-    def go_on(self, *, done: bool) -> None:
-        """It had asked for this turn (``Queue.look_on``); ``done``: the queue has nothing more for any consumer now."""
+    def resume(self, *, done: bool) -> None:
+        """It had asked for this turn (``Queue.resume_scan``); ``done``: the queue has nothing more for any consumer now."""
 
     def exclude(self, message_id: int) -> bool:
         """Do not deliver a message to this consumer again (AMQP 1.0 s. 3.4.5, undeliverable-here). Returns whether its
@@ -119,7 +119,7 @@ class QueueConsumers:
         self.served_alone: Consumer | None = None
         """Of an exclusive queue: the consumer that was given messages, until it leaves."""
         self.searching: list[Consumer] = []
-        """Consumers and browsers that go on after the next dispatch (``Consumer.go_on``)."""
+        """Consumers and browsers that go on after the next dispatch (``Consumer.resume``)."""
 
     def __iter__(self) -> Iterator[Consumer]:
         for group in self.by_priority:

@@ -41,7 +41,7 @@ def serve(queue: Queue) -> None:
     if consumers.searching:
         searching, consumers.searching = consumers.searching, []
         for consumer in searching:
-            consumer.go_on(done=done)
+            consumer.resume(done=done)
 
 
 def deliver(queue: Queue) -> bool:

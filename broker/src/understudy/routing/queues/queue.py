@@ -545,7 +545,7 @@ class Queue(QueueCounts):
         if not self.dirty:
             self.office.mark_dirty(self)
 
-    def look_on(self, consumer: Consumer) -> None:
-        """Have a consumer go on in the next turn (``Consumer.go_on``)."""
+    def resume_scan(self, consumer: Consumer) -> None:
+        """Have a consumer go on in the next turn (``Consumer.resume``)."""
         self.consumers.searching.append(consumer)
         self._dispatch_again()
