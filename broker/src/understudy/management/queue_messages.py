@@ -289,7 +289,7 @@ def _one_by_one(
         try:
             done += call(reference) is not False
         except MessageUnreadable as error:
-            queue.office.damaged.set_aside(queue, reference, error)
+            queue.office.damaged.quarantine(queue, reference, error)
         except BrokerError:
             _requeue(queue, references[position:])
             raise

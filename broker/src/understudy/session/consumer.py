@@ -162,7 +162,7 @@ class ServerConsumer(Consumer):
                 session.large_messages, reference, message, session.options.min_large_message_size
             )
         except (LargeMessageFailed, StoreError) as error:
-            self._set_aside(reference, error)
+            self._quarantine(reference, error)
             return False
         # until its end ``ready`` asks ``writable`` each time, and that says no
         self.allowance_bytes = 0
@@ -173,8 +173,8 @@ class ServerConsumer(Consumer):
         self.flow.credits -= frame_bytes if self.flow.counts_bytes else messages
         self.allowance_bytes -= frame_bytes
 
-    def _set_aside(self, reference: MessageReference, error: BrokerError) -> None:
-        self.session.set_aside(self.queue, reference, error)
+    def _quarantine(self, reference: MessageReference, error: BrokerError) -> None:
+        self.session.quarantine(self.queue, reference, error)
 
     def _send_pieces(self) -> None:
         """Send the pieces that the credit and the socket allow; credit in messages covers all pieces of a message."""
@@ -207,7 +207,7 @@ class ServerConsumer(Consumer):
     def _break_off(self, reference: MessageReference, error: BrokerError) -> None:
         """Its client has a part of something that has no end: only a closed consumer says so."""
         if self.delivering.take_one(reference.message_id):
-            self._set_aside(reference, error)
+            self._quarantine(reference, error)
         else:
             self.session.complain(self.queue, reference, error)
         self.disconnect()
@@ -351,7 +351,7 @@ class BrowserConsumer(ServerConsumer):
         """True: it removes no message."""
         return True
 
-    def _set_aside(self, reference: MessageReference, error: BrokerError) -> None:
+    def _quarantine(self, reference: MessageReference, error: BrokerError) -> None:
         # it stays in its queue, for a consumer to find out; the browser continues with the next message
         self.session.complain(self.queue, reference, error)
 

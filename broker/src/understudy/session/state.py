@@ -139,9 +139,9 @@ class SessionState:
         """Store of the bodies of large messages."""
         return self._office.store.large
 
-    def set_aside(self, queue: Queue, reference: MessageReference, error: BrokerError) -> None:
+    def quarantine(self, queue: Queue, reference: MessageReference, error: BrokerError) -> None:
         """The body of a large message that was being delivered cannot be read: no consumer gets it any more."""
-        self._office.redelivery.set_aside(queue, reference, error)
+        self._office.redelivery.quarantine(queue, reference, error)
 
     def complain(self, queue: Queue, reference: MessageReference, error: BrokerError) -> None:
         """The body of a large message that is browsed cannot be read; the message stays in its queue."""

@@ -26,7 +26,7 @@ _NEIGHBOURS = "only the damaged message is set aside"
 def _neighbour_of_damage_dropped(patch: Patch) -> type[PairRun]:
     """The message after a damaged one is removed from its queue together with it."""
 
-    def set_aside(self: DamagedMessages, queue: Queue, reference: MessageReference, error: MessageUnreadable) -> None:
+    def quarantine(self: DamagedMessages, queue: Queue, reference: MessageReference, error: MessageUnreadable) -> None:
         old(self, queue, reference, error)
         level = queue.pending.first_level()
         neighbour = level.pop() if level is not None else None
@@ -35,7 +35,7 @@ def _neighbour_of_damage_dropped(patch: Patch) -> type[PairRun]:
             queue.log_acknowledges(only)
             queue.forget(only)
 
-    old = patch.replace(DamagedMessages, "set_aside", set_aside)
+    old = patch.replace(DamagedMessages, "quarantine", quarantine)
     return DamagedPairRun
 
 
@@ -43,14 +43,14 @@ def _neighbour_of_damage_dropped(patch: Patch) -> type[PairRun]:
 def _neighbour_of_damage_set_aside(patch: Patch) -> type[PairRun]:
     """The message after a damaged one is set aside together with it."""
 
-    def set_aside(self: DamagedMessages, queue: Queue, reference: MessageReference, error: MessageUnreadable) -> None:
+    def quarantine(self: DamagedMessages, queue: Queue, reference: MessageReference, error: MessageUnreadable) -> None:
         old(self, queue, reference, error)
         level = queue.pending.first_level()
         neighbour = level.pop() if level is not None else None
         if neighbour is not None:
             old(self, queue, neighbour, error)
 
-    old = patch.replace(DamagedMessages, "set_aside", set_aside)
+    old = patch.replace(DamagedMessages, "quarantine", quarantine)
     return DamagedPairRun
 
 

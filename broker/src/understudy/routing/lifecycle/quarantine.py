@@ -99,13 +99,13 @@ class DamagedMessages:
         waiting = queue.pending.at(reference.priority, reference.position, reference.message_id)
         if waiting is not None:
             queue.pending.remove(waiting)
-            self.set_aside(queue, waiting, error)
+            self.quarantine(queue, waiting, error)
         elif (queue.queue_id, reference.message_id) not in self._aside:
             message_id = reference.message_id
             scheduled = self._scheduled.take(queue, lambda each: each.message_id == message_id, 1)
             queue.scheduled_count -= len(scheduled)
             for each in scheduled:
-                self.set_aside(queue, each, error)
+                self.quarantine(queue, each, error)
         # else a consumer has it, or it is set aside already
 
     def _search(self, number: int, offset: int) -> None:
@@ -147,7 +147,7 @@ class DamagedMessages:
             return False
         return place[:2] == (number, offset)
 
-    def set_aside(self, queue: Queue, reference: MessageReference, error: MessageUnreadable) -> None:
+    def quarantine(self, queue: Queue, reference: MessageReference, error: MessageUnreadable) -> None:
         """A reference that is in no place any more cannot be read."""
         cause = error.__cause__
         damaged = isinstance(cause, JournalCorrupt)

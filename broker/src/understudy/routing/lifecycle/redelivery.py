@@ -121,7 +121,7 @@ class Redelivery:
         be read is set aside. Raises what says that the store has failed.
         """
         if isinstance(error, MessageUnreadable):
-            self._damaged.set_aside(queue, reference, error)
+            self._damaged.quarantine(queue, reference, error)
             return
         if isinstance(error, StoreError) and not isinstance(error, DiskFull):
             raise error
@@ -134,7 +134,7 @@ class Redelivery:
         queue.scheduled_count += 1
         self._scheduled.add(queue, reference, self._clock.wall_ms() + TRY_AGAIN_MS)
 
-    def set_aside(self, queue: Queue, reference: MessageReference, error: BrokerError) -> None:
+    def quarantine(self, queue: Queue, reference: MessageReference, error: BrokerError) -> None:
         """The delivery of a large message whose body cannot be read: no consumer is given it again before an operator
         releases it, or the next activation. Of a non-destructive queue the copy ends; its message stays in the queue.
         """

@@ -174,7 +174,7 @@ def _read_taken(queue: Queue, reference: MessageReference) -> Message | None:
     try:
         return queue.read(reference)
     except MessageUnreadable as error:
-        queue.office.damaged.set_aside(queue, reference, error)
+        queue.office.damaged.quarantine(queue, reference, error)
         return None
 
 

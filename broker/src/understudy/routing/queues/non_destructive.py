@@ -103,8 +103,8 @@ class NonDestructiveDeliveries:
         return found
 
     def cancelled(self, references: Sequence[MessageReference], kill: Kill) -> list[MessageReference]:
-        """End the copies among them, which failed (their ``delivery_count`` has grown) or were not processed. Returns the
-        other references.
+        """End the copies among them, which failed (their ``delivery_count`` has grown) or were not processed. Returns
+        the other references.
         """
         others: list[MessageReference] = []
         present = set(self._queue.consumers)

@@ -58,7 +58,7 @@ class UnreadableMessages(Protocol):
         """The message of one that waits or is scheduled; None: it cannot be read and is set aside."""
         ...
 
-    def set_aside(self, queue: Queue, reference: MessageReference, error: MessageUnreadable) -> None:
+    def quarantine(self, queue: Queue, reference: MessageReference, error: MessageUnreadable) -> None:
         """Keep one that is in no place any more and cannot be read."""
         ...
 
@@ -429,7 +429,7 @@ class Queue(QueueCounts):
         self.forget(part)
 
     def read(self, reference: MessageReference) -> Message:
-        """The message of a reference. Raises MessageUnreadable: the caller has it set aside (``set_aside``)."""
+        """The message of a reference. Raises MessageUnreadable: the caller quarantines it (``quarantine``)."""
         return reference.message or self.office.damaged.read(self, reference)
 
     def read_waiting(self, reference: MessageReference) -> Message | None:
