@@ -104,9 +104,9 @@ class Acceptance:
             # After everything else that the session waits for; the end of the log keeps the order whole.
             order.sequence = sequence = context.appended
         else:
-            self.arrive(queues, references, done)
+            self.enqueue(queues, references, done)
             return
-        context.when_durable(sequence, self.arrive, queues, references, done)
+        context.when_durable(sequence, self.enqueue, queues, references, done)
 
     def charge(self, message_id: int, size_bytes: int, queues: tuple[Queue, ...]) -> None:
         """Count a message, with its body in memory, for its queues, their addresses and the node."""
@@ -128,7 +128,7 @@ class Acceptance:
         for address, count in counts.items():
             address.charge(message_id, size_bytes, count)
 
-    def arrive(self, queues: tuple[Queue, ...], references: list[MessageReference], done: Done | None) -> None:
+    def enqueue(self, queues: tuple[Queue, ...], references: list[MessageReference], done: Done | None) -> None:
         """Released: visible to consumers, and its producer may know."""
         reference = references[0]
         address = queues[0].address
@@ -238,4 +238,4 @@ class Acceptance:
         self.charge(copy.message_id, len(copy.encoded), queues)
         target.messages_routed += 1
         logged = location is not None or reference.durable
-        self.context.when_durable(store.last_sequence if logged else 0, self.arrive, queues, references, None)
+        self.context.when_durable(store.last_sequence if logged else 0, self.enqueue, queues, references, None)

@@ -274,7 +274,7 @@ class BatchSends:
             if (durable_ids and transaction is None) or order.sequence > context.durable:
                 order.sequence = sequence
             sequence = order.sequence
-        context.when_durable(sequence, arrive_together, office, queues, arrivals, answers)
+        context.when_durable(sequence, enqueue_together, office, queues, arrivals, answers)
 
 
 def _remember(
@@ -330,10 +330,10 @@ def _shared_slices(run: Run, queues: tuple[Queue, ...], priority: int) -> Arriva
     return tuple([RunSlice(run, 0, run.count, priority, -1, durable=queue.durable, shared=shared) for queue in queues])
 
 
-def arrive_together(
+def enqueue_together(
     office: PostOffice, queues: tuple[Queue, ...], arrivals: Iterable[Arrival], answers: Sequence[Answer] = ()
 ) -> None:
-    """Released: visible to consumers (``Acceptance.arrive``), and their producers may know. A bug in one answer keeps
+    """Released: visible to consumers (``Acceptance.enqueue``), and their producers may know. A bug in one answer keeps
     none of the others back.
     """
     address, memory = queues[0].address, office.memory
@@ -348,7 +348,7 @@ def arrive_together(
                 or (len(queues) > 1 and any(queue.kind is not None for queue in queues))
             ):
                 for references in zip(*arrival, strict=True):
-                    office.acceptance.arrive(queues, list(references), None)
+                    office.acceptance.enqueue(queues, list(references), None)
             elif memory.held_bytes > office.paging.bodies_max_bytes and all(part.durable for part in arrival):
                 office.paging.page_out_run(queues, arrival)
             else:

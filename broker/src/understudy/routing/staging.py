@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from understudy.routing.batch import Arrival, arrive_together, discard_together
+from understudy.routing.batch import Arrival, discard_together, enqueue_together
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
 from understudy.store.columns import PAGE_SEGMENT, Columns
@@ -195,9 +195,9 @@ class StagedSends:
         office = self._office
         for queues, references in self._entries():
             if isinstance(references, list):
-                office.acceptance.arrive(queues, references, None)
+                office.acceptance.enqueue(queues, references, None)
             else:
-                arrive_together(office, queues, (references,))
+                enqueue_together(office, queues, (references,))
 
     def discard(self) -> None:
         """None of them ever becomes visible."""

@@ -84,7 +84,7 @@ def _dropped_on_arrival(patch: Patch) -> None:
     """Every twentieth confirmed message never becomes visible to consumers."""
     count = 0
 
-    def arrive(self: Acceptance, queues: tuple[Queue, ...], references: list[MessageReference], done: Any) -> None:
+    def enqueue(self: Acceptance, queues: tuple[Queue, ...], references: list[MessageReference], done: Any) -> None:
         nonlocal count
         count += 1
         if count % 20:
@@ -96,17 +96,17 @@ def _dropped_on_arrival(patch: Patch) -> None:
         if done is not None:
             done(None)
 
-    old = patch.replace(Acceptance, "arrive", arrive)
+    old = patch.replace(Acceptance, "enqueue", enqueue)
     _arrive_one_by_one(patch)
 
 
 def _arrive_one_by_one(patch: Patch) -> None:
-    """Have messages that came together pass ``Acceptance.arrive`` as well."""
+    """Have messages that came together pass ``Acceptance.enqueue`` as well."""
 
     def add_run(self: Queue, run: RunSlice, *, paged: bool = False) -> None:
         office: Any = self.office
         for reference in run:
-            office.acceptance.arrive((self,), [reference], None)
+            office.acceptance.enqueue((self,), [reference], None)
 
     patch.replace(Queue, "add_run", add_run)
 
@@ -146,7 +146,7 @@ def _neighbours_swapped(patch: Patch) -> None:
     """Two neighbouring messages change places on their way into the queue."""
     held: dict[Queue, tuple[Any, ...]] = {}
 
-    def arrive(self: Acceptance, queues: tuple[Queue, ...], references: list[MessageReference], done: Any) -> None:
+    def enqueue(self: Acceptance, queues: tuple[Queue, ...], references: list[MessageReference], done: Any) -> None:
         earlier = held.pop(queues[0], None)
         if earlier is None and references[0].message_id % 5 == 0:
             held[queues[0]] = (queues, references, done)
@@ -155,7 +155,7 @@ def _neighbours_swapped(patch: Patch) -> None:
         if earlier is not None:
             old(self, *earlier)
 
-    old = patch.replace(Acceptance, "arrive", arrive)
+    old = patch.replace(Acceptance, "enqueue", enqueue)
     _arrive_one_by_one(patch)
 
 
@@ -171,7 +171,7 @@ def _rollback_commits(patch: Patch) -> None:
         self._sends._open.clear()
         returned = old(self)
         for queues, references in sends:
-            self._office.acceptance.arrive(queues, references, None)
+            self._office.acceptance.enqueue(queues, references, None)
         return returned
 
     old = patch.replace(Transaction, "roll_back", roll_back)
@@ -206,7 +206,7 @@ def _visible_before_commit(patch: Patch) -> None:
     def staged(self: Transaction, queues: tuple[Queue, ...], references: list[MessageReference]) -> None:
         old(self, queues, references)
         self._sends._open.pop()
-        self._office.acceptance.arrive(queues, references, None)
+        self._office.acceptance.enqueue(queues, references, None)
 
     old = patch.replace(Transaction, "staged", staged)
     _stage_one_by_one(patch)
