@@ -202,7 +202,7 @@ class LineConnection:
 
     def prevent_reattachment(self) -> None: ...
 
-    def give_up(self, error: BrokerError) -> None:
+    def fail(self, error: BrokerError) -> None:
         self._connection.close()
 
     def open_sessions(self) -> list[ServerSession]:

@@ -124,7 +124,7 @@ def session_ids(control: Control, connection_id: str) -> list[str]:
 def _close_connections(control: Control, chosen: Iterable[ClientConnection]) -> bool:
     closing = list(chosen)
     for connection in closing:
-        _behind_the_answer(control, partial(connection.give_up, ManagementError("closed by an operator")))
+        _behind_the_answer(control, partial(connection.fail, ManagementError("closed by an operator")))
     return bool(closing)
 
 

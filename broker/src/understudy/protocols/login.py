@@ -43,7 +43,7 @@ class LoginOwner(Protocol[R_contra, I_contra]):
     def receive_held(self, item: I_contra) -> None:
         """Handle input that was held; it may be held again. Raises BrokerError: close the connection."""
 
-    def give_up(self, error: BrokerError) -> None:
+    def fail(self, error: BrokerError) -> None:
         """Close the connection because of an error."""
 
 
@@ -169,7 +169,7 @@ class LoginStep(Machine[State, Event], Generic[R, I]):
         try:
             self._receive_held()
         except BrokerError as error:
-            owner.give_up(error)
+            owner.fail(error)
 
     def _receive_held(self) -> None:
         held, self._held = self._held, deque()

@@ -19,7 +19,7 @@ class ClientConnection(Protocol):
         """Its open sessions."""
         ...
 
-    def give_up(self, error: BrokerError) -> None:
+    def fail(self, error: BrokerError) -> None:
         """Close the connection because of an error; its sessions end with it."""
 
     def end_session(self, session: ServerSession) -> None:

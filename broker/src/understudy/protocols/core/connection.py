@@ -254,7 +254,7 @@ class CoreConnection(Machine[State, Event]):
         self.uploading[handler] = None
         self.held_up = True
 
-    def give_up(self, error: BrokerError) -> None:
+    def fail(self, error: BrokerError) -> None:
         """A breach of protocol that showed later than it came."""
         log.warning("connection dropped", extra={"peer": self.connection.peer, "code": error.code, "error": str(error)})
         self.fire(Event.PREVENT_REATTACHMENT)

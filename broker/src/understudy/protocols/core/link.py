@@ -55,7 +55,7 @@ class CoreLink(Protocol):
     def session_ended(self, handler: ChannelHandler, channel_id: int) -> None:
         """A session has ended, or moved to another connection."""
 
-    def give_up(self, error: BrokerError) -> None:
+    def fail(self, error: BrokerError) -> None:
         """Close the connection because of an error of the client."""
 
     def kill(self, reason: str) -> None:

@@ -182,7 +182,7 @@ class CoreSession(SessionAnswers):
         try:
             all_taken = go_on()
         except BrokerError as error:
-            self.channel.connection.give_up(error)
+            self.channel.connection.fail(error)
             return
         except Exception as bug:
             self.internal_error(bug)
@@ -223,7 +223,7 @@ class CoreSession(SessionAnswers):
                 while held and (self._held is None or self._takes_ahead(held[0][0])):
                     self.receive(*held.popleft())
             except BrokerError as error:
-                connection.give_up(error)
+                connection.fail(error)
                 return
             except Exception as bug:
                 self.internal_error(bug)
