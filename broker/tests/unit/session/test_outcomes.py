@@ -20,7 +20,7 @@ SETTINGS = {"#": {"dead_letter_address": "DLA", "expiry_address": "EXP", "max_de
 FAILED = modified(delivery_failed=True)
 
 
-class Rig:
+class SessionHarness:
     """Queue ``q`` with messages, a dead letter queue, and a reader with credit for single messages."""
 
     def __init__(self, *bodies: str, transacted: bool = False, credit: int = 100, **queue: Any) -> None:
@@ -58,13 +58,13 @@ class Rig:
 
 
 def test_accepted_removes_the_message() -> None:
-    rig = Rig("a", "b")
+    rig = SessionHarness("a", "b")
     rig.settle(1, ACCEPTED)
     assert (rig.queue.message_count, rig.queue.delivering_count, rig.queue.messages_acknowledged) == (1, 1, 1)
 
 
 def test_rejected_goes_to_the_dead_letter_address_at_the_first_delivery() -> None:
-    rig = Rig("a", "b")
+    rig = SessionHarness("a", "b")
     rig.settle(0, REJECTED)
     assert (rig.queue.message_count, rig.queue.delivering_count, rig.queue.messages_killed) == (1, 1, 1)
     ((_, reference),) = rig.dead.browse((9, -1))
@@ -74,20 +74,20 @@ def test_rejected_goes_to_the_dead_letter_address_at_the_first_delivery() -> Non
 
 
 def test_released_returns_without_a_count() -> None:
-    rig = Rig("a", "b")
+    rig = SessionHarness("a", "b")
     rig.settle(0, RELEASED)
     assert rig.bodies == ["a", "b", "a"]
     assert rig.counts == [1, 1, 1]
 
 
 def test_modified_without_failure_returns_without_a_count() -> None:
-    rig = Rig("a")
+    rig = SessionHarness("a")
     rig.settle(0, modified())
     assert (rig.bodies, rig.counts) == (["a", "a"], [1, 1])
 
 
 def test_delivery_failed_counts_up_to_the_limit_of_deliveries() -> None:
-    rig = Rig("a")
+    rig = SessionHarness("a")
     for number in range(3):
         rig.settle(number, FAILED)
     assert rig.counts == [1, 2, 3]
@@ -95,7 +95,7 @@ def test_delivery_failed_counts_up_to_the_limit_of_deliveries() -> None:
 
 
 def test_undeliverable_here_goes_to_another_consumer_only() -> None:
-    rig = Rig("a", "b")
+    rig = SessionHarness("a", "b")
     rig.settle(0, modified(undeliverable_here=True))
     assert rig.bodies == ["a", "b"], "not again to this consumer"
     assert rig.queue.pending.first_level() is not None
@@ -110,7 +110,7 @@ def test_undeliverable_here_goes_to_another_consumer_only() -> None:
 
 
 def test_exclusions_keep_the_filter_and_have_a_limit() -> None:
-    rig = Rig()
+    rig = SessionHarness()
     consumer = rig.session.consumers[0]
     for number in range(EXCLUDED_MESSAGES_MAX + 1):
         consumer.exclude(number + 1)
@@ -121,13 +121,13 @@ def test_exclusions_keep_the_filter_and_have_a_limit() -> None:
 
 
 def test_expired_goes_to_the_expiry_address_also_in_a_transaction() -> None:
-    rig = Rig("a", transacted=True)
+    rig = SessionHarness("a", transacted=True)
     rig.settle(0, EXPIRED)
     assert (rig.queue.messages_expired, rig.expired.message_count) == (1, 1)
 
 
 def test_rejected_from_a_non_destructive_queue_leaves_it() -> None:
-    rig = Rig("a", non_destructive=True)
+    rig = SessionHarness("a", non_destructive=True)
     rig.settle(0, REJECTED)
     assert (rig.queue.message_count, rig.queue.delivering_count, rig.dead.message_count) == (0, 0, 1)
 
@@ -144,7 +144,7 @@ def test_rejected_from_a_non_destructive_queue_leaves_it() -> None:
 def test_an_outcome_in_a_transaction_takes_effect_with_the_commit(
     outcome: Outcome, left: int, dead: int, counts: list[int]
 ) -> None:
-    rig = Rig("a", transacted=True)
+    rig = SessionHarness("a", transacted=True)
     rig.settle(0, outcome)
     assert (rig.queue.message_count, rig.queue.delivering_count, rig.dead.message_count) == (1, 1, 0)
     rig.commit()
@@ -154,7 +154,7 @@ def test_an_outcome_in_a_transaction_takes_effect_with_the_commit(
 
 @pytest.mark.parametrize("outcome", [REJECTED, RELEASED, FAILED, modified(undeliverable_here=True)])
 def test_a_rollback_returns_a_delivery_with_an_outcome(outcome: Outcome) -> None:
-    rig = Rig("a", "b", transacted=True)
+    rig = SessionHarness("a", "b", transacted=True)
     rig.settle(0, outcome)
     rig.settle(1, ACCEPTED)
     rig.session.rollback()
@@ -165,7 +165,7 @@ def test_a_rollback_returns_a_delivery_with_an_outcome(outcome: Outcome) -> None
 
 
 def test_a_delivery_is_settled_once() -> None:
-    rig = Rig("a", transacted=True)
+    rig = SessionHarness("a", transacted=True)
     rig.settle(0, RELEASED)
     rig.settle(0, REJECTED)
     (error,) = callback_of(rig.session).errors
@@ -176,7 +176,7 @@ def test_a_delivery_is_settled_once() -> None:
 
 
 def test_credit_in_messages_counts_each_message_whatever_its_size() -> None:
-    rig = Rig("a" * 10_000, "b", "c", credit=2)
+    rig = SessionHarness("a" * 10_000, "b", "c", credit=2)
     assert rig.bodies == ["a" * 10_000, "b"]
     rig.grant(0)
     assert len(rig.bodies) == 2
@@ -185,7 +185,7 @@ def test_credit_in_messages_counts_each_message_whatever_its_size() -> None:
 
 
 def test_drain_sends_what_there_is_and_takes_back_the_rest() -> None:
-    rig = Rig("a", "b", credit=1)
+    rig = SessionHarness("a", "b", credit=1)
     told: list[tuple[int, int]] = []
     rig.session.drain(0, lambda unused: told.append((unused, len(rig.bodies))))
     rig.world.sync()
@@ -198,7 +198,7 @@ def test_drain_sends_what_there_is_and_takes_back_the_rest() -> None:
 
 
 def test_drain_waits_for_the_socket() -> None:
-    rig = Rig("a", credit=0)
+    rig = SessionHarness("a", credit=0)
     callback_of(rig.session).slow = True
     told: list[int] = []
     rig.flow.credits = 5

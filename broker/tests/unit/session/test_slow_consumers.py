@@ -21,7 +21,7 @@ class Listener:
         self.slow.append((queue.name, consumer.consumer_id))
 
 
-class Rig:
+class SessionHarness:
     """A queue whose consumers must acknowledge 2 messages a second, measured every 5 seconds."""
 
     def __init__(self, **settings: object) -> None:
@@ -54,7 +54,7 @@ class Rig:
 
 
 def test_a_slow_consumer_is_reported_once_per_period() -> None:
-    rig = Rig()
+    rig = SessionHarness()
     session = rig.consumer()
     rig.send(40)
     rig.acknowledge(session, 9)
@@ -69,11 +69,11 @@ def test_a_slow_consumer_is_reported_once_per_period() -> None:
 
 
 def test_acknowledging_in_a_transaction_or_at_delivery_counts() -> None:
-    rig = Rig()
+    rig = SessionHarness()
     rig.consumer(pre_acknowledge=True)
     rig.send(20)
     rig.period()
-    transacted = Rig()
+    transacted = SessionHarness()
     session = transacted.consumer(transacted=True)
     transacted.send(20)
     transacted.acknowledge(session, 10)
@@ -82,7 +82,7 @@ def test_acknowledging_in_a_transaction_or_at_delivery_counts() -> None:
 
 
 def test_kill_ends_the_connection_of_that_consumer_only() -> None:
-    rig = Rig(slow_consumer_policy="KILL")
+    rig = SessionHarness(slow_consumer_policy="KILL")
     slow, quick = rig.consumer(), rig.consumer()
     rig.send(60)
     rig.acknowledge(quick, 20)
@@ -93,7 +93,7 @@ def test_kill_ends_the_connection_of_that_consumer_only() -> None:
 
 
 def test_a_queue_with_too_little_to_do_is_not_judged() -> None:
-    rig = Rig()
+    rig = SessionHarness()
     rig.consumer()
     rig.period()
     rig.send(1)
@@ -105,7 +105,7 @@ def test_a_queue_with_too_little_to_do_is_not_judged() -> None:
 
 
 def test_what_waits_counts_even_when_nothing_comes() -> None:
-    rig = Rig()
+    rig = SessionHarness()
     rig.consumer()
     rig.send(10)
     rig.period()
@@ -114,7 +114,7 @@ def test_what_waits_counts_even_when_nothing_comes() -> None:
 
 
 def test_a_consumer_is_judged_by_a_whole_period() -> None:
-    rig = Rig()
+    rig = SessionHarness()
     rig.acknowledge(rig.consumer(), 0)
     rig.send(100)
     rig.world.clock.advance(4_999)
@@ -127,7 +127,7 @@ def test_a_consumer_is_judged_by_a_whole_period() -> None:
 
 
 def test_browsers_are_never_slow() -> None:
-    rig = Rig()
+    rig = SessionHarness()
     rig.send(50)
     session = rig.world.session()
     session.create_consumer(0, "q", browse_only=True)
@@ -141,7 +141,7 @@ def test_browsers_are_never_slow() -> None:
 def test_units(unit: str, threshold: int) -> None:
     """All of them are two a second."""
     for acknowledged, named in ((9, 1), (10, 0)):
-        rig = Rig(slow_consumer_threshold=threshold, slow_consumer_threshold_measurement_unit=unit)
+        rig = SessionHarness(slow_consumer_threshold=threshold, slow_consumer_threshold_measurement_unit=unit)
         session = rig.consumer()
         rig.send(40)
         rig.acknowledge(session, acknowledged)
@@ -150,7 +150,7 @@ def test_units(unit: str, threshold: int) -> None:
 
 
 def test_a_threshold_of_zero_is_about_consumers_that_take_nothing_at_all() -> None:
-    rig = Rig(slow_consumer_threshold=0)
+    rig = SessionHarness(slow_consumer_threshold=0)
     session = rig.consumer()
     rig.period()
     assert rig.listener.slow == [], "nothing was there to take"
@@ -163,7 +163,7 @@ def test_a_threshold_of_zero_is_about_consumers_that_take_nothing_at_all() -> No
 
 
 def test_the_period_is_the_setting() -> None:
-    rig = Rig(slow_consumer_check_period=1)
+    rig = SessionHarness(slow_consumer_check_period=1)
     rig.consumer()
     rig.send(20)
     rig.world.clock.advance(1_000)
@@ -171,11 +171,11 @@ def test_the_period_is_the_setting() -> None:
 
 
 def test_nothing_is_measured_without_a_threshold_or_without_consumers() -> None:
-    rig = Rig(slow_consumer_threshold=-1)
+    rig = SessionHarness(slow_consumer_threshold=-1)
     before = rig.world.clock.pending
     rig.consumer()
     assert rig.world.clock.pending == before
-    watched = Rig()
+    watched = SessionHarness()
     session = watched.consumer()
     assert watched.world.clock.pending == before + 1
     session.close_consumer(0)
@@ -186,7 +186,7 @@ def test_nothing_is_measured_without_a_threshold_or_without_consumers() -> None:
 
 
 def test_a_threshold_that_is_set_later_counts_for_consumers_that_are_there() -> None:
-    rig = Rig(slow_consumer_threshold=-1)
+    rig = SessionHarness(slow_consumer_threshold=-1)
     rig.consumer()
     rig.send(40)
     rig.period()

@@ -15,7 +15,7 @@ from understudy.testing.sim_disk import SimVolume
 KIB = 1024
 
 
-class Rig:
+class PagesHarness:
     def __init__(self, epoch: int = 1) -> None:
         self.volume = SimVolume()
         self.pages = Pages(self.volume.disk("a"), "/paging", epoch)
@@ -26,14 +26,14 @@ class Rig:
 
 
 def test_nothing_is_made_before_something_is_stored() -> None:
-    rig = Rig()
+    rig = PagesHarness()
     assert not rig.volume.disk("a").exists("/paging")
     assert rig.chain.store(b"x") is not None
     assert rig.files() == ["page-0000000001-000000000001.dat"]
 
 
 def test_what_is_stored_is_read_from_the_buffer_and_from_the_file() -> None:
-    rig = Rig()
+    rig = PagesHarness()
     bodies = [bytes([number]) * 10_000 for number in range(40)]
     places = [rig.chain.store(body) for body in bodies]
     assert rig.pages.file_count > 1
@@ -45,7 +45,7 @@ def test_what_is_stored_is_read_from_the_buffer_and_from_the_file() -> None:
 
 
 def test_a_file_goes_with_the_last_use_of_its_last_record() -> None:
-    rig = Rig()
+    rig = PagesHarness()
     places = [rig.chain.store(bytes(30 * KIB), 2) for _ in range(9)]
     assert len(rig.files()) == 3
     for place in places[:4]:
@@ -63,7 +63,7 @@ def test_a_file_goes_with_the_last_use_of_its_last_record() -> None:
 
 
 def test_closing_a_chain_keeps_what_is_still_needed() -> None:
-    rig = Rig()
+    rig = PagesHarness()
     place = rig.chain.store(b"needed")
     assert place is not None
     rig.chain.close()
@@ -95,7 +95,7 @@ def test_leftovers_of_earlier_activations_are_removed_bit_by_bit() -> None:
 
 
 def test_a_full_disk_is_said_and_forgotten() -> None:
-    rig = Rig()
+    rig = PagesHarness()
     first = rig.chain.store(bytes(65 * KIB))
     rig.volume.capacity_bytes = rig.volume.used_bytes()
     assert rig.chain.store(b"refused") is None
@@ -110,7 +110,7 @@ def test_a_full_disk_is_said_and_forgotten() -> None:
 
 
 def test_a_changed_byte_is_noticed() -> None:
-    rig = Rig()
+    rig = PagesHarness()
     place = rig.chain.store(b"x" * 70 * KIB)
     assert place is not None
     rig.chain.store(b"written behind it")

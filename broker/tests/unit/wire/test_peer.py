@@ -40,7 +40,7 @@ class Socket:
     abort = close
 
 
-class Rig:
+class PeerHarness:
     """A peer, its owner and the other side of its connection."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class Rig:
 
     # ---
 
-    def open(self) -> Rig:
+    def open(self) -> PeerHarness:
         self.peer.connected(self.connection)
         self.calls.clear()
         return self
@@ -82,7 +82,7 @@ class Rig:
 
 
 def test_the_magic_and_a_ping_come_first() -> None:
-    rig = Rig()
+    rig = PeerHarness()
     rig.peer.connected(rig.connection)
     assert rig.connection.sent.startswith(MAGIC)
     assert rig.packets() == [packets.Ping(CONNECTION_TTL_MS)]
@@ -90,7 +90,7 @@ def test_the_magic_and_a_ping_come_first() -> None:
 
 
 def test_pings_continue_while_the_other_side_answers() -> None:
-    rig = Rig().open()
+    rig = PeerHarness().open()
     for _ in range(10):
         rig.time.advance(PING_PERIOD_MS)
         rig.answer(packets.Ping(CONNECTION_TTL_MS), 0)
@@ -99,7 +99,7 @@ def test_pings_continue_while_the_other_side_answers() -> None:
 
 
 def test_a_silent_side_is_lost_after_the_connection_ttl() -> None:
-    rig = Rig().open()
+    rig = PeerHarness().open()
     rig.time.advance(CONNECTION_TTL_MS + 2 * PING_PERIOD_MS)
     assert rig.connection.closed
     (reason,) = rig.calls
@@ -107,7 +107,7 @@ def test_a_silent_side_is_lost_after_the_connection_ttl() -> None:
 
 
 def test_responses_belong_to_requests_in_their_order() -> None:
-    rig, first, second = Rig().open(), [], []
+    rig, first, second = PeerHarness().open(), [], []
     rig.request(first)
     rig.request(second)
     other = packets.ClusterChallenge(b"n" * 32, b"p" * 32)
@@ -120,7 +120,7 @@ def test_responses_belong_to_requests_in_their_order() -> None:
 
 
 def test_an_exception_instead_of_a_response_closes_the_connection() -> None:
-    rig, answers = Rig().open(), []
+    rig, answers = PeerHarness().open(), []
     rig.request(answers)
     rig.answer(packets.ExceptionResponse(ErrorCode.SECURITY_EXCEPTION, "no", None))
     assert (rig.connection.closed, answers, rig.calls) == (True, [], ["no"])
@@ -128,19 +128,19 @@ def test_an_exception_instead_of_a_response_closes_the_connection() -> None:
 
 def test_requests_without_a_response_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peer, "REQUESTS_MAX", 1)
-    rig = Rig().open()
+    rig = PeerHarness().open()
     rig.request([])
     with pytest.raises(RemoteProtocolError):
         rig.request([])
 
 
 def test_an_error_of_the_owner_or_of_the_bytes_closes_the_connection() -> None:
-    rig = Rig().open()
+    rig = PeerHarness().open()
     rig.error = ClusterSecurityError("out of order")
     rig.answer(REPLY)
     assert rig.connection.closed
     assert rig.calls[1:] == ["out of order"]
-    broken = Rig().open()
+    broken = PeerHarness().open()
     broken.peer.receive_data(b"\xff" * 20)
     assert broken.connection.closed
     assert len(broken.calls) == 1
@@ -151,27 +151,27 @@ def test_an_error_of_the_owner_or_of_the_bytes_closes_the_connection() -> None:
     [packets.Disconnect("n"), packets.DisconnectV2("n", None), packets.DisconnectV3("n", 2, None, None)],
 )
 def test_a_disconnect_ends_it(packet: packets.Packet) -> None:
-    rig = Rig().open()
+    rig = PeerHarness().open()
     rig.answer(packet, 0)
     assert (rig.connection.closed, len(rig.calls)) == (True, 1)
 
 
 def test_after_close_the_owner_is_not_called() -> None:
-    rig = Rig().open()
+    rig = PeerHarness().open()
     rig.peer.close()
     rig.answer(REPLY)
     rig.peer.disconnected("late")
     rig.peer.send(REPLY)
     rig.time.advance(10 * CONNECTION_TTL_MS)
     assert (rig.connection.closed, rig.calls) == (True, [])
-    early = Rig()
+    early = PeerHarness()
     early.peer.close()
     early.peer.connected(early.connection)
     assert (early.connection.closed, early.connection.sent, early.calls) == (True, b"", [])
 
 
 def test_a_failed_dial_is_reported_once() -> None:
-    rig = Rig()
+    rig = PeerHarness()
     rig.peer.disconnected("refused")
     rig.peer.disconnected("again")
     assert rig.calls == ["refused"]
