@@ -392,7 +392,7 @@ class Together:
 
     def _release(self, done: Done | None) -> None:
         for queues, references in self._staged:
-            self._acceptance.arrive(queues, references, None)
+            self._acceptance.enqueue(queues, references, None)
         if done is not None:
             done(None)
 
