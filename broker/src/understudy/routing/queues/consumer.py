@@ -58,7 +58,7 @@ class Consumer(ABC):
 
     @abstractmethod
     def resume(self, *, done: bool) -> None:
-        """The turn requested with ``Queue.resume_scan``. ``done``: the queue has no further message for consumers now."""
+        """The turn requested with ``Queue.resume_scan``. ``done``: the queue has no further message for consumers."""
 
     def exclude(self, message_id: int) -> bool:
         """Do not deliver a message to this consumer again (AMQP 1.0 s. 3.4.5, undeliverable-here). Returns whether its
