@@ -46,7 +46,7 @@
                 DescriptorsExhausted    no file could be opened: too many are open
             LockLost | LockTimedOut
         ActivationRefused           the data of this node is not the newest; says which is and what to do
-        LargeMessageFailed          its body cannot be stored, or is not what was stored
+        LargeMessageFailed          its body cannot be stored, or differs from the stored body
         MessageUnreadable           the body of one message in a queue is damaged, or cannot be read
         ManagementError             a request to manage something that cannot be carried out
             ResourceNotFound        nothing of that name is managed
@@ -528,7 +528,7 @@ class MessageUnreadable(BrokerError):
 
 
 class ManagementError(BrokerError):
-    """A management request that cannot be understood or carried out; the text names what it asked for."""
+    """A management request that cannot be understood or carried out; the text names the requested operation."""
 
     code = "management"
 

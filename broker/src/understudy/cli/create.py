@@ -45,7 +45,7 @@ _PASSWORD_CHARACTERS_MIN = 8
     help="With --partner: file with the password that both nodes share.",
 )
 @click.option("--force", is_flag=True, help="Replace the configuration in DIRECTORY; the old one goes to etc.replaced.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was written as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the written paths and settings as JSON.")
 def create(
     directory: Path,
     name: str | None,

@@ -255,7 +255,7 @@ class Document:
                     f"{row.name}={text} is not available in this version",
                     path,
                     node.line,
-                    hint="a client would rely on what is asked for here",
+                    hint="a client would rely on the feature that is configured here",
                 )
             if row.support is Support.NOT_YET and node.element.support is Support.IMPLEMENTED:
                 message = f"{row.name} is not implemented in this version and is left aside"

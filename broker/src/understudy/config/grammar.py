@@ -139,7 +139,7 @@ def parse_value(text: str, row: Element | Attribute) -> Value:
     """The value of ``text`` as the row's kind.
 
     Raises:
-        ValueError: invalid text; the message says what was expected.
+        ValueError: invalid text; the message names the expected form.
     """
     kind = row.kind
     if kind in (Kind.TEXT, Kind.PATH):

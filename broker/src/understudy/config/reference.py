@@ -58,7 +58,7 @@ WAITS_FOR: Final = {
 
 
 def left_aside() -> dict[str, list[str]]:
-    """By what they wait for: the outermost elements that are not yet acted upon, or refused.
+    """The outermost elements that are not yet acted upon, or refused, by the missing feature.
 
     Raises:
         KeyError: ``WAITS_FOR`` has no entry for an element, or more than one.

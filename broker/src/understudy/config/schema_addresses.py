@@ -32,7 +32,7 @@ PERMISSIONS: Final = (
 
 _ROUTING: Final = ("ANYCAST", "MULTICAST")
 _REPLACED: Final = "auto-create-queues and auto-delete-queues took its place"
-_PAGING: Final = "what is read back from pages is bounded by max-read-page-bytes, and queues need no buffers"
+_PAGING: Final = "reading from pages is bounded by max-read-page-bytes, and queues need no buffers"
 
 FILTER: Final = container("filter", "Only matching messages.", attributes=(named("The expression.", "string"),))
 

@@ -1,4 +1,5 @@
-"""Schema rows of connectors, acceptors, cluster connections, high availability and what is not served yet.
+"""Schema rows of connectors, acceptors, cluster connections, high availability and features that are not implemented
+yet.
 
 Names and defaults are Artemis' own (artemis-configuration.xsd; artemis-ha s. 1 and 7.2);
 where the code and the documents differ the documents win, as noted on the row. The one-line

@@ -79,7 +79,7 @@ _IDENTITY: Final[tuple[Element, ...]] = (
         MS,
         "5000",
         "How often this file is looked at for changed addresses, address-settings, security-settings and diverts, which"
-        " count at once; the log names what needs a restart. -1 is never.",
+        " count at once; the log names changes that need a restart. -1 is never.",
     ),
     row("server-dump-interval", MS, "-1", "How often a summary of the server is logged; -1 is never."),
     row("suppress-session-notifications", BOOLEAN, "false", "Send no notification when sessions come and go."),

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 Act = Callable[[], Awaitable[None] | None]
-"""Done when it returns None, else when what it returns has been awaited."""
+"""Done when it returns None, else when the returned awaitable has been awaited."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,7 @@ class LockProof:
     def why_not_confirm(self) -> BrokerError | None:
         """Called after each sync, before its batch is confirmed: None, or why the store may not be ours.
 
-        A proof that is asked for here comes after the sync, so a node that takes over later reads what was written.
+        A proof that is asked for here comes after the sync, so a node that takes over later reads the written records.
         """
         if self._clock.monotonic_ms() <= self.proved_until_ms:
             return None

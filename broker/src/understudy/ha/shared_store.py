@@ -6,7 +6,8 @@ with the choices of ADR 0004: a passive node *follows* the store; an ``F`` that 
 ``PRIMARY_ONLY`` it is the policy of a single server.
 
 When a passive node may take the store is decided in ``ha.store_claims``, whether an active node may confirm in
-``ha.lock_proof``; here: what an active node watches, when it yields, and what it leaves behind.
+``ha.lock_proof``; here: the conditions that an active node watches, the moment when it yields, and the state of the
+lock that it leaves.
 
 Not here: the steps of an activation, the lock files, and the notification of clients.
 """

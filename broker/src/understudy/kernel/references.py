@@ -198,7 +198,7 @@ def live_references(payload: bytes, masks: bytes, /) -> Live:
 
 
 def unseen_bytes(seen: bytes, offsets: bytes, lengths: bytes, /) -> tuple[int, bytes]:
-    """Bytes of the records of one segment that were not seen before, and what is seen then.
+    """Bytes of the records of one segment that were not seen before, and the new set of seen records.
 
     Args:
         seen: Result of the call before for this segment; empty for the first.

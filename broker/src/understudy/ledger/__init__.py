@@ -36,7 +36,7 @@ Findings:
 * **lost**: CONFIRMED and durable, and (a) without a DELIVERED row, although the queues of its address
   were drained after the confirmation (``DRAINED`` names the address, the queue, or both as
   ``address::queue``, as the producer named it); or (b) DELIVERED on a queue that was drained after the
-  confirmation and never ACKNOWLEDGED on it. Not lost is what is REMAINING on any queue, or was moved
+  confirmation and never ACKNOWLEDGED on it. Not lost is a message that is REMAINING on any queue, or was moved
   away from the queue, or has more ACKNOWLEDGING than REFUSED rows on the queue: the answer to an
   acknowledgement was cut off, and both outcomes are right. Sent without confirmation is an unknown
   outcome as well: both delivered and not delivered are right.

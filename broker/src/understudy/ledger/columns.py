@@ -127,7 +127,7 @@ class Producer:
             self._other_digests.setdefault(number, set()).add(digest)
 
     def may_have(self, number: int, digest: int) -> bool:
-        """Whether the body with this digest may be what was sent; true while no SENT row says what was."""
+        """Whether the body with this digest may be the sent one; true while no SENT row gives the digest."""
         known = self._digests.get(number)
         return known in (-1, digest) or digest in self._other_digests.get(number, ())
 

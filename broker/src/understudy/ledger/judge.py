@@ -170,7 +170,7 @@ def check(
     """Judge the rows of any number of ledgers together; ``understudy.ledger`` defines every finding.
 
     Memory is some 70 bytes per message. When ``rows`` can be walked again (a list, not an
-    iterator) a second walk collects example rows for what was found.
+    iterator) a second walk collects example rows for each finding.
 
     Args:
         remaining: (producer, number) of *all* messages that any queue held after the last client had

@@ -122,7 +122,9 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Rows by kind (those of consumers, OPENED and CLOSED, are not counted), and what they are about."""
+    """Rows by kind (those of consumers, OPENED and CLOSED, are not counted), and the numbers of producers, messages and
+    queues in them.
+    """
 
     sent: int = 0
     confirmed: int = 0

@@ -180,7 +180,7 @@ class BatchSends:
         transaction: BatchTransaction | None,
     ) -> bool:
         """Close the batch that is open, and begin one with these messages. It waits for further ones if they are
-        durable, for one queue, in no transaction, and all fit in what is left of the segment. False: these would meet
+        durable, for one queue, in no transaction, and all fit in the rest of the segment. False: these would meet
         the limit of memory one after the other, which is for ``PostOffice.send``.
         """
         office = self._office

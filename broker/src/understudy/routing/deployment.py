@@ -28,8 +28,8 @@ log = logging.getLogger(__name__)
 def deploy(
     office: PostOffice, addresses: Sequence[AddressConfiguration], diverts: Iterable[DivertConfiguration] = ()
 ) -> None:
-    """Make or change everything that is configured, and delete what has gone from the configuration where
-    ``config-delete-queues`` (queues that came from it) and ``config-delete-addresses`` (addresses that were not
+    """Make or change everything that is configured, and delete the items that the configuration does not have any more
+    where ``config-delete-queues`` (queues that came from it) and ``config-delete-addresses`` (addresses that were not
     made on demand, with all their queues and messages) say so.
 
     Raises:
@@ -60,7 +60,7 @@ def deploy(
 def check_deployable(
     office: PostOffice, addresses: Iterable[AddressConfiguration], diverts: Iterable[DivertConfiguration]
 ) -> None:
-    """Find what would keep ``deploy`` from carrying out a changed configuration on a running node, before
+    """Find obstacles that would keep ``deploy`` from carrying out a changed configuration on a running node, before
     anything is changed.
 
     Raises:

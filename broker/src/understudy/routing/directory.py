@@ -1,7 +1,7 @@
 """The addresses and queues of a node: made, found, deleted, by clients, by the configuration or on
 demand (manual, "Address Settings": auto-create and auto-delete).
 
-What is durable goes to the log before a client can rely on it; callers answer their client through
+Durable addresses and queues go to the log before a client can rely on them; callers answer their client through
 the operation context. Not here: messages.
 """
 

@@ -194,7 +194,7 @@ class AddressMemory:
             self.shared.add(message_id, queue_count)
 
     def share(self, shared: SharedMessages, size_bytes: int, count: int) -> None:
-        """Correct that for restored messages that are in several queues, by what they are counted
+        """Correct that for restored messages that are in several queues, by the bytes that they are counted
         too often.
         """
         self.shared = shared

@@ -3,7 +3,7 @@
 This is on the way of every failover, so the backlog must cost next to nothing: references are
 taken over in blocks, nothing is done per message in Python, and bodies stay in the log until they
 are delivered. The one exception are messages in several queues of an address of which some queues
-are through with one part and some with another: what they are counted too often is then added up
+are through with one part and some with another: the bytes counted too often are then added up
 message by message.
 """
 

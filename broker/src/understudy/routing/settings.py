@@ -1,7 +1,7 @@
 """Address settings: what holds for an address, found by wildcard match.
 
 Names and defaults are those of Artemis' ``address-setting`` (manual, "Address Settings";
-artemis-ha s. 9). A configured block names only what it changes; for one address the blocks that match are
+artemis-ha s. 9). A configured block names only the changed settings; for one address the blocks that match are
 laid over each other, the more specific over the less, over the defaults.
 
 Not here: reading broker.xml (``config``), or acting on any of this.

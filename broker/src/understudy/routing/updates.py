@@ -50,7 +50,7 @@ CHANGEABLE: Final = frozenset(
 
 
 def change_queue(office: PostOffice, queue: Queue, wanted: QueueConfiguration) -> None:
-    """Give a queue what ``wanted`` says; None and what is the same stay as they are, and an empty
+    """Give a queue the settings of ``wanted``; None and equal values change nothing, and an empty
     filter takes everything. A queue that becomes a last-value queue keeps the newest of each key.
 
     Raises:

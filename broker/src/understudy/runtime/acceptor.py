@@ -73,7 +73,7 @@ class Acceptor:
         self.handlers = handlers
         self.prefixes = prefixes_of(configuration)
         self.connections_max = configuration.connections_allowed
-        # dicts, not sets: what is done to all of them is done in the order in which they came
+        # dicts, not sets: loops over all connections follow the order in which they were accepted
         self.connections: dict[ServerConnection, None] = {}
         self.read_view = memoryview(bytearray(READ_BYTES_MAX))
         """Where connections that have logged in read to, one after the other."""

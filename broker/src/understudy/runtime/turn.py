@@ -4,7 +4,7 @@ Calls append to buffers and mark connections dirty; the shell flushes once per t
 writes and timers ask for a turn; however many ask, one runs. So a thousand messages that arrive together cost one
 journal batch and one write per socket.
 
-The turn is also the only executor of the node: timers, log writers and workers hand it what has ended
+The turn is also the only executor of the node: timers, log writers and workers hand it their completed calls
 (``ports.Executor``), so that an error in it is reported and the node's work follows.
 
 After a turn in which a sync ended the loop stays awake for a moment (``AWAKE_NS``): a client that waited for
@@ -110,7 +110,7 @@ class Turn:
             self._loop.call_soon(self._run)
 
     def soon(self, call: Callable[..., object], *args: object) -> None:
-        """Call after the work of this turn, whose flush sends what comes of it; or at the beginning of the next."""
+        """Call after the work of this turn, whose flush sends its results; or at the beginning of the next."""
         self._completed.append((call, args))
         if not self._working:
             self.request()
@@ -158,7 +158,7 @@ class Turn:
                     self.report(error)
                 if synced or not self._completed:
                     break
-                # a sync has ended within this turn: what it releases goes out with the rest
+                # a sync has ended within this turn: the responses that it releases go out with the rest
                 synced = True
                 asked, self.scheduled = self.scheduled, True
                 self._call_completed()
@@ -170,7 +170,7 @@ class Turn:
             if self.paused:
                 self._resume_paused()
         except BaseException:
-            # a bug that answers no request: what was left undone is for the next turn
+            # a bug that answers no request: the rest of the work is for the next turn
             self.scheduled = False
             self.request()
             raise

@@ -217,7 +217,7 @@ class ServerConsumer(Consumer):
         self._callback.disconnect_consumer(self.consumer_id)
 
     def abandon(self, bug: Exception) -> None:
-        """A bug of ours met what was meant for it, which costs its client the connection: what it holds goes
+        """An internal error occurred in a delivery to it, which costs its client the connection: its messages go
         back to the queue with that, and until then it takes nothing more.
         """
         self.started = False
@@ -239,7 +239,7 @@ class ServerConsumer(Consumer):
             self.queue.prompt()
 
     def _finish_first(self) -> bool:
-        """Go on with what is being delivered, and give the marker that waits for its end; whether
+        """Go on with the large message in delivery, and give the marker that waits for its end; whether
         that is all for now.
         """
         if self._large is not None:

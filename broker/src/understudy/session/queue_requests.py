@@ -1,6 +1,6 @@
 """Requests of a session about addresses and queues: create, delete, query (artemis-core s. 4.2).
 
-Each request is carried out or raises at once; what it wrote to the log may be answered only through
+Each request is carried out or raises at once; its answer may be sent only through
 ``ServerSession.when_durable``. Permissions are asked for here, before anything is made.
 
 Not here: consumers, messages, packets.

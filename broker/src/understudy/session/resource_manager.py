@@ -163,8 +163,8 @@ class ResourceManager:
             raise XaError("the branch was rolled back by its session", xa_code=XaCode.ROLLED_BACK)
 
     def undo(self, branch: Branch, member: BranchMember) -> Returned:
-        """A session rolls back what was done in a branch it works in, and leaves it. The branch is remembered as
-        rolled back until its manager has rolled it back too, or until its timeout.
+        """A session rolls back the work in a branch that it is associated with, and leaves it. The branch is remembered
+        as rolled back until its manager has rolled it back too, or until its timeout.
 
         Returns:
             The acknowledged deliveries, which the caller gives back.
@@ -181,7 +181,7 @@ class ResourceManager:
             self.roll_back(branch)
 
     def _undo_work(self, branch: Branch, code: XaCode) -> Returned:
-        """Roll back while sessions work in it: what they do from now on can only be rolled back again.
+        """Roll back while sessions work in it: their later work can only be rolled back again.
 
         Args:
             branch: Active.

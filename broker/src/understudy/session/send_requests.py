@@ -104,7 +104,7 @@ class SendRequests:
             taken, size_bytes = take(sends, row, order, answered, transaction)
             target.used_bytes += size_bytes
             if not taken:
-                # what is not plain seldom comes alone: asking again for each would cost every one of them
+                # sends that are not plain seldom come alone: trying again for each would cost every one of them
                 break
             row += taken
         return self._send_each(sends, row, answers) if row < sends.count else row
@@ -199,7 +199,7 @@ class SendRequests:
         if target is None:
             names = self._session.names
             if len(self._targets) >= PRODUCERS_PER_SESSION_MAX or not names.has_space(len(name)):
-                # An anonymous producer to ever new addresses; what it was granted is forgotten.
+                # An anonymous producer to ever new addresses; its cached permissions are dropped.
                 self.forget_targets()
             names.hold(len(name))
             target = self._targets[name] = SendTarget()

@@ -1,6 +1,6 @@
 """A transaction: sends that become visible and acknowledgements that count together, or not at all.
 
-What is durable goes to the log at once, under the transaction's id; the commit record is what makes
+Durable operations go to the log at once, under the transaction's id; the commit record makes
 it count, and only when that record is durable does anything become visible or answered. How much one
 may hold is limited (``Work``); a transaction that reached a limit can only be rolled back.
 
@@ -82,7 +82,7 @@ class Work:
         """Args:
         of: Whose they are, for the error.
         maximum: Most messages.
-        within: What they count for as well.
+        within: A wider limit that they count for as well.
         """
         self._of = of
         self._maximum = maximum

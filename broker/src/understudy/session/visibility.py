@@ -36,7 +36,7 @@ def check_visible(
         asked: The name as the client gave it, the only one that the refusal names.
         address: That it stands for.
         queue: Likewise.
-        purpose: What clients mostly want of what they ask about: the one violation that a refusal is.
+        purpose: The most common purpose of such a request, which a refusal names as the violation.
 
     Raises:
         NotAuthorized: it has none.

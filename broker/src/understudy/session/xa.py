@@ -1,7 +1,7 @@
 """Requests of an XA session about branches (artemis-core s. 4.5): its own part of one, and the outcome of any.
 
 Every method returns when its request is carried out, or raises ``XaError`` with the code that the
-client's XAException is to have; answers may go out only when what was written is durable, which the
+client's XAException is to have; answers may go out only when the written records are durable, which the
 caller arranges (``ServerSession.when_durable``), except for ``commit``, which takes ``done``.
 """
 

@@ -48,7 +48,7 @@ _WRONG_TYPES: Final = (
     r'|"(?:number|at_ms|message_id|delivery_count|digest|version)"[ \t]*:[ \t]*[^0-9 \t-]'
     r'|"durable"[ \t]*:[ \t]*[^tf \t]'
 )
-#: Spark unpacks by name, and cannot cut what it unpacks into pieces; the reference does not unpack.
+#: Spark unpacks by name, and cannot split unpacked files; the reference does not unpack.
 _COMPRESSED: Final = frozenset({".bz2", ".deflate", ".gz", ".gzip", ".lz4", ".snappy", ".xz", ".zst", ".zstd"})
 _BLANK: Final = r"^[ \t\r\n]*$"
 

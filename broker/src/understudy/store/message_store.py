@@ -1,7 +1,7 @@
 """The store as the broker uses it while active: records what happened, and when it is durable.
 
-Every ``store_*`` appends one record to the journal and returns at once; what may only be said
-once it is durable waits in ``context`` for ``last_sequence``. ``flush`` hands the collected
+Every ``store_*`` appends one record to the journal and returns at once; answers that may only be sent
+once it is durable wait in ``context`` for ``last_sequence``. ``flush`` hands the collected
 records to the writer, once per turn of the loop.
 
 ``store_message`` and ``store_acknowledges`` are hot paths and write into the journal's

@@ -8,8 +8,8 @@ start: after a crash the log says what there is, so what an earlier activation l
 A record is its crc32 and the bytes. Its ``Location`` looks like one in the log, with a segment
 number from ``columns.PAGE_SEGMENT`` on.
 
-A disk that refuses (full, broken) costs no message: ``store`` says None, what it was asked to
-keep stays in memory, and the limits of memory then hold producers back.
+A disk that refuses (full, broken) costs no message: ``store`` returns None, the messages that it was to
+write stay in memory, and the limits of memory then hold producers back.
 
 Not here: what decides that something leaves memory (``routing``).
 """

@@ -81,7 +81,7 @@ class EpochChecker:
                 self._add(
                     "zombie",
                     now,
-                    f"{node} confirms in epoch {epoch} what it wrote at {durable_at_s:.6f} s, "
+                    f"{node} confirms in epoch {epoch} a record written at {durable_at_s:.6f} s, "
                     f"after {younger.node} had begun epoch {younger.epoch} at {younger.at_s:.6f} s",
                 )
                 break
@@ -149,7 +149,7 @@ def _was_fetched_before(rows: Sequence[Row], finding: Finding, sessions: Mapping
             acknowledged = row
         elif (
             acknowledged is not None
-            # what such a consumer asks for then, an acknowledgement that is refused, delivers nothing
+            # the next request of such a consumer, an acknowledgement that is refused, delivers nothing
             and row.kind is Kind.DELIVERED
             and (row.consumer == acknowledged.consumer or sessions[row] > acknowledged.at_ms)
         ):

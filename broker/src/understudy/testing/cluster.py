@@ -1,8 +1,8 @@
 """A simulated cluster: the real broker nodes and real clients of one shared-store pair on one loop.
 
 ``SimCluster`` starts, kills, pauses, parts and restarts; it decides nothing by itself except what a
-supervisor would: a node that ended or died is started again after its delay. What the nodes do is
-the shipped ``runtime.node.BrokerNode``; what they write goes to one simulated storage server that
+supervisor would: a node that ended or died is started again after its delay. The code of the nodes is
+the shipped ``runtime.node.BrokerNode``; their files are on one simulated storage server that
 both hosts mount.
 """
 

@@ -123,7 +123,7 @@ def quarantined(volume: SimVolume, directory: str) -> list[QuarantineEntry]:
 def judge_quarantine(
     entries: list[QuarantineEntry], damaged: dict[int, tuple[str, int]]
 ) -> tuple[set[tuple[str, int]], list[Violation]]:
-    """Which messages the quarantine explains, and what is wrong with it: exactly what was damaged may be in it.
+    """Which messages the quarantine explains, and its faults: it may contain exactly the damaged messages.
 
     Args:
         entries: The quarantine at the end of a run.

@@ -1,7 +1,7 @@
 """The faults of one simulated run: a plan drawn from the seed before the run begins.
 
 A plan is plain data, so it can be printed, and a run can be repeated with single faults left out
-to see which of them matter (``simulate --without``). It names targets by what they do at the time
+to see which of them matter (``simulate --without``). It names targets by their state at the time
 (``active``, ``passive``) or by name; the cluster carries it out.
 """
 

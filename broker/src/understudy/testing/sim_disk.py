@@ -233,8 +233,8 @@ class SimVolume:
         return other
 
     def replace_files(self, below: str, other: SimVolume) -> None:
-        """Put what ``other`` holds below a directory in the place of what is there, everything synced: another copy is
-        mounted, or restored. Open files stay what they were.
+        """Replace the files below a directory by those of ``other``, everything synced: another copy is
+        mounted, or restored. Open files keep their contents.
         """
         prefix = below.rstrip("/") + "/"
         self._pending_names = [

@@ -7,7 +7,7 @@ does, and everything else is drawn from the seed: latency, where the stream is c
 
 Effects of a fault at the other end:
 
-- a process is **killed**: its kernel closes the sockets. What it had handed to the kernel arrives
+- a process is **killed**: its kernel closes the sockets. Data already passed to the kernel arrives
   whole or cut short, then an end of stream or a reset.
 - a host **loses power**: silence. Once the host is up again its kernel answers the old connections
   with resets, but only to a peer that sends; one that only listens stays half-open.

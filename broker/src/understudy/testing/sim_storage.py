@@ -1,7 +1,7 @@
 """The storage server of a simulated cluster and the ports it gives to each node's process.
 
 One ``SimVolume`` (``sim_disk``), which every host mounts as an owner of its own. ``ProcessDisk``
-stands between a process and its host's mount. It adds what belongs to the process and not to the
+stands between a process and its host's mount. It adds the properties of the process and not of the
 medium: no effect after death, every change in the trace, and the crash in the middle: an armed
 ``CrashPoint`` kills the process at one of its next operations, before or after it took effect, so
 that code which does ten disk calls in a row without yielding is cut at each of them.

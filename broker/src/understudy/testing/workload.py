@@ -5,7 +5,7 @@ its number; work after a lost connection goes on as a new producer or consumer, 
 so that the ledger's order stays meaningful. Every body can be recomputed from its producer and
 number and is compared on receipt; its digest is in the ledger.
 
-What they may meet and must cope with is written in ``TRYING_AGAIN_HELPS``; any other error is the
+Errors that they may meet and must handle are listed in ``TRYING_AGAIN_HELPS``; any other error is the
 client's or the broker's fault and fails the run.
 """
 

@@ -1,7 +1,7 @@
 """Copies of one node's log against each other: which is newest, where they split, what each has alone.
 
 Newest is decided by epoch and sequence, never by the times of files. Segments whose seals agree are
-not read; from the first that differs on, records are compared one by one, by what they say and not
+not read; from the first that differs on, records are compared one by one, by contents and not
 by where they lie. A copy that ends earlier than another, also in the middle of a batch, is a prefix
 of it.
 

@@ -194,7 +194,7 @@ Line = ExportHeader | ExportedQueue | ExportedMessage | ExportedPiece | Exported
 
 
 class BodyCheck:
-    """Pieces of a body as they come: in order, complete, and what was stored."""
+    """Checks that the pieces of a body are in order, complete, and equal to the stored body."""
 
     def __init__(self, large: LargeBody) -> None:
         self._large = large
@@ -210,7 +210,7 @@ class BodyCheck:
         return self.finished()
 
     def finished(self) -> bool:
-        """Whether everything is there. Raises ValueError if it is not what was stored."""
+        """Whether everything is there. Raises ValueError if it differs from the stored body."""
         if self._offset < self._large.size_bytes:
             return False
         if self._crc != self._large.crc:

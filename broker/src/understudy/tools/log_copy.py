@@ -2,7 +2,7 @@
 
 A copy may come from anywhere: a disk that was pulled, a ``cp`` that was interrupted, a store whose
 beginning was trimmed, a directory set aside. So nothing here insists that a node could start from
-it. What is valid from the first record on is its log; where that ends, and why, is ``state`` and
+it. The valid records from the first one on are its log; where that ends, and why, is ``state`` and
 ``problem``. Sealed segments are known by their seals alone, without reading their records; a caller that
 reads them later and meets damage calls ``damaged_at``, and the log ends there from then on.
 

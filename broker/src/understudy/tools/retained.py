@@ -50,7 +50,7 @@ class RetainedMessage:
 
     @property
     def large(self) -> LargeBody | None:
-        """Which file has the body of a large message, and what must be in it; None for others.
+        """The file that has the body of a large message, and its expected contents; None for others.
 
         Raises:
             RemoteProtocolError: the log has a message that is none.

@@ -7,8 +7,8 @@ transactions, into a new store of the same node, with a newer epoch, so that no 
 
 What a lost record said is unknown. Where that matters messages are kept rather than lost: a message whose
 acknowledgement is lost comes again; the messages of a transaction that was open where something is lost, and
-has no outcome, are kept, and what it acknowledged stays; a message of a queue that is not described any more goes
-to a queue ``recovered.<queue id>``.
+has no outcome, are kept, and the messages that it acknowledged stay; a message of a queue that is not described any
+more goes to a queue ``recovered.<queue id>``.
 
 Not here: the command (``cli.data_salvage``).
 """

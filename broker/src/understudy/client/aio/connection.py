@@ -297,8 +297,8 @@ class Connection:
         Raises:
             CallTimedOut: the broker did not answer within callTimeout; the connection is closed nevertheless.
 
-        Failover: a connection that is failing over is closed at once, without waiting; what was not confirmed ends with
-        ``SendOutcomeUnknown``.
+        Failover: a connection that is failing over is closed at once, without waiting; sends without a confirmation end
+        with ``SendOutcomeUnknown``.
 
         Concurrency: any task may close it; calls of other tasks that wait raise ``ObjectClosed``.
         """

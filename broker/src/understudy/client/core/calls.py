@@ -162,7 +162,7 @@ class Calls:
         """The connection was lost; ``reset`` or ``open`` decides on the calls.
 
         Args:
-            release: What it was lost by, if no answer can come any more to the call in flight: one
+            release: The error that lost the connection, if the call in flight gets no answer any more: one
                 whose outcome only the caller can find out is not kept waiting for a failover.
         """
         if not self._open:

@@ -62,7 +62,8 @@ class Confirmations:
         """PACKETS_CONFIRMED: drop commands that the server has.
 
         A server that claims more than was ever sent has counted commands twice (Artemis, ADR 0009). Ids go
-        on with its count, as at the stock client: else what it did not get would be dropped next time too.
+        on with its count, as at the stock client: otherwise commands that it did not get would be dropped next time
+        too.
         """
         count = max(0, distance(last_received + 1, self._first))
         for _ in range(min(count, len(self._kept))):

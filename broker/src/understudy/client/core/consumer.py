@@ -2,13 +2,13 @@
 
 Artemis-core s. 6.3 and 6.4. A message costs its whole frame in credits and gives them back
 when the application takes it. Acknowledgements are cumulative: the buffer keeps arrival order, so
-"everything up to this one" is exactly what was taken. They are collected and go out once per turn
+"everything up to this one" is exactly the set of taken messages. They are collected and go out once per turn
 of the loop. After a failover the broker delivers everything unacknowledged again, so what is
 buffered is dropped and what the application still holds belongs to an older ``generation``.
 
 A large message of up to ``WHOLE_BODY_BYTES_MAX`` is handed over like any other. A larger one is
 handed over as soon as it is announced, with a ``BodyStream``; asking for the next message discards
-what was not read of it, because nothing else comes before its end (artemis-core s. 6.3).
+the unread rest of that body, because nothing else comes before its end (artemis-core s. 6.3).
 
 Not here: when to wait (the shells), or which session mode acknowledges when (``session``).
 """

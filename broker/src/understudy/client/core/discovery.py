@@ -6,7 +6,7 @@ per node id, the last connector wins, forgotten after the refresh timeout. Two b
 node id give a warning in the log: two brokers of the network have the same identity.
 
 Any host on the network can send such a datagram. So everything is bounded before it is looked at, a
-broken one is counted and dropped, and what is learnt is only a place to dial: ``may_be_told`` says
+broken one is counted and dropped, and the result is only an address to connect to: ``may_be_told`` says
 whether a password may go there. Not here: sockets and waiting (the shells).
 """
 

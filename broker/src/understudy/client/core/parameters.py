@@ -1,5 +1,5 @@
 """Parameters of stock client URLs that this client does not honour: each either without effect, because
-what it tunes does not exist here, or refused by name, because leaving it out would change the meaning.
+the tuned mechanism does not exist here, or refused by name, because leaving it out would change the meaning.
 
 The names are those that the connection factories and connectors of the Artemis clients know. Not here:
 the honoured ones, which are fields (``options``).

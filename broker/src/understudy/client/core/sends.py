@@ -259,7 +259,7 @@ class Sends:
         """The connection was lost: collect new sends, transmit nothing.
 
         Args:
-            release: What it was lost by, if no answer can come any more: sends that must not be
+            release: The error that lost the connection, if no answer can come any more: sends that must not be
                 repeated are not kept waiting for a failover.
         """
         self._attached = self._open = False

@@ -1,6 +1,6 @@
 """The cluster as the broker describes it: node ids with their primaries and their backups.
 
-The rules of artemis-core s. 8.1: an update counts only if it is newer than what is stored or
+The rules of artemis-core s. 8.1: an update counts only if it is newer than the stored entry or
 fills a gap, it is ignored if it is older than a removal, and a missing connector never erases a
 known one. Not here: what the client does with it (``failover``).
 """

@@ -5,7 +5,7 @@ commit rolls back and fails with ``TransactionRolledBack``; a commit that was un
 outcome, ``CommitOutcomeUnknown``, and the way to find out is to do the transaction again with
 the same duplicate ids: it commits, or fails with ``DuplicateIdRejected`` because it had committed.
 
-What is sent while no connection works goes to the next session, so it is not lost with the old one.
+Messages sent while no connection works go to the next session, so they are not lost with the old one.
 Not here: XA branches (``xa``).
 """
 

@@ -1,8 +1,8 @@
 """The channel of one session: frames, command ids, confirmations, detaching from a connection and attaching to
 another.
 
-Artemis-core s. 7.1. With a confirmation window every command has an id per direction; what was sent is kept
-until the client confirms it, and what was received is confirmed once it is durable. With a window
+Artemis-core s. 7.1. With a confirmation window every command has an id per direction; sent commands are kept
+until the client confirms them, and received ones are confirmed once they are durable. With a window
 above 0 the channel outlives its connection: it is *detached* until the client moves it to a new one
 (``REATTACH``), or until it ends. Two differences from Artemis, explained in ADR 0009: requests answered by
 EXCEPTION are counted too, as standard clients do, and nothing is confirmed before it is durable.

@@ -53,7 +53,7 @@ SESSION_SETUP_CHANNEL: Final = 1
 FIRST_SESSION_CHANNEL: Final = 10
 
 #: The oldest client that may have sessions: those before lay messages out otherwise (artemis-core s. 5), and
-#: what they send would be misread rather than refused.
+#: their packets would be misread rather than refused.
 OLDEST_SESSION_VERSION: Final = 129
 #: Name of the protocol for management.
 PROTOCOL: Final = "CORE"
@@ -124,10 +124,10 @@ class CoreConnection(Machine[State, Event]):
     # --- driven by the shell -------------------------------------------------------------------
 
     def receive_data(self, data: bytes | memoryview) -> bool:
-        """Carry out what came after the magic, and a bounded part of it per call (``TURN_COST_MAX``).
+        """Carry out the packets after the magic, a bounded part of them per call (``TURN_COST_MAX``).
 
         Args:
-            data: Bytes; none to go on with what is left over. A view is valid during the call only.
+            data: Bytes; none to go on with earlier input. A view is valid during the call only.
 
         Returns:
             Whether input is left over.
@@ -233,7 +233,7 @@ class CoreConnection(Machine[State, Event]):
         return True
 
     def resume_deliveries(self) -> None:
-        """The peer has taken what was held up: what was paused goes on."""
+        """The peer has read the queued output: resume the paused deliveries."""
         self.held_back = False
         for session in self.sessions.values():
             session.session.resume_deliveries()

@@ -121,7 +121,7 @@ class DeadLetters:
             )
         elif target is not None:
             message = queue.read(reference)
-            # the time at which it went, not the one it carries: an operator may expire what has none
+            # the time at which it went, not the one it carries: an operator may expire a message without one
             actual_expiry = acceptance.clock.wall_ms() if expired else None
             copy = self._copy(message, queue.address.name, queue.name, target, actual_expiry)
             acceptance.move(copy, target, target.route(copy, None), queue, reference)

@@ -285,7 +285,7 @@ class Diverts:
                     target = self._target(name, copied_type)
                     if target is None:
                         if copied_type is not None:
-                            # as for a producer of that address: an exclusive divert would lose what was confirmed
+                            # as for a producer of that address: an exclusive divert would lose confirmed messages
                             raise AddressNotFound(
                                 f"divert {divert.name!r}: no address {name!r} and the settings do not allow to make it"
                             )

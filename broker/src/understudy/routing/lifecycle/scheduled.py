@@ -1,7 +1,7 @@
 """Messages whose time has not come: scheduled by their producer, or waiting for redelivery.
 
 One heap for the node and one timer for its earliest entry. Times are wall time, as producers give
-them (``_AMQ_SCHED_DELIVERY``, artemis-core s. 5.1), so the timer is only a hint: what is due is decided by
+them (``_AMQ_SCHED_DELIVERY``, artemis-core s. 5.1), so the timer is only a hint: the due messages are determined by
 the clock when it fires, and a clock that was set back only means another wait.
 """
 

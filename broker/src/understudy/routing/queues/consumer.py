@@ -45,7 +45,7 @@ class Consumer(ABC):
     @abstractmethod
     def deliver(self, part: Part) -> None:
         """Send messages, and keep them until they are settled; charges credits and allowance. Their messages are in
-        memory, or there is one, with what is shown of it.
+        memory, or there is one, with the part of it that is shown.
         """
 
     @abstractmethod

@@ -65,7 +65,7 @@ def dispatch(queue: Queue, now_ms: int) -> None:
 
     Args:
         queue: Whose messages.
-        now_ms: Wall time; what has expired by then goes to the expiry address instead.
+        now_ms: Wall time; messages that have expired by then go to the expiry address instead.
     """
     for group in list(queue.consumers.by_priority):
         ready = group.ready()
@@ -88,7 +88,7 @@ def dispatch(queue: Queue, now_ms: int) -> None:
         if queue.exclusive and chosen.flow.credits != credits_before:
             queue.consumers.served_alone = chosen
         if not queue.may_go_on():
-            # consumers that come after these must not take what they have not looked at
+            # later consumers must not take messages at which these have not looked
             return
 
 
@@ -250,9 +250,9 @@ def _after(ready: list[Consumer], turn: int) -> int:
 
 
 def _take_rows(queue: Queue, consumer: Consumer, now_ms: int, *, alone: bool) -> Part | None:
-    """Take what comes next for a consumer without a selector, as long as it is part of runs, so that no object is made
+    """Take the next messages for a consumer without a selector, as long as they are in runs, so that no object is made
     for a message: all that it has credit for if no other can take messages now and no group at the front has another
-    owner, else one. None: what comes next is an object or has expired, or there is nothing.
+    owner, else one. None: the next message is an object or has expired, or there is no message.
     """
     level = queue.pending.first_level() if alone else None
     if level is not None:

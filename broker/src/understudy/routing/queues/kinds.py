@@ -2,7 +2,7 @@
 Each part decides for itself; here is in which order they are asked.
 
 An ordinary queue has none of this and pays one attribute test for it. A queue that once had some
-keeps the object, so that what it handed out before a change is settled by the rules of that time.
+keeps the object, so that messages delivered before a change are settled by the rules of that time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Last-value queues: of the messages with the same key only the newest waits (manual, "Last-Value
 Queues").
 
-A message replaces what waits under its key when it becomes visible, that is when the log has it;
+A message replaces the waiting one of its key when it becomes visible, that is when the log has it;
 the end of the message that it replaces is written after it. A crash between the two leaves both, and the next
 activation finds the newest by reading the keys again (``load``): a value is never lost for one that
 is not safe yet.

@@ -10,7 +10,7 @@ Short runs that arrive one after the other are collected in ``_loose`` and joine
 next message is asked for. A run that was made so is joined with the one before it while that is at most twice as long,
 so that a deep queue has few blocks and each message is copied a few times at most.
 
-Invariants: the ranges of the blocks do not overlap and rise; every block has a message; the positions of what is loose
+Invariants: the ranges of the blocks do not overlap and rise; every block has a message; the positions of loose messages
 follow all of them; ``count`` is the number of all messages.
 
 Not here: priorities (``queues.pending``).
@@ -67,7 +67,7 @@ class Level:
         self.keep_open = keep_open
         """Whether blocks are looked into all the time, so that packing them is of no use."""
         self._looked: Block | Singles | None = None
-        """The block that was looked into last; what it keeps for that is dropped with the next one, unless it is the
+        """The block that was looked into last; its objects are dropped with the next one, unless it is the
         first block."""
 
     @property

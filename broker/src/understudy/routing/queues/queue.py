@@ -1,4 +1,4 @@
-"""A queue: its waiting messages, its consumers, what was handed out, and the numbers management shows.
+"""A queue: its waiting messages, its consumers, its deliveries, and the numbers management shows.
 
 A reference is in exactly one place: waiting here, scheduled (``scheduled``), with a consumer or
 its transaction (counted in ``delivering_count``), or gone. ``message_count`` is all of the former.

@@ -1,8 +1,8 @@
 """Ring queues: no more than so many messages wait; newer messages replace the oldest (manual, "Ring Queues").
 
-What a consumer has and what is scheduled does not count and is never removed, so a queue may hold
-more for a while. When such a message comes back to a full ring, it is what goes, because a ring
-prefers what is younger. A size that was lowered is reached by consuming, not by removing: a new
+Messages that are being delivered or scheduled do not count and are never removed, so a queue may hold
+more for a while. When such a message comes back to a full ring, that message is removed, because a ring
+prefers younger messages. A size that was lowered is reached by consuming, not by removing: a new
 message removes one. Other than in Artemis, messages whose body left memory count like any other.
 
 Not here: queues (``queue``) and their other properties (``kinds``).

@@ -35,7 +35,7 @@ def encode_duplicate_ids(address_id: int, duplicate_ids: Iterable[bytes]) -> Ite
 
 
 def checkpoint_parts(items: Iterable[bytes], part_bytes: int = CHECKPOINT_PART_BYTES) -> Iterator[bytes]:
-    """Payloads that hold these items, each of at most ``part_bytes`` unless what came as one object is longer. None for
+    """Payloads that hold these items, each of at most ``part_bytes`` unless a single item is longer. None for
     no items.
     """
     part: list[bytes] = []

@@ -7,7 +7,7 @@ of a segment is followed by the first record of the next one.
 
 Extents that the store's quarantine names are passed over by every reader. Others only if the operator asked for
 it (``--quarantine``), if records after them prove that they had been synced (else they are a torn tail), and
-if what they seem to have been may be missing without making the rest of the log mean something else.
+if records of their probable type may be missing without making the rest of the log mean something else.
 
 What a damaged record was is known for certain when its bytes are valid with another record type, that is when
 only the type was damaged. Else it is what its type says if its length fits that type, and unknown if not.
@@ -180,7 +180,7 @@ def sequence_before(data: bytes, cursor: Cursor, known: KnownDamage) -> int:
 
     Returns:
         0 if none is found. A result that is too high because an extent was wrong is refused later: no TRIM gives up
-        what would be missing (``Follower.finish``).
+        records that would be missing (``Follower.finish``).
     """
     at = 0
     for count in range(_RECORDS_MAX):
