@@ -34,8 +34,8 @@ UNTYPED_TO_NOWHERE = Exclusion(
     "address may be made",
 )
 ACKNOWLEDGED_TWICE = Exclusion(
-    "cumulative acknowledgements of what is not outstanding",
-    "both refuse; Artemis also gives back what was delivered before, ours changes nothing",
+    "cumulative acknowledgements of messages that are not outstanding",
+    "both refuse; Artemis also returns earlier deliveries, ours changes nothing",
 )
 CREDITS_AFTER_UNLIMITED = Exclusion(
     "FLOWTOKEN after one of -1",
@@ -80,7 +80,8 @@ DURABLE_TEMPORARY = Exclusion(
 )
 ADDRESS_CHANGED = Exclusion(
     "creating an address that exists with other routing types",
-    "it gets what it lacks here, so that two clients may ask; Artemis replaces them, or refuses while queues need them",
+    "here the missing types are added, so that two clients may ask; Artemis replaces them, or refuses while queues"
+    " need them",
 )
 BROWSED_EXPIRED = Exclusion(
     "expired messages seen by browsers",
@@ -91,7 +92,7 @@ OTHER_ROUTING_TYPE = Exclusion(
     "they get their queue where one may be made, or are refused with 106; Artemis confirms and drops them",
 )
 ORIGINAL_ADDRESS_OF_A_QUEUE = Exclusion(
-    "the queue in _AMQ_ORIG_ADDRESS of what was sent to address::queue",
+    "the queue in _AMQ_ORIG_ADDRESS of messages sent to address::queue",
     "the address alone, so that filters of dead letter queues find it; Artemis keeps both parts",
 )
 TURNS = Exclusion(
@@ -121,7 +122,7 @@ EXPIRED_IN_KINDS = Exclusion(
 )
 COUNT_OF_LAST_VALUES = Exclusion(
     "message counts of last-value queues",
-    "Artemis does not count what is being delivered there; here it counts as anywhere",
+    "Artemis does not count messages in delivery there; here they count as in any queue",
 )
 XA_ROLLBACK_OF_UNKNOWN = Exclusion(
     "rolling back an unknown branch in the middle of another",
@@ -129,7 +130,7 @@ XA_ROLLBACK_OF_UNKNOWN = Exclusion(
 )
 DUE_AT_ONCE = Exclusion(
     "messages scheduled for a time that is over",
-    "they queue up here; Artemis puts what is due before what waits",
+    "they queue up here; Artemis puts due messages before waiting ones",
 )
 BROWSED_LOANS = Exclusion(
     "browsers of non-destructive queues while a client consumes",
@@ -141,7 +142,7 @@ BLANK_SELECTORS = Exclusion(
 )
 XA_TIMEOUT_ASKED = Exclusion(
     "asking for a timeout that was set",
-    "answered with what was set (X/Open); Artemis answers with its own default",
+    "answered with the configured value (X/Open); Artemis answers with its own default",
 )
 REFUSED_FILTERS_OF_QUEUES = Exclusion(
     "queues with filters that are no selectors",
@@ -149,8 +150,8 @@ REFUSED_FILTERS_OF_QUEUES = Exclusion(
 )
 LOANS_GIVEN_BACK = Exclusion(
     "rolling back, or a second consumer, at a non-destructive queue",
-    "every consumer sees every message, at once and again (manual, ADR 0012); Artemis holds back what is being "
-    "delivered and does not offer it again",
+    "every consumer sees every message, at once and again (manual, ADR 0012); Artemis holds back messages in delivery "
+    "and does not offer them again",
 )
 XA_LOCAL_OUTCOME = Exclusion(
     "SESS_COMMIT and SESS_ROLLBACK in the middle of a branch",
@@ -177,10 +178,10 @@ ADDRESS_OF_NO_ROUTING_TYPE = Exclusion(
 )
 COUNT_OF_LOANS = Exclusion(
     "message counts of non-destructive queues",
-    "Artemis counts what was delivered as gone",
+    "Artemis counts delivered messages as removed",
 )
 XA_SPOILED = Exclusion(
-    "acknowledging in a branch what is not outstanding",
+    "acknowledging in a branch messages that are not outstanding",
     "the branch can only be rolled back at both; until then it can be suspended here, and Artemis has an "
     "internal error",
 )
@@ -206,11 +207,11 @@ XA_TIMEOUT_ZERO = Exclusion(
 )
 DELIVERIES_OF_LOANS = Exclusion(
     "what non-destructive queues hold at the end, and how often it was delivered",
-    "ADR 0012; Artemis counts every delivery, and may lose what a consumer that leaves had not acknowledged",
+    "ADR 0012; Artemis counts every delivery, and may lose messages that a closed consumer had not acknowledged",
 )
 DIVISION_BY_ZERO = Exclusion(
     "division by zero, and zero below zero, in selectors",
-    "IEEE 754 here: what is no number is not greater than anything, and -0 = 0; the opposite in Artemis",
+    "IEEE 754 here: NaN is not greater than anything, and -0 = 0; the opposite in Artemis",
 )
 GATED_LAST_VALUES = Exclusion(
     "last-value queues that wait for consumers or are rings",
@@ -218,8 +219,7 @@ GATED_LAST_VALUES = Exclusion(
 )
 ROLLBACK_AMONG_OTHERS = Exclusion(
     "rolling back a consumer that is not alone at its queue",
-    "what is given back goes to the consumer whose turn it is; Artemis stops the session meanwhile, so others may get"
-    " it",
+    "returned messages go to the next consumer in turn; Artemis stops the session meanwhile, so others may get it",
 )
 SIZE_UNKNOWN = Exclusion(
     "large messages whose last piece does not say how long the body is",
@@ -236,7 +236,7 @@ FIRST_OF_LARGE = Exclusion(
 )
 BUSY_GROUPS = Exclusion(
     "several consumers of a queue with message groups, one of them with credits that end",
-    "what waits for the consumer of its group holds up no messages of others; at Artemis it may",
+    "messages that wait for the consumer of their group hold up no other messages; at Artemis it may",
 )
 DIVERT_AGAIN = Exclusion(
     "creating a divert of a name that there is",
@@ -302,8 +302,8 @@ PAGED_AND_SCHEDULED = Exclusion(
 )
 PAGED_AND_COMMITTED = Exclusion(
     "several producers at an address that pages, one of them transacted",
-    "messages line up when they are committed; at Artemis those sent before the address paged come before what is"
-    " in pages",
+    "messages line up when they are committed; at Artemis those sent before the address paged come before the"
+    " messages in pages",
 )
 TEMPORARY_AND_LAST = Exclusion(
     "temporary queues beside others at an address that came with a queue",
@@ -327,16 +327,17 @@ DELIVERIES_OF_PAGED = Exclusion(
 )
 EXCLUSIVE_SELECTORS = Exclusion(
     "several consumers of an exclusive queue, one of them with a selector",
-    "all messages are for one consumer (manual), so what its selector leaves waits; Artemis gives it to the others",
+    "all messages are for one consumer (manual), so messages that its selector does not match wait;"
+    " Artemis gives them to the others",
 )
 BROWSED_IN_PAGES = Exclusion(
     "browsers of queues that page while a client consumes",
-    "what is delivered is no more in the queue; Artemis shows it as long as it is in a page",
+    "delivered messages are not in the queue any more; Artemis shows them as long as they are in a page",
 )
 IDLE_AT_START = Exclusion(
     "addresses that would be deleted for being idle, over a restart",
     "an activation deletes queues made on demand that are empty, and the address that goes with them; of other"
-    " addresses the scan deletes what has been idle for long enough, Artemis all at every start",
+    " addresses the scan deletes those that were idle for long enough, Artemis all at every start",
 )
 
 #: All of them, as docs/core-protocol.md lists them.
