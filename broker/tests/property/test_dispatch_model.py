@@ -60,7 +60,7 @@ def places(queue: Queue, office: PostOffice, consumers: list[ServerConsumer]) ->
     paged=st.booleans(),
     runs=st.booleans(),
     pre_acknowledge=st.booleans(),
-    non_destructive=st.booleans(),
+    lends=st.booleans(),
     groups=st.booleans(),
     together=st.booleans(),
     count=st.integers(1, 6),
@@ -73,14 +73,14 @@ def test_any_error_at_any_step_of_a_dispatch(
     paged: bool,
     runs: bool,
     pre_acknowledge: bool,
-    non_destructive: bool,
+    lends: bool,
     groups: bool,
     together: bool,
     count: int,
 ) -> None:
     world = World({"#": {"max_size_bytes": 0 if paged else -1}})
     office = world.office
-    queue = world.queue("q", non_destructive=non_destructive)
+    queue = world.queue("q", non_destructive=lends)
     producer = world.session()
     messages = []
     for number in range(count):
@@ -126,7 +126,7 @@ def test_any_error_at_any_step_of_a_dispatch(
     gone = {entry.message_id for entry in world.store.quarantine.entries() if not entry.held}
     assert len(gone) == queue.messages_killed
     waiting = {reference.message_id for reference in (*queue.pending, *office.scheduled.of(queue))}
-    if non_destructive:
+    if lends:
         assert queue.message_count == len(queue.pending) + aside == len(before - gone)
         assert waiting == before - gone
     else:

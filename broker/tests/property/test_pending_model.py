@@ -197,7 +197,7 @@ class Model:
             if level is not None:
                 self.took(level.pop(), min(self.expected))
 
-    def requeue(self, count: int, first: bool) -> None:
+    def put_back(self, count: int, first: bool) -> None:
         """Deliveries that failed; some of them count."""
         keys = sorted(self.out)[:count] if first else sorted(self.out)[-count or len(self.out) :]
         back = [self.out.pop(key) for key in keys]
