@@ -190,10 +190,10 @@ class TlsLayer(Machine[State, Event]):
             self.handler.disconnect()
         self.close()
 
-    def forfeit(self) -> None:
+    def prevent_reattachment(self) -> None:
         """See ``ConnectionHandler``."""
         if self.handler is not None:
-            self.handler.forfeit()
+            self.handler.prevent_reattachment()
 
     def connection_lost(self, reason: str) -> None:
         """See ``ConnectionHandler``."""

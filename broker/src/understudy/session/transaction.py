@@ -147,7 +147,7 @@ class Transaction(Machine[State, Event]):
         """Whether it can only be rolled back."""
         return self._state is State.ROLLBACK_ONLY
 
-    # -- routing.order.BatchTransaction -----------------------------------------------------------
+    # -- routing.response_order.BatchTransaction -----------------------------------------------------------
 
     def log_id(self) -> int:
         """The id of its records, taken when the first is written."""
