@@ -38,8 +38,8 @@ def _method(channel: int, class_id: int, method_id: int, arguments: bytes = b"")
 
 
 def _basic_properties(content: Content) -> bytes:
-    """Content type and delivery mode, as clients send them, and what the shape asks for. The broker checks that the
-    user id is the name of the user, so here the message id is what is unique.
+    """Content type and delivery mode, as clients send them, and the properties of the shape. The broker checks that the
+    user id is the name of the user, so here the message id is the unique value.
     """
     shape = content.shape
     flags, fields = 0x9000, _short("application/octet-stream")

@@ -1,6 +1,6 @@
-"""How long the consolidator holds the loop with a deep queue, and what it keeps of a log.
+"""How long the consolidator holds the loop with a deep queue, and how much of a log it keeps.
 
-The writer's work is done between the calls and not counted: what is measured is every single call that
+The writer's work is done between the calls and not counted: each single call is measured that
 runs on the loop's thread, under a load that goes on meanwhile.
 """
 
@@ -57,7 +57,7 @@ class _TimedWriter:
         self.calls_ms: list[float] = []
 
     def submit(self, operations: Sequence[Operation], done: Callable[[BaseException | None], None]) -> None:
-        # batches are not synced: that is not what is measured
+        # batches are not synced: syncs are not measured
         written = operations[:1] if is_batch(operations) else operations
         self.run(lambda: self._applier.apply(written), done)
 

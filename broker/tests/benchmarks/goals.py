@@ -44,7 +44,7 @@ class Goal:
     met: bool | None
     """None = nothing to compare with."""
     share: str = ""
-    """How near we come to the floor, in percent of what it does; empty: no figure of it."""
+    """How near we come to the floor, in percent of its throughput; empty: no figure of it."""
     unreachable: str = ""
     """Set where the goal is missed and the floor misses it, too: what the floor has."""
 

@@ -100,7 +100,7 @@ class _Samples:
 def group_commit(messages: int, rounds: int, directory: str | None, as_json: bool) -> None:
     """Throughput of the store against raw writev + fdatasync of the same bytes in the same batches."""
     samples = {window: _Samples() for window in WINDOWS}
-    # made once, so that neither side finds its page cache used up by what was made just before it
+    # made once, so that neither side finds its page cache filled by files made just before it
     frame = encode_send(Message(os.urandom(BODY_BYTES), address="a"), 10)
     prepared = split_sends(frame * TURN_MESSAGES, 0, sys.maxsize, TURN_MESSAGES)
     assert prepared is not None

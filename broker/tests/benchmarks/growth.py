@@ -267,7 +267,9 @@ def _send_to_each(port: int, names: list[str], count: int) -> None:
 def measure_beside(
     directory: Path, *, queues: tuple[int, ...] = (), connections: tuple[int, ...] = (), rounds: int, window_ms: int
 ) -> list[Beside]:
-    """The cost of a pipelined message in brokers that differ in what is there beside it; rounds in turn."""
+    """The cost of a pipelined message in brokers with different numbers of queues or connections beside it; rounds in
+    turn.
+    """
     found = [Beside(count) for count in queues or connections]
     with ExitStack() as stack:
         driver = build_driver(directory)

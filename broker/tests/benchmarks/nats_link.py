@@ -106,7 +106,7 @@ class _Client:
         self.socket.sendall(text.encode())
 
     def ping(self) -> None:
-        """Wait until the server has seen what was sent."""
+        """Wait until the server has processed all that was sent before."""
         self.send("PING\r\n")
         while (line := self._line()) != b"PONG":
             self._check(line)

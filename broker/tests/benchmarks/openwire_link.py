@@ -15,7 +15,7 @@ from benchmarks.load import Consumer, Patch, Producer, RunFailed
 
 #: As clients ask for by default.
 _PREFETCH = 1000
-#: Command ids of messages; the driver takes lower ones for answers to what came before.
+#: Command ids of messages; the driver takes lower ones for answers to earlier commands.
 _FIRST_COMMAND = 1000
 _WIRE_FORMAT, _CONNECTION, _CONSUMER, _PRODUCER, _SESSION = 1, 3, 5, 6, 4
 _ACK, _BYTES_MESSAGE = 22, 24

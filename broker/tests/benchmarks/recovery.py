@@ -38,7 +38,7 @@ NODE_ID = NodeId("0f1e2d3c-4b5a-4697-8897-a6b5c4d3e2f1")
 
 
 class _UnsyncedWriter(StepWriter):
-    """Writes without a sync, which is not what is measured."""
+    """Writes without a sync; syncs are not measured."""
 
     def submit(self, operations: Sequence[Operation], done: _Done) -> None:
         super().submit(operations[:1] if is_batch(operations) else operations, done)
@@ -81,7 +81,7 @@ def recovery(*, as_json: bool) -> None:
     for column in ("store", "dead", "live", "files", "MiB", "CPU s", "records/s", "log / snapshot"):
         table.add_column(column, justify="left" if column == "store" else "right", no_wrap=True)
     for case in CASES:
-        # what was written, whether or not it has to be read
+        # all written records, whether or not they have to be read
         records = 2 * case.dead + case.live
         segments, size_bytes = kept[case.name]
         ratio = f"{medians[case.compared] / medians[case.name]:.1f}" if case.compared else ""

@@ -21,7 +21,9 @@ _WIDTH = 118
 
 
 def show(targets: Sequence[Target], plan: Plan, goals: Sequence[Goal]) -> None:
-    """One table per case and shape, one of all sizes per shape, what is the same for all cases, then the goals."""
+    """One table per case and shape, one of all sizes per shape, the values that are equal for all cases, then the
+    goals.
+    """
     console = Console(width=_WIDTH)
     for case, shape, run in plan.runs():
         if case not in SIZES:
@@ -220,9 +222,7 @@ def _case_table(targets: Sequence[Target], run: str, title: str) -> Table:
 
 
 def _perf_table(targets: Sequence[Target]) -> Table:
-    table = _table(
-        f"{PERF_CLIENT}: 1,000 uncompleted, the Java client is part of what is measured", "broker", "messages/s"
-    )
+    table = _table(f"{PERF_CLIENT}: 1,000 uncompleted, the time of the Java client is included", "broker", "messages/s")
     for target in targets:
         if PERF_CLIENT in target.failures:
             table.add_row(target.name, "FAILED")

@@ -2,7 +2,7 @@
 
 A whole node runs in this process on a real disk whose reads of bodies and pages are each delayed; a client
 in another process drains the queue, looks through it with a selector that matches nothing, asks with such a
-selector what is there at this moment, or browses it, with and without a selector.
+selector for the messages present at this moment, or browses it, with and without a selector.
 The figure is the longest time in which the loop served no connection, which is the longest delay of another client.
 """
 
@@ -30,7 +30,7 @@ DELAYS_MS = (0, 5, 20)
 WAYS = ("drain", "browser", "selector", "immediate", "choosy browser")
 #: What finds nothing.
 CHOOSY = ("selector", "immediate", "choosy browser")
-#: Takes what comes until nothing has come for a second.
+#: Receives messages until none has come for a second.
 CLIENT = """
 import asyncio, sys
 from understudy.client import aio

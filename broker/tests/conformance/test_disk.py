@@ -306,7 +306,7 @@ def test_the_time_of_a_file_follows_its_writes_and_touches(mount: Mount) -> None
 
 
 def test_what_a_killed_process_wrote_is_found(mount: Mount) -> None:
-    """Synced or not: the kernel keeps what was written; only a power loss can lose what was not synced."""
+    """Synced or not: the kernel keeps written data; only a power loss can lose data that was not synced."""
 
     def work(disk: Disk, directory: str) -> None:
         write(disk, f"{directory}/synced", b"s")
@@ -331,7 +331,7 @@ def test_a_file_opened_for_reading_cannot_be_changed(mount: Mount) -> None:
     for action in (lambda: file.write(0, (b"y",)), lambda: file.allocate(10), lambda: file.truncate(0)):
         with pytest.raises(DiskFailed, match=path):
             action()  # type: ignore[no-untyped-call]
-    # a reader makes durable what others wrote before it relies on it
+    # a reader syncs data written by others before it relies on the data
     file.sync()  # type: ignore[attr-defined]
     assert file.read(0, 10) == b"x"
     file.close()
@@ -354,9 +354,9 @@ def small(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Disk
         subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
 
 
-def test_a_full_disk_keeps_what_was_allocated(small: tuple[Disk, str]) -> None:
+def test_a_full_disk_keeps_allocated_space(small: tuple[Disk, str]) -> None:
     """A journal relies on this: writes within an allocated range succeed on a full disk, others say ``DiskFull``,
-    change nothing of what was there, and succeed once there is space again.
+    leave existing data unchanged, and succeed once there is space again.
     """
     disk, directory = small
     allocated = disk.open(f"{directory}/allocated", create=True)

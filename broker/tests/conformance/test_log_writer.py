@@ -1,4 +1,4 @@
-"""Log writers and workers: what is done in which order, and when its end is reported."""
+"""Log writers and workers: the order of operations, and the time at which their end is reported."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_held_jobs_begin_when_they_are_released(kind: str, tmp_path: Path) -> No
     run(kind, tmp_path, case)
 
 
-def test_a_writer_that_is_closed_ends_what_it_has(kind: str, tmp_path: Path) -> None:
+def test_a_writer_that_is_closed_completes_its_submitted_operations(kind: str, tmp_path: Path) -> None:
     async def case(place: Place) -> None:
         file = place.disk.open(f"{place.directory}/f", create=True)
         writer, ends = place.log_writer(file), Ends()

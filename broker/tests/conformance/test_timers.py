@@ -122,7 +122,7 @@ def test_clocks(make: Callable[[], Clock]) -> None:
 # --- executor ------------------------------------------------------------------------------------
 
 
-def test_what_is_asked_for_soon_is_called_in_order_and_not_within_the_call(kind: str, tmp_path: Path) -> None:
+def test_calls_requested_with_soon_are_made_in_order_and_not_within_the_request(kind: str, tmp_path: Path) -> None:
     async def case(place: Place) -> None:
         called: list[int] = []
         for number in range(5):

@@ -1,6 +1,7 @@
 """Connections: TCP over loopback on the loops of asyncio and uvloop, and the simulated network.
 
-The shells use ``asyncio.Protocol`` and ``Transport``; acceptors and clients of the broker rely on what is shown here.
+The shells use ``asyncio.Protocol`` and ``Transport``; acceptors and clients of the broker rely on the behaviour shown
+here.
 """
 
 from __future__ import annotations
@@ -147,7 +148,7 @@ def test_a_closed_end_closes_the_other(kind: str, tmp_path: Path) -> None:
     run(kind, tmp_path, with_pair(case))
 
 
-def test_an_abort_drops_what_is_unsent_and_ends_both(kind: str, tmp_path: Path) -> None:
+def test_an_abort_drops_unsent_data_and_ends_both(kind: str, tmp_path: Path) -> None:
     async def case(pair: Pair, near: End, far: End) -> None:
         far.transport.pause_reading()
         near.transport.write(bytes(20_000_000))

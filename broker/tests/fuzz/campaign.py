@@ -1,4 +1,4 @@
-"""A run over targets within a budget of time: two engines, what to check, what is kept of a failure.
+"""A run over targets within a budget of time: two engines, the checks, and the record kept of a failure.
 
 Every failing input is written to ``.scratch/fuzz`` under the name of its target, and replayed by
 ``python -m fuzz --replay FILE``. The corpus that coverage found stays there for the next run.

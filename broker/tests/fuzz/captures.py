@@ -1,7 +1,7 @@
 """Real conversations, recorded by ``python -m fuzz.record`` and kept in ``corpus/``.
 
 One file is one direction of one connection: ``<client>-<number>.to-server`` or ``.to-client``, cut
-at the end of a frame so that it stays small. What was recorded, and how to do it again, is in
+at the end of a frame so that it stays small. The recorded programs, and the way to record again, are in
 ``corpus/README.md``.
 """
 

@@ -1,4 +1,4 @@
-"""``python -m fuzz.record``: have real clients talk to a real broker and keep what they said in ``corpus/``.
+"""``python -m fuzz.record``: have real clients talk to a real broker and keep their bytes in ``corpus/``.
 
 Our own client by its commands, and the Artemis JMS client by the scenarios of ``interop/java`` where
 Maven is there. Streams are cut at the end of a frame, and equal ones are kept once.
@@ -79,7 +79,7 @@ def our_client(port: int) -> None:
 @click.command()
 @click.option("--classpath", help="Of the compiled scenarios of interop/java; without it only our client is recorded.")
 def main(classpath: str | None) -> None:
-    """Record anew what is kept in corpus/."""
+    """Record the files of corpus/ anew."""
     with tempfile.TemporaryDirectory() as directory:
         pair = Pair(Path(directory))
         try:

@@ -14,7 +14,7 @@ from typing import Any
 
 #: Memory that a decoder may take whatever the input: caches, error texts, the harness itself. Bytes.
 MEMORY_FLOOR_BYTES = 512 * 1024
-#: Lines of our code that may run whatever the input: making what is fed, layouts on first use.
+#: Lines of our code that may run whatever the input: making the input, layouts on first use.
 STEPS_FLOOR = 20_000
 
 

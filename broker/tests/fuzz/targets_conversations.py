@@ -49,7 +49,7 @@ def _server(data: bytes) -> None:
     try:
         client.handler.receive_data(data[1:])
     finally:
-        # what came before the breach is carried out, and the rest of the node goes on
+        # packets before the breach are carried out, and the rest of the node goes on
         node.world.turn()
         client.handler.check()
         FrameDecoder("client").receive_data(b"".join(client.connection.sent))

@@ -53,7 +53,7 @@ _COUNT_MAX = 256
 
 
 def _sends(data: bytes) -> None:
-    """The first byte is where the first frame begins, the rest is what was read. Rows are compared with the messages
+    """The first byte is where the first frame begins, the rest is the input. Rows are compared with the messages
     that ``Message.decode`` finds there, too.
     """
     if not data:

@@ -1,4 +1,4 @@
-"""Decoders of what comes over a socket: frames in both roles, packets, messages, connectors."""
+"""Decoders of data from a socket: frames in both roles, packets, messages, connectors."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _decode(role: Any, limit_bytes: int, data: bytes) -> None:
     half = len(rest) // 2 if data[0] & 0x80 else len(rest)
     for part in (rest[:half], rest[half:]):
         for frame in decoder.receive_data(part):
-            # what came must be sayable again
+            # a decoded packet must be encodable again
             if isinstance(frame.packet, SendBatch):
                 sends = frame.packet.sends
                 for row in range(sends.count):

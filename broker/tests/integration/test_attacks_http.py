@@ -36,7 +36,7 @@ def serve(test: Callable[[ManagementServer], Awaitable[None]], view: NodeView | 
 
 
 async def raw(server: ManagementServer, data: bytes) -> bytes:
-    """Everything the server answers until it closes, or resets for what it has not read."""
+    """Everything the server answers until it closes, or resets because of unread bytes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.listener.port)
     answer = b""
     try:
@@ -198,7 +198,7 @@ def test_lengths_that_can_be_read_two_ways_stop_nothing(more: str) -> None:
 
 
 def test_a_body_that_grows_when_unpacked_is_not_unpacked() -> None:
-    """A few KiB of gzip for many MiB of JSON: the limit counts what would be held."""
+    """A few KiB of gzip for many MiB of JSON: the limit counts the bytes that would be held."""
     import gzip
 
     bomb = gzip.compress(b'{"failover": true, "x": "' + b"a" * (HTTP_BODY_BYTES_MAX * 20) + b'"}')

@@ -88,7 +88,7 @@ def login(stream: random.Random) -> bytes:
 
 
 def send_for_a_moment(port: int, data: bytes) -> None:
-    """Send, read what comes for a moment, hang up in one of the ways there are."""
+    """Send, read answers for a moment, and close the connection in one of several ways."""
     with socket.create_connection(("127.0.0.1", port), timeout=30) as stranger:
         try:
             stranger.sendall(data)

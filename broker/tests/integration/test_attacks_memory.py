@@ -1,4 +1,4 @@
-"""Memory that a client makes the server take: what it may hold, and that it is free after the connection.
+"""Memory that a client makes the server take: its bound, and its release after the connection.
 
 Each test runs a real node and looks at its resident memory.
 """

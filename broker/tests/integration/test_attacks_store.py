@@ -126,7 +126,7 @@ def segment_with_messages(node: Node) -> tuple[Path, list[tuple[int, int]]]:
 
 
 def reseal(data: bytearray, offset: int, length: int, seed: int) -> None:
-    """Give a record the checksum of what it holds now, as a program that knows the format would."""
+    """Give a record the checksum of its present contents, as a program that knows the format would."""
     struct.pack_into("<I", data, offset, zlib.crc32(memoryview(data)[offset + 4 : offset + length], seed))
 
 
@@ -189,7 +189,7 @@ def test_a_journal_of_the_past_is_another_past_and_never_mixed(node: Node, tmp_p
         shutil.copy(path, journal(node) / path.name)
     code = restart(node)
     if code is None:
-        # the newest epoch says where the older segments end: what it acknowledged stays acknowledged
+        # the newest epoch says where the older segments end: acknowledgements in it stay
         assert consumed(node) == 0
     else:
         assert code == 1

@@ -1,6 +1,6 @@
 """A pair whose log is consolidated all the time: kill -9, a takeover, offline compaction; only the size changes.
 
-Goal: a few old messages do not keep the log, what they are is found by the node that serves next, and
+Goal: a few old messages do not keep the log, the node that serves next finds them, and
 ``data compact`` is refused while a broker runs and gives back the rest afterwards.
 """
 

@@ -1,4 +1,4 @@
-"""Flipped bytes in the journal of real processes: the pair serves on, and what is refused names what helps."""
+"""Flipped bytes in the journal of real processes: the pair serves on, and a refusal names the remedy."""
 
 from __future__ import annotations
 

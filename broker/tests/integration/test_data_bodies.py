@@ -1,6 +1,6 @@
 """Large messages and prepared transactions through ``data export`` and ``data import``, with real brokers.
 
-Goal: bodies arrive to the byte, compressed or not; what is prepared stays out unless it is asked for; an
+Goal: bodies arrive to the byte, compressed or not; prepared messages are left out unless they are asked for; an
 import done twice is done once, also when the broker remembers fewer duplicate ids than there are messages.
 """
 
@@ -98,7 +98,7 @@ def test_large_messages_travel_in_pieces(nodes: tuple[Node, Node, Path], tmp_pat
     assert run(*arguments, "--again")["confirmed"] == 4
     assert len(texts(two, "large")) == 4
 
-    # a body that is not what was stored is not exported, and said
+    # a body that differs from the stored one is not exported, and is reported
     victim = max((store / "large-messages").iterdir(), key=lambda path: path.stat().st_size)
     content = bytearray(victim.read_bytes())
     content[1_000_000] ^= 1
@@ -187,7 +187,7 @@ def test_twice_is_once_with_more_messages_than_the_broker_remembers(
             assert importing.poll() is None
         importing.kill()
         importing.wait()
-    # what was on its way, or confirmed and not noted yet, comes again and is known
+    # messages in transit, or confirmed and not noted yet, are sent again and recognised
     assert run(*arguments[len(COMMAND) :])["confirmed"] <= count - stages[-1] + _WINDOW + _NOTE_EVERY
     renamed = file.rename(tmp_path / "renamed.jsonl")
     Path(f"{file}.progress").rename(f"{renamed}.progress")

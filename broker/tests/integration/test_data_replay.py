@@ -92,7 +92,7 @@ def test_large_messages_are_replayed_with_their_bodies(tmp_path: Path) -> None:
         assert [path.stat().st_size for path in large.glob("*.large")] == [BODY_BYTES]
 
         arguments = ["data", "replay", str(kept), "--url", url, "--target", "again", "--filter", "n > 0", "--json"]
-        # the body of what waits is not retained, and it is said
+        # bodies of waiting messages are not retained, and the output says so
         summary, said = spoken(*arguments, "--dry-run", code=1)
         assert summary["messages"] == 3
         assert "to 'waiting' left out: " in said
@@ -138,7 +138,7 @@ def test_retained_segments_are_replayed_once(tmp_path: Path) -> None:
                     received = consumer.receive(10)
                     assert received is not None
                     consumer.acknowledge(received)
-        # the first segment holds what is rare, and leaves the log as the others do: beside
+        # the first segment holds the rare records, and leaves the log as the others do: beside
         wait_until(lambda: (kept / FIRST).exists() and len(list(kept.iterdir())) >= 4)
         assert "SYNC IS OFF" in node.log.read_text()
         before = {path.name: path.stat().st_mtime_ns for path in kept.iterdir()}

@@ -38,7 +38,7 @@ def test_memory_does_not_follow_the_depth(tmp_path: Path, count: int, max_size_b
     assert figures.peak_mib - figures.idle_mib < growth_mib, figures
 
 
-def test_a_takeover_drops_what_was_paged_and_keeps_what_is_durable(tmp_path: Path) -> None:
+def test_a_takeover_drops_page_files_and_keeps_durable_messages(tmp_path: Path) -> None:
     settings = (
         "<address-settings><address-setting match='#'><max-size-bytes>0</max-size-bytes>"
         "</address-setting></address-settings>"
@@ -59,7 +59,7 @@ def test_a_takeover_drops_what_was_paged_and_keeps_what_is_durable(tmp_path: Pat
         assert all(queue is None or queue["message_count"] == 0 for queue in counts.values()), counts
         deadline = time.monotonic() + 60
         while before & {path.name for path in paging.iterdir()}:
-            assert time.monotonic() < deadline, "what was paged by the other is still there"
+            assert time.monotonic() < deadline, "page files of the other node are still there"
             time.sleep(0.1)
     finally:
         pair.end()

@@ -164,7 +164,7 @@ def test_a_failed_write_or_sync_is_the_end_and_is_not_tried_again(tmp_path: Path
 def test_zeros_of_the_next_segment_that_fail_stop_the_node_with_the_next_batch(
     tmp_path: Path, operation: str, log_fails: bool
 ) -> None:
-    """Two files, one writer: what is on its way to the other file is still written, and no client gets an error."""
+    """Two files, one writer: pending writes to the other file are still done, and no client gets an error."""
     pair = Pair(tmp_path, extra=STILL)
     url = f"tcp://127.0.0.1:{pair.primary.port}"
 

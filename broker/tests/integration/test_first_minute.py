@@ -26,7 +26,7 @@ class DefaultBroker:
         self.process: subprocess.Popen[str] | None = None
 
     def start(self) -> list[str]:
-        """Start it and return what it prints until it serves."""
+        """Start it and return its output until it serves."""
         with (self.directory / "log").open("a") as log:
             self.process = subprocess.Popen(
                 [str(COMMAND), "run", "--property", f"port={self.url.rpartition(':')[2]}", "--http", self.http],
@@ -82,7 +82,7 @@ def test_a_default_broker_whose_port_is_taken_names_it_and_prints_no_commands(br
     assert done.stdout == ""
 
 
-def test_a_second_default_broker_says_what_is_taken(broker: DefaultBroker) -> None:
+def test_a_second_default_broker_names_the_resource_in_use(broker: DefaultBroker) -> None:
     broker.start()
     second = broker.command("run", "--http", broker.http)
     assert second.returncode == 2

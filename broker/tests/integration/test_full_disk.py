@@ -1,7 +1,7 @@
 """A disk that is really full: a small tmpfs as the store (needs root for the mount).
 
 Goal: producers are held back or get an error, nothing confirmed is lost, and service resumes when
-space is free again. Method: fill, count what was confirmed, consume everything.
+space is free again. Method: fill, count the confirmations, consume everything.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def run(*arguments: object, timeout_s: float = 60) -> subprocess.CompletedProces
 
 
 @pytest.mark.parametrize("address", ["fails", "blocks"])
-def test_what_was_confirmed_before_the_disk_was_full_is_all_there(pair: Pair, tmp_path: Path, address: str) -> None:
+def test_messages_confirmed_before_the_disk_was_full_are_all_kept(pair: Pair, tmp_path: Path, address: str) -> None:
     url = f"tcp://127.0.0.1:{pair.primary.port}"
     ledger = tmp_path / "produced.jsonl"
     filling = subprocess.Popen(

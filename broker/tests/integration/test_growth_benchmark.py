@@ -1,4 +1,4 @@
-"""``python -m benchmarks growth`` counts what it says, with few messages, queues and connections."""
+"""``python -m benchmarks growth`` counts correctly, with few messages, queues and connections."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def test_no_client_reconnects_to_a_killed_server_whose_listener_is_the_highest()
 
 
 @pytest.mark.long
-def test_the_same_over_a_hundred_kills_and_what_it_is_with_a_low_listener() -> None:
+def test_the_same_over_a_hundred_kills_and_the_number_with_a_low_listener() -> None:
     low = sum(kill_a_server_of_plain_sockets(0) for _ in range(100))
     high = sum(kill_a_server_of_plain_sockets(1_000) for _ in range(100))
     print(f"reconnected to the dead: {low} of 100 with a low listener, {high} of 100 with a high one")

@@ -72,7 +72,7 @@ async def ask(
 
 
 async def raw(server: ManagementServer, data: bytes) -> bytes:
-    """Everything the server answers to these bytes until it closes, or resets for what it has not read."""
+    """Everything the server answers to these bytes until it closes, or resets because of unread bytes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.listener.port)
     answer = b""
     try:

@@ -1,8 +1,8 @@
 """Goal: the load driver of the peer benchmark tells a wrong broker from a fast one.
 
-Against a broker of our own it counts every message; against a scripted peer that confirms what was not sent, delivers
-twice, out of order, cut or not at all, or closes, the run ends with the reason. In each wire format whose frames the
-driver cuts in its own way.
+Against a broker of our own it counts every message; against a scripted peer that confirms messages that were not sent,
+delivers twice, out of order, cut or not at all, or closes, the run ends with the reason. In each wire format whose
+frames the driver cuts in its own way.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _counted(driver: Path, pair: Pair, name: str, load: Load, shape: Shape = PLA
     assert sum(int(str(queue["messages_added"])) for each in names if (queue := pair.primary.queue(each))) == (
         outcome.total
     )
-    # what was not acknowledged yet comes back when the connection closes
+    # unacknowledged messages return to the queue when the connection closes
     _wait(pair, names, load.ack_batch)
 
 

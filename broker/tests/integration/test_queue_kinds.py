@@ -113,7 +113,7 @@ def test_a_changed_configuration_changes_the_queues_at_the_next_start(configured
     assert asyncio.run(read(configured.url, "recent", 2)) == ["2", "3"], "a smaller ring is reached by consuming"
     facts = node.queue("recent")
     assert facts is not None
-    assert facts["message_count"] == 2, "what came back to a full ring went"
+    assert facts["message_count"] == 2, "a message that came back to a full ring was removed"
 
 
 def test_consumers_wait_for_each_other(configured: Pair) -> None:

@@ -1,4 +1,4 @@
-"""The judges find what they are there for, and only that."""
+"""Each checker finds its kind of violation, and no other."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_an_epoch_that_does_not_grow_is_found():
     assert checks(checker.violations) == ["epoch", "epoch"]
 
 
-def test_a_zombie_is_found_only_for_what_it_wrote_after_the_younger_epoch_began():
+def test_a_zombie_is_found_only_for_records_written_after_the_younger_epoch_began():
     checker = EpochChecker()
     checker.activated(1.0, "a.1", 1, [])
     checker.activated(2.0, "b.1", 2, [])
@@ -82,7 +82,7 @@ def test_ledger_findings_become_violations_by_sort():
     assert found([*story([*map(delivery, range(4))]), row(Kind.REFUSED, 3)]) == ["unexplained", "refused"]
 
 
-def test_what_was_set_aside_is_not_lost_and_the_rest_is():
+def test_messages_set_aside_are_not_lost_and_the_others_are():
     sent = [row(kind, number) for number in range(2) for kind in (Kind.SENT, Kind.CONFIRMED)]
     sent.append(Row(Kind.DRAINED, "", 0, "q", 9000, "observer", "q"))
     assert checks(judge_ledger(sent)) == ["lost"]

@@ -55,7 +55,7 @@ def entry(message_id: int, *, held: bool = False) -> QuarantineEntry:
     return QuarantineEntry(f"message-{message_id}-1", "message", "damaged", 0, message_id=message_id, held=held)
 
 
-def test_the_quarantine_may_have_what_was_damaged_and_nothing_else():
+def test_the_quarantine_may_hold_damaged_messages_and_nothing_else():
     damaged = {1: ("p", 0), 2: ("p", 1)}
     assert judge_quarantine([], damaged) == (set(), [])
     assert judge_quarantine([entry(1)], damaged) == ({("p", 0)}, [])

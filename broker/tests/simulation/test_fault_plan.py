@@ -35,6 +35,6 @@ def test_kinds_can_be_chosen():
     assert {fault.kind for seed in range(20) for fault in draw(seed, kinds=[FaultKind.KILL])} == {FaultKind.KILL}
 
 
-def test_a_fault_says_what_it_does():
+def test_the_text_of_a_fault_names_its_effect():
     fault = Fault(3, 1.25, FaultKind.CRASH_IN_DISK, "active", 2.0, 0.5, 7)
     assert str(fault) == "#3 1.250s crash-in-disk active for 2.000s at disk operation 7 (0.50)"

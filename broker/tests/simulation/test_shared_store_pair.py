@@ -94,7 +94,7 @@ def test_every_promise_is_kept_for_long(first):
     assert [text for seed in range(first, first + 100) if (text := judge(seed))] == []
 
 
-def test_the_seeds_do_meet_what_they_are_there_for():
+def test_the_seeds_contain_every_fault_failovers_and_redeliveries():
     """The plans cover every fault, and the runs do fail over and deliver again."""
     plans = [draw_plan(seed) for seed in range(SEEDS)]
     assert {fault.kind for plan in plans for fault in plan.faults} == set(FaultKind)

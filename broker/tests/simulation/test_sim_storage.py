@@ -78,7 +78,7 @@ def test_a_dead_process_has_no_effect(site):
     assert site.environment(site.b).file_lock("/store/lock").try_acquire(), "the kernel dropped the lock"
 
 
-def test_what_was_synced_survives_the_loss_of_power(site):
+def test_synced_data_survives_the_loss_of_power(site):
     file = make_file(site.environment(site.a).disk)
     file.write(0, [b"kept"])
     file.sync()

@@ -1,8 +1,8 @@
-"""Goal: between the lock of the store and the first client there is only what must be done before a client is served.
+"""Goal: between the lock of the store and the first client a node does only work that the client needs.
 
-Each operation on the store is one request or several on a network file system. What is counted is what the node asks
-of its disk, with virtual time, from the moment it has the lock until its acceptors listen; docs/reliability.md has the
-requests of a real mount. ``integration/test_take_over_requests.py`` counts system calls.
+Each operation on the store is one request or several on a network file system. The requests are counted that the node
+makes of its disk, with virtual time, from the moment it has the lock until its acceptors listen; docs/reliability.md
+has the requests of a real mount. ``integration/test_take_over_requests.py`` counts system calls.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def test_a_take_over_asks_little_of_the_store(messages: int, monkeypatch: pytest
     assert 20 < counts.total() <= REQUESTS_MAX + long * REQUESTS_OF_A_LONG_LOG, counts
     # the lock files, the last segment twice (to read and to write), the new one, the prepared one
     assert counts["open"] <= 5 + long, counts
-    # what is left of older epochs waits until clients are served
+    # the removal of older epochs waits until clients are served
     assert not counts["remove"], counts
     assert not counts["truncate"], counts
     assert counts["sync"] == 2, counts

@@ -1,10 +1,10 @@
 """The source tree as modules and imports, and lists of exceptions that only shrink (ADR 0033).
 
-Modules are parsed with stdlib ``ast``; nothing is imported. ``known.toml`` holds what is above a limit today. A test
-fails when something new is above it, when a recorded number has grown, and also when a number could be lower or an
-entry is not needed any more, so the file shrinks with the code. ``make architecture`` lowers the numbers, removes what
-is not needed and writes the public surface anew. It never adds or raises anything in ``known.toml``: that is done by
-hand, with a reason in the commit.
+Modules are parsed with stdlib ``ast``; nothing is imported. ``known.toml`` holds the entries that are above a limit
+today. A test fails when something new is above it, when a recorded number has grown, and also when a number could be
+lower or an entry is not needed any more, so the file shrinks with the code. ``make architecture`` lowers the numbers,
+removes what is not needed and writes the public surface anew. It never adds or raises anything in ``known.toml``: that
+is done by hand, with a reason in the commit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KNOWN = TABLES / "known.toml"
 LOWER = "run `make architecture`, which lowers it"
 
 _KNOWN_HEAD = """\
-# What is above a limit of the architecture test today; the list only shrinks (ADR 0033).
+# Entries above a limit of the architecture test today; the list only shrinks (ADR 0033).
 # `make architecture` lowers numbers and removes entries. Adding or raising one is done by hand and needs a reason.
 """
 
@@ -158,7 +158,7 @@ def shrinking(section: str, measured: Mapping[str, int], limit: int) -> list[str
     """The faults of one section of ``known.toml``; with ``rewriting`` it is lowered first.
 
     Args:
-        section: Of the file; also what is counted, for the messages.
+        section: Of the file; also the counted quantity, for the messages.
         measured: Every entry with its number today.
         limit: Up to which an entry needs no exception.
     """

@@ -146,7 +146,7 @@ class Drive:
         return [(frame.channel_id, frame.packet) for frame in frames]
 
     def sent_one(self, kind: type[P]) -> P:
-        """The only packet of that kind among what was sent since the last call."""
+        """The only packet of that kind that was sent since the last call."""
         found = [packet for _, packet in self.sent() if isinstance(packet, kind)]
         assert len(found) == 1, found
         return found[0]
@@ -177,7 +177,7 @@ class Drive:
         assert self.connected.error is None
 
     def session(self, mode: AcknowledgeMode = AcknowledgeMode.AUTO, *, xa: bool = False) -> SessionState:
-        """A new session; what it sends first is swallowed."""
+        """A new session; its first packets are dropped."""
         outcome = Outcome()
         self.core.open_session(SessionOptions(mode, xa), outcome)
         request = self.sent_one(CreateSession)
@@ -194,7 +194,7 @@ class Drive:
             reattached: Answer REATTACH_SESSION with yes and this last command id.
 
         Returns:
-            What it sent on session channels.
+            Packets that it sent on session channels.
         """
         self.up()
         on_sessions: list[tuple[int, Packet]] = []

@@ -231,7 +231,7 @@ _TAKEN_OUT: Final = (
     (re.compile(r"(Failed to get [\w.]+) Reason: .*"), r"\1"),
     (re.compile(r"queue=Queue(Impl)?\s?\[.*"), "queue"),
     (re.compile(r"127\.0\.0\.1:\d+"), "<address>"),
-    # which of two threads comes first, and what it was doing when the time was over
+    # which of two threads comes first, and its activity when the time was over
     (re.compile(r".*(java.lang.InterruptedException|Checks run: 1, Failures: 0, Errors: 1).*"), ""),
 )
 _NUMBER: Final = re.compile(r"-?[0-9.]+(E[0-9-]+)?")

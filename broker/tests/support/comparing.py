@@ -1,6 +1,6 @@
 """Differences between two answers of management: names, types, and values that the state determines.
 
-Texts that are JSON are compared as what they say. Values under the names in ``OF_THE_NODE`` differ by
+Texts that are JSON are compared as values. Values under the names in ``OF_THE_NODE`` differ by
 nature (ids, times, ports): of them only the type counts.
 """
 

@@ -63,7 +63,7 @@ class LazyWorker:
 
 
 class FakeConnection:
-    """``ports.Connection``; remembers what was sent and whether it was closed."""
+    """``ports.Connection``; remembers the sent bytes and whether it was closed."""
 
     def __init__(self, peer: str) -> None:
         self.peer = peer

@@ -123,7 +123,7 @@ def encode_one(message: Message, channel_id: int, requires_response: bool, corre
     return encode_send(message, channel_id, requires_response, correlation_id)
 
 
-#: Neighbouring frames, mostly of one channel and alike in what they want.
+#: Neighbouring frames, mostly of one channel and with the same request for an answer.
 batches = st.lists(
     st.builds(
         encode_one, messages, st.sampled_from((10,) * 9 + (11,)), st.sampled_from((True,) * 9 + (False,)), integers(64)

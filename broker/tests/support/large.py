@@ -43,7 +43,7 @@ class Node:
         follower: Follower | None = None,
         paging: bool = False,
     ) -> None:
-        """``follower``: has followed so far; ``paging``: what is deep is spilled to the rig's volume."""
+        """``follower``: has followed so far; ``paging``: deep queues are spilled to the rig's volume."""
         self.rig = rig
         store = rig.activate(owner, follower)
         self.store = store

@@ -83,7 +83,7 @@ class ManagedWorld(CoreNode):
         return self.world.session(management=self.requests, **options)
 
     def settle(self) -> None:
-        """Run what goes on in slices to its end."""
+        """Run operations that work in slices to their end."""
         for _ in range(200):
             self.world.clock.advance(1)
             self.world.turn()
@@ -125,7 +125,7 @@ def request(resource: str, operation: str, *values: object, **properties: Proper
 
 
 def outcome(reply: Message) -> tuple[bool, Any]:
-    """Whether a reply says that it succeeded, and what it carries."""
+    """Whether a reply says that it succeeded, and its value."""
     succeeded = reply.properties["_AMQ_OperationSucceeded"]
     assert isinstance(succeeded, bool)
     if reply.body[:1] == b"\x00":

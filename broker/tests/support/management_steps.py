@@ -2,7 +2,7 @@
 
 Queues and addresses are named here once: the brokers have nothing else but what the ``Target`` of the
 tests configures. ``EXPECTED`` says where answers may differ, by a key of
-``understudy.management.differences``; what it does not name must be the same.
+``understudy.management.differences``; all other answers must be the same.
 """
 
 from __future__ import annotations

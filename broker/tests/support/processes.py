@@ -19,7 +19,7 @@ from pathlib import Path
 
 from support.ports import free_port
 
-#: Only against a test that hangs: how long a node may take to become what it shall, on a slow machine.
+#: Only against a test that hangs: how long a node may take to reach the expected state, on a slow machine.
 READY_S = 60
 
 COMMAND = Path(sys.executable).with_name("understudy")

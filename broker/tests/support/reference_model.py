@@ -72,7 +72,7 @@ XIDS = [Xid(1, b"global", bytes([number])) for number in range(2)]
 
 @dataclass
 class Client:
-    """A session and what it is in the middle of."""
+    """A session with its open transaction and deliveries."""
 
     session: ServerSession
     kind: str

@@ -92,7 +92,7 @@ class FakeCallback:
     large_bodies: list[bytes] = field(default_factory=list)
     """Those that came to their end."""
     unfinished: dict[int, bytearray] = field(default_factory=dict)
-    """Consumer to what came of a body so far."""
+    """Consumer to the received part of a body."""
 
     runs: bool = False
     """Whether deliveries may come several at a time."""

@@ -1,4 +1,4 @@
-"""A store on a simulated volume with the model that says what it must contain."""
+"""A store on a simulated volume with the model of its expected contents."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def order_of(contents: dict[str, Any]) -> dict[int, list[int]]:
 
 
 class StoreHarness:
-    """Nodes that take turns on one volume, and the model of what they did."""
+    """Nodes that take turns on one volume, and the model of their operations."""
 
     applier_class = Applier
     """Tests of recorded operations replace it."""
@@ -516,7 +516,7 @@ class StoreHarness:
         raise AssertionError("the store does not settle")
 
     def resume_from(self, contents: dict[str, Any]) -> None:
-        """Go on working with what was recovered."""
+        """Continue with the recovered contents."""
         self.queue_ids = list(contents["queues"])
         self.address_ids = list(contents["addresses"])
         # what a prepared transaction has acknowledged is not ours to acknowledge again

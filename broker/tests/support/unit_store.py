@@ -98,7 +98,7 @@ class UnitStore(MessageStore):
         return store
 
     def _watch(self) -> None:
-        """Keep what is recorded and count what is read; of an automatic store, sync after each operation."""
+        """Keep the records and count the reads; of an automatic store, sync after each operation."""
         append_run, open_reader = self.store_run, self.reader
 
         def store_run(parts: Sequence[SendsPart], *arguments: Any) -> list[Run]:

@@ -1,6 +1,6 @@
-"""Transcripts: what is done to a part of the broker and everything that it answers, as text files.
+"""Transcripts: commands to a part of the broker and all of its answers, as text files.
 
-A file in ``ha``, ``store`` or ``session`` begins with a comment that says what it shows. Then come blocks: command
+A file in ``ha``, ``store`` or ``session`` begins with a comment that states its purpose. Then come blocks: command
 lines, a line ``----``, and the expected output up to the next empty line (a lone ``.`` stands for an empty line of
 output). ``test_transcripts.py`` carries out the commands with the driver of the folder and compares the whole file.
 

@@ -244,14 +244,14 @@ class StoreDriver:
             pass
 
     def _stop_command(self) -> None:
-        """Write what was appended, seal the segment, and release the store."""
+        """Write the appended records, seal the segment, and release the store."""
         self._open_store.close(lambda: self._report("closed"))
         while self._writer.step() or self._housekeeper.step():
             pass
         self._store = None
 
     def _crash_command(self) -> None:
-        """Kill the process of the active node; what it had written is still in the cache of its kernel."""
+        """Kill the process of the active node; its written data is still in the cache of its kernel."""
         self.volume.crash_process(self._owner)
         self._store = None
 
@@ -331,7 +331,7 @@ class StoreDriver:
         self.time.advance(int(seconds) * 1000)
 
     def _turn_command(self) -> None:
-        """The end of a turn of the loop: what was appended is handed to the log writer."""
+        """The end of a turn of the loop: the appended records are handed to the log writer."""
         self._open_store.flush()
 
     def _step_command(self, count: str = "1") -> None:

@@ -72,5 +72,5 @@ def test_each_family_has_transcripts_and_a_planted_bug(family: str) -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_each_transcript_says_what_it_shows(path: Path) -> None:
+def test_each_transcript_states_its_purpose(path: Path) -> None:
     assert len(Transcript(path).purpose) > 60
