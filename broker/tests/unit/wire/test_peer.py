@@ -10,10 +10,12 @@ from understudy.testing.manual_time import ManualTime
 from understudy.wire.core import packets, peer
 from understudy.wire.core.codec import MAGIC, FrameDecoder, encode
 from understudy.wire.core.codes import ErrorCode
-from understudy.wire.core.peer import CONNECTION_TTL_MS, PING_PERIOD_MS, CorePeer, Event, State
+from understudy.wire.core.peer import CorePeer, Event, PeerOptions, State
 from understudy.wire.core.transport import TransportConfiguration
 
 CHANNEL = 3
+CONNECTION_TTL_MS = PeerOptions().connection_ttl_ms
+PING_PERIOD_MS = PeerOptions().check_period_ms
 REPLY = packets.ClusterConnectReply(True)
 
 
