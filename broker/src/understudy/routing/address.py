@@ -82,7 +82,7 @@ class Address(AddressMemory):
         self._multicast: list[Binding] = []
         self.filter_steps = 0
         """Cost of all filters that a message may have to pass, together (``Filter.steps``)."""
-        self._sole: tuple[Queue, ...] | None = None
+        self._sole: tuple[Queue, ...] | None = () if len(self.routing_types) == 1 else None
         """The answer for every message of either type, when it is always the same."""
         self._turns: dict[str, int] = {}
         """Index of the anycast binding of each of them that is next."""

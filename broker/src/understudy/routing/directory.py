@@ -255,7 +255,7 @@ class Directory:
                 for name, wildcard in self._wildcards.items()
                 if name != address.name and matches(name, address.name, wildcards)
             ]
-        address.refresh()
+            address.refresh()
         if is_wild(address.name, wildcards):
             self._wildcards[address.name] = address
             for other in self.addresses.values():

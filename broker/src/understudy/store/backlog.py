@@ -46,7 +46,17 @@ class BacklogLevel:
         self._hint_row = 0
 
     def close_block(self) -> None:
-        """The rows so far become a block, if any of them is left."""
+        """The rows so far become a block, if any of them is left; further rows can be added."""
+        columns = self.columns
+        self.end_block()
+        self.columns = Columns(columns.priority)
+        self._gone = None
+        self._gone_count = 0
+        if self._hint_columns is columns and self._hint is None:
+            self._hint_columns, self._hint_row = self.columns, 0
+
+    def end_block(self) -> None:
+        """As ``close_block``, but no rows can be added afterwards."""
         columns, gone = self.columns, self._gone
         size = len(columns)
         if self._gone_count < size:
@@ -58,11 +68,6 @@ class BacklogLevel:
                 self.blocks[-1 - _OPEN_BLOCKS].pack()
             if self._hint_columns is columns:
                 self._hint = block
-        self.columns = Columns(columns.priority)
-        self._gone = None
-        self._gone_count = 0
-        if self._hint_columns is columns and self._hint is None:
-            self._hint_columns, self._hint_row = self.columns, 0
 
     def append_blocks(self, blocks: list[Block]) -> None:
         """Append closed blocks, in order."""
@@ -379,5 +384,5 @@ class Backlog(Mapping[int, MessageReference]):
         added or removed here afterwards.
         """
         for level in self.levels.values():
-            level.close_block()
+            level.end_block()
         return {priority: level.blocks for priority, level in self.levels.items()}
