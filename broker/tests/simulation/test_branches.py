@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from understudy.testing.branched_pair import BranchedPairRun
-from understudy.testing.pair_plan import draw_plan
-from understudy.testing.shared_store_pair import run_seed
+from understudy.testing.plan import draw_plan
+from understudy.testing.scenarios import SHARED_STORE
 from understudy.testing.simulate import quiet_logging
 from understudy.testing.xa_workload import BranchConsumerJob, BranchProducerJob
 
@@ -21,7 +21,7 @@ def quiet():
 
 @pytest.mark.parametrize("seed", range(6))
 def test_branches_are_whole_through_failovers(seed):
-    outcome = run_seed(seed, run_class=BranchedPairRun)
+    outcome = SHARED_STORE.run_seed(seed, run_class=BranchedPairRun)
     assert [str(violation) for violation in outcome.violations] == []
     assert outcome.branches > 30
     assert outcome.activations >= 4

@@ -10,8 +10,8 @@ from understudy.store.quarantine import QuarantineEntry
 from understudy.testing.damage import judge_quarantine
 from understudy.testing.damaged_pair import DamagedPairRun
 from understudy.testing.fault_plan import ACTIVE, FaultKind, draw_damage
-from understudy.testing.pair_plan import draw_plan
-from understudy.testing.shared_store_pair import run_seed
+from understudy.testing.plan import draw_plan
+from understudy.testing.scenarios import SHARED_STORE
 from understudy.testing.simulate import quiet_logging
 
 SEEDS = 100
@@ -26,7 +26,7 @@ def quiet():
 @pytest.mark.parametrize("seed", range(8))
 def test_damage_is_set_aside_through_failovers_and_restarts(seed):
     """No node is configured to set damage aside at its start. Two seeds use each operation that reads damage."""
-    outcome = run_seed(seed, run_class=DamagedPairRun)
+    outcome = SHARED_STORE.run_seed(seed, run_class=DamagedPairRun)
     assert [str(violation) for violation in outcome.violations] == []
     assert outcome.quarantined == outcome.damaged > 0
     assert outcome.activations >= 3

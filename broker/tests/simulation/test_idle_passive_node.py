@@ -15,7 +15,8 @@ import pytest
 
 from understudy.ha.shared_store import LOCK_CHECK_MS
 from understudy.ha.store_claims import LOCK_POLL_MS
-from understudy.testing.cluster import PairOptions, SimCluster, pair_configuration
+from understudy.testing.cluster import SimCluster
+from understudy.testing.cluster_configuration import PAIR, PairOptions, cluster_configurations
 from understudy.testing.sim_environment import Skew
 from understudy.testing.sim_loop import SimLoop
 from understudy.testing.sim_network import Conditions, SimNetwork
@@ -55,8 +56,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[str, str]]:
 def test_a_passive_node_asks_for_the_lock_and_for_little_else(asked: Counter[tuple[str, str]]) -> None:
     loop = SimLoop(1)
     network, storage = SimNetwork(loop, Conditions()), SharedStorage(loop, StorageConditions())
-    configurations = [pair_configuration(role, PairOptions()) for role in ("primary", "backup")]
-    cluster = SimCluster(loop, network, storage, configurations, (Skew(), Skew()))
+    configurations = cluster_configurations(PAIR, PairOptions())
+    cluster = SimCluster(loop, network, [storage] * 2, configurations, (Skew(), Skew()))
     cluster.supervised = False
     minute: Counter[tuple[str, str]] = Counter()
 

@@ -9,7 +9,7 @@ import pytest
 from understudy.ledger import Reason
 from understudy.session.session import ServerSession
 from understudy.testing.planted_bugs import BUGS
-from understudy.testing.shared_store_pair import run_seed
+from understudy.testing.scenarios import SHARED_STORE
 from understudy.testing.simulate import quiet_logging
 
 
@@ -19,17 +19,25 @@ def quiet():
         yield
 
 
-@pytest.mark.parametrize("name", BUGS)
-def test_a_planted_bug_is_found(name):
+def every_bug():
+    """Each bug in each of its scenarios; those of further scenarios are long."""
+    for name, bug in BUGS.items():
+        for scenario in bug.seeds:
+            marks = () if scenario == SHARED_STORE.name else pytest.mark.long
+            yield pytest.param(name, scenario, id=f"{name}-{scenario}", marks=marks)
+
+
+@pytest.mark.parametrize(("name", "scenario"), every_bug())
+def test_a_planted_bug_is_found(name, scenario):
     bug = BUGS[name]
-    outcome = bug.find()
-    assert outcome is not None, f"{bug.text} Not found by {sorted(bug.checks)} in seeds {bug.seeds}"
+    outcome = bug.find(scenario)
+    assert outcome is not None, f"{bug.text} Not found by {sorted(bug.checks)} in seeds {bug.seeds[scenario]}"
 
 
 def test_the_last_message_a_failed_consumer_held_is_missed_after_its_delivery():
     """Lost after the application had received it: only the acknowledgement that is missing shows it."""
     with BUGS["last-held-acknowledged"].planted() as run_class:
-        texts = [str(violation) for violation in run_seed(8, run_class=run_class).violations]
+        texts = [str(violation) for violation in SHARED_STORE.run_seed(8, run_class=run_class).violations]
     assert any(Reason.NEVER_ACKNOWLEDGED.value in text for text in texts), texts
 
 

@@ -13,9 +13,10 @@ import pytest
 from understudy.errors import StoreBehind
 from understudy.store.seen import SeenPosition
 from understudy.testing.checkers import Violation
-from understudy.testing.cluster import STORE
-from understudy.testing.pair_plan import draw_plan
-from understudy.testing.shared_store_pair import PairRun, run_plan
+from understudy.testing.cluster_configuration import STORE
+from understudy.testing.plan import draw_plan
+from understudy.testing.scenario_run import ScenarioRun
+from understudy.testing.scenarios import SHARED_STORE
 from understudy.testing.simulate import quiet_logging
 
 SEEDS = (0, 2)
@@ -27,12 +28,12 @@ def quiet():
         yield
 
 
-class RolledBackRun(PairRun):
+class RolledBackRun(ScenarioRun):
     """A pair whose store is replaced by an older copy while both nodes are down."""
 
     def __init__(self, plan, loop):
         super().__init__(plan, loop)
-        self._expected |= {StoreBehind}
+        self.strikes.expected |= {StoreBehind}
         loop.call_later(1.5, self._copy)
         loop.call_later(2.0, lambda: self.cluster.kill("a"))
         loop.call_later(8.0, self._roll_back)
@@ -67,7 +68,7 @@ def violations(seed: int) -> list[Violation]:
             )
             return super().judge()
 
-    found = list(run_plan(plan, run_class=Watched).violations)
+    found = list(SHARED_STORE.run_plan(plan, run_class=Watched).violations)
     return found if refused else [*found, Violation("store", "no node refused the older copy")]
 
 

@@ -16,7 +16,8 @@ import pytest
 from understudy.message import Message
 from understudy.routing.response_order import ResponseOrder
 from understudy.runtime.acceptor import Acceptor
-from understudy.testing.cluster import QUEUE, STORE, PairOptions, SimCluster, pair_configuration
+from understudy.testing.cluster import SimCluster
+from understudy.testing.cluster_configuration import PAIR, QUEUE, STORE, PairOptions, cluster_configurations
 from understudy.testing.sim_environment import Skew
 from understudy.testing.sim_loop import SimLoop
 from understudy.testing.sim_network import Conditions, SimNetwork
@@ -81,8 +82,8 @@ def test_a_take_over_asks_little_of_the_store(messages: int, monkeypatch: pytest
     requests = Requests(monkeypatch)
     loop = SimLoop(1)
     network, storage = SimNetwork(loop, Conditions()), SharedStorage(loop, StorageConditions())
-    configurations = [pair_configuration(role, PairOptions()) for role in ("primary", "backup")]
-    cluster = SimCluster(loop, network, storage, configurations, (Skew(), Skew()))
+    configurations = cluster_configurations(PAIR, PairOptions())
+    cluster = SimCluster(loop, network, [storage] * 2, configurations, (Skew(), Skew()))
     cluster.supervised = False
     segments: list[str] = []
 

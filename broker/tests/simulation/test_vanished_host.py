@@ -11,7 +11,8 @@ import pytest
 
 from understudy.client import aio
 from understudy.client.core.failover import DIAL_STAGGER_MS
-from understudy.testing.cluster import PORT, PairOptions, SimCluster, pair_configuration
+from understudy.testing.cluster import SimCluster
+from understudy.testing.cluster_configuration import PAIR, PORT, PairOptions, cluster_configurations
 from understudy.testing.sim_environment import WALL_START_MS, Skew
 from understudy.testing.sim_loop import SimLoop
 from understudy.testing.sim_network import Conditions, SimNetwork
@@ -34,8 +35,8 @@ def recover(first: str, second: str, seed: int) -> tuple[float, float]:
     """When the backup began to serve, and when the client was connected to it. Virtual seconds."""
     loop = SimLoop(seed)
     network, storage = SimNetwork(loop, Conditions()), SharedStorage(loop, StorageConditions())
-    configurations = [pair_configuration(role, PairOptions()) for role in ("primary", "backup")]
-    cluster = SimCluster(loop, network, storage, configurations, (Skew(), Skew()))
+    configurations = cluster_configurations(PAIR, PairOptions())
+    cluster = SimCluster(loop, network, [storage] * 2, configurations, (Skew(), Skew()))
     cluster.supervised = False
     url = (
         f"(tcp://{first}:{PORT},tcp://{second}:{PORT})?ha=true&initialConnectAttempts=-1&reconnectAttempts=-1"

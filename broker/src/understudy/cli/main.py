@@ -28,6 +28,7 @@ _COMMANDS: Final = {
     "produce": "understudy.cli.produce:produce",
     "queue": "understudy.cli.status:queue",
     "run": "understudy.cli.run:run",
+    "sim": "understudy.testing.simulate:main",
     "status": "understudy.cli.status:status",
     "stop": "understudy.cli.status:stop",
     "user": "understudy.cli.user:user",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from understudy.testing.cluster import QUEUE
+from understudy.testing.cluster_configuration import QUEUE
 from understudy.testing.fault_plan import ACTIVE, Fault, FaultKind
-from understudy.testing.pair_plan import Plan
-from understudy.testing.shared_store_pair import PairRun
+from understudy.testing.plan import Plan
+from understudy.testing.scenario_run import ScenarioRun
 from understudy.testing.sim_loop import SimLoop
 from understudy.testing.xa_workload import BranchConsumerJob, BranchProducerJob
 
@@ -15,7 +15,7 @@ from understudy.testing.xa_workload import BranchConsumerJob, BranchProducerJob
 _KILLS = 4
 
 
-class BranchedPairRun(PairRun):
+class BranchedPairRun(ScenarioRun):
     """Kills the active node and both clients several times; the seed shifts the moments."""
 
     liveness_s = 60.0

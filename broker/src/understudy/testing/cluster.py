@@ -1,9 +1,8 @@
-"""A simulated cluster: the real broker nodes and real clients of one shared-store pair on one loop.
+"""A simulated cluster: the real broker nodes of one topology on one loop.
 
 ``SimCluster`` starts, kills, pauses, parts and restarts; it decides nothing by itself except what a
 supervisor would: a node that ended or died is started again after its delay. The code of the nodes is
-the shipped ``runtime.node.BrokerNode``; their files are on one simulated storage server that
-both hosts mount.
+the shipped ``runtime.node.BrokerNode``; their files are on the simulated storage that the host of each mounts.
 """
 
 from __future__ import annotations
@@ -11,11 +10,9 @@ from __future__ import annotations
 import contextvars
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Final
 
 from understudy.config.model import Configuration
-from understudy.config.reader import read_broker_xml
 from understudy.errors import BrokerError
 from understudy.runtime.node import BrokerNode
 from understudy.security.authorization import NoSecurity
@@ -26,98 +23,8 @@ from understudy.testing.sim_loop import Death, SimLoop, SimProcess
 from understudy.testing.sim_network import SimNetwork
 from understudy.testing.sim_storage import CrashPoint, SharedStorage
 
-PORT: Final = 61616
-STORE: Final = "/store"
 #: Instance directories of the nodes, one below it for each.
 INSTANCES: Final = "/instances"
-QUEUE: Final = "orders"
-
-_BROKER_XML: Final = """\
-<configuration xmlns="urn:activemq">
-  <core xmlns="urn:activemq:core">
-    <name>{name}</name>
-    <security-enabled>false</security-enabled>
-    <bindings-directory>{store}/bindings</bindings-directory>
-    <journal-directory>{store}/journal</journal-directory>
-    <large-messages-directory>{store}/large-messages</large-messages-directory>
-    <paging-directory>{store}/paging</paging-directory>
-    <cluster-user>cluster</cluster-user>
-    <cluster-password>only simulated</cluster-password>
-    <connectors>
-      <connector name="own">tcp://{name}:{port}</connector>
-      <connector name="peer">tcp://{peer}:{port}</connector>
-    </connectors>
-    <acceptors>
-      <acceptor name="core">tcp://0.0.0.0:{port}</acceptor>
-    </acceptors>
-    <cluster-connections>
-      <cluster-connection name="pair">
-        <connector-ref>own</connector-ref>
-        <retry-interval>200</retry-interval>
-        <static-connectors><connector-ref>peer</connector-ref></static-connectors>
-      </cluster-connection>
-    </cluster-connections>
-    <ha-policy>
-      <shared-store>
-        <{role}>
-          <failover-on-shutdown>{failover_on_shutdown}</failover-on-shutdown>
-          {backup_options}
-        </{role}>
-      </shared-store>
-    </ha-policy>
-    <addresses>
-      <address name="{queue}"><anycast><queue name="{queue}"/></anycast></address>
-    </addresses>
-    <address-settings>
-      <address-setting match="#"><max-delivery-attempts>-1</max-delivery-attempts>{paging}</address-setting>
-    </address-settings>
-  </core>
-</configuration>
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class PairOptions:
-    """How the pair is configured."""
-
-    failover_on_shutdown: bool = False
-    allow_failback: bool = True
-    segment_bytes: int = 64 * 1024
-    compact_min_files: int = 10
-    compact_percentage: int = 30
-    max_size_bytes: int = -1
-    """Bytes of messages of one address in memory; bodies of more are in the log only. -1 = any number."""
-    quarantine: bool = False
-    """A node that starts passes over damaged records of known extent (``quarantine-damaged-records``)."""
-
-
-@lru_cache(maxsize=64)
-def pair_configuration(role: str, options: PairOptions) -> Configuration:
-    """The configuration of one half, read by the shipped reader from a broker.xml."""
-    name, peer = ("a", "b") if role == "primary" else ("b", "a")
-    backup_options = ""
-    if role == "backup":
-        backup_options = f"<allow-failback>{str(options.allow_failback).lower()}</allow-failback>"
-    text = _BROKER_XML.format(
-        name=name,
-        peer=peer,
-        port=PORT,
-        store=STORE,
-        queue=QUEUE,
-        role=role,
-        failover_on_shutdown=str(options.failover_on_shutdown).lower(),
-        backup_options=backup_options,
-        paging=f"<max-size-bytes>{options.max_size_bytes}</max-size-bytes>" if options.max_size_bytes >= 0 else "",
-    )
-    loaded = read_broker_xml(text.encode(), file=f"{name}/broker.xml")
-    # smaller than the file may ask for, so that short runs change segments often
-    return replace(
-        loaded.configuration,
-        journal_file_size_bytes=options.segment_bytes,
-        journal_compact_min_files=options.compact_min_files,
-        journal_compact_percentage_percent=options.compact_percentage,
-        quarantine_damaged_records=options.quarantine,
-    )
 
 
 @dataclass(slots=True)
@@ -126,6 +33,7 @@ class SimNode:
 
     name: str
     configuration: Configuration
+    storage: SharedStorage
     skew: Skew
     crash_point: CrashPoint
     process: SimProcess | None = None
@@ -151,26 +59,29 @@ class SimNode:
 
 
 class SimCluster:
-    """Nodes and clients of one shared-store pair in the simulation, with the faults it can suffer."""
+    """The nodes of one topology in the simulation."""
 
     def __init__(
         self,
         loop: SimLoop,
         network: SimNetwork,
-        storage: SharedStorage,
+        storages: Sequence[SharedStorage],
         configurations: Sequence[Configuration],
         skews: Sequence[Skew],
     ) -> None:
+        """Args:
+        storages: The storage that each node mounts; nodes with one store share it.
+        """
         self.loop = loop
         self.network = network
-        self.storage = storage
         self.epochs = EpochChecker()
         self.supervised = True
         """Nodes that are down are started again."""
         self.nodes: dict[str, SimNode] = {}
-        for configuration, skew in zip(configurations, skews, strict=True):
+        for configuration, storage, skew in zip(configurations, storages, skews, strict=True):
             name = configuration.name
-            self.nodes[name] = SimNode(name, configuration, skew, CrashPoint(loop.random(f"crash {name}")))
+            crash_point = CrashPoint(loop.random(f"crash {name}"))
+            self.nodes[name] = SimNode(name, configuration, storage, replace(skew), crash_point)
             network.add_host(name)
 
     # --- looking -------------------------------------------------------------------------------
@@ -239,7 +150,7 @@ class SimCluster:
     # --- what nodes run --------------------------------------------------------------------------
 
     async def _run(self, node: SimNode, process: SimProcess) -> None:
-        environment = self.storage.environment(
+        environment = node.storage.environment(
             process, node.skew, node.crash_point, lambda durable_at_s: self._heard(node, process, durable_at_s)
         )
         node.server = BrokerNode(
@@ -274,7 +185,7 @@ class SimCluster:
             self.epochs.confirmed(self.loop.time(), process.label, broker.store.epoch, durable_at_s)
 
     def _went_down(self, node: SimNode, process: SimProcess, death: Death) -> None:
-        self.storage.process_died(process, death)
+        node.storage.process_died(process, death)
         if node.process is process:
             self.supervise(node.name)
 

@@ -14,11 +14,12 @@ from enum import Enum
 from typing import Final
 
 from understudy.testing.checkers import Violation
-from understudy.testing.cluster import QUEUE
+from understudy.testing.cluster_configuration import QUEUE
 from understudy.testing.damage import browse, count_by_management, quarantined
-from understudy.testing.pair_plan import Plan
-from understudy.testing.shared_store_pair import JOURNAL, PairRun
+from understudy.testing.plan import Plan
+from understudy.testing.scenario_run import ScenarioRun
 from understudy.testing.sim_loop import SimLoop
+from understudy.testing.strikes import JOURNAL
 from understudy.testing.workload import ClientPlan, ConsumerJob, ProducerJob
 
 #: Virtual seconds that one step of the run may take.
@@ -35,7 +36,7 @@ class Meeting(Enum):
     MANAGEMENT = "management"
 
 
-class DamagedPairRun(PairRun):
+class DamagedPairRun(ScenarioRun):
     """Damages waiting messages after a failover; the seed chooses the reader that meets them."""
 
     liveness_s = 30.0
@@ -80,8 +81,8 @@ class DamagedPairRun(PairRun):
         nodes["a"].wanted = False
         self.cluster.kill("a")
         await self._step("stuck", "b did not take over", lambda: nodes["b"].state == "active")
-        self._damage(0, 1 + self.plan.seed % 3)
-        if not self.damaged:
+        self.strikes.damage(0, 1 + self.plan.seed % 3)
+        if not self.strikes.damaged:
             self.violations.append(Violation("quarantine", "no message could be damaged"))
         self._meet()
         await self._step("quarantine", "not all damaged messages were set aside", self._all_set_aside)
@@ -94,16 +95,16 @@ class DamagedPairRun(PairRun):
         self.phase = "healing"
         await self._finish_clients()
         self.phase = "stopping"
-        await self._stop_pair()
-        if self.set_aside != set(self.damaged.values()):
-            self.violations.append(Violation("quarantine", f"it has {self.set_aside} of {self.damaged}"))
+        await self._stop_nodes()
+        if self.set_aside != set(self.strikes.damaged.values()):
+            self.violations.append(Violation("quarantine", f"it has {self.set_aside} of {self.strikes.damaged}"))
 
     async def _step(self, check: str, text: str, condition: Callable[[], bool]) -> None:
         if not await self._wait(condition, self.loop.time() + _STEP_S):
             self.violations.append(Violation(check, f"{text} in {_STEP_S} s"))
 
     def _all_set_aside(self) -> bool:
-        return len(quarantined(self.storage.volume, JOURNAL)) >= len(self.damaged)
+        return len(quarantined(self.storage.volume, JOURNAL)) >= len(self.strikes.damaged)
 
     def _meet(self) -> None:
         if self.meeting in (Meeting.DELIVERY, Meeting.RECEIVE_NO_WAIT):

@@ -8,7 +8,7 @@ to see which of them matter (``simulate --without``). It names targets by their 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
@@ -124,7 +124,7 @@ def draw_faults(
     begin_s: float,
     end_s: float,
     count: int,
-    kinds: Sequence[FaultKind] = tuple(WEIGHTS),
+    weights: Mapping[FaultKind, int] = WEIGHTS,
     clients: Sequence[str] = (),
 ) -> tuple[Fault, ...]:
     """Faults between two moments; often close together, because the second fault hits recovery.
@@ -132,8 +132,8 @@ def draw_faults(
     Args:
         clients: Names that KILL_CLIENT may hit; without any it is not drawn.
     """
-    usable = [kind for kind in kinds if kind is not FaultKind.KILL_CLIENT or clients]
-    weights = [WEIGHTS[kind] for kind in usable]
+    usable = [kind for kind in weights if kind is not FaultKind.KILL_CLIENT or clients]
+    chances = [weights[kind] for kind in usable]
     moments: list[float] = []
     while len(moments) < count:
         if moments and stream.random() < 0.4:
@@ -141,7 +141,7 @@ def draw_faults(
         else:
             moments.append(stream.uniform(begin_s, end_s))
     return tuple(
-        _draw_fault(stream, number, moment, stream.choices(usable, weights)[0], clients)
+        _draw_fault(stream, number, moment, stream.choices(usable, chances)[0], clients)
         for number, moment in enumerate(sorted(moments))
     )
 

@@ -12,7 +12,7 @@ from understudy.session.transaction import Transaction
 from understudy.session.xa import XaRequests
 from understudy.testing.branched_pair import BranchedPairRun
 from understudy.testing.planting import Patch, planted
-from understudy.testing.shared_store_pair import PairRun
+from understudy.testing.scenario_run import ScenarioRun
 
 _UNDONE = "work in a branch that a failover undid never takes effect"
 
@@ -31,7 +31,7 @@ def _failed_branches(patch: Patch) -> set[Branch]:
 
 
 @planted("failed-branch-sends", promise=_UNDONE, checks=["refused", "unexplained"], seeds=range(6))
-def _failed_branch_sends(patch: Patch) -> type[PairRun]:
+def _failed_branch_sends(patch: Patch) -> type[ScenarioRun]:
     """A send in a branch that a failover undid takes effect at once."""
     failed = _failed_branches(patch)
 
@@ -44,7 +44,7 @@ def _failed_branch_sends(patch: Patch) -> type[PairRun]:
 
 
 @planted("failed-branch-acknowledges", promise=_UNDONE, checks=["lost"], seeds=range(6))
-def _failed_branch_acknowledges(patch: Patch) -> type[PairRun]:
+def _failed_branch_acknowledges(patch: Patch) -> type[ScenarioRun]:
     """An acknowledgement in a branch that a failover undid takes effect at once."""
     failed = _failed_branches(patch)
 
@@ -68,7 +68,7 @@ def _failed_branch_acknowledges(patch: Patch) -> type[PairRun]:
     checks=["client"],
     seeds=range(6),
 )
-def _rollback_leaves_the_branch(patch: Patch) -> type[PairRun]:
+def _rollback_leaves_the_branch(patch: Patch) -> type[ScenarioRun]:
     """SESS_ROLLBACK of an XA session gives back its deliveries and leaves its branch as it is."""
     patch.replace(XaRequests, "roll_back_work", lambda self: {})
     return BranchedPairRun
@@ -80,7 +80,7 @@ def _rollback_leaves_the_branch(patch: Patch) -> type[PairRun]:
     checks=["lost", "duplicated"],
     seeds=range(6),
 )
-def _prepared_branch_forgotten(patch: Patch) -> type[PairRun]:
+def _prepared_branch_forgotten(patch: Patch) -> type[ScenarioRun]:
     """A node that takes over does not restore the branches that are prepared."""
     patch.replace(ResourceManager, "restore", lambda self, state: None)
     return BranchedPairRun

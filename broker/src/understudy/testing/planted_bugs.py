@@ -26,10 +26,10 @@ from understudy.store.message_store import MessageStore
 from understudy.store.reference import MessageReference, RunSlice
 from understudy.testing import planted_branch_bugs, planted_damage_bugs, planted_node_bugs  # noqa: F401  # for BUGS
 from understudy.testing.fault_plan import Fault, FaultKind
-from understudy.testing.pair_plan import Plan
+from understudy.testing.plan import Plan
 from understudy.testing.planting import BUGS as BUGS
 from understudy.testing.planting import Patch, planted, with_faults
-from understudy.testing.shared_store_pair import PairRun
+from understudy.testing.scenario_run import ScenarioRun
 from understudy.testing.sim_loop import SimLoop
 from understudy.testing.sim_storage import SharedStorage, StorageConditions
 from understudy.testing.sim_writer import SimLogWriter
@@ -65,7 +65,7 @@ class _HastyStorage(SharedStorage):
         return _HastyLogWriter(timers, stream, applier)
 
 
-class _HastyRun(PairRun):
+class _HastyRun(ScenarioRun):
     storage_class = _HastyStorage
 
     def __init__(self, plan: Plan, loop: SimLoop) -> None:
@@ -74,7 +74,7 @@ class _HastyRun(PairRun):
 
 
 @planted("confirmed-before-sync", promise="no confirmed durable message is lost", checks=["lost"], seeds=range(3, 60))
-def _confirmed_before_sync(patch: Patch) -> type[PairRun]:
+def _confirmed_before_sync(patch: Patch) -> type[ScenarioRun]:
     """Sends are confirmed before the medium has them."""
     return _HastyRun
 
@@ -273,7 +273,7 @@ def _bodies_altered(patch: Patch) -> None:
 # --- liveness ------------------------------------------------------------------------------------------
 
 
-class _ImpatientRun(PairRun):
+class _ImpatientRun(ScenarioRun):
     liveness_s = 30.0
 
 
@@ -281,7 +281,7 @@ class _ImpatientRun(PairRun):
     "held-messages-forgotten", promise="an unacknowledged message is delivered again",
     checks=["left-over"], seeds=range(2, 20),
 )  # fmt: skip
-def _held_messages_forgotten(patch: Patch) -> type[PairRun]:
+def _held_messages_forgotten(patch: Patch) -> type[ScenarioRun]:
     """Messages of a failed consumer are delivered to no other consumer until the broker starts again."""
 
     def close(self: ServerSession, failed: bool) -> None:
@@ -301,7 +301,7 @@ def _held_messages_forgotten(patch: Patch) -> type[PairRun]:
     checks=["stuck", "left-over"],
     seeds=range(4, 10),
 )
-def _client_stays_with_one_node(patch: Patch) -> type[PairRun]:
+def _client_stays_with_one_node(patch: Patch) -> type[ScenarioRun]:
     """A client tries only the node it was connected to last."""
 
     def round_of_one(self: Reconnection) -> Any:

@@ -15,7 +15,7 @@ from understudy.store.quarantine import KnownDamage, Quarantine, QuarantineEntry
 from understudy.store.reference import MessageReference, References
 from understudy.testing.damaged_pair import DamagedPairRun
 from understudy.testing.planting import Patch, planted
-from understudy.testing.shared_store_pair import PairRun
+from understudy.testing.scenario_run import ScenarioRun
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ _NEIGHBOURS = "only the damaged message is set aside"
 
 
 @planted("neighbour-of-damage-dropped", promise=_NEIGHBOURS, checks=["lost"], seeds=range(4))
-def _neighbour_of_damage_dropped(patch: Patch) -> type[PairRun]:
+def _neighbour_of_damage_dropped(patch: Patch) -> type[ScenarioRun]:
     """The message after a damaged one is removed from its queue together with it."""
 
     def quarantine(self: DamagedMessages, queue: Queue, reference: MessageReference, error: MessageUnreadable) -> None:
@@ -40,7 +40,7 @@ def _neighbour_of_damage_dropped(patch: Patch) -> type[PairRun]:
 
 
 @planted("neighbour-of-damage-set-aside", promise=_NEIGHBOURS, checks=["quarantine"], seeds=range(4))
-def _neighbour_of_damage_set_aside(patch: Patch) -> type[PairRun]:
+def _neighbour_of_damage_set_aside(patch: Patch) -> type[ScenarioRun]:
     """The message after a damaged one is set aside together with it."""
 
     def quarantine(self: DamagedMessages, queue: Queue, reference: MessageReference, error: MessageUnreadable) -> None:
@@ -60,7 +60,7 @@ def _neighbour_of_damage_set_aside(patch: Patch) -> type[PairRun]:
     checks=["left-over"],
     seeds=range(4),
 )
-def _damaged_message_skipped(patch: Patch) -> type[PairRun]:
+def _damaged_message_skipped(patch: Patch) -> type[ScenarioRun]:
     """The delivery of a damaged message ends with a line in the log; the message counts as delivered permanently."""
 
     def read_taken(queue: Queue, reference: MessageReference) -> Message | None:
@@ -78,7 +78,7 @@ def _damaged_message_skipped(patch: Patch) -> type[PairRun]:
 @planted(
     "damage-not-listed", promise="a damaged message is in the quarantine list", checks=["lost"], seeds=range(4),
 )  # fmt: skip
-def _damage_not_listed(patch: Patch) -> type[PairRun]:
+def _damage_not_listed(patch: Patch) -> type[ScenarioRun]:
     """A damaged message is removed from its queue, and its entry is not written."""
 
     def keep(self: Quarantine, entry: QuarantineEntry, raw: Any, done: Any) -> None:
@@ -101,14 +101,14 @@ class _AnyChecksum(int):
 
 
 @planted("damaged-message-served", promise="corruption is never served", checks=["corrupted"], seeds=range(4))
-def _damaged_message_served(patch: Patch) -> type[PairRun]:
+def _damaged_message_served(patch: Patch) -> type[ScenarioRun]:
     """The checksum of a message that is read back is not compared."""
     patch.replace(read_back, "crc32", lambda data, seed: _AnyChecksum())
     return DamagedPairRun
 
 
 @planted("damage-ends-the-node", promise="one damaged record ends no node", checks=["ended"], seeds=range(4))
-def _damage_ends_the_node(patch: Patch) -> type[PairRun]:
+def _damage_ends_the_node(patch: Patch) -> type[ScenarioRun]:
     """A damaged message that a consumer meets is an error of the store."""
 
     def read(self: DamagedMessages, queue: Queue, reference: MessageReference) -> Message:
@@ -119,7 +119,7 @@ def _damage_ends_the_node(patch: Patch) -> type[PairRun]:
 
 
 @planted("known-damage-refused", promise="one damaged record ends no restart", checks=["ended"], seeds=range(1, 4))
-def _known_damage_refused(patch: Patch) -> type[PairRun]:
+def _known_damage_refused(patch: Patch) -> type[ScenarioRun]:
     """A node that starts does not pass over the records that the quarantine names."""
     patch.replace(KnownDamage, "length_at", lambda self, number, epoch, offset: 0)
     return DamagedPairRun

@@ -17,11 +17,11 @@ from understudy.routing.batch import BatchSends
 from understudy.store.log import epoch, tidying
 from understudy.store.node_lock import NodeLock
 from understudy.store.seen import SeenPosition
-from understudy.testing.cluster import STORE
+from understudy.testing.cluster_configuration import STORE
 from understudy.testing.fault_plan import ACTIVE, Fault, FaultKind
-from understudy.testing.pair_plan import Plan
+from understudy.testing.plan import Plan
 from understudy.testing.planting import Patch, planted, with_faults
-from understudy.testing.shared_store_pair import PairRun
+from understudy.testing.scenario_run import ScenarioRun
 from understudy.testing.sim_loop import SimLoop, SimProcess
 from understudy.testing.sim_storage import ProcessDisk, SharedStorage
 
@@ -44,19 +44,19 @@ class _LocklessStorage(SharedStorage):
         return _OpenLock()
 
 
-class _LocklessRun(PairRun):
+class _LocklessRun(ScenarioRun):
     storage_class = _LocklessStorage
     liveness_s = 30.0
 
 
 @planted("lock-always-granted", promise="at most one node of a pair is active", checks=["two-active"], seeds=range(3))
-def _lock_always_granted(patch: Patch) -> type[PairRun]:
+def _lock_always_granted(patch: Patch) -> type[ScenarioRun]:
     """Every node gets the lock of the store."""
     return _LocklessRun
 
 
 @planted("lost-lease-not-noticed", promise="only one node writes in an epoch", checks=["zombie"], seeds=range(10))
-def _lost_lease_not_noticed(patch: Patch) -> type[PairRun]:
+def _lost_lease_not_noticed(patch: Patch) -> type[ScenarioRun]:
     """A node that was frozen until its lease ran out goes on as if it still had the lock."""
     patch.replace(NodeLock, "lost", lambda self: None)
     patch.replace(LockProof, "why_not_confirm", lambda self: None)
@@ -64,7 +64,7 @@ def _lost_lease_not_noticed(patch: Patch) -> type[PairRun]:
 
 
 @planted("old-proof-of-the-lock", promise="only one node writes in an epoch", checks=["zombie"], seeds=range(1, 6))
-def _old_proof_of_the_lock(patch: Patch) -> type[PairRun]:
+def _old_proof_of_the_lock(patch: Patch) -> type[ScenarioRun]:
     """A proof of the lock is good for three seconds, so a node that was stopped for less confirms on an old one."""
     patch.replace(lock_proof, "LOCK_PROOF_MS", 3_000)
     return with_faults(
@@ -72,14 +72,14 @@ def _old_proof_of_the_lock(patch: Patch) -> type[PairRun]:
     )
 
 
-class _RolledBackRun(PairRun):
+class _RolledBackRun(ScenarioRun):
     """The store is replaced by an older copy of itself while both nodes are down, and later put back."""
 
     liveness_s = 30.0
 
     def __init__(self, plan: Plan, loop: SimLoop) -> None:
         super().__init__(replace(plan, faults=(), heal_s=14.0), loop)
-        self._expected |= {StoreBehind}
+        self.strikes.expected |= {StoreBehind}
         volume = self.storage.volume
         copies: list[Any] = []
 
@@ -100,14 +100,14 @@ class _RolledBackRun(PairRun):
     "store-behind-served", promise="a node with stale data does not become active by itself",
     checks=["lost", "epoch", "left-over"], seeds=range(3),
 )  # fmt: skip
-def _store_behind_served(patch: Patch) -> type[PairRun]:
+def _store_behind_served(patch: Patch) -> type[ScenarioRun]:
     """A node does not compare its store with its noted position, and serves an older copy."""
     patch.replace(SeenPosition, "check", lambda self, found: None)
     patch.replace(SeenPosition, "check_epoch", lambda self, names, directory: None)
     return _RolledBackRun
 
 
-class _ActivationsRun(PairRun):
+class _ActivationsRun(ScenarioRun):
     """One node after the other becomes active; there are no clients."""
 
     async def run(self) -> None:
@@ -122,20 +122,20 @@ class _ActivationsRun(PairRun):
 
 
 @planted("epoch-not-raised", promise="epochs only grow", checks=["epoch"], seeds=range(3))
-def _epoch_not_raised(patch: Patch) -> type[PairRun]:
+def _epoch_not_raised(patch: Patch) -> type[ScenarioRun]:
     """A node that becomes active takes the epoch of the one before."""
     old: Callable[[Any], int] = patch.replace(epoch, "newest_epoch", lambda names: max(0, old(names) - 1))
     return _ActivationsRun
 
 
-class _ShortRun(PairRun):
+class _ShortRun(ScenarioRun):
     liveness_s = 30.0
 
 
 @planted(
     "log-tidied-away", promise="no confirmed durable message is lost", checks=["ended", "store"], seeds=range(3),
 )  # fmt: skip
-def _log_tidied_away(patch: Patch) -> type[PairRun]:
+def _log_tidied_away(patch: Patch) -> type[ScenarioRun]:
     """A node that has become active takes the segments of the epoch before for prepared ones and removes them."""
     patch.replace(tidying, "_is_blank", lambda disk, path: True)
     old: Callable[..., None] = patch.replace(

@@ -7,14 +7,16 @@ variable of the broker reaches it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from understudy.testing.fault_plan import Fault
-from understudy.testing.pair_plan import Plan
-from understudy.testing.shared_store_pair import Outcome, PairRun, run_seed
+from understudy.testing.plan import Plan
+from understudy.testing.scenario import Outcome
+from understudy.testing.scenario_run import ScenarioRun
+from understudy.testing.scenarios import SCENARIOS, SHARED_STORE
 from understudy.testing.sim_loop import SimLoop
 
 
@@ -38,8 +40,8 @@ class Patch:
             setattr(owner, name, old)
 
 
-#: Plants the bug; returns the run to use instead of ``PairRun``, or None.
-_Plant = Callable[[Patch], type[PairRun] | None]
+#: Plants the bug; returns the run to use instead of ``ScenarioRun``, or None.
+_Plant = Callable[[Patch], type[ScenarioRun] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,26 +53,26 @@ class PlantedBug:
     """The promise of ADR 0022 that it breaks."""
     checks: frozenset[str]
     """Checks of ``Violation.check``, one of which must fail."""
-    seeds: range
-    """Seeds within which it must be found."""
+    seeds: Mapping[str, range]
+    """Of each scenario in which the bug makes sense: the seeds within which it must be found."""
     text: str
     """The effect of the bug."""
     _plant: _Plant
 
     @contextmanager
-    def planted(self) -> Iterator[type[PairRun]]:
+    def planted(self) -> Iterator[type[ScenarioRun]]:
         """While open, brokers and clients of this process have the bug; run the yielded class."""
         patch = Patch()
         try:
-            yield self._plant(patch) or PairRun
+            yield self._plant(patch) or ScenarioRun
         finally:
             patch.restore()
 
-    def find(self) -> Outcome | None:
+    def find(self, scenario: str) -> Outcome | None:
         """The first outcome that shows the bug; None when no seed does."""
         with self.planted() as run_class:
-            for seed in self.seeds:
-                outcome = run_seed(seed, run_class=run_class)
+            for seed in self.seeds[scenario]:
+                outcome = SCENARIOS[scenario].run_seed(seed, run_class=run_class)
                 if any(violation.check in self.checks for violation in outcome.violations):
                     return outcome
         return None
@@ -80,26 +82,35 @@ class PlantedBug:
 BUGS: Final[dict[str, PlantedBug]] = {}
 
 
-def planted(name: str, *, promise: str, checks: Sequence[str], seeds: range) -> Callable[[_Plant], _Plant]:
+def planted(
+    name: str,
+    *,
+    promise: str,
+    checks: Sequence[str],
+    seeds: range,
+    elsewhere: Mapping[str, range] | None = None,
+) -> Callable[[_Plant], _Plant]:
     """Register a planted bug; its docstring describes the bug.
 
     Args:
         promise: The promise it breaks, as a sentence.
         checks: One of these checks must fail.
-        seeds: Within these seeds. Keep it short: begin with a seed that finds it.
+        seeds: Within these seeds of ``shared-store``. Keep it short: begin with a seed that finds it.
+        elsewhere: Seeds of further scenarios.
     """
 
     def register(plant: _Plant) -> _Plant:
-        BUGS[name] = PlantedBug(name, promise, frozenset(checks), seeds, plant.__doc__ or "", plant)
+        within = {SHARED_STORE.name: seeds} | dict(elsewhere or {})
+        BUGS[name] = PlantedBug(name, promise, frozenset(checks), within, plant.__doc__ or "", plant)
         return plant
 
     return register
 
 
-def with_faults(*faults: Fault) -> type[PairRun]:
+def with_faults(*faults: Fault) -> type[ScenarioRun]:
     """A run with these faults instead of those of its plan. Its bug shows soon, so that it need not wait long."""
 
-    class FaultRun(PairRun):
+    class FaultRun(ScenarioRun):
         liveness_s = 30.0
 
         def __init__(self, plan: Plan, loop: SimLoop) -> None:

@@ -1,32 +1,31 @@
-"""``python -m understudy.testing.simulate``: run seeds of a scenario, report, say how to replay.
-
-Exit code 0 when every seed kept every promise, 1 when one did not, 2 for wrong usage.
-"""
+"""``understudy sim``, also ``python -m understudy.testing.simulate``: run seeds of scenarios and report."""
 
 from __future__ import annotations
 
+import json
 import logging
 import multiprocessing
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import partial
-from typing import TextIO
+from typing import Any, Final, TextIO
 
 import click
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from understudy.testing import shared_store_pair
-from understudy.testing.pair_plan import draw_plan
+from understudy.testing.fault_plan import FaultKind
 from understudy.testing.planted_bugs import BUGS
-from understudy.testing.shared_store_pair import Outcome, PairRun, run_seed
+from understudy.testing.scenario import Outcome, Scenario
+from understudy.testing.scenario_run import ScenarioRun
+from understudy.testing.scenarios import SCENARIOS
 from understudy.testing.sim_loop import SimLoop
-
-SCENARIOS = {shared_store_pair.NAME: run_seed}
 
 
 class _TraceHandler(logging.Handler):
@@ -63,14 +62,23 @@ def quiet_logging(out: TextIO | None = None) -> Iterator[None]:
         logger.setLevel(level)
 
 
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The runs of one scenario."""
+
+    scenario: str
+    outcomes: list[Outcome]
+    seconds: float
+    """Wall time of all of them."""
+
+
 def run_quietly(
-    scenario: str, without: frozenset[int], seed: int, *, run_class: type[PairRun] | None = None
+    scenario: str, without: frozenset[int], seed: int, *, run_class: type[ScenarioRun] | None = None
 ) -> tuple[Outcome, float]:
     """One seed and the seconds it took; top level, so that worker processes can be asked."""
-    options = {} if run_class is None else {"run_class": run_class}
     began = time.perf_counter()
     with quiet_logging():
-        outcome = SCENARIOS[scenario](seed, without=without, **options)
+        outcome = SCENARIOS[scenario].run_seed(seed, without=without, run_class=run_class)
     return outcome, time.perf_counter() - began
 
 
@@ -90,92 +98,192 @@ def _seeds_option(context: click.Context, parameter: click.Parameter, value: str
     except ValueError:
         raise click.BadParameter("give a number or first-last") from None
     if not seeds:
-        raise click.BadParameter("that is no seed at all")
+        raise click.BadParameter("the range of seeds is empty")
     return seeds
 
 
-@click.command(help=__doc__)
+_HELP: Final = """Run the deterministic simulation: brokers, clients, network and storage on one loop with virtual time.
+
+A seed decides everything in a run: its plan, its faults and the order of all events. The same seed gives the same run
+in every process. A failing seed is printed with its fault plan and the faults that can be left out.
+
+Scenarios:
+
+\b
+{scenarios}
+
+Exit codes: 0 every seed kept every promise, 1 one did not, 2 wrong usage.
+"""
+
+
+@click.command(
+    "sim",
+    help=_HELP.format(scenarios="\n".join(f"  {each.name}: {each.text}" for each in SCENARIOS.values())),
+)
 @click.option("--seeds", default="0-99", callback=_seeds_option, help="First and last seed.", show_default=True)
 @click.option("--seed", type=int, help="One seed; prints its plan.")
-@click.option("--scenario", type=click.Choice(sorted(SCENARIOS)), default=shared_store_pair.NAME, show_default=True)
-@click.option("--jobs", default=1, show_default=True, help="Processes at work.")
+@click.option("--scenario", type=click.Choice(list(SCENARIOS)), help="One scenario; otherwise all are run.")
+@click.option("--jobs", default=1, show_default=True, type=click.IntRange(1, 256), help="Processes at work.")
 @click.option("--trace", type=click.File("w"), help="Write everything that happens in --seed to a file.")
 @click.option("--without", multiple=True, type=int, help="Leave out the fault of this number, with --seed.")
 @click.option("--plant", type=click.Choice(sorted(BUGS)), help="Plant this bug, in one process.")
+@click.option("--shrink/--no-shrink", default=True, show_default=True, help="Leave out faults of failing seeds.")
 @click.option("--all", "show_all", is_flag=True, help="List every seed, not only violations.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def main(
     seeds: range,
     seed: int | None,
-    scenario: str,
+    scenario: str | None,
     jobs: int,
     trace: TextIO | None,
     without: tuple[int, ...],
     plant: str | None,
+    shrink: bool,
     show_all: bool,
+    as_json: bool,
 ) -> None:
-    """Run seeds of a scenario, report, and say how to replay."""
-    if plant is not None:
+    """Run seeds, report, and say how to replay."""
+    if seed is None and (trace or without):
+        raise click.UsageError("--trace and --without need --seed")
+    bug = BUGS[plant] if plant is not None else None
+    names = [scenario] if scenario is not None else list(SCENARIOS if bug is None else bug.seeds)
+    if seed is not None and trace is not None and len(names) > 1:
+        raise click.UsageError("--trace needs --scenario")
+    if bug is not None:
         jobs = 1
-        click.echo(f"planted: {BUGS[plant].text}")
-    with nullcontext(None) if plant is None else BUGS[plant].planted() as run_class:
-        if seed is None:
-            if trace or without:
-                raise click.UsageError("--trace and --without need --seed")
-            outcomes = _run_all(scenario, seeds, jobs, run_class)
-        else:
-            plan = draw_plan(seed)
-            click.echo("\n".join(plan.describe()))
-            options = {} if run_class is None else {"run_class": run_class}
-            write_trace = trace.write if trace is not None else None
-            with quiet_logging(trace):
-                outcomes = [SCENARIOS[scenario](seed, without=without, write_trace=write_trace, **options)]
-            show_all = True
-    _report(scenario, outcomes, show_all)
-    sys.exit(0 if all(outcome.ok for outcome in outcomes) else 1)
+        click.echo(f"planted: {bug.text}", err=as_json)
+    shown: list[dict[str, Any]] = []
+    with nullcontext(None) if bug is None else bug.planted() as run_class:
+        blocks = [
+            _run_one(SCENARIOS[name], seed, without, trace, run_class, quiet=as_json)
+            if seed is not None
+            else _run_all(name, seeds, jobs, run_class)
+            for name in names
+        ]
+        for block in blocks:
+            for outcome in block.outcomes:
+                if outcome.ok:
+                    continue
+                spare = frozenset(without)
+                if shrink and not without:
+                    with quiet_logging():
+                        spare = SCENARIOS[block.scenario].shrink(outcome, run_class)
+                shown.append(_failing_seed(outcome, spare, plant))
+    if as_json:
+        click.echo(json.dumps(_to_json(blocks, shown), indent=2))
+    else:
+        _report(blocks, shown, show_all or seed is not None)
+    sys.exit(1 if shown else 0)
 
 
-def _run_all(scenario: str, seeds: range, jobs: int, run_class: type[PairRun] | None) -> list[Outcome]:
+def _run_one(
+    scenario: Scenario,
+    seed: int,
+    without: tuple[int, ...],
+    trace: TextIO | None,
+    run_class: type[ScenarioRun] | None,
+    *,
+    quiet: bool,
+) -> Block:
+    if not quiet:
+        click.echo("\n".join((f"scenario {scenario.name}, seed {seed}", *scenario.draw(seed).describe())))
+    began = time.perf_counter()
+    write_trace = trace.write if trace is not None else None
+    with quiet_logging(trace):
+        outcome = scenario.run_seed(seed, without=without, write_trace=write_trace, run_class=run_class)
+    return Block(scenario.name, [outcome], time.perf_counter() - began)
+
+
+def _run_all(scenario: str, seeds: range, jobs: int, run_class: type[ScenarioRun] | None) -> Block:
     began = time.perf_counter()
     run = partial(run_quietly, scenario, frozenset[int](), run_class=run_class)
     outcomes: list[Outcome] = []
-    seconds = 0.0
     console = Console(stderr=True)
     pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) if jobs > 1 else nullcontext()
     with pool as workers, Progress(console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task(scenario, total=len(seeds))
         results = workers.map(run, seeds, chunksize=4) if workers is not None else map(run, seeds)
-        for outcome, took in results:
+        for outcome, _ in results:
             outcomes.append(outcome)
-            seconds += took
             progress.advance(task)
             if not outcome.ok:
-                progress.console.print(f"seed {outcome.seed}: {outcome.violations[0]}", markup=False)
-    elapsed = time.perf_counter() - began
-    click.echo(f"{len(outcomes)} seeds in {elapsed:.1f} s ({seconds / len(outcomes):.3f} s each)")
-    return outcomes
+                progress.console.print(f"{scenario} seed {outcome.seed}: {outcome.violations[0]}", markup=False)
+    return Block(scenario, outcomes, time.perf_counter() - began)
 
 
-def _report(scenario: str, outcomes: list[Outcome], show_all: bool) -> None:
-    bad = [outcome for outcome in outcomes if not outcome.ok]
-    table = Table("seed", "hash", "sent", "confirmed", "delivered", "epochs", "faults", "steps", "seconds", "verdict")
-    for outcome in outcomes if show_all else bad:
+def _failing_seed(outcome: Outcome, spare: frozenset[int], plant: str | None) -> dict[str, Any]:
+    """The report of a failing seed: violations, its faults, and how to replay it."""
+    plan = SCENARIOS[outcome.scenario].draw(outcome.seed)
+    left_out = "".join(f" --without {number}" for number in sorted(spare))
+    planted = f" --plant {plant}" if plant is not None else ""
+    return {
+        "scenario": outcome.scenario,
+        "seed": outcome.seed,
+        "violations": [str(violation) for violation in outcome.violations],
+        "plan": [str(fault) for fault in plan.faults],
+        "needed": [str(fault) for fault in plan.faults if fault.number not in spare],
+        "replay": f"understudy sim --scenario {outcome.scenario} --seed {outcome.seed}{left_out}{planted}"
+        f" --trace seed-{outcome.seed}.txt",
+    }
+
+
+def _injected(blocks: list[Block]) -> dict[str, int]:
+    """Faults with an effect by kind, over all runs."""
+    counts: Counter[str] = Counter()
+    for block in blocks:
+        for outcome in block.outcomes:
+            counts.update(outcome.injected)
+    return {kind.value: counts[kind.value] for kind in FaultKind}
+
+
+def _to_json(blocks: list[Block], failing: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "scenarios": {
+            block.scenario: {
+                "seeds": len(block.outcomes),
+                "kept": sum(outcome.ok for outcome in block.outcomes),
+                "seconds": round(block.seconds, 3),
+                "seeds_per_minute": round(len(block.outcomes) / block.seconds * 60, 1),
+            }
+            for block in blocks
+        },
+        "faults": _injected(blocks),
+        "violations": dict(
+            Counter(
+                violation.check for block in blocks for outcome in block.outcomes for violation in outcome.violations
+            )
+        ),
+        "failing": failing,
+        "runs": [outcome.to_json() for block in blocks for outcome in block.outcomes],
+    }
+
+
+def _report(blocks: list[Block], failing: list[dict[str, Any]], show_all: bool) -> None:
+    table = Table("scenario", "seed", "hash", "sent", "confirmed", "delivered", "epochs", "faults", "verdict")
+    outcomes = [outcome for block in blocks for outcome in block.outcomes]
+    for outcome in outcomes if show_all else [outcome for outcome in outcomes if not outcome.ok]:
         verdict = ", ".join(sorted({violation.check for violation in outcome.violations})) or "ok"
         table.add_row(
+            outcome.scenario,
             *map(str, (outcome.seed, outcome.digest[:12], outcome.sent, outcome.confirmed, outcome.delivered)),
-            *map(str, (outcome.activations, outcome.faults, outcome.steps, f"{outcome.virtual_s:.1f}", verdict)),
+            *map(str, (outcome.activations, sum(outcome.injected.values()), verdict)),
         )
     if table.row_count:
         Console().print(table)
-    for outcome in bad:
-        click.echo(f"\nseed {outcome.seed}:")
-        for violation in outcome.violations:
-            click.echo(f"  {violation}")
-        click.echo(
-            f"  replay: python -m understudy.testing.simulate --scenario {scenario} --seed {outcome.seed}"
-            f" --trace seed-{outcome.seed}.txt"
-        )
-    total = len(outcomes)
-    click.echo(f"{total - len(bad)} of {total} seeds kept every promise")
+    for each in failing:
+        click.echo(f"\n{each['scenario']} seed {each['seed']}:")
+        for line in each["violations"]:
+            click.echo(f"  {line}")
+        click.echo("  faults of its plan (* = needed for the violation):")
+        for line in each["plan"]:
+            click.echo(f"  {'*' if line in each['needed'] else ' '} {line}")
+        click.echo(f"  replay: {each['replay']}")
+    counts = ", ".join(f"{kind} {count}" for kind, count in _injected(blocks).items() if count)
+    click.echo(f"faults: {counts or 'none'}")
+    for block in blocks:
+        total, kept = len(block.outcomes), sum(outcome.ok for outcome in block.outcomes)
+        rate = total / block.seconds * 60
+        click.echo(f"{block.scenario}: {kept} of {total} seeds kept every promise ({rate:.0f} seeds a minute)")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,4 @@
-"""The scenario ``shared_store_pair``: many seeds keep every promise, and a
-seed is a bug report: it replays exactly.
-"""
+"""The scenarios: many seeds keep every promise, and a seed is a bug report: it replays exactly."""
 
 from __future__ import annotations
 
@@ -14,12 +12,23 @@ import pytest
 from understudy.ha import lock_proof
 from understudy.testing.checkers import Violation
 from understudy.testing.fault_plan import ACTIVE, PASSIVE, Fault, FaultKind
-from understudy.testing.pair_plan import draw_plan
-from understudy.testing.shared_store_pair import PairRun, run_plan, run_seed
+from understudy.testing.plan import draw_plan
+from understudy.testing.scenario import Scenario
+from understudy.testing.scenario_run import ScenarioRun
+from understudy.testing.scenarios import SCENARIOS, SHARED_STORE
 from understudy.testing.simulate import quiet_logging
 
+#: Seeds of all scenarios in a short run, in blocks of so many.
 SEEDS = 100
-BLOCK = 10
+BLOCK = 5
+#: Of each scenario, its seeds in a short run.
+SHORT = {"shared-store": range(50), "shared-store-backups": range(30), "shared-store-symmetric": range(20)}
+#: And in a long one.
+LONG = {
+    "shared-store": range(50, 1000),
+    "shared-store-backups": range(30, 600),
+    "shared-store-symmetric": range(20, 400),
+}
 
 #: Seeds that once broke a promise, with what was wrong then. They stay, whatever their plan is now.
 REGRESSIONS = {
@@ -38,15 +47,27 @@ def quiet():
         yield
 
 
-def judge(seed: int, **options) -> str:
+def judge(seed: int, scenario: Scenario = SHARED_STORE, **options) -> str:
     """Empty when the seed kept every promise."""
-    outcome = run_seed(seed, **options)
+    outcome = scenario.run_seed(seed, **options)
     return "; ".join(f"seed {seed}: {violation}" for violation in outcome.violations)
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, BLOCK))
-def test_every_promise_is_kept(first):
-    assert [text for seed in range(first, first + BLOCK) if (text := judge(seed))] == []
+def blocks(seeds: dict[str, range], size: int):
+    """Scenario and some of its seeds, again and again."""
+    for scenario, whole in seeds.items():
+        for first in range(whole.start, whole.stop, size):
+            yield pytest.param(scenario, range(first, min(first + size, whole.stop)), id=f"{scenario}-{first}")
+
+
+def test_the_short_run_covers_all_scenarios():
+    assert SHORT.keys() == LONG.keys() == SCENARIOS.keys()
+    assert sum(map(len, SHORT.values())) == SEEDS
+
+
+@pytest.mark.parametrize(("scenario", "seeds"), blocks(SHORT, BLOCK))
+def test_every_promise_is_kept(scenario, seeds):
+    assert [text for seed in seeds if (text := judge(seed, SCENARIOS[scenario]))] == []
 
 
 @pytest.mark.parametrize("seed", REGRESSIONS)
@@ -59,7 +80,7 @@ def activation_cut_short(seed: int, operations: int, *before: Fault) -> list[Vio
     crash = Fault(8, 3.0, FaultKind.CRASH_IN_DISK, PASSIVE, 0.5, 0.0, operations)
     kill = Fault(9, 3.1, FaultKind.KILL, ACTIVE, 8.0, 0.0, 0)
     plan = replace(draw_plan(seed), faults=(*before, crash, kill), heal_s=14.0)
-    return list(run_plan(plan).violations)
+    return list(SHARED_STORE.run_plan(plan).violations)
 
 
 @pytest.mark.parametrize("operations", range(1, 16))
@@ -76,7 +97,7 @@ def test_the_power_fails_at_any_disk_operation_of_an_activation_on_a_full_disk()
     ] == []
 
 
-class HastyCommitRun(PairRun):
+class HastyCommitRun(ScenarioRun):
     """Transactions are committed while their sends still wait for credits."""
 
     def __init__(self, plan, loop):
@@ -89,9 +110,9 @@ def test_a_commit_covers_every_send_before_it():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("first", range(SEEDS, 2000, 100))
-def test_every_promise_is_kept_for_long(first):
-    assert [text for seed in range(first, first + 100) if (text := judge(seed))] == []
+@pytest.mark.parametrize(("scenario", "seeds"), blocks(LONG, 50))
+def test_every_promise_is_kept_for_long(scenario, seeds):
+    assert [text for seed in seeds if (text := judge(seed, SCENARIOS[scenario]))] == []
 
 
 def test_the_seeds_contain_every_fault_failovers_and_redeliveries():
@@ -105,7 +126,7 @@ def test_the_seeds_contain_every_fault_failovers_and_redeliveries():
         "transacted",
         "xa",
     }
-    outcomes = [run_seed(seed) for seed in range(20)]
+    outcomes = [SHARED_STORE.run_seed(seed) for seed in range(20)]
     assert sum(outcome.activations for outcome in outcomes) > 40
     assert sum(outcome.delivered - outcome.confirmed for outcome in outcomes) > 20
     assert sum(outcome.damaged for outcome in outcomes) >= 5
@@ -122,10 +143,10 @@ def test_equal_seeds_give_equal_runs_in_one_process_and_in_two():
     assert len(seeds) == 5
     script = (
         "from understudy.testing.simulate import run_quietly\n"
-        f"print(*(run_quietly('shared_store_pair', frozenset(), seed)[0].digest for seed in {seeds}))"
+        f"print(*(run_quietly('shared-store', frozenset(), seed)[0].digest for seed in {seeds}))"
     )
-    mine = [run_seed(seed).digest for seed in seeds]
-    assert [run_seed(seed).digest for seed in seeds] == mine
+    mine = [SHARED_STORE.run_seed(seed).digest for seed in seeds]
+    assert [SHARED_STORE.run_seed(seed).digest for seed in seeds] == mine
     for hash_seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
         done = subprocess.run(
@@ -136,7 +157,7 @@ def test_equal_seeds_give_equal_runs_in_one_process_and_in_two():
 
 def test_faults_can_be_left_out_of_a_run():
     faults = draw_plan(1).faults
-    outcome = run_seed(1, without=[fault.number for fault in faults])
+    outcome = SHARED_STORE.run_seed(1, without=[fault.number for fault in faults])
     assert (outcome.faults, outcome.activations, outcome.ok) == (0, 1, True)
 
 
@@ -145,7 +166,7 @@ def short_zombie(seed: int) -> list[Violation]:
     faults = tuple(
         Fault(number, 2.0 + 5.0 * number, FaultKind.SHORT_ZOMBIE, ACTIVE, 0.0, number / 2, 0) for number in range(3)
     )
-    return list(run_plan(replace(draw_plan(seed), faults=faults, heal_s=20.0)).violations)
+    return list(SHARED_STORE.run_plan(replace(draw_plan(seed), faults=faults, heal_s=20.0)).violations)
 
 
 def test_a_node_that_was_frozen_for_a_moment_confirms_nothing_on_an_old_proof():

@@ -1,4 +1,4 @@
-"""The plan of a run of the scenario ``shared_store_pair``, drawn from the seed before the run begins.
+"""The plan of a run, drawn from the seed before the run begins.
 
 Every part that was added later is drawn from a stream of its own, so that the rest of a seed's plan does not change.
 """
@@ -6,11 +6,12 @@ Every part that was added later is drawn from a stream of its own, so that the r
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
-from understudy.testing.cluster import PORT, QUEUE, PairOptions
-from understudy.testing.fault_plan import Fault, draw_damage, draw_faults, draw_later_faults
+from understudy.testing.cluster_configuration import PAIR, PORT, QUEUE, NodeRole, PairOptions
+from understudy.testing.fault_plan import WEIGHTS, Fault, FaultKind, draw_damage, draw_faults, draw_later_faults
 from understudy.testing.sim_environment import Skew
 from understudy.testing.sim_network import Conditions
 from understudy.testing.sim_storage import StorageConditions
@@ -26,7 +27,7 @@ _IN_STEP_CHANCE: Final = 0.2
 _STEP_S: Final = 0.01
 
 _URL: Final = (
-    f"(tcp://a:{PORT},tcp://b:{PORT})?ha=true&initialConnectAttempts=-1&reconnectAttempts=-1&retryInterval=200"
+    "({addresses})?ha=true&initialConnectAttempts=-1&reconnectAttempts=-1&retryInterval=200"
     "&maxRetryInterval=1000&retryIntervalMultiplier=1.5&callTimeout={call_timeout_ms}&callFailoverTimeout=-1"
     "&connectionTTL={ttl_ms}&clientFailureCheckPeriod={check_ms}&confirmationWindowSize={confirmation_window}"
 )
@@ -38,7 +39,9 @@ class Plan:
 
     seed: int
     pair: PairOptions
-    skews: tuple[Skew, Skew]
+    nodes: tuple[NodeRole, ...]
+    skews: tuple[Skew, ...]
+    """Of the nodes, in their order."""
     url: str
     producers: tuple[ProducerJob, ...]
     consumers: tuple[ConsumerJob, ...]
@@ -51,16 +54,23 @@ class Plan:
     def describe(self) -> list[str]:
         """The plan as lines for people."""
         jobs = [*map(str, self.producers), *map(str, self.consumers)]
-        return [str(self.pair), str(self.skews), self.url, *jobs, str(self.network), str(self.storage)] + [
-            str(fault) for fault in self.faults
-        ]
+        return [
+            str(self.pair),
+            str(self.nodes),
+            str(self.skews),
+            self.url,
+            *jobs,
+            str(self.network),
+            str(self.storage),
+        ] + [str(fault) for fault in self.faults]
 
 
-def draw_plan(seed: int) -> Plan:
-    """The plan of a seed."""
+def draw_plan(seed: int, nodes: tuple[NodeRole, ...] = PAIR, weights: Mapping[FaultKind, int] = WEIGHTS) -> Plan:
+    """The plan of a seed for two or more nodes."""
     stream = random.Random(f"{seed}/plan")
     consolidation = random.Random(f"{seed}/consolidation")
     later = random.Random(f"{seed}/later faults")
+    skews = random.Random(f"{seed}/skews of further nodes")
     end_s = stream.uniform(5.0, 20.0)
     producers = tuple(_draw_producer(stream, f"p{number}", end_s) for number in range(stream.randint(1, 3)))
     consumers = tuple(_draw_consumer(stream, f"c{number}") for number in range(stream.choice((1, 1, 2))))
@@ -73,6 +83,7 @@ def draw_plan(seed: int) -> Plan:
         # what a dead client's session holds comes back when its connection TTL has been noticed
         job.idle_s = ttl_ms / 1000 + _NOTICED_S
     url = _URL.format(
+        addresses=",".join(f"tcp://{node.name}:{PORT}" for node in nodes),
         call_timeout_ms=stream.choice((3_000, 10_000)),
         ttl_ms=ttl_ms,
         check_ms=ttl_ms // 3,
@@ -87,7 +98,8 @@ def draw_plan(seed: int) -> Plan:
             compact_min_files=consolidation.choice((0, 1, 1, 1, 2)),
             compact_percentage=consolidation.choice((30, 75)),
         ),
-        skews=(_draw_skew(stream), _draw_skew(stream)),
+        nodes=nodes,
+        skews=(_draw_skew(stream), _draw_skew(stream), *(_draw_skew(skews) for _ in nodes[2:])),
         url=url,
         producers=producers,
         consumers=consumers,
@@ -95,7 +107,7 @@ def draw_plan(seed: int) -> Plan:
         storage=StorageConditions(step_ms_max=stream.choice((0, 2, 20))),
         faults=draw_later_faults(
             later,
-            draw_faults(stream, begin_s=0.0, end_s=end_s, count=stream.randint(1, 7), clients=clients),
+            draw_faults(stream, begin_s=0.0, end_s=end_s, count=stream.randint(1, 7), weights=weights, clients=clients),
             begin_s=0.0,
             end_s=end_s,
         ),

@@ -1,0 +1,123 @@
+"""Configurations of the simulated nodes: roles and options as a broker.xml, read by the shipped reader."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final
+
+from understudy.config.model import Configuration
+from understudy.config.reader import read_broker_xml
+
+PORT: Final = 61616
+STORE: Final = "/store"
+QUEUE: Final = "orders"
+
+_BROKER_XML: Final = """\
+<configuration xmlns="urn:activemq">
+  <core xmlns="urn:activemq:core">
+    <name>{name}</name>
+    <security-enabled>false</security-enabled>
+    <bindings-directory>{store}/bindings</bindings-directory>
+    <journal-directory>{store}/journal</journal-directory>
+    <large-messages-directory>{store}/large-messages</large-messages-directory>
+    <paging-directory>{store}/paging</paging-directory>
+    <cluster-user>cluster</cluster-user>
+    <cluster-password>only simulated</cluster-password>
+    <connectors>
+      <connector name="own">tcp://{name}:{port}</connector>
+      {peer_connectors}
+    </connectors>
+    <acceptors>
+      <acceptor name="core">tcp://0.0.0.0:{port}</acceptor>
+    </acceptors>
+    <cluster-connections>
+      <cluster-connection name="pair">
+        <connector-ref>own</connector-ref>
+        <retry-interval>200</retry-interval>
+        <static-connectors>{peer_references}</static-connectors>
+      </cluster-connection>
+    </cluster-connections>
+    <ha-policy>
+      <shared-store>
+        <{role}>
+          <failover-on-shutdown>{failover_on_shutdown}</failover-on-shutdown>
+          {role_options}
+        </{role}>
+      </shared-store>
+    </ha-policy>
+    <addresses>
+      <address name="{queue}"><anycast><queue name="{queue}"/></anycast></address>
+    </addresses>
+    <address-settings>
+      <address-setting match="#"><max-delivery-attempts>-1</max-delivery-attempts>{paging}</address-setting>
+    </address-settings>
+  </core>
+</configuration>
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class PairOptions:
+    """How the nodes are configured."""
+
+    failover_on_shutdown: bool = False
+    allow_failback: bool = True
+    segment_bytes: int = 64 * 1024
+    compact_min_files: int = 10
+    compact_percentage: int = 30
+    max_size_bytes: int = -1
+    """Bytes of messages of one address in memory; bodies of more are in the log only. -1 = any number."""
+    quarantine: bool = False
+    """A node that starts passes over damaged records of known extent (``quarantine-damaged-records``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRole:
+    """One node of a topology."""
+
+    name: str
+    """Its name, which is also the name of its host."""
+    role: str
+    """``primary`` or ``backup``."""
+    waits: bool = True
+    """``wait-for-activation`` of a primary."""
+
+
+#: A primary and a backup.
+PAIR: Final = (NodeRole("a", "primary"), NodeRole("b", "backup"))
+
+
+def cluster_configurations(nodes: tuple[NodeRole, ...], options: PairOptions) -> list[Configuration]:
+    """The configurations of all nodes that share one store, each read by the shipped reader from a broker.xml."""
+    return [_configuration(node, nodes, options) for node in nodes]
+
+
+@lru_cache(maxsize=64)
+def _configuration(node: NodeRole, nodes: tuple[NodeRole, ...], options: PairOptions) -> Configuration:
+    peers = [other.name for other in nodes if other is not node]
+    if node.role == "backup":
+        role_options = f"<allow-failback>{str(options.allow_failback).lower()}</allow-failback>"
+    else:
+        role_options = "" if node.waits else "<wait-for-activation>false</wait-for-activation>"
+    text = _BROKER_XML.format(
+        name=node.name,
+        peer_connectors="".join(f'<connector name="{name}">tcp://{name}:{PORT}</connector>' for name in peers),
+        peer_references="".join(f"<connector-ref>{name}</connector-ref>" for name in peers),
+        port=PORT,
+        store=STORE,
+        queue=QUEUE,
+        role=node.role,
+        failover_on_shutdown=str(options.failover_on_shutdown).lower(),
+        role_options=role_options,
+        paging=f"<max-size-bytes>{options.max_size_bytes}</max-size-bytes>" if options.max_size_bytes >= 0 else "",
+    )
+    loaded = read_broker_xml(text.encode(), file=f"{node.name}/broker.xml")
+    # smaller than the file may ask for, so that short runs change segments often
+    return replace(
+        loaded.configuration,
+        journal_file_size_bytes=options.segment_bytes,
+        journal_compact_min_files=options.compact_min_files,
+        journal_compact_percentage_percent=options.compact_percentage,
+        quarantine_damaged_records=options.quarantine,
+    )

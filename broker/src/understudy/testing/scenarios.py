@@ -1,0 +1,52 @@
+"""The scenarios of shared stores, and the list of all scenarios."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Final
+
+from understudy.testing.cluster_configuration import PAIR, NodeRole
+from understudy.testing.plan import Plan
+from understudy.testing.scenario import Scenario
+
+
+class SharedStore(Scenario):
+    """A primary and a backup."""
+
+    name = "shared-store"
+    text = "a primary and a backup on one store"
+
+    def nodes(self, seed: int) -> tuple[NodeRole, ...]:
+        return PAIR
+
+
+class SharedStoreBackups(Scenario):
+    """A primary and several backups, one of them next in line."""
+
+    name = "shared-store-backups"
+    text = "a primary and two or three backups on one store; one is next in line, the others are queued"
+
+    def nodes(self, seed: int) -> tuple[NodeRole, ...]:
+        count = random.Random(f"{seed}/backups").choice((2, 2, 3))
+        return (NodeRole("a", "primary"), *(NodeRole(name, "backup") for name in "bcd"[:count]))
+
+
+class SharedStoreSymmetric(Scenario):
+    """Two primaries: after a failover no node fails back."""
+
+    name = "shared-store-symmetric"
+    text = "two primaries on one store, with failover-on-shutdown and wait-for-activation false"
+
+    def nodes(self, seed: int) -> tuple[NodeRole, ...]:
+        return (NodeRole("a", "primary", waits=False), NodeRole("b", "primary", waits=False))
+
+    def configure(self, plan: Plan) -> Plan:
+        return replace(plan, pair=replace(plan.pair, failover_on_shutdown=True))
+
+
+SHARED_STORE: Final = SharedStore()
+#: All scenarios by name.
+SCENARIOS: Final[dict[str, Scenario]] = {
+    scenario.name: scenario for scenario in (SHARED_STORE, SharedStoreBackups(), SharedStoreSymmetric())
+}

@@ -1,0 +1,212 @@
+"""Injection of the faults of a plan into a running simulation, and the end of all of them.
+
+Each fault that had an effect is counted by its kind; a fault whose target does not run at the time has none.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from understudy.errors import BrokerError, DiskFailed, DiskFull, LockLost
+from understudy.testing.cluster import SimCluster, SimNode
+from understudy.testing.cluster_configuration import STORE
+from understudy.testing.damage import damage_waiting
+from understudy.testing.fault_plan import Fault, FaultKind
+from understudy.testing.plan import Plan
+from understudy.testing.sim_loop import Death, SimProcess
+from understudy.testing.sim_storage import SharedStorage
+
+#: Directory of the journal.
+JOURNAL: Final = f"{STORE}/journal"
+#: Virtual seconds the storage server keeps the locks of a host it does not hear of. Short: NFSv4
+#: servers take 10 to 90.
+LEASE_S: Final = 4.0
+
+
+class Strikes:
+    """Injects faults into one run."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        cluster: SimCluster,
+        storages: Sequence[SharedStorage],
+        clients: Sequence[str],
+        kill_client: Callable[[str], bool],
+    ) -> None:
+        """Args:
+        storages: Each storage once.
+        clients: Hosts of the clients.
+        kill_client: Kills a client and starts it again later; whether it was at work.
+        """
+        self.plan = plan
+        self.loop = cluster.loop
+        self.network = cluster.network
+        self.cluster = cluster
+        self.injected: Counter[FaultKind] = Counter()
+        """Faults with an effect."""
+        self.expected: set[type[BrokerError]] = set()
+        """Errors that may end a node, by the faults that were injected."""
+        self.damaged: dict[int, tuple[str, int]] = {}
+        """Messages whose records were damaged: message id to producer and number."""
+        self._storages = storages
+        self._clients = clients
+        self._kill_client = kill_client
+        self._healed = False
+
+    def strike(self, fault: Fault) -> None:
+        """Inject a fault."""
+        self.loop.record(f"fault {fault}")
+        if self._strike_all(fault) if fault.kind in _OF_ALL else self._strike_node(fault):
+            self.injected[fault.kind] += 1
+
+    def later(self, delay_s: float, action: Callable[[], None]) -> None:
+        """Act after so many seconds, unless everything has healed by then."""
+
+        def act() -> None:
+            if not self._healed:
+                action()
+
+        self.loop.call_later(delay_s, act)
+
+    def heal(self) -> None:
+        """End all faults, and start every node that is down."""
+        self._healed = True
+        self._restore_network()
+        self._restore_storage()
+        for storage in self._storages:
+            storage.free()
+        self.network.heal()
+        for name, node in self.cluster.nodes.items():
+            node.crash_point.disarm()
+            node.down_s = 1.0
+            if node.process is not None:
+                node.process.resume()
+            self.cluster.start(name)
+
+    # --- faults of no one node -----------------------------------------------------------------------
+
+    def _strike_all(self, fault: Fault) -> bool:
+        kind, network = fault.kind, self.network
+        if kind is FaultKind.POWER_LOSS_OF_ALL:
+            for name in self.cluster.nodes:
+                self.cluster.nodes[name].down_s = fault.duration_s
+                self.cluster.power_off(name)
+        elif kind is FaultKind.SLOW_NETWORK:
+            network.conditions.latency_max_s = 0.001 + fault.choice * 0.5
+            self.later(fault.duration_s, self._restore_network)
+        elif kind is FaultKind.SLOW_STORE:
+            for storage in self._storages:
+                storage.conditions.step_ms_max = 10 + int(fault.choice * 2000)
+            self.later(fault.duration_s, self._restore_storage)
+        elif kind is FaultKind.PART_NODES:
+            one, other = self._two_nodes(fault)
+            network.part(one, other, both_ways=fault.choice < 0.5)
+            self.later(fault.duration_s, lambda: network.heal(one, other))
+        elif kind is FaultKind.SYNC_FAILS:
+            # a state byte that was written and not kept looks like a touch by another node
+            self.expected |= {DiskFailed, LockLost}
+            self._storage_of(fault).volume.fail_next_sync()
+        elif kind is FaultKind.DISK_FULL:
+            self.expected |= {DiskFull}
+            storage = self._storage_of(fault)
+            storage.fill()
+            self.later(fault.duration_s, storage.free)
+        elif kind is FaultKind.DAMAGE:
+            return self.damage(fault.number, 1 + int(fault.choice * 3))
+        else:
+            return self._kill_client(fault.target)
+        return True
+
+    def _two_nodes(self, fault: Fault) -> tuple[str, str]:
+        pairs = list(itertools.combinations(self.cluster.nodes, 2))
+        return pairs[fault.number % len(pairs)]
+
+    def _storage_of(self, fault: Fault) -> SharedStorage:
+        return self._storages[fault.number % len(self._storages)]
+
+    def damage(self, number: int, count: int) -> bool:
+        """Damage the bodies of so many waiting messages; whether there was one."""
+        stream = self.loop.random(f"damage {number}")
+        before = len(self.damaged)
+        for storage in self._storages:
+            for message in damage_waiting(storage.volume, JOURNAL, stream, count):
+                self.damaged[message.message_id] = (message.producer, message.number)
+                self.loop.record(f"damaged {message}")
+        return len(self.damaged) > before
+
+    # --- faults of a node ----------------------------------------------------------------------------
+
+    def _strike_node(self, fault: Fault) -> bool:
+        node = self.cluster.target(fault.target)
+        if node is None or node.process is None:
+            return False
+        name, kind, process = node.name, fault.kind, node.process
+        if kind is FaultKind.PART_CLIENTS:
+            for client in self._clients:
+                # one direction: from the clients, or from the node
+                if fault.choice < 0.8:
+                    self.network.part(client, name, both_ways=fault.choice < 0.4)
+                else:
+                    self.network.part(name, client, both_ways=False)
+            self.later(fault.duration_s, lambda: self._rejoin_clients(name))
+        elif kind is FaultKind.PAUSE:
+            process.pause()
+            self.later(fault.duration_s, process.resume)
+        elif kind in (FaultKind.LEASE_LOST, FaultKind.SHORT_ZOMBIE):
+            self.expected |= {LockLost}
+            process.pause()
+            lost_s, more_s = LEASE_S, fault.duration_s
+            if kind is FaultKind.SHORT_ZOMBIE:
+                lost_s, more_s = 0.01, 1.0 + 2.0 * fault.choice
+            self.later(lost_s, partial(self._lose_lease, node, process))
+            self.later(lost_s + more_s, process.resume)
+        else:
+            self._end_node(node, fault)
+        return True
+
+    def _end_node(self, node: SimNode, fault: Fault) -> None:
+        cluster, name, kind = self.cluster, node.name, fault.kind
+        node.down_s = fault.duration_s
+        if kind is FaultKind.KILL:
+            cluster.kill(name)
+        elif kind is FaultKind.POWER_LOSS:
+            cluster.power_off(name)
+        elif kind is FaultKind.CRASH_IN_DISK:
+            cluster.crash_in_disk(name, fault.operations, Death.POWER_LOST if fault.choice < 0.5 else Death.KILLED)
+        else:
+            cluster.stop(name, failover=fault.choice < 0.5)
+
+    def _lose_lease(self, node: SimNode, process: SimProcess) -> None:
+        if process.alive and process.paused:
+            node.storage.expire_leases(process.host)
+
+    def _restore_network(self) -> None:
+        self.network.conditions = replace(self.plan.network)
+
+    def _restore_storage(self) -> None:
+        for storage in self._storages:
+            storage.conditions.step_ms_max = self.plan.storage.step_ms_max
+
+    def _rejoin_clients(self, name: str) -> None:
+        for client in self._clients:
+            self.network.heal(client, name)
+
+
+_OF_ALL: Final = frozenset(
+    {
+        FaultKind.POWER_LOSS_OF_ALL,
+        FaultKind.SLOW_NETWORK,
+        FaultKind.SLOW_STORE,
+        FaultKind.PART_NODES,
+        FaultKind.SYNC_FAILS,
+        FaultKind.DISK_FULL,
+        FaultKind.DAMAGE,
+        FaultKind.KILL_CLIENT,
+    }
+)
