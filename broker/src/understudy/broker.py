@@ -87,6 +87,7 @@ class Broker:
             access=Access(security, clock, worker, self.notifications),
             connections=ConnectionRegistry(self.notifications),
             connection_ttl_override_ms=configuration.connection_ttl_override_ms,
+            epoch=store.epoch,
         )
         self._topology = topology
         self._protocols = [CoreProtocol(self.services, topology, credentials, clock, timers)]

@@ -27,7 +27,7 @@ def every_bug():
             yield pytest.param(name, scenario, id=f"{name}-{scenario}", marks=marks)
 
 
-@pytest.mark.parametrize(("name", "scenario"), every_bug())
+@pytest.mark.parametrize(("name", "scenario"), list(every_bug()))
 def test_a_planted_bug_is_found(name, scenario):
     bug = BUGS[name]
     outcome = bug.find(scenario)

@@ -65,7 +65,7 @@ def test_the_short_run_covers_all_scenarios():
     assert sum(map(len, SHORT.values())) == SEEDS
 
 
-@pytest.mark.parametrize(("scenario", "seeds"), blocks(SHORT, BLOCK))
+@pytest.mark.parametrize(("scenario", "seeds"), list(blocks(SHORT, BLOCK)))
 def test_every_promise_is_kept(scenario, seeds):
     assert [text for seed in seeds if (text := judge(seed, SCENARIOS[scenario]))] == []
 
@@ -110,7 +110,7 @@ def test_a_commit_covers_every_send_before_it():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("scenario", "seeds"), blocks(LONG, 50))
+@pytest.mark.parametrize(("scenario", "seeds"), list(blocks(LONG, 50)))
 def test_every_promise_is_kept_for_long(scenario, seeds):
     assert [text for seed in seeds if (text := judge(seed, SCENARIOS[scenario]))] == []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from understudy.cli.load import (
     LedgerFile,
     Meter,
     body_digest,
+    confirmer,
     connected,
     connection_options,
     default_identity,
@@ -83,7 +85,7 @@ class Consumption:
         try:
             self._note_opened()
             consumer = await session.consumer(intake.queue, filter=intake.filter)
-            interrupted = await until_interrupted(self._receive(session, consumer))
+            interrupted = await until_interrupted(self._receive(connection, session, consumer))
             if self._rows is not None and not (interrupted and connection.failing_over):
                 await self._close(consumer)
                 if not interrupted:
@@ -115,7 +117,7 @@ class Consumption:
             self._rows.drained(answer.address or name, asked_ms, consumer=self._intake.consumer, queue=name)
             self._ledger.flush()
 
-    async def _receive(self, session: aio.Session, consumer: aio.Consumer) -> None:
+    async def _receive(self, connection: aio.Connection, session: aio.Session, consumer: aio.Consumer) -> None:
         while True:
             wanted = self._wanted()
             if wanted == 0:
@@ -134,7 +136,7 @@ class Consumption:
             self._ledger.flush()  # in the file before the acknowledgement leaves
             if await self._settle(session, batch[-1]):
                 self._meter.add(len(batch))
-                self._write(batch, LedgerWriter.acknowledged)
+                self._write(batch, partial(LedgerWriter.acknowledged, by=confirmer(connection)))
                 self._ledger.flush()
             elif self._settlement_undone:
                 self._write(batch, LedgerWriter.refused)

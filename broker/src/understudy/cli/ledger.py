@@ -11,7 +11,7 @@ import click
 
 from understudy.cli.report import console, exit_code_of_report, print_report
 from understudy.errors import ConfigError, LedgerDamaged
-from understudy.ledger import WINDOW_MS, Row, check, read
+from understudy.ledger import WINDOW_MS, Row, check, check_epochs, read
 
 
 @dataclass(slots=True)
@@ -98,6 +98,9 @@ def check_command(
 ) -> None:
     """Check ledger FILES together: lost, duplicated, reordered, unexplained, corrupted, refused, partial.
 
+    Confirmations name their node and its epoch: two nodes of one node id that confirm at the same time, and a
+    confirmation of an epoch after one of a younger epoch, are broken promises, too (two-confirming).
+
     A message that was neither acknowledged nor seen in a queue is lost only if the ledgers show that its
     queue was drained (understudy consume and browse write that into --ledger), or with --remaining-file;
     otherwise it is unresolved.
@@ -110,13 +113,16 @@ def check_command(
     try:
         remaining = None if remaining_file is None else read_remaining(remaining_file)
         report = check(rows, remaining=remaining, window_ms=window_ms, clock_skew_ms=clock_skew_ms)
+        epochs = check_epochs(rows, clock_skew_ms=clock_skew_ms)
     except LedgerDamaged as error:
         raise ConfigError(str(error)) from error
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", file=str(error.filename)) from error
     if as_json:
-        click.echo(json.dumps(report.to_json() | {"torn": rows.torn}, indent=2))
+        click.echo(json.dumps(report.to_json() | {"torn": rows.torn, "confirmed_by": epochs.to_json()}, indent=2))
     else:
         print_report(console(), report, rows.torn)
-    if not report.ok:
-        raise SystemExit(exit_code_of_report(report))
+        for finding in epochs.findings:
+            click.echo(f"two-confirming: {finding}")
+    if not report.ok or not epochs.ok:
+        raise SystemExit(exit_code_of_report(report) if epochs.ok else 1)

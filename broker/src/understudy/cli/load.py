@@ -29,7 +29,7 @@ from understudy.client import aio
 from understudy.client.core.consumer import ReceivedMessage
 from understudy.client.core.options import ClientUrl
 from understudy.errors import ConfigError
-from understudy.ledger import ORIGIN_PROPERTY, LedgerWriter, digest_of
+from understudy.ledger import ORIGIN_PROPERTY, Confirmer, LedgerWriter, digest_of
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -95,6 +95,11 @@ def origin_of(received: ReceivedMessage) -> str:
     """The queue a dead-lettered, expired or moved message comes from; empty for any other."""
     origin = received.properties.get(ORIGIN_PROPERTY)
     return origin if isinstance(origin, str) else ""
+
+
+def confirmer(connection: aio.Connection) -> Confirmer:
+    """The node that has just confirmed something over a connection."""
+    return Confirmer(*connection.serving_node)
 
 
 class LedgerFile:

@@ -18,6 +18,7 @@ from understudy.cli.load import (
     LEDGER_PRODUCER,
     LedgerFile,
     Meter,
+    confirmer,
     connected,
     connection_options,
     default_identity,
@@ -96,6 +97,7 @@ class Production:
             BrokerError: a send failed; earlier confirmations hold.
         """
         load = self._load
+        self._connection = connection
         # Not closed here: closing the connection does it, and does not wait for a failover.
         session = await connection.session()
         producer = await session.producer(load.address, routing=load.routing, window=load.window)
@@ -152,6 +154,7 @@ class Production:
         )
         self._last.add_done_callback(partial(self._done, number))
 
+    _connection: aio.Connection
     _last: asyncio.Future[None] | None = None
     #: The body whose digest is known: most runs send one body again and again.
     _body: bytes | None = None
@@ -165,7 +168,8 @@ class Production:
         self._meter.add()
         if self._rows is not None:
             load = self._load
-            self._rows.confirmed(load.producer, number, load.address, now_ms(), durable=load.durable)
+            by = confirmer(self._connection)
+            self._rows.confirmed(load.producer, number, load.address, now_ms(), durable=load.durable, by=by)
 
     async def _finish(self, producer: aio.Producer, timeout_s: float | None) -> None:
         """Wait for the open confirmations."""

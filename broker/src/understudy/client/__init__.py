@@ -22,7 +22,7 @@ from understudy.client.core.consumer import AcknowledgeMode, ReceivedMessage
 from understudy.client.core.destinations import QueueAttributes, RoutingType
 from understudy.client.core.large_sends import Readable
 from understudy.client.core.listeners import FailoverEvent, FailoverListener, FailureCode, FailureListener
-from understudy.client.core.options import ClientOptions, ClientUrl, Connector, DiscoveryGroup, TlsOptions
+from understudy.client.core.options import ClientOptions, ClientUrl, Connector, DiscoveryGroup, ServingNode, TlsOptions
 from understudy.client.core.url import parse_url
 from understudy.ids import Xid
 from understudy.message import Message, MessageType
@@ -49,6 +49,7 @@ __all__ = [
     "Readable",
     "ReceivedMessage",
     "RoutingType",
+    "ServingNode",
     "TlsOptions",
     "Xid",
     "parse_url",

@@ -22,6 +22,9 @@ Rows (ADR 0022). A message is identified by (producer, number); a number is sent
 * ``OPENED``: the request to open a consumer on the queue is about to leave the client.
 * ``CLOSED``: the broker has *confirmed* that the consumer is closed.
 
+Rows of CONFIRMED and ACKNOWLEDGED name the node that confirmed, its node id and its epoch, if the client knows them
+(ADR 0058); ``check_epochs`` judges those alone.
+
 A row of DELIVERED or REMAINING has an ``origin`` if the broker moved the copy there from another queue
 (dead letter, expiry, management). Rows have a version. Lines of version 1 have no ACKNOWLEDGING
 rows: there, a delivery without acknowledgement may have been acknowledged without the answer. Lines of
@@ -76,6 +79,7 @@ Percentiles are nearest-rank: the value at position ceil(n * p) of n sorted valu
 
 from __future__ import annotations
 
+from understudy.ledger.epochs import EpochOfNode, EpochReport, check_epochs
 from understudy.ledger.judge import check
 from understudy.ledger.report import (
     EXAMPLE_ROWS_MAX,
@@ -106,8 +110,10 @@ from understudy.ledger.rows import (
     ORIGIN_PROPERTY,
     REPLACEMENT,
     TIME_MS_MAX,
+    UNKNOWN,
     VERSION,
     WITHOUT_MESSAGE,
+    Confirmer,
     Kind,
     LedgerWriter,
     Row,
@@ -133,11 +139,15 @@ __all__ = [
     "REPLACEMENT",
     "SORT_OF_REASON",
     "TIME_MS_MAX",
+    "UNKNOWN",
     "VERSION",
     "WINDOWS_LISTED_MAX",
     "WINDOW_MS",
     "WITHOUT_MESSAGE",
+    "Confirmer",
     "Counts",
+    "EpochOfNode",
+    "EpochReport",
     "Finding",
     "Kind",
     "Latency",
@@ -147,6 +157,7 @@ __all__ = [
     "Row",
     "Window",
     "check",
+    "check_epochs",
     "digest_of",
     "encode",
     "latency_of",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Final, NoReturn
+from typing import Final, NamedTuple, NoReturn
 
 from understudy.errors import LedgerDamaged
 
@@ -53,6 +53,18 @@ KIND_ORDER: Final = {kind: place for place, kind in enumerate(Kind)}
 _KINDS: Final = {kind.value: kind for kind in Kind}
 
 
+class Confirmer(NamedTuple):
+    """The node that confirmed, as a client knows it; the fields are those of ``Row``."""
+
+    node: str = ""
+    node_id: str = ""
+    epoch: int = 0
+
+
+#: Of clients that do not know the node.
+UNKNOWN: Final = Confirmer()
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One line of a ledger."""
@@ -80,6 +92,12 @@ class Row:
     """DELIVERED and REMAINING only: the queue this copy was moved from (dead letter, expiry, move); else empty."""
     version: int = VERSION
     """Version of the row's format."""
+    node: str = ""
+    """CONFIRMED and ACKNOWLEDGED only: host and port of the node that confirmed; empty unknown."""
+    node_id: str = ""
+    """The same: its node id; nodes of a pair or group have the same."""
+    epoch: int = 0
+    """The same: the epoch in which it confirmed; 0 unknown."""
 
 
 #: Property in which the broker names the queue that a dead-lettered, expired or moved message comes from.
@@ -108,6 +126,9 @@ def sort_key(row: Row) -> tuple[object, ...]:
         row.transaction,
         row.origin,
         row.version,
+        row.node,
+        row.node_id,
+        row.epoch,
     )
 
 
@@ -135,6 +156,8 @@ def encode(row: Row) -> str:
         line += f',"origin":{_quoted(row.origin)}'
     if row.version > 1:
         line += f',"version":{row.version}'
+    if row.epoch:
+        line += f',"node":{_quoted(row.node)},"node_id":{_quoted(row.node_id)},"epoch":{row.epoch}'
     return line + "}\n"
 
 
@@ -175,10 +198,14 @@ class LedgerWriter:
         )
 
     def confirmed(
-        self, producer: str, number: int, address: str, at_ms: int, *, durable: bool = True, transaction: str = ""
-    ) -> None:
+        self, producer: str, number: int, address: str, at_ms: int, *, durable: bool = True, transaction: str = "",
+        by: Confirmer = UNKNOWN,
+    ) -> None:  # fmt: skip
         """Write that the broker confirmed a message."""
-        self.append(Row(Kind.CONFIRMED, producer, number, address, at_ms, durable=durable, transaction=transaction))
+        self.append(
+            Row(Kind.CONFIRMED, producer, number, address, at_ms, durable=durable, transaction=transaction,
+                **by._asdict())
+        )  # fmt: skip
 
     def refused(
         self, producer: str, number: int, address: str, at_ms: int, *, transaction: str = "", queue: str = "",
@@ -216,10 +243,13 @@ class LedgerWriter:
         self.append(Row(Kind.ACKNOWLEDGING, producer, number, address, at_ms, consumer, queue, message_id))
 
     def acknowledged(
-        self, producer: str, number: int, address: str, at_ms: int, *, consumer: str, queue: str, message_id: int = 0
-    ) -> None:
+        self, producer: str, number: int, address: str, at_ms: int, *, consumer: str, queue: str, message_id: int = 0,
+        by: Confirmer = UNKNOWN,
+    ) -> None:  # fmt: skip
         """Write that the broker confirmed an acknowledgement."""
-        self.append(Row(Kind.ACKNOWLEDGED, producer, number, address, at_ms, consumer, queue, message_id))
+        self.append(
+            Row(Kind.ACKNOWLEDGED, producer, number, address, at_ms, consumer, queue, message_id, **by._asdict())
+        )
 
     def remaining(
         self,
@@ -335,6 +365,9 @@ def parse(text: str, *, file: str = "<ledger>", line: int = 1) -> Row:
             _text(fields, "transaction", ""),
             _text(fields, "origin", ""),
             version,
+            _text(fields, "node", ""),
+            _text(fields, "node_id", ""),
+            _integer(fields, "epoch", INTEGER_MAX, 0),
         )
     except (ValueError, RecursionError) as error:
         raise LedgerDamaged(f"no ledger row: {error}", file=file, line=line) from None

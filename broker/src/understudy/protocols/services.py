@@ -26,6 +26,8 @@ class ProtocolServices:
     error_texts: ErrorTexts = field(default_factory=ErrorTexts)
     connection_ttl_override_ms: int = -1
     """Connection TTL of all clients (connection-ttl-override); -1: each client chooses."""
+    epoch: int = 0
+    """Epoch in which the node serves, stated to each client that makes a session; 0: none."""
 
     def new_scope(self, protocol: str, connection: Connection) -> ConnectionScope:
         """The scope of a new connection.

@@ -34,7 +34,7 @@ from understudy.ledger import (
 ROW_SCHEMA: Final = (
     "kind string, producer string, number bigint, address string, at_ms bigint, consumer string, queue string,"
     " message_id bigint, delivery_count bigint, durable boolean, digest bigint, transaction string, origin string,"
-    " version bigint, _corrupt string"
+    " version bigint, node string, node_id string, epoch bigint, _corrupt string"
 )
 _JSON_OPTIONS: Final = {
     "mode": "PERMISSIVE",
@@ -44,8 +44,8 @@ _JSON_OPTIONS: Final = {
 }
 #: Spark would turn a number into a text and null into a default; a row has neither.
 _WRONG_TYPES: Final = (
-    r'"(?:kind|producer|address|consumer|queue|transaction|origin)"[ \t]*:[ \t]*[^" \t]'
-    r'|"(?:number|at_ms|message_id|delivery_count|digest|version)"[ \t]*:[ \t]*[^0-9 \t-]'
+    r'"(?:kind|producer|address|consumer|queue|transaction|origin|node|node_id)"[ \t]*:[ \t]*[^" \t]'
+    r'|"(?:number|at_ms|message_id|delivery_count|digest|version|epoch)"[ \t]*:[ \t]*[^0-9 \t-]'
     r'|"durable"[ \t]*:[ \t]*[^tf \t]'
 )
 #: Spark unpacks by name, and cannot split unpacked files; the reference does not unpack.
@@ -146,6 +146,9 @@ def parse_lines(lines: DataFrame) -> DataFrame:
         F.coalesce("row.transaction", F.lit("")).alias("transaction"),
         F.coalesce("row.origin", F.lit("")).alias("origin"),
         F.coalesce("row.version", F.lit(1)).alias("version"),
+        F.coalesce("row.node", F.lit("")).alias("node"),
+        F.coalesce("row.node_id", F.lit("")).alias("node_id"),
+        F.coalesce("row.epoch", F.lit(0)).alias("epoch"),
         F.col("row._corrupt").alias("corrupt"),
     )
     judged = fields.withColumn("bad", ~_is_row()).drop("corrupt")
@@ -169,6 +172,7 @@ def _is_row() -> Column:
         & F.col("delivery_count").between(0, DELIVERY_COUNT_MAX)
         & F.col("digest").between(0, INTEGER_MAX)
         & F.col("version").between(1, VERSION)
+        & F.col("epoch").between(0, INTEGER_MAX)
     )
     return F.coalesce(good, F.lit(False))
 

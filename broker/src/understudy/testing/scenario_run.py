@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import ClassVar, Final
 
 from understudy.errors import BrokerError, StoreError
+from understudy.ledger import check_epochs
 from understudy.testing.checkers import Violation, judge_failures, judge_ledger
 from understudy.testing.cluster import SimCluster, SimNode
 from understudy.testing.cluster_configuration import QUEUE, cluster_configurations
@@ -108,6 +109,7 @@ class ScenarioRun:
         """Everything that was wrong."""
         found = [*self.violations, *self.book.violations, *self.cluster.epochs.violations]
         found += judge_failures(self.loop.failures)
+        found += [Violation("two-confirming", text) for text in check_epochs(self.book.rows).findings]
         found += judge_ledger(
             self.book.rows,
             sessions=self.book.sessions,

@@ -29,7 +29,7 @@ from understudy.errors import (
     OutcomeUnknown,
     TransactionRolledBack,
 )
-from understudy.ledger import Kind, Row, digest_of
+from understudy.ledger import UNKNOWN, Confirmer, Kind, Row, digest_of
 from understudy.testing.checkers import Violation
 
 PRODUCER_PROPERTY: Final = "ledger_producer"
@@ -59,9 +59,11 @@ class LedgerBook:
             Row(Kind.SENT, producer, number, queue, self.now_ms(), digest=digest_of(body), transaction=transaction)
         )
 
-    def confirmed(self, producer: str, number: int, queue: str, transaction: str = "") -> None:
+    def confirmed(self, producer: str, number: int, queue: str, by: Confirmer, transaction: str = "") -> None:
         """Record that the broker confirmed a message."""
-        self.rows.append(Row(Kind.CONFIRMED, producer, number, queue, self.now_ms(), transaction=transaction))
+        self.rows.append(
+            Row(Kind.CONFIRMED, producer, number, queue, self.now_ms(), transaction=transaction, **by._asdict())
+        )
 
     def refused(self, producer: str, number: int, queue: str, transaction: str = "") -> None:
         """The broker refused the message for certain, alone or with its transaction."""
@@ -100,15 +102,15 @@ class LedgerBook:
         """The acknowledgement of the delivery is about to leave the client."""
         self._settling(Kind.ACKNOWLEDGING, delivered)
 
-    def acknowledged(self, delivered: Row) -> None:
+    def acknowledged(self, delivered: Row, by: Confirmer) -> None:
         """The broker has confirmed it."""
-        self._settling(Kind.ACKNOWLEDGED, delivered)
+        self._settling(Kind.ACKNOWLEDGED, delivered, by)
 
     def acknowledgement_refused(self, delivered: Row) -> None:
         """The broker rolled it back for certain."""
         self._settling(Kind.REFUSED, delivered)
 
-    def _settling(self, kind: Kind, delivered: Row) -> None:
+    def _settling(self, kind: Kind, delivered: Row, by: Confirmer = UNKNOWN) -> None:
         self.rows.append(
             Row(
                 kind,
@@ -119,6 +121,7 @@ class LedgerBook:
                 delivered.consumer,
                 delivered.queue,
                 delivered.message_id,
+                **by._asdict(),
             )
         )
 
@@ -148,6 +151,11 @@ class LedgerBook:
                 )
             )
         self.rows.append(Row(Kind.DRAINED, "", 0, queue, at_ms, observer, queue))
+
+
+def confirmer(connection: aio.Connection) -> Confirmer:
+    """The node that has just confirmed something over a connection."""
+    return Confirmer(*connection.serving_node)
 
 
 def body_of(producer: str, number: int, size_bytes: int) -> bytes:
@@ -254,7 +262,7 @@ async def _produce_confirmed(plan: ClientPlan, job: ProducerJob, name: str, conn
             body,
             properties={PRODUCER_PROPERTY: name, NUMBER_PROPERTY: number},
         )
-        future.add_done_callback(_outcome(plan.book, name, number, job.queue))
+        future.add_done_callback(_outcome(plan.book, name, number, job.queue, connection))
         pending = [known for known in pending if not known.done()] + [future]
         number += 1
         if job.pause_s:
@@ -263,7 +271,9 @@ async def _produce_confirmed(plan: ClientPlan, job: ProducerJob, name: str, conn
     await session.close()
 
 
-def _outcome(book: LedgerBook, name: str, number: int, queue: str) -> Callable[[asyncio.Future[None]], None]:
+def _outcome(
+    book: LedgerBook, name: str, number: int, queue: str, connection: aio.Connection
+) -> Callable[[asyncio.Future[None]], None]:
     """Notes what became of one send; an unknown outcome needs no note."""
 
     def done(future: asyncio.Future[None]) -> None:
@@ -271,7 +281,7 @@ def _outcome(book: LedgerBook, name: str, number: int, queue: str) -> Callable[[
             return
         error = future.exception()
         if error is None:
-            book.confirmed(name, number, queue)
+            book.confirmed(name, number, queue, confirmer(connection))
         elif isinstance(error, AddressFull):
             book.refused(name, number, queue)
         elif not isinstance(error, TRYING_AGAIN_HELPS):
@@ -289,7 +299,7 @@ async def _produce_transacted(plan: ClientPlan, job: ProducerJob, name: str, con
         number = numbers.stop
         job.transactions += 1
         try:
-            job.done += await _transact(plan, job, name, session, producer, numbers)
+            job.done += await _transact(plan, job, name, connection, session, producer, numbers)
         except AddressFull:
             _note_refused(plan.book, job, name, numbers)
             await session.rollback()
@@ -300,7 +310,13 @@ async def _produce_transacted(plan: ClientPlan, job: ProducerJob, name: str, con
 
 
 async def _transact(
-    plan: ClientPlan, job: ProducerJob, name: str, session: aio.Session, producer: aio.Producer, numbers: range
+    plan: ClientPlan,
+    job: ProducerJob,
+    name: str,
+    connection: aio.Connection,
+    session: aio.Session,
+    producer: aio.Producer,
+    numbers: range,
 ) -> int:
     """One transaction. Returns how many messages have been dealt with: 0 after a rollback.
 
@@ -335,7 +351,7 @@ async def _transact(
     except CommitOutcomeUnknown:
         return len(numbers)
     for each in numbers:
-        plan.book.confirmed(name, each, job.queue, transaction)
+        plan.book.confirmed(name, each, job.queue, confirmer(connection), transaction)
     return len(numbers)
 
 
@@ -410,7 +426,7 @@ async def _consume(plan: ClientPlan, job: ConsumerJob, name: str, connection: ai
             if job.pause_s:
                 await asyncio.sleep(job.pause_s)
         if job.mode != "auto" and taken and (received is None or len(taken) >= job.batch):
-            await _settle(plan, job, session, taken)
+            await _settle(plan, job, connection, session, taken)
             taken = []
         if connection.failing_over or connection.failovers > failovers:
             # idle time counts only while the connection works
@@ -439,7 +455,11 @@ async def receive(job: ConsumerJob, consumer: aio.Consumer) -> ReceivedMessage |
 
 
 async def _settle(
-    plan: ClientPlan, job: ConsumerJob, session: aio.Session, taken: list[tuple[ReceivedMessage, Row]]
+    plan: ClientPlan,
+    job: ConsumerJob,
+    connection: aio.Connection,
+    session: aio.Session,
+    taken: list[tuple[ReceivedMessage, Row]],
 ) -> None:
     """Acknowledge the taken messages: rows before the request, and rows after the broker's confirmation."""
     book, confirmed = plan.book, taken
@@ -467,12 +487,12 @@ async def _settle(
         confirmed = covered if await session.acknowledge(last) else []
     else:
         confirmed = []
-        for entry in taken:
-            book.acknowledging(entry[1])
-            if await session.acknowledge(entry[0]):
-                confirmed.append(entry)
+        for received, row in taken:
+            book.acknowledging(row)
+            if await session.acknowledge(received):
+                book.acknowledged(row, confirmer(connection))
     for _, row in confirmed:
-        book.acknowledged(row)
+        book.acknowledged(row, confirmer(connection))
 
 
 async def observe(plan: ClientPlan, queue: str, name: str) -> None:

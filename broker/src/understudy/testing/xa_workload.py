@@ -31,6 +31,7 @@ from understudy.testing.workload import (
     ConsumerJob,
     ProducerJob,
     body_of,
+    confirmer,
     next_name,
     receive,
     start_over,
@@ -120,8 +121,14 @@ class _Manager:
     """The transaction manager of one worker, with the worker's present session."""
 
     def __init__(
-        self, plan: ClientPlan, job: BranchProducerJob | BranchConsumerJob, name: str, session: aio.Session
+        self,
+        plan: ClientPlan,
+        job: BranchProducerJob | BranchConsumerJob,
+        name: str,
+        connection: aio.Connection,
+        session: aio.Session,
     ) -> None:
+        self._connection = connection
         self._book = plan.book
         self._job = job
         self._log = job.log
@@ -300,9 +307,9 @@ class _Manager:
     def _note_done(self, work: BranchWork) -> None:
         self._count_done(work)
         for number in work.numbers:
-            self._book.confirmed(work.producer, number, work.queue, work.transaction)
+            self._book.confirmed(work.producer, number, work.queue, confirmer(self._connection), work.transaction)
         for row in work.taken:
-            self._book.acknowledged(row)
+            self._book.acknowledged(row, confirmer(self._connection))
 
     def _note_refused(self, work: BranchWork) -> None:
         self._note_sends_refused(work)
@@ -327,7 +334,7 @@ async def produce_in_branches(plan: ClientPlan, job: BranchProducerJob) -> None:
 
 async def _produce(plan: ClientPlan, job: BranchProducerJob, name: str, connection: aio.Connection) -> None:
     session = await connection.session(xa=True)
-    manager = _Manager(plan, job, name, session)
+    manager = _Manager(plan, job, name, connection, session)
     await manager.recover()
     producer = await session.producer(job.queue, window=max(job.window, job.batch))
     number = 0
@@ -361,7 +368,7 @@ async def consume_in_branches(plan: ClientPlan, job: BranchConsumerJob) -> None:
 
 async def _consume(plan: ClientPlan, job: BranchConsumerJob, name: str, connection: aio.Connection) -> None:
     session = await connection.session(xa=True)
-    manager = _Manager(plan, job, name, session)
+    manager = _Manager(plan, job, name, connection, session)
     await manager.recover()
     plan.book.opened(job.queue, name)
     consumer = await session.consumer(job.queue)

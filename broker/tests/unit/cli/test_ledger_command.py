@@ -62,7 +62,10 @@ def test_json_is_the_report(tmp_path: Path) -> None:
     code, result = invoke(write(tmp_path / "p", SENT, CONFIRMED, DRAINED, tail='{"kind"'), "--json", "--window-ms", "9")
     assert code == 1
     torn = {str(tmp_path / "p"): 4}
-    assert json.loads(result.stdout) == check([SENT, CONFIRMED, DRAINED], window_ms=9).to_json() | {"torn": torn}
+    assert json.loads(result.stdout) == check([SENT, CONFIRMED, DRAINED], window_ms=9).to_json() | {
+        "torn": torn,
+        "confirmed_by": {"ok": True, "epochs": [], "findings": []},
+    }
 
 
 def test_an_incomplete_last_line_is_reported(tmp_path: Path) -> None:
@@ -125,3 +128,14 @@ def test_names_cannot_drive_the_terminal(tmp_path: Path) -> None:
 @pytest.mark.parametrize("arguments", [[], ["/no/such/file"], ["--window-ms", "-1", "x"]])
 def test_wrong_usage_is_exit_code_2(arguments: list[str]) -> None:
     assert invoke(*arguments)[0] == 2
+
+
+def test_two_nodes_that_confirm_are_found(tmp_path):
+    """The ledgers of two producers: the second one was confirmed by the node of the epoch before."""
+    for name, at_ms, epoch in (("p", 0, 2), ("other", 5, 1)):
+        sent = Row(Kind.SENT, name, 0, "q", at_ms)
+        confirmed = Row(Kind.CONFIRMED, name, 0, "q", at_ms + 1, node=f"n{epoch}:1", node_id="id", epoch=epoch)
+        (tmp_path / name).write_text(encode(sent) + encode(confirmed))
+    result = CliRunner().invoke(ledger, ["check", str(tmp_path / "p"), str(tmp_path / "other")])
+    assert result.exit_code == 1
+    assert "two-confirming: node id id, epoch 1: CONFIRMED other 0 by n1:1 was requested at 5 ms" in result.output

@@ -15,7 +15,7 @@ from understudy.client.aio.session import Session
 from understudy.client.core.consumer import AcknowledgeMode
 from understudy.client.core.discovery import check_trust
 from understudy.client.core.listeners import FailoverListener, FailureListener
-from understudy.client.core.options import ClientUrl, Connector
+from understudy.client.core.options import ClientUrl, Connector, ServingNode
 from understudy.client.core.session import SessionOptions, SessionState
 from understudy.client.core.url import parse_url
 from understudy.client.host import creation_place, system_wall_ms
@@ -189,6 +189,15 @@ class Connection:
     def connector(self) -> Connector | None:
         """The connector in use, or the one that was dialled last during a failover."""
         return self._link.core.connector
+
+    @property
+    def serving_node(self) -> ServingNode:
+        """The node that serves the sessions, and its epoch; empty before the first session.
+
+        During a failover it is the node of before. Of two confirmations of one node id the one with the higher epoch
+        was made later.
+        """
+        return self._link.core.serving_node
 
     @property
     def failovers(self) -> int:

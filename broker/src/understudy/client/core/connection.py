@@ -23,7 +23,7 @@ from understudy.client.core.calls import Calls, Waiter, settle
 from understudy.client.core.dials import Dials
 from understudy.client.core.failover import Event, Reconnection, State
 from understudy.client.core.listeners import Listeners
-from understudy.client.core.options import ClientOptions, ClientUrl, Connector
+from understudy.client.core.options import ClientOptions, ClientUrl, Connector, ServingNode
 from understudy.client.core.pump import Pump
 from understudy.client.core.restoration import Restoration
 from understudy.client.core.session import SessionOptions, SessionState
@@ -188,6 +188,11 @@ class ClientState:
     def node_id(self) -> str | None:
         """The id of the node that the connection is bound to; None before the first topology."""
         return self._machine.node_id
+
+    @property
+    def serving_node(self) -> ServingNode:
+        """The node that made a session last, and its epoch."""
+        return self._creation.serving_node
 
     def connect(self, waiter: Waiter[None]) -> None:
         """Start; the waiter gets the first working connection or why there is none."""
@@ -437,6 +442,12 @@ class ClientState:
         self.version = min(VERSION, server_version)
         if self._decoder is not None:
             self._decoder.version = self.version
+
+    def learn_epoch(self, epoch: int) -> None:
+        """Note the server and the epoch in which it serves."""
+        connector = self.connector
+        address = f"{connector.host}:{connector.port}" if connector is not None else ""
+        self._creation.serving_node = ServingNode(address, self.node_id or "", epoch)
 
     def lower_version(self) -> bool:
         """Offer the next older version (artemis-core s. 3.2); whether there is one."""

@@ -8,7 +8,7 @@ or what becomes of parameters that only mean something in Java (``parameters``).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 DISCOVERY_PORT: Final = 9876
 
@@ -45,6 +45,17 @@ class TlsOptions:
     def proves_the_server(self) -> bool:
         """Whether a server that answers is the one that was meant."""
         return self.verify_host and not self.trust_all
+
+
+class ServingNode(NamedTuple):
+    """A node that serves the sessions of a connection, as it introduced itself when it made a session."""
+
+    address: str = ""
+    """Host and port."""
+    node_id: str = ""
+    """Id of the node; all servers of a pair or group have the same."""
+    epoch: int = 0
+    """Epoch in which it serves, which rises with every activation; 0 of brokers without epochs."""
 
 
 @dataclass(frozen=True, slots=True)

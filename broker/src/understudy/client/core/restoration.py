@@ -79,6 +79,10 @@ class RestorationHost(Protocol):
         """Called with the version of the server."""
         ...
 
+    def learn_epoch(self, epoch: int) -> None:
+        """Called with the epoch in which the server serves; 0 if it states none."""
+        ...
+
     def lower_version(self) -> bool:
         """Use the next lower version that the client speaks; False if there is none."""
         ...
@@ -181,6 +185,7 @@ class Restoration:
                 self._host.restoration_failed(login_error(error))
             else:
                 self._host.learn_version(packet.server_version)
+                self._host.learn_epoch(packet.epoch or 0)
                 if session.closed is None:
                     session.recreated(name, self._host.cause)
                 self._restored()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from understudy.client.core.calls import Call, Calls, Interrupted, Waiter, settle
-from understudy.client.core.options import ClientOptions
+from understudy.client.core.options import ClientOptions, ServingNode
 from understudy.client.core.restoration import login_error
 from understudy.client.core.session import SessionHost, SessionOptions, SessionState
 from understudy.errors import BrokerError, IncompatibleVersion, NotActive, SessionRejected
@@ -44,6 +44,10 @@ class CreationHost(SessionHost, Protocol):
         """Called with the version of the server."""
         ...
 
+    def learn_epoch(self, epoch: int) -> None:
+        """Called with the epoch in which the server serves; 0 if it states none."""
+        ...
+
     def lower_version(self) -> bool:
         """Use the next lower version that the client speaks; False if there is none."""
         ...
@@ -58,6 +62,8 @@ class SessionCreation:
         self._user = user
         self._password = password
         self._next_channel = FIRST_SESSION_CHANNEL
+        self.serving_node = ServingNode()
+        """The node that made a session last."""
         self._rejected: list[Callable[[], None]] = []
         self.retry_ms: int | None = None
         """Moment at which rejected sessions are requested again."""
@@ -83,6 +89,7 @@ class SessionCreation:
                 return
             if error is None:
                 host.learn_version(packet.server_version)
+                host.learn_epoch(packet.epoch or 0)
                 host.sessions[channel_id] = session
                 session.opened()
                 if waiter.done():

@@ -370,7 +370,7 @@ class CoreConnection(Machine[State, Event]):
         services.reattachments.add(handler, self.host)
         self.fire(Event.PROVE)
         self.user = principal.user
-        self.send(packets.CreateSessionResponse(SERVER_VERSION), SESSION_SETUP_CHANNEL)
+        self.send(packets.CreateSessionResponse(SERVER_VERSION, shared.epoch or None), SESSION_SETUP_CHANNEL)
 
     def _raise_limits(self) -> None:
         self.proved = True

@@ -163,10 +163,13 @@ class CreateSessionV2(CreateSession):
 
 @dataclass(slots=True)
 class CreateSessionResponse(_UncountedPacket):
-    """The session exists."""
+    """The session exists. Artemis' packet ends after the version, and its clients read no further (ADR 0058)."""
 
     TYPE: ClassVar[int] = 31
+    GROUPS: ClassVar[tuple[str, ...]] = ("epoch",)
     server_version: I32
+    epoch: OptionalI64 = None
+    """Epoch in which the node serves; None if the broker states none."""
 
 
 @dataclass(slots=True)
