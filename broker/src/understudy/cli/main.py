@@ -32,6 +32,7 @@ _COMMANDS: Final = {
     "status": "understudy.cli.status:status",
     "stop": "understudy.cli.status:stop",
     "user": "understudy.cli.user:user",
+    "witness": "understudy.cli.witness:witness",
 }
 
 

@@ -208,7 +208,7 @@ def _colocated(primary: Element, backup: Element) -> Element:
     )
 
 
-_MANAGER: Final = container(
+LOCK_MANAGER: Final = container(
     "manager",
     "The lock manager that decides which node is active.",
     row("class-name", TEXT, None, "Its class or built-in name."),
@@ -231,7 +231,7 @@ _REPLICATION_ROWS: Final = (
     row("vote-retry-wait", MS, "5000", "Wait between two votes."),
     row("quorum-vote-wait", Kind.SECONDS, "30", "Longest wait for the answers of a vote."),
     row("retry-replication-wait", MS, "2000", "Wait before asking again for a primary to replicate."),
-    _MANAGER,
+    LOCK_MANAGER,
 )
 _REPLICATION_PRIMARY: Final = container(
     "primary",

@@ -1,0 +1,235 @@
+"""``understudy witness``: the service that keeps locks and activation sequences for replicated pairs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import secrets
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import uvloop
+
+from understudy.config.lock_managers import parse_address
+from understudy.errors import BrokerError, CallTimedOut, ConfigError, LockManagerUnavailable
+from understudy.ha.witness_client import WitnessClientOptions
+from understudy.ha.witness_frames import Answer, Kind, Request
+from understudy.ha.witness_link import WitnessLink, WitnessLinkOwner
+from understudy.limits import LEASE_MS_MAX, LEASE_MS_MIN
+from understudy.runtime.disk import RealDisk
+from understudy.runtime.environment import BootClock, LoopTimers, SystemEntropy
+from understudy.runtime.file_lock import RealFileLock
+from understudy.runtime.file_modes import check_directories
+from understudy.runtime.lock_managers import read_secret
+from understudy.runtime.logs import configure_logs
+from understudy.runtime.systemd import Watchdog, notify
+from understudy.runtime.turn import Turn
+from understudy.runtime.witness_dialer import LoopWitnessDialer
+from understudy.runtime.witness_server import WitnessPorts, WitnessServer
+from understudy.runtime.worker import ThreadWorker
+
+log = logging.getLogger(__name__)
+
+_SECRET = click.option(
+    "--secret-file",
+    required=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File with the shared secret, not readable by other users.",
+)
+
+
+@click.group()
+def witness() -> None:
+    """Keep the locks and activation sequences of replicated pairs, on a third host."""
+
+
+@witness.command()
+@click.option(
+    "--directory",
+    required=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Directory of the state; created with mode 0700 if it is missing.",
+)
+@click.option("--listen", "addresses", required=True, multiple=True, help="host:port; may be given several times.")
+@_SECRET
+@click.option(
+    "--lease-max-ms",
+    default=10_000,
+    show_default=True,
+    type=click.IntRange(LEASE_MS_MIN, LEASE_MS_MAX),
+    help="Longest lease of a lock; for this time after a start no lock is granted, except to its recorded holder.",
+)
+@click.option("--metrics", help="host:port of Prometheus metrics over HTTP; default: none.")
+@click.option("--log-file", type=click.Path(dir_okay=False), help="Append JSON log lines here instead of stderr.")
+@click.option(
+    "--log-level", default="info", show_default=True, type=click.Choice(["debug", "info", "warning", "error"])
+)
+def run(
+    directory: Path,
+    addresses: tuple[str, ...],
+    secret_file: Path,
+    lease_max_ms: int,
+    metrics: str | None,
+    log_file: str | None,
+    log_level: str,
+) -> None:
+    """Run the witness in the foreground. SIGTERM and SIGINT stop it; holders keep their locks over a restart.
+
+    Exit codes: 0 stopped, 1 failed (the last log line says why), 2 the configuration cannot be used.
+    """
+    places = [_place(each) for each in addresses]
+    secret = read_secret(str(secret_file))
+    scrape = _place(metrics) if metrics else None
+    configure_logs(log_level, log_file)
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for complaint in check_directories([str(directory)]):
+        log.warning("file modes", extra={"detail": complaint})
+    sys.exit(uvloop.run(_serve(str(directory.resolve()), places, secret, lease_max_ms, scrape)))
+
+
+async def _serve(
+    directory: str,
+    places: list[tuple[str, int]],
+    secret: bytes,
+    lease_max_ms: int,
+    scrape: tuple[str, int] | None,
+) -> int:
+    loop = asyncio.get_running_loop()
+    timers = LoopTimers(loop)
+    turn = Turn(loop, timers)
+    ports = WitnessPorts(RealDisk(), RealFileLock, BootClock(), timers, SystemEntropy(), ThreadWorker(loop, turn, 1))
+    server = WitnessServer(directory, secret, lease_max_ms, ports)
+    turn.on_error = server.fail
+    for host, port in places:
+        await server.listen(host, port)
+    if scrape is not None:
+        _publish(server, *scrape)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, server.stop)
+    watchdog = Watchdog(loop)
+    watchdog.start()
+    notify("READY=1\nSTATUS=witness")
+    error = await server.run()
+    notify("STOPPING=1")
+    watchdog.stop()
+    log.info("stopped", extra={"clean": error is None})
+    return 0 if error is None else 1
+
+
+def _publish(server: WitnessServer, host: str, port: int) -> None:
+    """Serve metrics on a thread of their own."""
+    from prometheus_client import CollectorRegistry, start_http_server
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+    from prometheus_client.registry import Collector
+
+    class _Counts(Collector):
+        def collect(self) -> Iterator[Metric]:
+            frames = CounterMetricFamily("understudy_witness_frames", "Requests and answers by kind.", labels=["kind"])
+            for kind, count in dict(server.witness.counts).items():
+                frames.add_metric([kind], count)
+            yield frames
+            status = server.witness.status()
+            for name in ("locks_total", "numbers_total", "grants_in_ms", "uptime_ms"):
+                yield GaugeMetricFamily(
+                    f"understudy_witness_{name}", f"As in the status: {name}.", value=_number(status[name])
+                )
+
+    registry = CollectorRegistry()
+    registry.register(_Counts())
+    try:
+        start_http_server(port, host, registry)
+    except OSError as error:
+        raise ConfigError(f"cannot serve metrics at {host}:{port}: {error.strerror or error}") from error
+
+
+def _number(value: object) -> float:
+    assert isinstance(value, int)
+    return float(value)
+
+
+@witness.command()
+@click.argument("address")
+@_SECRET
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--timeout", default=5.0, show_default=True, help="Seconds.")
+def status(address: str, secret_file: Path, as_json: bool, timeout: float) -> None:
+    """Print locks, numbers and identity of the witness at ADDRESS (host:port).
+
+    Exit codes: 0 printed, 1 refused, 2 usage, 3 unreachable, 4 no answer in time.
+    """
+    found = asyncio.run(_ask(*_place(address), read_secret(str(secret_file)), timeout))
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    click.echo(f"identity      {found['identity']}")
+    click.echo(f"uptime        {found['uptime_ms'] // 1000} s")
+    if found["grants_in_ms"]:
+        click.echo(f"grants in     {found['grants_in_ms']} ms")
+    for name, lock in found["locks"].items():
+        left = "lease over" if not lock["held"] else f"{lock['left_ms']} ms left"
+        click.echo(f"lock          {name}  {lock['holder']}  {left}")
+    for name, value in found["numbers"].items():
+        claimed = "  claimed, not committed" if value < 0 else ""
+        click.echo(f"sequence      {name}  {abs(value)}{claimed}")
+
+
+class _Asker(WitnessLinkOwner):
+    """Asks for the status once."""
+
+    def __init__(self) -> None:
+        self.answer: asyncio.Future[dict[str, Any] | BrokerError] = asyncio.get_running_loop().create_future()
+
+    def link_welcomed(self, link: WitnessLink) -> None:
+        """Send the request."""
+        link.send(Request(Kind.STATUS, 1))
+
+    def link_answered(self, link: WitnessLink, answer: Answer) -> None:
+        """Keep the answer."""
+        self.answer.set_result(json.loads(answer.text))
+
+    def link_lost(self, link: WitnessLink, reason: str) -> None:
+        """Keep the error."""
+        if not self.answer.done():
+            self.answer.set_result(LockManagerUnavailable(f"witness {reason}"))
+
+
+async def _ask(host: str, port: int, secret: bytes, timeout_s: float) -> dict[str, Any]:
+    loop = asyncio.get_running_loop()
+    asker = _Asker()
+    options = WitnessClientOptions([(host, port)], secret, f"status of process {os.getpid()}")
+    link = WitnessLink(asker, options, None, SystemEntropy().token, f"{host}:{port}")
+    LoopWitnessDialer(loop, Turn(loop, LoopTimers(loop))).dial(host, port, link)
+    try:
+        found = await asyncio.wait_for(asker.answer, timeout_s)
+    except TimeoutError as error:
+        raise CallTimedOut(f"witness {host}:{port}: no answer within {timeout_s} s") from error
+    finally:
+        link.close()
+    if isinstance(found, BrokerError):
+        raise found
+    return found
+
+
+@witness.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+def secret(file: Path) -> None:
+    """Write a new random secret to FILE with mode 0600. An existing file is left alone (exit code 2)."""
+    try:
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise ConfigError(f"cannot be written: {error.strerror}", file=str(file)) from error
+    with os.fdopen(descriptor, "w") as output:
+        output.write(secrets.token_hex(32) + "\n")
+
+
+def _place(text: str) -> tuple[str, int]:
+    try:
+        return parse_address(text)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error

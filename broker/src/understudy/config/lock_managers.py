@@ -1,0 +1,224 @@
+"""The element ``manager`` of replication: class names, properties and their values (docs/lock-managers.md).
+
+Class names are those of Artemis, older ones included, or the short names of the built-in providers. Each provider has
+its own table of properties; an unknown one, a missing one or a value out of range is an error that names the element
+and its line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from understudy.config.document import Document, Node, nearest
+from understudy.limits import LEASE_MS_MAX, LEASE_MS_MIN
+
+
+@dataclass(frozen=True, slots=True)
+class FileLockOptions:
+    """``FileBasedLockManager``: a directory that all nodes reach."""
+
+    locks_folder: str
+    """It must exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperLockOptions:
+    """``CuratorDistributedLockManager``; names and defaults of Artemis."""
+
+    connect_string: str
+    namespace: str = ""
+    session_ms: int = 18_000
+    session_percent: int = 33
+    connection_ms: int = 8_000
+    retries: int = 1
+    retries_ms: int = 1_000
+    auth: str = ""
+    """``scheme:credential``."""
+    tls_ca: str = ""
+    tls_certificate: str = ""
+    tls_key: str = ""
+
+    def __repr__(self) -> str:
+        return f"ZooKeeperLockOptions({self.connect_string!r}, namespace={self.namespace!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class WitnessLockOptions:
+    """A witness (``understudy witness``)."""
+
+    addresses: tuple[tuple[str, int], ...]
+    """Host and port; all of one witness."""
+    secret_file: str
+    lease_ms: int = 6_000
+    identity: bytes | None = None
+    """Property ``id``; None: the first witness that answers."""
+
+
+LockManagerOptions = FileLockOptions | ZooKeeperLockOptions | WitnessLockOptions
+
+
+def _text(value: str) -> str:
+    if not value:
+        raise ValueError("it is empty")
+    return value
+
+
+def _optional(value: str) -> str:
+    return value
+
+
+def _whole(minimum: int, maximum: int) -> Callable[[str], int]:
+    def parse(value: str) -> int:
+        number = int(value) if value.lstrip("-").isdecimal() else None
+        if number is None or not minimum <= number <= maximum:
+            raise ValueError(f"a whole number from {minimum} to {maximum} is wanted")
+        return number
+
+    return parse
+
+
+def _namespace(value: str) -> str:
+    if value and (value.startswith("/") or value.endswith("/") or "//" in value):
+        raise ValueError("a path without a slash at its ends is wanted")
+    return value
+
+
+def _auth(value: str) -> str:
+    if value and not all(value.partition(":")[::2]):
+        raise ValueError("scheme:credential is wanted, such as digest:user:password")
+    return value
+
+
+def _addresses(value: str) -> tuple[tuple[str, int], ...]:
+    return tuple(parse_address(each.strip()) for each in value.split(","))
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Host and port of ``host:port`` or ``[address]:port``. Raises ValueError."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65_536:
+        raise ValueError(f"{text!r}: host:port is wanted")
+    if ":" in host and not (host.startswith("[") and host.endswith("]")):
+        raise ValueError(f"{text!r}: an IPv6 address stands in brackets")
+    return host.strip("[]"), int(port)
+
+
+def _identity(value: str) -> bytes:
+    try:
+        found = bytes.fromhex(value)
+    except ValueError:
+        found = b""
+    if len(found) != 16:
+        raise ValueError("32 hexadecimal digits are wanted, as `understudy witness status` shows them")
+    return found
+
+
+Parser = Callable[[str], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Provider:
+    """One provider: its options, and property to field and parser."""
+
+    options: Callable[..., LockManagerOptions]
+    properties: Mapping[str, tuple[str, Parser]]
+    required: tuple[str, ...]
+
+
+_MS: Final = _whole(1, 2**31 - 1)
+_FILE: Final = _Provider(FileLockOptions, {"locks-folder": ("locks_folder", _text)}, ("locks-folder",))
+_ZOOKEEPER: Final = _Provider(
+    ZooKeeperLockOptions,
+    {
+        "connect-string": ("connect_string", _text),
+        "namespace": ("namespace", _namespace),
+        "session-ms": ("session_ms", _MS),
+        "session-percent": ("session_percent", _whole(0, 100)),
+        "connection-ms": ("connection_ms", _MS),
+        "retries": ("retries", _whole(-1, 1_000)),
+        "retries-ms": ("retries_ms", _whole(0, 2**31 - 1)),
+        "auth": ("auth", _auth),
+        "tls-ca": ("tls_ca", _optional),
+        "tls-certificate": ("tls_certificate", _optional),
+        "tls-key": ("tls_key", _optional),
+    },
+    ("connect-string",),
+)
+_WITNESS: Final = _Provider(
+    WitnessLockOptions,
+    {
+        "addresses": ("addresses", _addresses),
+        "secret-file": ("secret_file", _text),
+        "lease-ms": ("lease_ms", _whole(LEASE_MS_MIN, LEASE_MS_MAX)),
+        "id": ("identity", _identity),
+    },
+    ("addresses", "secret-file"),
+)
+_ARTEMIS: Final = "org.apache.activemq.artemis"
+#: Class names, and the short names of the built-in providers.
+PROVIDERS: Final[Mapping[str, _Provider]] = {
+    "file": _FILE,
+    f"{_ARTEMIS}.lockmanager.file.FileBasedLockManager": _FILE,
+    f"{_ARTEMIS}.quorum.file.FileBasedPrimitiveManager": _FILE,
+    "zookeeper": _ZOOKEEPER,
+    f"{_ARTEMIS}.lockmanager.zookeeper.CuratorDistributedLockManager": _ZOOKEEPER,
+    f"{_ARTEMIS}.quorum.zookeeper.CuratorDistributedPrimitiveManager": _ZOOKEEPER,
+    "witness": _WITNESS,
+}
+#: Class of a ``manager`` without ``class-name``, as in Artemis.
+DEFAULT_CLASS: Final = f"{_ARTEMIS}.lockmanager.zookeeper.CuratorDistributedLockManager"
+
+
+def read_lock_manager(document: Document, manager: Node) -> LockManagerOptions:
+    """The options of a checked element ``manager``.
+
+    Raises:
+        ConfigError: unknown class or property, a property that is missing, stands twice or has a bad value.
+    """
+    named = manager.child("class-name")
+    class_name = str(named.value).strip() if named is not None and named.value else DEFAULT_CLASS
+    provider = PROVIDERS.get(class_name)
+    if provider is None:
+        hint = nearest(class_name, PROVIDERS) or "built in: file, zookeeper, witness, and their names in Artemis"
+        raise document.error_at(named or manager, f"class {class_name!r} cannot be loaded here", hint=hint)
+    values: dict[str, Any] = {}
+    holder = manager.child("properties")
+    for node in () if holder is None else holder.all("property"):
+        key, text = str(node.attributes["key"]), str(node.attributes["value"])
+        if key not in provider.properties:
+            hint = nearest(key, provider.properties) or f"known: {', '.join(sorted(provider.properties))}"
+            raise document.error_at(node, f"{class_name} has no property {key!r}", hint=hint)
+        field, parse = provider.properties[key]
+        if field in values:
+            raise document.error_at(node, f"property {key!r} stands twice")
+        try:
+            values[field] = parse(text)
+        except ValueError as error:
+            raise document.error_at(node, f"property {key!r}: {error}") from error
+    for key in provider.required:
+        if provider.properties[key][0] not in values:
+            raise document.error_at(holder or manager, f"{class_name} needs the property {key!r}")
+    options = provider.options(**values)
+    _check(document, holder or manager, options)
+    return options
+
+
+def _check(document: Document, node: Node, options: LockManagerOptions) -> None:
+    if isinstance(options, WitnessLockOptions):
+        if len(options.addresses) > 1 and options.identity is None:
+            hint = "all addresses lead to one witness; `understudy witness status` shows its id"
+            raise document.error_at(node, "several addresses of a witness need the property 'id'", hint=hint)
+        for host, port in options.addresses:
+            if host == "localhost" or host.startswith("127.") or host == "::1":
+                document.warn(
+                    f"witness {host}:{port}",
+                    f"the witness {host}:{port} is on this host: it fails together with it",
+                    node.path,
+                    node.line,
+                )
+    if isinstance(options, ZooKeeperLockOptions) and bool(options.tls_certificate) != bool(options.tls_key):
+        raise document.error_at(node, "properties 'tls-certificate' and 'tls-key' belong together")
+    if isinstance(options, ZooKeeperLockOptions) and options.tls_certificate and not options.tls_ca:
+        raise document.error_at(node, "property 'tls-certificate' needs 'tls-ca'")

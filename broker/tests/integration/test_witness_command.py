@@ -1,0 +1,158 @@
+"""``understudy witness``: real processes on loopback."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.ports import free_port
+from support.processes import COMMAND
+
+#: Only against a test that hangs.
+WAIT_S = 30
+
+
+class WitnessProcess:
+    """A witness of a scratch directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.port = free_port()
+        self.address = f"127.0.0.1:{self.port}"
+        self.secret = directory / "secret"
+        self.state = directory / "state" / "witness.state"
+        self.process: subprocess.Popen[str] | None = None
+        assert self.command("secret", str(self.secret)).returncode == 0
+
+    @staticmethod
+    def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run ``understudy witness`` to its end."""
+        return subprocess.run(
+            [COMMAND, "witness", *arguments], capture_output=True, text=True, timeout=WAIT_S, check=False
+        )
+
+    def arguments(self, *more: str) -> list[str]:
+        """Of ``run``."""
+        state = str(self.directory / "state")
+        return ["run", "--directory", state, "--listen", self.address, "--secret-file", str(self.secret), *more]
+
+    def start(self, *more: str, environment: dict[str, str] | None = None) -> None:
+        """Start it and wait until it answers."""
+        self.process = subprocess.Popen(
+            [COMMAND, "witness", *self.arguments(*more)],
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **(environment or {})},
+        )
+        end = time.monotonic() + WAIT_S
+        while time.monotonic() < end and self.process.poll() is None:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
+                return
+            except OSError:
+                time.sleep(0.02)
+        raise AssertionError(self.process.communicate()[1])
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """End it; the exit code."""
+        assert self.process is not None
+        self.process.send_signal(number)
+        self.process.communicate(timeout=WAIT_S)
+        return self.process.returncode
+
+    def status(self) -> dict[str, object]:
+        """The status as JSON."""
+        found = self.command("status", self.address, "--secret-file", str(self.secret), "--json")
+        assert found.returncode == 0, found.stderr
+        result: dict[str, object] = json.loads(found.stdout)
+        return result
+
+
+@pytest.fixture
+def witness(tmp_path: Path) -> Iterator[WitnessProcess]:
+    made = WitnessProcess(tmp_path)
+    yield made
+    if made.process is not None and made.process.poll() is None:
+        made.process.kill()
+        made.process.communicate()
+
+
+def test_status_identity_notifications_and_metrics(witness: WitnessProcess, tmp_path: Path) -> None:
+    manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    manager.bind(str(tmp_path / "notify"))
+    manager.settimeout(WAIT_S)
+    scrape = free_port()
+    witness.start("--metrics", f"127.0.0.1:{scrape}", environment={"NOTIFY_SOCKET": str(tmp_path / "notify")})
+    assert manager.recv(100).startswith(b"READY=1")
+    before = witness.status()
+    assert before["lease_max_ms"] == 10_000
+    assert int(str(before["grants_in_ms"])) > 0
+    with urllib.request.urlopen(f"http://127.0.0.1:{scrape}/metrics", timeout=WAIT_S) as answer:
+        text = answer.read().decode()
+    assert 'understudy_witness_frames_total{kind="status"} 1.0' in text
+    assert witness.end() == 0
+    assert manager.recv(100) == b"STOPPING=1"
+    manager.close()
+    witness.start()
+    assert witness.status()["identity"] == before["identity"]
+    assert oct(witness.state.parent.stat().st_mode & 0o777) == "0o700"
+    assert oct(witness.secret.stat().st_mode & 0o777) == "0o600"
+
+
+def test_a_second_witness_of_a_directory_and_a_wrong_secret_are_refused(
+    witness: WitnessProcess, tmp_path: Path
+) -> None:
+    witness.start()
+    other = tmp_path / "other"
+    assert witness.command("secret", str(other)).returncode == 0
+    found = witness.command("status", witness.address, "--secret-file", str(other))
+    assert found.returncode == 3
+    assert "does not know the secret" in found.stderr
+    again = witness.command(
+        "run",
+        "--directory",
+        str(witness.state.parent),
+        "--listen",
+        f"127.0.0.1:{free_port()}",
+        "--secret-file",
+        str(other),
+    )
+    assert again.returncode == 1
+    assert "another witness uses this directory" in again.stderr
+
+
+@pytest.mark.long
+def test_bad_configuration_and_damaged_state(witness: WitnessProcess) -> None:
+    witness.start()
+    assert witness.end(signal.SIGKILL) == -signal.SIGKILL
+    data = witness.state.read_bytes()
+    witness.state.write_bytes(data[:-1] + b"x")
+    found = witness.command(*witness.arguments())
+    assert found.returncode == 1
+    assert f"{witness.state} at offset 18: the checksum is wrong" in found.stderr
+    witness.state.write_bytes(data)
+    assert witness.command("secret", str(witness.secret)).returncode == 2, "an existing secret is kept"
+    witness.secret.chmod(0o644)
+    found = witness.command(*witness.arguments())
+    assert found.returncode == 2
+    assert "can be read by all users" in found.stderr
+    witness.secret.chmod(0o600)
+    witness.secret.write_text("short")
+    found = witness.command(*witness.arguments())
+    assert found.returncode == 2
+    assert "5 bytes; at least 24" in found.stderr
+
+
+def test_an_unreachable_witness(witness: WitnessProcess) -> None:
+    found = witness.command("status", witness.address, "--secret-file", str(witness.secret))
+    assert found.returncode == 3
+    assert witness.address in found.stderr
