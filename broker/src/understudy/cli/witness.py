@@ -7,32 +7,26 @@ import json
 import logging
 import os
 import secrets
-import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 import uvloop
 
-from understudy.config.lock_managers import parse_address
+from understudy.config.locking import parse_address
 from understudy.errors import BrokerError, CallTimedOut, ConfigError, LockManagerUnavailable
 from understudy.ha.witness_client import WitnessClientOptions
 from understudy.ha.witness_frames import Answer, Kind, Request
 from understudy.ha.witness_link import WitnessLink, WitnessLinkOwner
 from understudy.limits import LEASE_MS_MAX, LEASE_MS_MIN
-from understudy.runtime.disk import RealDisk
-from understudy.runtime.environment import BootClock, LoopTimers, SystemEntropy
-from understudy.runtime.file_lock import RealFileLock
+from understudy.runtime.environment import LoopTimers, SystemEntropy
 from understudy.runtime.file_modes import check_directories
-from understudy.runtime.lock_managers import read_secret
+from understudy.runtime.lock_providers import read_secret
 from understudy.runtime.logs import configure_logs
-from understudy.runtime.systemd import Watchdog, notify
 from understudy.runtime.turn import Turn
 from understudy.runtime.witness_dialer import LoopWitnessDialer
-from understudy.runtime.witness_server import WitnessPorts, WitnessServer
-from understudy.runtime.worker import ThreadWorker
+from understudy.runtime.witness_process import serve_witness
 
 log = logging.getLogger(__name__)
 
@@ -90,67 +84,7 @@ def run(
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     for complaint in check_directories([str(directory)]):
         log.warning("file modes", extra={"detail": complaint})
-    sys.exit(uvloop.run(_serve(str(directory.resolve()), places, secret, lease_max_ms, scrape)))
-
-
-async def _serve(
-    directory: str,
-    places: list[tuple[str, int]],
-    secret: bytes,
-    lease_max_ms: int,
-    scrape: tuple[str, int] | None,
-) -> int:
-    loop = asyncio.get_running_loop()
-    timers = LoopTimers(loop)
-    turn = Turn(loop, timers)
-    ports = WitnessPorts(RealDisk(), RealFileLock, BootClock(), timers, SystemEntropy(), ThreadWorker(loop, turn, 1))
-    server = WitnessServer(directory, secret, lease_max_ms, ports)
-    turn.on_error = server.fail
-    for host, port in places:
-        await server.listen(host, port)
-    if scrape is not None:
-        _publish(server, *scrape)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, server.stop)
-    watchdog = Watchdog(loop)
-    watchdog.start()
-    notify("READY=1\nSTATUS=witness")
-    error = await server.run()
-    notify("STOPPING=1")
-    watchdog.stop()
-    log.info("stopped", extra={"clean": error is None})
-    return 0 if error is None else 1
-
-
-def _publish(server: WitnessServer, host: str, port: int) -> None:
-    """Serve metrics on a thread of their own."""
-    from prometheus_client import CollectorRegistry, start_http_server
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-    from prometheus_client.registry import Collector
-
-    class _Counts(Collector):
-        def collect(self) -> Iterator[Metric]:
-            frames = CounterMetricFamily("understudy_witness_frames", "Requests and answers by kind.", labels=["kind"])
-            for kind, count in dict(server.witness.counts).items():
-                frames.add_metric([kind], count)
-            yield frames
-            status = server.witness.status()
-            for name in ("locks_total", "numbers_total", "grants_in_ms", "uptime_ms"):
-                yield GaugeMetricFamily(
-                    f"understudy_witness_{name}", f"As in the status: {name}.", value=_number(status[name])
-                )
-
-    registry = CollectorRegistry()
-    registry.register(_Counts())
-    try:
-        start_http_server(port, host, registry)
-    except OSError as error:
-        raise ConfigError(f"cannot serve metrics at {host}:{port}: {error.strerror or error}") from error
-
-
-def _number(value: object) -> float:
-    assert isinstance(value, int)
-    return float(value)
+    sys.exit(uvloop.run(serve_witness(str(directory.resolve()), places, secret, lease_max_ms, scrape)))
 
 
 @witness.command()

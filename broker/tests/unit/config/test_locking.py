@@ -7,7 +7,7 @@ import pytest
 from support.config import FILE
 from understudy.config.document import Document
 from understudy.config.grammar import Support
-from understudy.config.lock_managers import (
+from understudy.config.locking import (
     FileLockOptions,
     LockManagerOptions,
     WitnessLockOptions,
