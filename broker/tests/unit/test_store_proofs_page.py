@@ -20,6 +20,7 @@ SECTIONS = (
     "Duplicate-id caches",
     "Journal settings",
     "Operations and voters",
+    "Copies of a store",
 )
 
 

@@ -69,15 +69,19 @@ class Body:
 class Applier:
     """Executes operations on one directory."""
 
-    def __init__(self, disk: Disk, directory: str, retention: RetentionSettings | None = None) -> None:
+    def __init__(
+        self, disk: Disk, directory: str, retention: RetentionSettings | None = None, *, summaries: bool = True
+    ) -> None:
         """Nothing is touched yet.
 
         Args:
             disk: Where the directory is.
             directory: Absolute path.
             retention: Where the files go that are to be retained; None: they are removed.
+            summaries: Whether segments are summarised for ``take_skim`` while they are written.
         """
         self.disk = disk
+        self._summaries = summaries
         self.directory = directory
         self._retention = Retention(disk, retention) if retention is not None else None
         self._segments: dict[str, SegmentFile] = {}
@@ -173,6 +177,8 @@ class Applier:
 
     def _create_segment(self, operation: CreateSegment, disk: Disk) -> None:
         segment = create_segment(disk, self.directory, operation.header, operation.records)
+        if not self._summaries:
+            segment.leave_out_summary()
         self._segments[operation.name] = segment
 
     def _grow_segment(self, operation: GrowSegment, disk: Disk) -> None:

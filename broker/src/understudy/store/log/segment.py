@@ -213,6 +213,10 @@ class SegmentFile:
         segment._position, segment._last = state.position, state.last
         return segment
 
+    def leave_out_summary(self) -> None:
+        """Collect no summary of the records (``skimmed``)."""
+        self._skim = None
+
     def describe(self, name: str) -> OpenSegment:
         """How far it was written, for another applier that continues."""
         return OpenSegment(name, self._position, self._digest, self._last, self._before, self._seed)

@@ -350,9 +350,8 @@ class CopySource:
             self._sent[key] = _Sent(extent.end, extent.size_bytes, extent.complete, modified_ns)
             return
         else:
-            offset = sent.offset
-            if offset > extent.end:
-                yield KeepFile(*key, extent.end)
+            # a segment of an older epoch may have been cut
+            offset = min(sent.offset, extent.end)
         for begin, end in file.data_ranges(offset) if offset < extent.end else ():
             at = max(begin, offset)
             while at < min(end, extent.end):

@@ -98,7 +98,7 @@ class CopyTarget:
         self.state = TargetState.TAKING_INVENTORY
         self.failure: BaseException | None = None
         """Why the copy has failed here."""
-        self.log = Applier(self._disk, directories.log)
+        self.log = Applier(self._disk, directories.log, summaries=False)
         self.bodies = Applier(self._disk, directories.bodies)
         self.sequence = 0
         """Of the last record in the log, when the copy is complete."""
