@@ -191,8 +191,6 @@ def certificate(directory: Path, name: str) -> tuple[Path, Path]:
 
 @pytest.mark.feature("TLS with certificates of both sides")
 def test_tls(kind: str, make_broker: MakeBroker, tmp_path: Path) -> None:
-    if kind == "understudy":
-        pytest.skip("this version has no TLS acceptor")
     server, server_both = certificate(tmp_path, "server")
     client, client_both = certificate(tmp_path, "client")
     port = free_port()

@@ -106,6 +106,7 @@ class ArtemisPair:
                     backup_port=ports["backup"],
                     port=ports[role],
                     acceptor="",
+                    connector="",
                     role=role,
                     other=other,
                     failover_on_shutdown="false",

@@ -109,6 +109,15 @@ def revocation_list(issuer: Made, *revoked: Made) -> bytes:
     return builder.sign(issuer.key, hashes.SHA256()).public_bytes(Encoding.PEM)
 
 
+def write_trust(path: Path, *trusted: Made, password: str = PASSWORD) -> Path:
+    """A PKCS12 trust store that Java reads: its certificates are marked as trusted."""
+    certificates = [
+        pkcs12.PKCS12Certificate(each.certificate, f"ca{index}".encode()) for index, each in enumerate(trusted)
+    ]
+    path.write_bytes(pkcs12.serialize_java_truststore(certificates, BestAvailableEncryption(password.encode())))
+    return path
+
+
 def _alternative(text: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ip_address(text))

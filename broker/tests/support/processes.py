@@ -37,8 +37,8 @@ PAIR_XML = """<?xml version="1.0"?>
     <cluster-user>cluster</cluster-user>
     <cluster-password>a-secret-of-this-test</cluster-password>
     <connectors>
-      <connector name="primary">tcp://127.0.0.1:{primary_port}</connector>
-      <connector name="backup">tcp://127.0.0.1:{backup_port}</connector>
+      <connector name="primary">tcp://127.0.0.1:{primary_port}{connector}</connector>
+      <connector name="backup">tcp://127.0.0.1:{backup_port}{connector}</connector>
     </connectors>
     <acceptors>
       <acceptor name="core">tcp://127.0.0.1:{port}{acceptor}</acceptor>
@@ -189,9 +189,10 @@ class Pair:
         failover_on_shutdown: bool = False,
         security: bool = False,
         acceptor: str = "",
+        connector: str = "",
         extra: str = "",
     ) -> None:
-        """``acceptor``: more of its URL."""
+        """``acceptor``, ``connector``: more of their URLs."""
         self.store = directory / "store"
         ports = {"primary": free_port(), "backup": free_port()}
         self.primary = Node(directory / "primary", "primary", ports["primary"])
@@ -206,6 +207,7 @@ class Pair:
                     backup_port=ports["backup"],
                     port=node.port,
                     acceptor=acceptor,
+                    connector=connector,
                     role=node.role,
                     other=other,
                     failover_on_shutdown=str(failover_on_shutdown).lower(),

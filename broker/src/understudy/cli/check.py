@@ -1,4 +1,4 @@
-"""Checks of ``understudy run --check`` in addition to broker.xml: whether clients could log in to the node.
+"""Checks of ``understudy run --check`` in addition to broker.xml: whether clients could log in to the node, and TLS files.
 
 Nothing is started. The same files are read again at every start.
 """
@@ -12,8 +12,11 @@ from pathlib import Path
 from understudy.config.instance_files import ROLES_FILE, USERS_FILE
 from understudy.config.model import Configuration
 from understudy.errors import ConfigError
-from understudy.runtime.environment import SystemEntropy
+from understudy.runtime.environment import SystemClock, SystemEntropy
+from understudy.runtime.file_modes import check_files
+from understudy.runtime.tls_acceptors import TlsAcceptors
 from understudy.security.authentication import PasswordHash, parse_roles, parse_users
+from understudy.tls.contexts import client_context
 
 
 def check_security(configuration: Configuration, folder: Path) -> list[str]:
@@ -44,6 +47,30 @@ def check_security(configuration: Configuration, folder: Path) -> list[str]:
     unknown = sorted(set(roles) - set(users))
     warnings += [f"{roles_file}: user {user!r} is not in {USERS_FILE}" for user in unknown]
     return [*warnings, *_permission_warnings(configuration, users, roles)]
+
+
+def check_tls(configuration: Configuration) -> list[str]:
+    """Warnings about certificates of acceptors that have expired or expire soon, and about readable keys.
+
+    Raises:
+        ConfigError: a file of an acceptor or connector cannot be used; names it.
+    """
+    acceptors = TlsAcceptors(configuration, SystemClock())
+    acceptors.read()
+    for connector in configuration.connectors:
+        if connector.tls is not None:
+            client_context(connector.tls)
+    return [*acceptors.expiry_warnings(), *check_files(key_files(configuration), [])]
+
+
+def key_files(configuration: Configuration) -> list[str]:
+    """Files with private keys."""
+    settings = [
+        *(acceptor.tls for acceptor in configuration.acceptors),
+        *(connector.tls for connector in configuration.connectors),
+    ]
+    stores = [each.key_store.path for each in settings if each is not None and each.key_store is not None]
+    return list(dict.fromkeys(stores))
 
 
 def _permission_warnings(

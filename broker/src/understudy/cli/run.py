@@ -15,7 +15,7 @@ import click
 import uvloop
 
 from understudy import __version__
-from understudy.cli.check import check_security
+from understudy.cli.check import check_security, check_tls, key_files
 from understudy.cli.defaults import DEFAULT_HTTP, DEFAULT_URL, default_directory
 from understudy.cli.instances import config_of, create_instance, default_options, preview, token_of
 from understudy.cli.user_files import security_of, watched_files
@@ -124,7 +124,9 @@ def run(
         create_instance(directory, default_options())
     loaded = read_configuration(config, directory, properties, quarantine)
     if check:
-        warnings = [*map(str, loaded.warnings), *check_security(loaded.configuration, config.resolve().parent)]
+        configuration = loaded.configuration
+        warnings = [*map(str, loaded.warnings), *check_security(configuration, config.resolve().parent)]
+        warnings += check_tls(configuration)
         for text in warnings:
             click.echo(f"warning: {text}", err=True)
         click.echo(f"{config}: usable, {len(warnings)} warnings")
@@ -232,6 +234,7 @@ def _check_modes(configuration: Configuration, place: Instance) -> None:
     users = place.config.parent / USERS_FILE
     token = [str(place.token_file)] if place.token_file is not None else []
     complaints = check_files([str(place.config), str(users)], token)
+    complaints += check_files([*key_files(configuration)], [])
     for complaint in (*complaints, *check_directories(configuration.store_directories())):
         log.warning("file modes", extra={"detail": complaint})
 

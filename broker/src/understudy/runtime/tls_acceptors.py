@@ -8,7 +8,7 @@ that it has. Connections that exist keep theirs in any case.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from understudy.config.model import AcceptorConfiguration, Configuration
 from understudy.errors import ConfigError
@@ -135,21 +135,19 @@ class TlsAcceptors:
 
     def warn_of_expiry(self) -> None:
         """Log a warning for each certificate that expires within 30 days."""
-        for name, certificate in self._expiring():
-            log.warning(
-                "certificate expires soon",
-                extra={
-                    "acceptor": name,
-                    "certificate": certificate.subject,
-                    "days_until_expiration": self.days_left(certificate),
-                },
-            )
+        for text in self.expiry_warnings():
+            log.warning("certificate expires soon", extra={"detail": text})
 
-    def _expiring(self) -> Iterator[tuple[str, CertificateFacts]]:
+    def expiry_warnings(self) -> list[str]:
+        """A line for each certificate that has expired or expires within 30 days."""
         latest_ms = self._clock.wall_ms() + TLS_EXPIRY_WARNING_MS
-        for name, current in self._current.items():
-            if current.certificate.not_after_ms <= latest_ms:
-                yield name, current.certificate
+        found = ((name, current.certificate) for name, current in self._current.items())
+        return [
+            f"acceptor {name!r}: the certificate {certificate.subject!r} "
+            + (f"expires in {days} days" if (days := self.days_left(certificate)) >= 0 else "has expired")
+            for name, certificate in found
+            if certificate.not_after_ms <= latest_ms
+        ]
 
 
 def _read(acceptor: AcceptorConfiguration) -> ServerTls:
