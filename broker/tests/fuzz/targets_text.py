@@ -6,6 +6,7 @@ import json
 
 from fuzz.target import Target
 from fuzz.targets_wire import sample_message
+from support.certificates import make
 from support.config import core
 from understudy.client.core.url import parse_url
 from understudy.config.password_codec import PasswordCodec
@@ -14,9 +15,10 @@ from understudy.errors import BrokerError, ConfigError, InvalidSelector, LedgerD
 from understudy.ledger.rows import parse
 from understudy.management.controls import parse_stop
 from understudy.message import Message
-from understudy.security.authentication import PasswordHash, parse_roles, parse_users
+from understudy.security.authentication import PasswordHash, parse_certificate_users, parse_roles, parse_users
 from understudy.selector import parse_selector
 from understudy.selector.like import LikePattern
+from understudy.tls.certificates import DistinguishedName, facts_of
 
 MESSAGES = (
     sample_message(),
@@ -98,6 +100,16 @@ def _url(data: bytes) -> None:
     parse_url(data.decode("utf-8", "replace"))
 
 
+def _certificate() -> bytes:
+    return make("CN=alice,OU=clients,O=Example").der
+
+
+def _certificate_users(data: bytes) -> None:
+    text = data.decode("utf-8", "replace").replace("/", "")  # an expression of an administrator may take its time
+    users = parse_certificate_users(text, users_file="u", roles=text, roles_file="r")
+    users.user_of(DistinguishedName("CN=alice, OU=clients", "CN=alice,OU=clients"))
+
+
 def _ledger(data: bytes) -> None:
     parse(data.decode("utf-8", "replace"))
 
@@ -113,6 +125,7 @@ MASKED_CODEC = PasswordCodec()
 ROW = b'{"kind":"DELIVERED","producer":"p","number":3,"address":"a","at_ms":5,"queue":"q","message_id":7}'
 USERS = b"bob = ENC(scrypt:16384:8:1:00112233445566778899aabbccddeeff:" + b"00" * 32 + b")\nroles = bob,eve\n# c\n"
 HASH = b"ENC(scrypt:16384:8:1:00112233445566778899aabbccddeeff:" + b"00" * 32 + b")"
+CERTIFICATE_USERS = b'alice = CN=alice, OU="a, b", O=Ex\\,ample\nbob = cn=bob,1.2.3=#0c0176\n'
 URLS = [
     b"(tcp://a:61616,tcp://b:61617?x=1)?ha=true&reconnectAttempts=-1&retryInterval=100&retryIntervalMultiplier=1.5",
     b"tcp://[::1]:61616?user=u&password=p#frag",
@@ -127,6 +140,8 @@ TEXT = (
     Target("password-hash", _password, (ValueError,), lambda: [HASH]),
     Target("masked-password", _masked, (ValueError,), lambda: [MASKED_CODEC.mask("secret").encode()]),
     Target("client-url", _url, (BrokerError,), lambda: URLS, memory_per_byte=512),
+    Target("certificate", facts_of, (ValueError,), lambda: [_certificate()]),
+    Target("certificate-users", _certificate_users, (ConfigError,), lambda: [CERTIFICATE_USERS], memory_per_byte=1024),
     Target("ledger-row", _ledger, (LedgerDamaged,), lambda: [ROW], memory_per_byte=512),
     Target("stop-request", _stop, (ValueError,), lambda: [b'{"failover": true}', b"[" * 500], memory_per_byte=1024),
 )

@@ -1,4 +1,4 @@
-"""Checks of ``understudy run --check`` in addition to broker.xml: whether clients could log in to the node, and TLS files.
+"""Checks of ``understudy run --check`` in addition to broker.xml: logins, and the files of TLS.
 
 Nothing is started. The same files are read again at every start.
 """

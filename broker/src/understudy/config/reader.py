@@ -101,7 +101,7 @@ class _Reader:
         self._base_directory = base_directory
         self._codec_key = codec_key
         self._codec = PasswordCodec()
-        self._tls = TlsReader(document, self._unmask, posixpath.dirname(document.file))
+        self._tls = TlsReader(document, self._unmask, posixpath.join(base_directory, "etc"))
 
     def read(self, core: Node) -> Configuration:
         values = self._plain(core, Configuration)

@@ -15,7 +15,7 @@ KEYS = "sslEnabled=true;keyStorePath=server.pem"
 
 
 def load(elements: str) -> tuple[AcceptorConfiguration | ConnectorConfiguration, list[str]]:
-    found = read_broker_xml(core(elements), file="/srv/node/etc/broker.xml", base_directory="/srv/node")
+    found = read_broker_xml(core(elements), file="/tmp/copy/broker.xml", base_directory="/srv/node")
     configuration = found.configuration
     (one,) = (*configuration.acceptors, *configuration.connectors)
     return one, [str(warning) for warning in found.warnings]
