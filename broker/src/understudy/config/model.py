@@ -447,6 +447,14 @@ class Configuration:
     configuration_file_refresh_period_ms: int = _CORE.number("configuration-file-refresh-period")
     """-1 or 0: the file is only read again when management asks."""
 
+    network_check_list: str = _CORE.text("network-check-list")
+    network_check_url_list: str = _CORE.text("network-check-URL-list")
+    network_check_period_ms: int = _CORE.number("network-check-period")
+    network_check_timeout_ms: int = _CORE.number("network-check-timeout")
+    network_check_nic: str = _CORE.text("network-check-NIC")
+    network_check_ping_command: str = _CORE.text("network-check-ping-command")
+    network_check_ping6_command: str = _CORE.text("network-check-ping6-command")
+
     security_enabled: bool = _CORE.boolean("security-enabled")
     security_invalidation_interval_ms: int = _CORE.number("security-invalidation-interval")
     authentication_cache_size: int = _CORE.number("authentication-cache-size")

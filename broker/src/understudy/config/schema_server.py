@@ -348,14 +348,26 @@ _STORE: Final[tuple[Element, ...]] = (
     row("create-journal-dir", BOOLEAN, "true", "Make the journal-directory if it is missing; else that is an error."),
 )
 
-_NETWORK_CHECK: Final[tuple[Element, ...]] = not_yet(
-    row("network-check-list", TEXT, "", "Hosts to ping; none answering means we are cut off."),
-    row("network-check-URL-list", TEXT, "", "URLs to fetch; none answering means we are cut off."),
-    row("network-check-period", MS, "5000", "How often the network is checked."),
-    row("network-check-timeout", MS, "1000", "Longest wait for an answer."),
-    row("network-check-NIC", TEXT, "", "Network interface that must be up."),
-    row("network-check-ping-command", TEXT, None, "Command that pings an IPv4 address."),
-    row("network-check-ping6-command", TEXT, None, "Command that pings an IPv6 address."),
+_NETWORK_CHECK: Final[tuple[Element, ...]] = (
+    row(
+        "network-check-list",
+        TEXT,
+        "",
+        "Hosts to reach, with commas between them. A node that reaches none of them and none of network-check-URL-list"
+        " stops, and starts again when it does. Loopback addresses are left out.",
+    ),
+    row("network-check-URL-list", TEXT, "", "URLs to fetch (http, https), with commas between them; see above."),
+    row("network-check-period", MS, "5000", "Time between two checks.", minimum=1),
+    row("network-check-timeout", MS, "1000", "Longest wait for a response.", minimum=1),
+    row("network-check-NIC", TEXT, "", "Network interface by which hosts are reached before they are pinged."),
+    row(
+        "network-check-ping-command",
+        TEXT,
+        "ping -c 1 -w %d %s",
+        "Command that pings an IPv4 address; %d is the time limit in seconds and %s the address. If either command is"
+        " changed, hosts are only pinged.",
+    ),
+    row("network-check-ping6-command", TEXT, "ping6 -c 1 %2$s", "The same for an IPv6 address."),
 )
 
 SERVER_ROWS: Final[tuple[Element, ...]] = (*_IDENTITY, *_SECURITY, *_LIFE, *_STORE, *_NETWORK_CHECK)

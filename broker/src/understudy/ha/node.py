@@ -36,6 +36,10 @@ class NodeEvent(Enum):
     """The shell: all steps are undone."""
     QUEUED_AGAIN = auto()
     """The policy: look for a place anew."""
+    NETWORK_LOST = auto()
+    """The network check: no target answers. Reported after every check."""
+    NETWORK_BACK = auto()
+    """The network check: a target answers. Reported after every check."""
     STOP = auto()
     FAILED = auto()
     """Payload: the error."""
@@ -112,6 +116,12 @@ class NodeLife(Machine[NodeState, NodeEvent]):
         """The node can no longer do its work (store, lock, activation): end it."""
         self.fire(NodeEvent.FAILED, error)
 
+    def network_checked(self, reachable: bool) -> None:
+        """Result of a network check: a node that reaches no target stops, and starts again when it does (artemis-ha
+        s. 3.6). A clean stop in every other respect: whether another node takes over depends on the policy.
+        """
+        self.fire(NodeEvent.NETWORK_BACK if reachable else NodeEvent.NETWORK_LOST)
+
     def state_changed(self, origin: NodeState, target: NodeState, event: NodeEvent) -> None:
         log.info("ha state", extra={"from": origin.name, "to": target.name, "cause": event.name})
         self._changed()
@@ -134,6 +144,11 @@ class NodeLife(Machine[NodeState, NodeEvent]):
         self._standby.withdraw()
         self._standby.stop_following()
         self._end(served=False)
+
+    def _isolate_passive(self) -> None:
+        self._standby.withdraw()
+        self._standby.stop_following()
+        self._isolate(served=False)
 
     # --- active ----------------------------------------------------------------------------------
 
@@ -165,7 +180,7 @@ class NodeLife(Machine[NodeState, NodeEvent]):
         self._node.deactivate(self._deactivation_done)
 
     def _deactivation_done(self, error: BrokerError | None) -> None:
-        if error is not None and self.state is NodeState.FAILING_BACK:
+        if error is not None and self.state in (NodeState.FAILING_BACK, NodeState.ISOLATING):
             self.fire(NodeEvent.FAILED, error)
             return
         self._remember(error)
@@ -174,6 +189,21 @@ class NodeLife(Machine[NodeState, NodeEvent]):
     def _yielded(self) -> None:
         self._tell(self.policy.give_back)
         self._stop_if_wanted()
+
+    def _isolate_active(self) -> None:
+        self._isolate(served=True)
+
+    def _isolate(self, *, served: bool) -> None:
+        log.warning("stopped by the network check until the network is reachable")
+        error = self.policy.release(Ending(served, None, False))
+        if error is not None:
+            self.fire(NodeEvent.FAILED, error)
+        else:
+            self._stop_if_wanted()
+
+    def _end_isolated(self, error: BrokerError | None = None) -> None:
+        self._remember(error)
+        self._end(served=False)
 
     def _end_active(self) -> None:
         self._end(served=True)
@@ -223,6 +253,17 @@ class NodeLife(Machine[NodeState, NodeEvent]):
             (_S.STOPPING, _E.STOP): IGNORED,
             (_S.STOPPING, _E.FAILED): To(_S.STOPPING, _remember),
             (_S.STOPPING, _E.ACTIVATED): IGNORED,
+            # in other states a node is about to be one of these or to end; the next check reports it again
+            (_S.QUEUED, _E.NETWORK_LOST): To(_S.ISOLATED, _isolate_passive),
+            (_S.PASSIVE, _E.NETWORK_LOST): To(_S.ISOLATED, _isolate_passive),
+            (_S.YIELDED, _E.NETWORK_LOST): To(_S.ISOLATED, _isolate_passive),
+            (_S.ACTIVE, _E.NETWORK_LOST): To(_S.ISOLATING, _deactivate),
+            (_S.ISOLATING, _E.DEACTIVATED): To(_S.ISOLATED, _isolate_active),
+            (_S.ISOLATING, _E.STOP): To(_S.ISOLATING, _stop_later),
+            (_S.ISOLATING, _E.FAILED): To(_S.STOPPING, _deactivate),
+            (_S.ISOLATED, _E.NETWORK_BACK): To(_S.QUEUED, _queue),
+            (_S.ISOLATED, _E.STOP): To(_S.STOPPED, _end_isolated),
+            (_S.ISOLATED, _E.FAILED): To(_S.STOPPED, _end_isolated),
         },
         otherwise={
             _E.START: ILLEGAL,
@@ -232,5 +273,7 @@ class NodeLife(Machine[NodeState, NodeEvent]):
             _E.FAILBACK_WANTED: ILLEGAL,
             _E.DEACTIVATED: ILLEGAL,
             _E.QUEUED_AGAIN: ILLEGAL,
+            _E.NETWORK_LOST: IGNORED,
+            _E.NETWORK_BACK: IGNORED,
         },
     )

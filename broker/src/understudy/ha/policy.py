@@ -47,6 +47,10 @@ class NodeState(Enum):
     """It waits until that node is active."""
     STOPPING = auto()
     """It undoes its activation and ends."""
+    ISOLATING = auto()
+    """It undoes its activation, because the network check failed."""
+    ISOLATED = auto()
+    """It is stopped until the network check succeeds; its management answers."""
 
     @property
     def shown(self) -> str:
@@ -63,6 +67,8 @@ _SHOWN: Final = {
     NodeState.FAILING_BACK: "stopping",
     NodeState.YIELDED: "passive",
     NodeState.STOPPING: "stopping",
+    NodeState.ISOLATING: "stopping",
+    NodeState.ISOLATED: "isolated",
 }
 
 Done = Callable[[BrokerError | None], None]
@@ -173,7 +179,7 @@ class Policy(Protocol):
         ...
 
     def release(self, ending: Ending) -> BrokerError | None:
-        """STOPPED: give up locks and links; called once, last.
+        """STOPPED or ISOLATED: give up locks and links. After ISOLATED, ``queue`` may be called again.
 
         Returns:
             An error on the way. Everything else is given up nevertheless.

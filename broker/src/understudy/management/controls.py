@@ -15,7 +15,7 @@ from understudy.errors import BrokerError
 from understudy.ha.activation import ActivationFacts
 
 #: Possible values of ``NodeView.state``.
-STATES = ("starting", "passive", "active", "stopping", "stopped")
+STATES = ("starting", "passive", "active", "stopping", "isolated", "stopped")
 
 
 @dataclass(frozen=True, slots=True)

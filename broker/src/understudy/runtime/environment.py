@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from understudy.ha.network_check import Prober
 from understudy.limits import WAITING_BODIES_BYTES_MIN, WAITING_BODIES_SHARE
 from understudy.ports import (
     Clock,
@@ -28,6 +29,7 @@ from understudy.runtime.descriptors import Descriptors
 from understudy.runtime.disk import RealDisk
 from understudy.runtime.file_lock import RealFileLock
 from understudy.runtime.journal_writer import ThreadLogWriter
+from understudy.runtime.network_probe import NetworkProber, ProbeOptions
 from understudy.runtime.worker import ThreadWorker
 
 
@@ -51,6 +53,8 @@ class Environment:
     """Number of nodes in the process; each has an equal share of its descriptors."""
     lock_clock: Clock | None = None
     """Clock for the age of the proof of the lock; None: ``clock``."""
+    network_prober: Callable[[ProbeOptions], Prober] | None = None
+    """Creates the prober of the network check; None: the network is not checked."""
     descriptors: Descriptors | None = None
     """Descriptors of the process; None: they are not limited, and listening sockets get any number."""
     critical_paths: list[CriticalPath] = field(default_factory=list)
@@ -133,6 +137,7 @@ def system_environment(
         worker=lambda executor: ThreadWorker(loop, executor),
         memory_bytes=available_memory_bytes() // nodes,
         nodes=nodes,
+        network_prober=lambda options: NetworkProber(loop, options),
         critical_paths=paths,
         descriptors=descriptors,
     )

@@ -23,6 +23,7 @@ from understudy.ha.node import NodeLife
 from understudy.ha.policy import Compose, Decisions, Done, NodeState, Policy, Role
 from understudy.runtime.activation import Activation
 from understudy.runtime.environment import Environment
+from understudy.runtime.network_probe import make_network_check
 from understudy.runtime.opened_store import OpenedStore
 from understudy.runtime.parts import make_parts
 from understudy.runtime.policies import make_policy
@@ -77,6 +78,10 @@ class BrokerNode:
         self.life = NodeLife(self._make_policy, self.standby, self, self._state_changed.set)
         self.opened = OpenedStore(self.parts, self.standby, self.policy.fence, self)
         self.serving = Serving(self.parts, self.opened, self)
+        self.network_check = make_network_check(
+            configuration, environment.network_prober, self.parts.turn, self.life.network_checked
+        )
+        """None without targets."""
 
     def _make_policy(self, life: Decisions) -> Policy:
         environment = self.environment
@@ -107,7 +112,7 @@ class BrokerNode:
 
     @property
     def state(self) -> str:
-        """``starting``, ``active``, ``passive``, ``stopping`` or ``stopped``."""
+        """``starting``, ``active``, ``passive``, ``stopping``, ``isolated`` or ``stopped``."""
         if self._clients_left is not None and self.life.state is NodeState.ACTIVE:
             return "stopping"
         return self.life.state.shown
@@ -122,8 +127,9 @@ class BrokerNode:
     async def start(self) -> None:
         """Prepare the directories and the node id, then let the policy begin.
 
-        A primary with wait-for-activation (the default) has started when it is active; every other
-        node when its policy runs (artemis-ha s. 1, 2.2). Returns early when the node ends before.
+        A primary with wait-for-activation (the default) has started when it is active or when the network check has
+        stopped it; every other node when its policy runs (artemis-ha s. 1, 2.2). Returns early when the node ends
+        before.
 
         Raises:
             StoreError: the store cannot be used; the text says why.
@@ -139,8 +145,10 @@ class BrokerNode:
             disk.make_directory(directory)
         await self._open_lock()
         self.life.start()
+        if self.network_check is not None:
+            self.network_check.start()
         if self.configuration.ha_policy.wait_for_activation and self.policy.role is not Role.BACKUP:
-            await self.wait_for("active", "stopped")
+            await self.wait_for("active", "isolated", "stopped")
 
     async def _open_lock(self) -> None:
         for _ in range(LOCK_OPEN_ATTEMPTS):
@@ -261,6 +269,8 @@ class BrokerNode:
         """See ``NodePort``."""
         if error is not None:
             log.error("node ended", extra={"code": error.code, "error": str(error)})
+        if self.network_check is not None:
+            self.network_check.stop()
         self.parts.lock.close()
         if not self._ended.done():
             self._ended.set_result(error)

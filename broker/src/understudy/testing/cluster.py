@@ -21,6 +21,7 @@ from understudy.testing.fault_plan import PASSIVE
 from understudy.testing.sim_environment import Skew
 from understudy.testing.sim_loop import Death, SimLoop, SimProcess
 from understudy.testing.sim_network import SimNetwork
+from understudy.testing.sim_probe import SimProber
 from understudy.testing.sim_storage import CrashPoint, SharedStorage
 
 #: Instance directories of the nodes, one below it for each.
@@ -96,7 +97,7 @@ class SimCluster:
         if name in self.nodes:
             return self.nodes[name] if self.nodes[name].running else None
         # while no node is active, a node that is starting or stopping comes first
-        ranks = {"active": 0, "starting": 1, "stopping": 1, "passive": 2, "stopped": 3}
+        ranks = {"active": 0, "starting": 1, "stopping": 1, "passive": 2, "isolated": 2, "stopped": 3}
         running.sort(key=lambda node: ranks[node.state], reverse=name == PASSIVE)
         return running[0] if running else None
 
@@ -152,6 +153,10 @@ class SimCluster:
     async def _run(self, node: SimNode, process: SimProcess) -> None:
         environment = node.storage.environment(
             process, node.skew, node.crash_point, lambda durable_at_s: self._heard(node, process, durable_at_s)
+        )
+        environment = replace(
+            environment,
+            network_prober=lambda options: SimProber(self.loop, self.network, process, options.timeout_ms),
         )
         node.server = BrokerNode(
             node.configuration,

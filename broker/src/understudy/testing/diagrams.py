@@ -14,6 +14,7 @@ MODULES = (
     "understudy.ha.node",
     "understudy.ha.vote_round",
     "understudy.ha.votes",
+    "understudy.ha.network_check",
     "understudy.ha.activation_sequence",
     "understudy.ha.sequence_claim",
     "understudy.ha.witness_client",

@@ -181,4 +181,4 @@ def test_every_pair_is_a_transition_or_a_written_refusal(state: NodeState, event
 
 
 def test_every_state_has_a_name_for_management() -> None:
-    assert {state.shown for state in NodeState} == {"stopped", "passive", "starting", "active", "stopping"}
+    assert {state.shown for state in NodeState} == {"stopped", "passive", "starting", "active", "stopping", "isolated"}
