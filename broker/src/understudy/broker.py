@@ -12,7 +12,7 @@ from understudy.cluster.credentials import ClusterCredentials
 from understudy.cluster.topology import Topology
 from understudy.config.model import Configuration
 from understudy.management.controls_by_name import CONTROLS
-from understudy.management.invocation import Invocations, ManagedNode, Reload
+from understudy.management.invocation import HandingOver, Invocations, ManagedNode, Reload
 from understudy.management.message_counters import MessageCounters
 from understudy.management.node_settings import NodeSettings
 from understudy.management.notifications import Notifications
@@ -55,7 +55,7 @@ class Broker:
         worker: Worker,
         wake: Callable[[], None],
         global_max_size_bytes: int,
-        fail_over: Callable[[], None],
+        handing_over: HandingOver,
         reload: Reload | None = None,
         pages: Pages | None = None,
     ) -> None:
@@ -94,7 +94,7 @@ class Broker:
         self.handlers = {protocol.wire: protocol.handler for protocol in self._protocols}
         """Table of protocols (``protocols.handlers.Handlers``)."""
         self.server_dump = ServerDump(self.services, timers, configuration.server_dump_interval_ms)
-        self.invocations = self._be_managed(configuration, timers, fail_over, reload, global_max_size_bytes)
+        self.invocations = self._be_managed(configuration, timers, handing_over, reload, global_max_size_bytes)
 
     def _post_office(
         self,
@@ -129,7 +129,7 @@ class Broker:
         self,
         configuration: Configuration,
         timers: Timers,
-        fail_over: Callable[[], None],
+        handing_over: HandingOver,
         reload: Reload | None,
         global_max_size_bytes: int,
     ) -> Invocations:
@@ -140,7 +140,7 @@ class Broker:
             topology=self._topology,
             configuration=configuration,
             timers=timers,
-            fail_over=fail_over,
+            handing_over=handing_over,
             global_max_size_bytes=global_max_size_bytes,
             activated_ms=activated_ms,
             counters=self.counters,

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from understudy.config.model import Configuration, NetworkCheckConfiguration
 from understudy.testing.cluster import PairOptions, SimCluster, pair_configuration
 from understudy.testing.sim_environment import Skew
 from understudy.testing.sim_loop import SimLoop
@@ -23,6 +24,11 @@ def quiet():
         yield
 
 
+def checked(configuration: Configuration) -> Configuration:
+    check = NetworkCheckConfiguration(network_check_list=GATEWAY, network_check_period_ms=1_000)
+    return replace(configuration, ha_policy=replace(configuration.ha_policy, network_check=check))
+
+
 class Story:
     """A pair whose nodes check that they reach the gateway."""
 
@@ -31,10 +37,7 @@ class Story:
         self.network = SimNetwork(self.loop, Conditions())
         storage = SharedStorage(self.loop, StorageConditions())
         options = PairOptions(failover_on_shutdown=failover_on_shutdown)
-        pair = [
-            replace(pair_configuration(role, options), network_check_list=GATEWAY, network_check_period_ms=1_000)
-            for role in ("primary", "backup")
-        ]
+        pair = [checked(pair_configuration(role, options)) for role in ("primary", "backup")]
         self.cluster = SimCluster(self.loop, self.network, storage, pair, (Skew(), Skew()))
         self.cluster.supervised = False
         self.network.add_host(GATEWAY)

@@ -8,8 +8,9 @@ from typing import Any
 from support.core import NODE, CoreNode
 from support.routing import World
 from understudy.config.model import Configuration
+from understudy.errors import ManagementError
 from understudy.management.controls_by_name import CONTROLS
-from understudy.management.invocation import Invocations, ManagedNode
+from understudy.management.invocation import HandingOver, Invocations, ManagedNode
 from understudy.management.message_counters import MessageCounters
 from understudy.management.node_settings import NodeSettings
 from understudy.management.notifications import Notifications
@@ -35,7 +36,8 @@ class ManagedWorld(CoreNode):
         super().__init__(automatic=automatic, world=world, **services)
         self.configuration = Configuration(**(configuration or {}))
         self.office = self.world.office
-        self.failed_over = 0
+        self.failed_over = self.failed_back = 0
+        self.refuses_failback = False
         self.notifications = Notifications(
             self.office,
             NODE,
@@ -65,7 +67,7 @@ class ManagedWorld(CoreNode):
             topology=self.topology,
             configuration=self.configuration,
             timers=clock,
-            fail_over=self._fail_over,
+            handing_over=HandingOver(self._fail_over, self._fail_back),
             global_max_size_bytes=1_000_000,
             activated_ms=clock.monotonic_ms(),
             counters=self.counters,
@@ -77,6 +79,11 @@ class ManagedWorld(CoreNode):
 
     def _fail_over(self) -> None:
         self.failed_over += 1
+
+    def _fail_back(self) -> None:
+        if self.refuses_failback:
+            raise ManagementError("no failback: a test says so")
+        self.failed_back += 1
 
     def session(self, **options: Any) -> ServerSession:
         """A session that can manage."""

@@ -22,6 +22,8 @@ _COMMANDS: Final = {
     "consume": "understudy.cli.consume:consume",
     "create": "understudy.cli.create:create",
     "data": "understudy.cli.data:data",
+    "failback": "understudy.cli.handing_over:failback",
+    "failover": "understudy.cli.handing_over:failover",
     "ledger": "understudy.cli.ledger:ledger",
     "mask": "understudy.cli.mask:mask",
     "pipeline": "understudy.cli.pipeline:pipeline",

@@ -141,22 +141,22 @@ def printable(text: str) -> str:
     return "".join(character if character.isprintable() else "\ufffd" for character in text)
 
 
-_instance = click.option(
+instance_option = click.option(
     "--instance",
     type=click.Path(path_type=Path, file_okay=False),
     help="The node's instance directory; default without --url: that of `understudy run`.",
 )
-_url = click.option("--url", help="The node's management URL, such as http://127.0.0.1:8161.")
-_token_file = click.option(
+url_option = click.option("--url", help="The node's management URL, such as http://127.0.0.1:8161.")
+token_file_option = click.option(
     "--token-file", type=click.Path(path_type=Path, dir_okay=False), help="File with the management token."
 )
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
 
 
 @click.command()
-@_instance
-@_url
-@_token_file
+@instance_option
+@url_option
+@token_file_option
 @_json
 def status(instance: Path | None, url: str | None, token_file: Path | None, as_json: bool) -> None:
     """Show the state of a node.
@@ -256,9 +256,9 @@ def queue() -> None:
 
 
 @queue.command("stat")
-@_instance
-@_url
-@_token_file
+@instance_option
+@url_option
+@token_file_option
 @click.option("--name", help="Only this queue; exit code 1 when there is none.")
 @_json
 def stat(instance: Path | None, url: str | None, token_file: Path | None, name: str | None, as_json: bool) -> None:
@@ -300,9 +300,9 @@ def _queue_table(queues: list[dict[str, Any]]) -> Table:
 
 
 @click.command()
-@_instance
-@_url
-@_token_file
+@instance_option
+@url_option
+@token_file_option
 @click.option("--failover", is_flag=True, help="Let the peer take over (asked over HTTP).")
 @click.option(
     "--timeout", "timeout_s", type=click.FloatRange(0.1, 3600), default=60, show_default=True, help="Seconds."

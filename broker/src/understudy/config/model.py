@@ -414,6 +414,19 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class NetworkCheckConfiguration:
+    """The network check of a node under any policy (artemis-ha s. 3.6)."""
+
+    network_check_list: str = _CORE.text("network-check-list")
+    network_check_url_list: str = _CORE.text("network-check-URL-list")
+    network_check_period_ms: int = _CORE.number("network-check-period")
+    network_check_timeout_ms: int = _CORE.number("network-check-timeout")
+    network_check_nic: str = _CORE.text("network-check-NIC")
+    network_check_ping_command: str = _CORE.text("network-check-ping-command")
+    network_check_ping6_command: str = _CORE.text("network-check-ping6-command")
+
+
+@dataclass(frozen=True, slots=True)
 class HighAvailabilityPolicy:
     """HA policy: a single server, or one of a shared-store pair (artemis-ha s. 1, 2)."""
 
@@ -426,6 +439,7 @@ class HighAvailabilityPolicy:
     """Backup: becomes passive when its primary returns."""
     restart_backup: bool = _BACKUP.boolean("restart-backup")
     """Backup: after a failback it continues as a backup."""
+    network_check: NetworkCheckConfiguration = NetworkCheckConfiguration()
 
 
 @dataclass(frozen=True, slots=True)
@@ -446,14 +460,6 @@ class Configuration:
 
     configuration_file_refresh_period_ms: int = _CORE.number("configuration-file-refresh-period")
     """-1 or 0: the file is only read again when management asks."""
-
-    network_check_list: str = _CORE.text("network-check-list")
-    network_check_url_list: str = _CORE.text("network-check-URL-list")
-    network_check_period_ms: int = _CORE.number("network-check-period")
-    network_check_timeout_ms: int = _CORE.number("network-check-timeout")
-    network_check_nic: str = _CORE.text("network-check-NIC")
-    network_check_ping_command: str = _CORE.text("network-check-ping-command")
-    network_check_ping6_command: str = _CORE.text("network-check-ping6-command")
 
     security_enabled: bool = _CORE.boolean("security-enabled")
     security_invalidation_interval_ms: int = _CORE.number("security-invalidation-interval")

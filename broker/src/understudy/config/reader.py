@@ -10,7 +10,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from enum import Enum
 from typing import Any, Final
 
@@ -137,7 +137,8 @@ class _Reader:
                 "a cluster connection needs a cluster-password of its own",
                 hint="the default is public",
             )
-        ha_policy = self._ha_policy(core)
+        check = model.NetworkCheckConfiguration(**self._plain(core, model.NetworkCheckConfiguration))
+        ha_policy = replace(self._ha_policy(core), network_check=check)
         self._check_announcement(core, ha_policy.role, connectors, cluster_connections)
         if not values.get("persistence_enabled", True) and ha_policy.role is not Role.PRIMARY_ONLY:
             node = core.child("persistence-enabled") or core

@@ -87,16 +87,13 @@ class NetworkCheck(Machine[State, Event]):
     EVENTS: ClassVar[type[Enum]] = Event
     INITIAL: ClassVar[Enum] = State.OFF
 
-    def __init__(
-        self, options: NetworkCheckOptions, prober: Prober, timers: Timers, checked: Callable[[bool], None]
-    ) -> None:
+    def __init__(self, options: NetworkCheckOptions, prober: Prober, timers: Timers) -> None:
         """Nothing is checked before ``start``.
 
         Args:
             options: Targets and period.
             prober: Reaches out for a target.
             timers: For the period.
-            checked: Called with the result of each check.
         """
         super().__init__()
         self.reachable = True
@@ -104,7 +101,7 @@ class NetworkCheck(Machine[State, Event]):
         self._options = options
         self._prober = prober
         self._timers = timers
-        self._checked = checked
+        self._checked: Callable[[bool], None] | None = None
         self._timer: Timer | None = None
         self._loopback: set[str] = set()
         self._round = 0
@@ -114,8 +111,9 @@ class NetworkCheck(Machine[State, Event]):
         self._waiting: dict[object, Decided] = {}
         """Calls for the result of the check under way or the next one."""
 
-    def start(self) -> None:
-        """Check now, then once per period."""
+    def start(self, checked: Callable[[bool], None]) -> None:
+        """Check now, then once per period; ``checked`` is called with the result of each check."""
+        self._checked = checked
         if not self.empty:
             self.fire(Event.START)
 
@@ -182,7 +180,8 @@ class NetworkCheck(Machine[State, Event]):
         if not self.empty:
             self._timer = self._timers.call_later(self._options.period_ms, lambda: self.fire(Event.PERIOD_OVER))
         waiting, self._waiting = self._waiting, {}
-        self._checked(reachable)
+        if self._checked is not None:
+            self._checked(reachable)
         for done in waiting.values():
             done(reachable)
 

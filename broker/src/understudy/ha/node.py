@@ -103,6 +103,12 @@ class NodeLife(Machine[NodeState, NodeEvent]):
         """See ``Decisions``."""
         self.fire(NodeEvent.FAILBACK_WANTED)
 
+    def refuse_failback(self) -> str | None:
+        """Why the node cannot yield, on request, to the node that it took over from; None: it can."""
+        if self.state is not NodeState.ACTIVE:
+            return f"the node is {self.state.shown}, not active"
+        return self.policy.refuse_failback()
+
     def queue_again(self) -> None:
         """See ``Decisions``."""
         self.fire(NodeEvent.QUEUED_AGAIN)

@@ -166,6 +166,13 @@ class Policy(Protocol):
         """ACTIVE: watch whether the node may stay active, and whether it is to ``fail_back``."""
         ...
 
+    def refuse_failback(self) -> str | None:
+        """ACTIVE: why the node cannot ``fail_back`` now, when an administrator asks for it; None: it can.
+
+        Whether it does so by itself (allow-failback) does not matter.
+        """
+        ...
+
     def leave(self, *, fail_over: bool) -> None:
         """FAILING_BACK or STOPPING: decide nothing more; the activation is about to be undone.
 

@@ -156,6 +156,14 @@ class SharedStorePolicy:
     def _failback_wanted(self) -> bool:
         return self._failback_possible() and self._lock.read_state() == WANTED
 
+    def refuse_failback(self) -> str | None:
+        """See ``Policy``: the primary has to wait for the store."""
+        if self.role is not Role.BACKUP:
+            return "only a backup fails back, to its primary"
+        if not self._standby.peer_is_announced() or self._lock.read_state() != WANTED:
+            return "the primary does not wait for the store: is it running?"
+        return None
+
     # --- failing back and stopping -----------------------------------------------------------------
 
     def leave(self, *, fail_over: bool) -> None:

@@ -150,7 +150,11 @@ class BrokerControl(Control):
 
     def fail_over(self) -> None:
         """Stop after the reply and let the peer take over."""
-        self.node.timers.call_later(0, self.node.fail_over)
+        self.node.timers.call_later(0, self.node.handing_over.fail_over)
+
+    def fail_back(self) -> None:
+        """Yield to the primary."""
+        self.node.handing_over.fail_back()
 
 
 def duration_text(duration_ms: int) -> str:
@@ -262,4 +266,5 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     operation("getRolesAsJSON", lambda c, address: to_json(c.roles(address)), "As JSON.", text("addressMatch")),
     operation("reloadConfigurationFile", _C.reload, "Apply the changes of broker.xml that need no restart."),
     operation("forceFailover", _C.fail_over, "Stop, and let the peer take over."),
+    operation("failback", _C.fail_back, "Yield to the primary that waits, whatever allow-failback says."),
 )  # fmt: skip

@@ -41,6 +41,16 @@ _PAUSE_MS: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
+class HandingOver:
+    """Ends the active role of a node on request."""
+
+    fail_over: Callable[[], None]
+    """Begins to stop, so that the peer takes over."""
+    fail_back: Callable[[], None]
+    """Begins to yield to the node that it took over from. Raises ManagementError: it cannot."""
+
+
+@dataclass(frozen=True, slots=True)
 class ManagedNode:
     """An active node, for its controls."""
 
@@ -48,8 +58,7 @@ class ManagedNode:
     topology: Topology
     configuration: Configuration
     timers: Timers
-    fail_over: Callable[[], None]
-    """Begins to stop, so that the peer takes over."""
+    handing_over: HandingOver
     global_max_size_bytes: int
     activated_ms: int
     """Monotonic time of the activation."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Final
 
-from understudy.config.model import Configuration
+from understudy.config.model import NetworkCheckConfiguration
 from understudy.ha.network_check import (
     PING6_COMMAND,
     PING_COMMAND,
@@ -152,10 +152,7 @@ def ping_arguments(command: str, seconds: int, address: str) -> list[str]:
 
 
 def make_network_check(
-    configuration: Configuration,
-    make_prober: Callable[[ProbeOptions], Prober] | None,
-    timers: Timers,
-    checked: Callable[[bool], None],
+    configuration: NetworkCheckConfiguration, make_prober: Callable[[ProbeOptions], Prober] | None, timers: Timers
 ) -> NetworkCheck | None:
     """The network check of a node; None without targets.
 
@@ -163,7 +160,6 @@ def make_network_check(
         configuration: Of the node.
         make_prober: Makes the prober by its options; None: there is no network to check.
         timers: Of the node.
-        checked: Called with the result of each check.
     """
     options = NetworkCheckOptions(
         tuple(listed(configuration.network_check_list)),
@@ -180,4 +176,4 @@ def make_network_check(
             configuration.network_check_ping6_command,
         )
     )
-    return NetworkCheck(options, prober, timers, checked)
+    return NetworkCheck(options, prober, timers)

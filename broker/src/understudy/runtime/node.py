@@ -17,13 +17,12 @@ from typing import Final
 
 from understudy.broker import Broker
 from understudy.config.model import Configuration
-from understudy.errors import BrokerError, ConfigError, DiskFailed, StoreError
+from understudy.errors import BrokerError, ConfigError, DiskFailed, ManagementError, StoreError
 from understudy.ha.activation import Step
 from understudy.ha.node import NodeLife
 from understudy.ha.policy import Compose, Decisions, Done, NodeState, Policy, Role
 from understudy.runtime.activation import Activation
 from understudy.runtime.environment import Environment
-from understudy.runtime.network_probe import make_network_check
 from understudy.runtime.opened_store import OpenedStore
 from understudy.runtime.parts import make_parts
 from understudy.runtime.policies import make_policy
@@ -78,10 +77,6 @@ class BrokerNode:
         self.life = NodeLife(self._make_policy, self.standby, self, self._state_changed.set)
         self.opened = OpenedStore(self.parts, self.standby, self.policy.fence, self)
         self.serving = Serving(self.parts, self.opened, self)
-        self.network_check = make_network_check(
-            configuration, environment.network_prober, self.parts.turn, self.life.network_checked
-        )
-        """None without targets."""
 
     def _make_policy(self, life: Decisions) -> Policy:
         environment = self.environment
@@ -145,8 +140,8 @@ class BrokerNode:
             disk.make_directory(directory)
         await self._open_lock()
         self.life.start()
-        if self.network_check is not None:
-            self.network_check.start()
+        if self.parts.network_check is not None:
+            self.parts.network_check.start(self.life.network_checked)
         if self.configuration.ha_policy.wait_for_activation and self.policy.role is not Role.BACKUP:
             await self.wait_for("active", "isolated", "stopped")
 
@@ -225,6 +220,17 @@ class BrokerNode:
         """Stop and let another node take over."""
         self._spawn(self.stop(failover=True))
 
+    def fail_back(self) -> None:
+        """Yield to the node that this one took over from, after the reply. Raises ManagementError: it cannot."""
+        refusal = self.life.refuse_failback()
+        if refusal is not None:
+            raise ManagementError(f"no failback: {refusal}")
+        self.parts.turn.call_later(0, self._fail_back)
+
+    def _fail_back(self) -> None:
+        if self.life.state is NodeState.ACTIVE:
+            self.life.fail_back()
+
     # --- ha.policy.NodePort --------------------------------------------------------------------
 
     def activate(self, compose: Compose, done: Done) -> None:
@@ -269,8 +275,8 @@ class BrokerNode:
         """See ``NodePort``."""
         if error is not None:
             log.error("node ended", extra={"code": error.code, "error": str(error)})
-        if self.network_check is not None:
-            self.network_check.stop()
+        if self.parts.network_check is not None:
+            self.parts.network_check.stop()
         self.parts.lock.close()
         if not self._ended.done():
             self._ended.set_result(error)

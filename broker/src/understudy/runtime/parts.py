@@ -11,9 +11,11 @@ from understudy.cluster.membership import Membership
 from understudy.cluster.topology import Topology
 from understudy.config.model import Configuration
 from understudy.errors import BrokerError
+from understudy.ha.network_check import NetworkCheck
 from understudy.runtime.cluster import make_membership
 from understudy.runtime.connector import LoopDialer
 from understudy.runtime.environment import Environment
+from understudy.runtime.network_probe import make_network_check
 from understudy.runtime.node_configuration import NodeConfiguration
 from understudy.runtime.store_watch import StoreWatch
 from understudy.runtime.tls_acceptors import TlsAcceptors
@@ -37,6 +39,8 @@ class NodeParts:
     """For links to other nodes; None without a cluster connection."""
     membership: Membership | None
     """Links to other nodes; None without a cluster connection."""
+    network_check: NetworkCheck | None
+    """None without targets."""
     lock: NodeLock
     watch: StoreWatch
     tls: TlsAcceptors
@@ -74,6 +78,7 @@ def make_parts(
         topology=topology,
         credentials=credentials,
         membership=membership,
+        network_check=make_network_check(configuration.ha_policy.network_check, environment.network_prober, turn),
         lock=NodeLock(disk, configuration.node_manager_lock_directory, environment.file_lock, entropy),
         watch=StoreWatch(disk, configuration, instance_directory),
         tls=TlsAcceptors(configuration, environment.clock),
@@ -94,4 +99,8 @@ class Owner(Protocol):
 
     def fail_over(self) -> None:
         """Management asked the node to hand over."""
+        ...
+
+    def fail_back(self) -> None:
+        """Management asked the node to yield to the node that it took over from. Raises ManagementError: it cannot."""
         ...

@@ -9,7 +9,7 @@ from typing import Final
 from understudy.broker import Broker
 from understudy.errors import Unreachable
 from understudy.ha.activation import Step
-from understudy.management.invocation import Reload
+from understudy.management.invocation import HandingOver, Reload
 from understudy.protocols.handlers import served
 from understudy.runtime.acceptor import Acceptor
 from understudy.runtime.descriptors import ConnectionBudget
@@ -66,7 +66,7 @@ class Serving:
             worker=self._opened.worker,
             wake=parts.turn.request,
             global_max_size_bytes=parts.configuration.global_max_size_bytes(),
-            fail_over=self._owner.fail_over,
+            handing_over=HandingOver(self._owner.fail_over, self._owner.fail_back),
             reload=self.reload,
             pages=Pages(environment.disk, configuration.paging_directory, store.epoch),
         )

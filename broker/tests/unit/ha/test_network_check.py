@@ -48,12 +48,12 @@ class World:
         self.time, self.prober = ManualTime(), Prober()
         self.results: list[bool] = []
         options = NetworkCheckOptions(addresses, urls, period_ms)
-        self.check = NetworkCheck(options, self.prober, self.time, self.results.append)
+        self.check = NetworkCheck(options, self.prober, self.time)
 
 
 def test_the_first_check_is_made_at_once_then_one_per_period() -> None:
     world = World("a", urls=("http://u",))
-    world.check.start()
+    world.check.start(world.results.append)
     assert [target for target, _ in world.prober.probes] == ["a", "http://u"]
     world.prober.answer(ANSWERED, SILENT)
     world.time.advance(4_999)
@@ -77,7 +77,7 @@ def test_the_first_check_is_made_at_once_then_one_per_period() -> None:
 )
 def test_one_target_that_answers_is_enough(reaches: tuple[Reach, ...], expected: bool) -> None:
     world = World("a", "b")
-    world.check.start()
+    world.check.start(world.results.append)
     world.prober.answer(*reaches)
     assert world.results == [expected]
     assert world.check.reachable is expected
@@ -85,7 +85,7 @@ def test_one_target_that_answers_is_enough(reaches: tuple[Reach, ...], expected:
 
 def test_a_loopback_address_is_left_out_of_later_checks(caplog: pytest.LogCaptureFixture) -> None:
     world = World("a", "b")
-    world.check.start()
+    world.check.start(world.results.append)
     world.prober.answer(LOOPBACK, SILENT)
     world.time.advance(5_000)
     assert [target for target, _ in world.prober.probes] == ["b"]
@@ -94,7 +94,7 @@ def test_a_loopback_address_is_left_out_of_later_checks(caplog: pytest.LogCaptur
 
 def test_a_check_without_targets_is_not_made() -> None:
     world = World()
-    world.check.start()
+    world.check.start(world.results.append)
     decided: list[bool] = []
     world.check.ask(decided.append)
     assert world.check.empty
@@ -104,7 +104,7 @@ def test_a_check_without_targets_is_not_made() -> None:
 
 def test_answers_of_an_earlier_check_are_ignored() -> None:
     world = World("a", "b")
-    world.check.start()
+    world.check.start(world.results.append)
     late = world.prober.probes[1][1]
     world.prober.probes.pop(0)[1](ANSWERED)
     world.prober.probes.clear()
@@ -117,7 +117,7 @@ def test_answers_of_an_earlier_check_are_ignored() -> None:
 
 def test_a_stopped_check_reports_nothing() -> None:
     world = World("a")
-    world.check.start()
+    world.check.start(world.results.append)
     decided: list[bool] = []
     world.check.ask(decided.append)
     world.check.stop()
@@ -161,7 +161,7 @@ class Votes:
 def test_the_result_replaces_the_vote_in_both_directions(reach: Reach) -> None:
     world, votes = World("a"), Votes()
     voter = NetworkVoter(world.check, votes)
-    world.check.start()
+    world.check.start(world.results.append)
     world.prober.answer(ANSWERED)
     decided: list[bool] = []
     voter.ask_whether_gone("pair", decided.append)

@@ -29,6 +29,7 @@ class Recorder:
         self.seen: list[str] = []
         self.raises: dict[str, BrokerError] = {}
         self.release_error: BrokerError | None = None
+        self.refusal: str | None = None
         self.done: Done | None = None
         self.life = NodeLife(self._policy, self, self, lambda: self.seen.append(self.life.state.name))
 
@@ -59,6 +60,9 @@ class Recorder:
 
     def serve(self) -> None:
         self._hook("serve")
+
+    def refuse_failback(self) -> str | None:
+        return self.refusal
 
     def leave(self, *, fail_over: bool) -> None:
         self._hook("leave, fail over" if fail_over else "leave")
@@ -164,6 +168,64 @@ def test_an_activation_that_ends_while_the_node_stops_changes_nothing() -> None:
     assert activated is not None
     activated(None)
     assert node.life.state is NodeState.STOPPING
+
+
+def test_only_an_active_node_that_its_policy_allows_fails_back_on_request() -> None:
+    assert at(NodeState.PASSIVE).life.refuse_failback() == "the node is passive, not active"
+    node = at(NodeState.ACTIVE)
+    assert node.life.refuse_failback() is None
+    node.refusal = "alone"
+    assert node.life.refuse_failback() == "alone"
+
+
+@pytest.mark.parametrize("state", [NodeState.QUEUED, NodeState.PASSIVE, NodeState.YIELDED])
+def test_a_passive_node_without_network_gives_up_its_locks_and_queues_again_later(state: NodeState) -> None:
+    node = at(state)
+    node.life.network_checked(True)
+    assert node.transcript() == []
+    node.life.network_checked(False)
+    assert node.transcript() == ["ISOLATED", "withdraw", "stop following", "release: passive, cleanly"]
+    node.life.network_checked(False)
+    assert node.transcript() == []
+    node.life.network_checked(True)
+    assert node.transcript() == ["QUEUED", "queue"]
+
+
+def test_an_active_node_without_network_stops_cleanly_and_starts_again() -> None:
+    node = at(NodeState.ACTIVE)
+    node.life.network_checked(False)
+    assert node.transcript() == ["ISOLATING", "leave", "deactivate"]
+    node.life.network_checked(True)
+    node.answer()
+    assert node.transcript() == ["ISOLATED", "release: active, cleanly"]
+    node.life.network_checked(True)
+    assert node.transcript() == ["QUEUED", "queue"]
+
+
+def test_an_isolated_node_can_be_stopped() -> None:
+    node = at(NodeState.ACTIVE)
+    node.life.network_checked(False)
+    node.life.stop()
+    node.answer()
+    assert node.transcript()[-1] == "stopped: None"
+    node = at(NodeState.PASSIVE)
+    node.life.network_checked(False)
+    node.life.stop()
+    assert node.transcript()[-1] == "stopped: None"
+
+
+def test_an_error_while_isolating_ends_the_node() -> None:
+    node = at(NodeState.ACTIVE)
+    node.life.network_checked(False)
+    node.answer(DiskFailed("while closing"))
+    node.answer()
+    assert node.transcript()[-1] == "stopped: while closing"
+
+
+def test_an_activating_node_is_isolated_by_the_next_check() -> None:
+    node = at(NodeState.ACTIVATING)
+    node.life.network_checked(False)
+    assert node.life.state is NodeState.ACTIVATING
 
 
 @pytest.mark.parametrize("state", NodeState)

@@ -354,6 +354,10 @@ def test_the_node_itself() -> None:
     assert node.failed_over == 0, "the answer first"
     node.settle()
     assert node.failed_over == 1
+    assert node.ask("broker", "failback") is None
+    assert node.failed_back == 1
+    node.refuses_failback = True
+    assert node.reply_to(request("broker", "failback"))[0] is False
 
 
 def test_every_attribute_of_every_resource_answers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,9 +134,9 @@ def test_the_check_is_made_from_the_configuration() -> None:
         made.append(options)
         return NetworkProber(asyncio.new_event_loop(), options)
 
-    check = make_network_check(loaded.configuration, prober, None, print)  # type: ignore[arg-type]  # not started
+    check = make_network_check(loaded.configuration.ha_policy.network_check, prober, None)  # type: ignore[arg-type]  # not started
     assert check is not None
     assert (check._options.addresses, check._options.urls) == (("a", "b"), ("http://u",))
     assert made == [ProbeOptions(7, "eth9", "p %s")]
     assert made[0].only_ping
-    assert make_network_check(read("").configuration, prober, None, print) is None  # type: ignore[arg-type]  # not started
+    assert make_network_check(read("").configuration.ha_policy.network_check, prober, None) is None  # type: ignore[arg-type]  # not started
