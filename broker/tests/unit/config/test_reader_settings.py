@@ -9,6 +9,7 @@ from understudy.config.model import (
     AddressFullPolicy,
     AddressSettingsConfiguration,
     Configuration,
+    NetworkCheckConfiguration,
     Permission,
     RoutingType,
     WildcardConfiguration,
@@ -206,3 +207,15 @@ def test_a_store_that_is_not_kept_cannot_be_shared() -> None:
     with pytest.raises(ConfigError, match=r"persistence-enabled.*a pair needs a store that is kept"):
         read(f"<persistence-enabled>false</persistence-enabled>{pair}")
     assert not read("<persistence-enabled>false</persistence-enabled>").configuration.persistence_enabled
+
+
+def test_the_network_check_is_read_under_any_policy() -> None:
+    body = (
+        "<network-check-list>a</network-check-list><network-check-URL-list>http://u</network-check-URL-list>"
+        "<network-check-period>3</network-check-period><network-check-timeout>4</network-check-timeout>"
+        "<network-check-NIC>eth1</network-check-NIC><network-check-ping-command>p</network-check-ping-command>"
+        "<network-check-ping6-command>p6</network-check-ping6-command>"
+    )
+    expected = NetworkCheckConfiguration("a", "http://u", 3, 4, "eth1", "p", "p6")
+    assert read(body).configuration.ha_policy.network_check == expected
+    assert read("").configuration.ha_policy.network_check == NetworkCheckConfiguration("", "", 5_000, 1_000, "")

@@ -207,7 +207,8 @@ def test_an_old_name_is_read_as_the_new_one(path: str, row: Element) -> None:
 
 
 def test_every_implemented_value_of_the_server_reaches_the_configuration() -> None:
-    fields = {each.name for each in dataclasses.fields(model.Configuration)}
+    parts = (model.Configuration, model.NetworkCheckConfiguration)
+    fields = {each.name for part in parts for each in dataclasses.fields(part)}
     for row in CORE.children:
         if row.kind is not Kind.CONTAINER and row.support is Support.IMPLEMENTED:
             assert row.field in fields or row.name in USED_BY_THE_READER, row.name
