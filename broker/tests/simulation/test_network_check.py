@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from understudy.config.model import Configuration, NetworkCheckConfiguration
-from understudy.testing.cluster import PairOptions, SimCluster, pair_configuration
+from understudy.testing.cluster import SimCluster
+from understudy.testing.cluster_configuration import PAIR, PairOptions, cluster_configurations
 from understudy.testing.sim_environment import Skew
 from understudy.testing.sim_loop import SimLoop
 from understudy.testing.sim_network import Conditions, SimNetwork
@@ -37,8 +38,8 @@ class Story:
         self.network = SimNetwork(self.loop, Conditions())
         storage = SharedStorage(self.loop, StorageConditions())
         options = PairOptions(failover_on_shutdown=failover_on_shutdown)
-        pair = [checked(pair_configuration(role, options)) for role in ("primary", "backup")]
-        self.cluster = SimCluster(self.loop, self.network, storage, pair, (Skew(), Skew()))
+        pair = [checked(each) for each in cluster_configurations(PAIR, options)]
+        self.cluster = SimCluster(self.loop, self.network, [storage] * 2, pair, (Skew(), Skew()))
         self.cluster.supervised = False
         self.network.add_host(GATEWAY)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from understudy.cluster.credentials import ClusterCredentials
@@ -9,19 +10,21 @@ from understudy.cluster.member_link import LinkSettings
 from understudy.cluster.membership import Membership, MembershipSettings
 from understudy.cluster.topology import Topology
 from understudy.ha.vote_round import Answer, Pending, Question
-from understudy.ports import Clock, Timers
+from understudy.ports import Clock
+from understudy.runtime.connector import LoopDialer
 from understudy.runtime.node_configuration import NodeConfiguration
+from understudy.runtime.turn import Turn
 from understudy.wire.core.packets import FailoverVote
-from understudy.wire.core.peer import Dialer, PeerOptions
+from understudy.wire.core.peer import PeerOptions
 
 
 def make_membership(
     configuration: NodeConfiguration,
     topology: Topology,
     credentials: ClusterCredentials,
-    dialer: Dialer,
+    loop: asyncio.AbstractEventLoop,
     clock: Clock,
-    timers: Timers,
+    turn: Turn,
 ) -> Membership:
     """The membership by the first cluster-connection.
 
@@ -29,9 +32,9 @@ def make_membership(
         configuration: Of the node, with a cluster-connection.
         topology: Of the node.
         credentials: Of the cluster.
-        dialer: Opens connections.
+        loop: Opens connections.
         clock: Of the node.
-        timers: Of the node.
+        turn: Of the node.
     """
     connection = configuration.current.cluster_connections[0]
     own = configuration.own_connector()
@@ -51,7 +54,8 @@ def make_membership(
         direct_connections_only=connection.allow_direct_connections_only,
     )
     statics = [configuration.connector(name) for name in connection.static_connectors]
-    return Membership(topology, own, statics, settings, credentials, dialer, clock, timers)
+    dialer = LoopDialer(loop, turn, configuration.tls_for)
+    return Membership(topology, own, statics, settings, credentials, dialer, clock, turn)
 
 
 class _Cancelling:

@@ -13,7 +13,6 @@ from understudy.config.model import Configuration
 from understudy.errors import BrokerError
 from understudy.ha.network_check import NetworkCheck
 from understudy.runtime.cluster import make_membership
-from understudy.runtime.connector import LoopDialer
 from understudy.runtime.environment import Environment
 from understudy.runtime.network_probe import make_network_check
 from understudy.runtime.node_configuration import NodeConfiguration
@@ -67,8 +66,7 @@ def make_parts(
     credentials = membership = None
     if configuration.cluster_connections:
         credentials = ClusterCredentials(configuration.cluster_user, configuration.cluster_password, entropy)
-        dialer = LoopDialer(loop, turn, node_configuration.tls_for)
-        membership = make_membership(node_configuration, topology, credentials, dialer, environment.clock, turn)
+        membership = make_membership(node_configuration, topology, credentials, loop, environment.clock, turn)
     return NodeParts(
         configuration=node_configuration,
         environment=environment,
