@@ -11,7 +11,7 @@ import pytest
 
 from understudy.ha import lock_proof
 from understudy.testing.checkers import Violation
-from understudy.testing.fault_plan import ACTIVE, PASSIVE, Fault, FaultKind
+from understudy.testing.fault_plan import ACTIVE, LATER_KINDS, PASSIVE, Fault, FaultKind
 from understudy.testing.plan import draw_plan
 from understudy.testing.scenario import Scenario
 from understudy.testing.scenario_run import ScenarioRun
@@ -136,17 +136,16 @@ def test_the_seeds_contain_every_fault_failovers_and_redeliveries():
 
 
 def test_equal_seeds_give_equal_runs_in_one_process_and_in_two():
-    plans = [draw_plan(seed) for seed in range(SEEDS)]
-    with_branches = [plan.seed for plan in plans if any(job.mode == "xa" for job in plan.consumers)]
-    with_damage = [plan.seed for plan in plans if FaultKind.DAMAGE in {fault.kind for fault in plan.faults}]
-    seeds = [1, *with_branches[:2], *with_damage[:2]]
-    assert len(seeds) == 5
+    plans = [SHARED_STORE.draw(seed) for seed in range(SEEDS)]
+    with_branches = next(plan.seed for plan in plans if any(job.mode == "xa" for job in plan.consumers))
+    with_damage = next(plan.seed for plan in plans if FaultKind.DAMAGE in {fault.kind for fault in plan.faults})
+    runs = [(SHARED_STORE.name, with_branches), (SHARED_STORE.name, with_damage), *((name, 1) for name in SCENARIOS)]
     script = (
         "from understudy.testing.simulate import run_quietly\n"
-        f"print(*(run_quietly('shared-store', frozenset(), seed)[0].digest for seed in {seeds}))"
+        f"print(*(run_quietly(name, frozenset(), seed)[0].digest for name, seed in {runs}))"
     )
-    mine = [SHARED_STORE.run_seed(seed).digest for seed in seeds]
-    assert [SHARED_STORE.run_seed(seed).digest for seed in seeds] == mine
+    mine = [SCENARIOS[name].run_seed(seed).digest for name, seed in runs]
+    assert [SCENARIOS[name].run_seed(seed).digest for name, seed in runs] == mine
     for hash_seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
         done = subprocess.run(
@@ -177,3 +176,35 @@ def test_a_node_that_trusts_a_proof_of_three_seconds_is_found(monkeypatch):
     monkeypatch.setattr(lock_proof, "LOCK_PROOF_MS", 3_000)
     checks = {violation.check for seed in range(6) for violation in short_zombie(seed)}
     assert "zombie" in checks
+
+
+def every_kind():
+    """Each kind in each scenario; those of further scenarios are long."""
+    for scenario in SCENARIOS:
+        for kind in LATER_KINDS:
+            marks = () if scenario == SHARED_STORE.name else pytest.mark.long
+            yield pytest.param(scenario, kind, id=f"{scenario}-{kind.value}", marks=marks)
+
+
+@pytest.mark.parametrize(("scenario", "kind"), list(every_kind()))
+def test_one_fault_of_each_kind_is_injected_and_survived(scenario, kind):
+    """Without other faults, so that a node that it needs runs when it strikes."""
+    plan = SCENARIOS[scenario].draw(3)
+    fault = Fault(0, 3.0, kind, ACTIVE, 6.0, 0.3, 3)
+    outcome = SCENARIOS[scenario].run_plan(replace(plan, faults=(fault,), heal_s=12.0))
+    assert (outcome.injected, outcome.violations) == ({kind.value: 1}, ())
+
+
+def test_a_node_is_killed_at_each_operation_on_a_snapshot():
+    """The consolidator writes and installs a snapshot while messages flow."""
+    plan = SHARED_STORE.draw(3)
+    plan = replace(plan, pair=replace(plan.pair, compact_min_files=1, compact_percentage=75, segment_bytes=64 * 1024))
+    producers = tuple(replace(job, size_bytes=4_000, count=60, batch=0, pause_s=0.05) for job in plan.producers)
+    found, activations = [], []
+    for operations in range(1, 9):
+        crash = Fault(0, 1.0, FaultKind.CRASH_IN_SNAPSHOT, ACTIVE, 0.5, operations % 2, operations)
+        outcome = SHARED_STORE.run_plan(replace(plan, producers=producers, faults=(crash,), heal_s=12.0))
+        found += outcome.violations
+        activations.append(outcome.activations)
+    assert found == []
+    assert min(activations) > 1, "a crash did not happen"

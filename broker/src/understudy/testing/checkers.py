@@ -30,7 +30,8 @@ class Violation:
 
     check: str
     """A sort of findings of the ledger or ``unresolved``; ``corrupt``, ``client``, ``two-active``, ``epoch``,
-    ``zombie``, ``stuck``, ``left-over``, ``store``, ``quarantine``, ``two-confirming``, ``ended`` or ``failure``.
+    ``zombie``, ``two-confirming``, ``stuck``, ``no-service``, ``left-over``, ``store``, ``quarantine``, ``ended`` or
+    ``failure``.
     """
     text: str
 

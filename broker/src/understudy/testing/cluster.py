@@ -8,7 +8,7 @@ the shipped ``runtime.node.BrokerNode``; their files are on the simulated storag
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -126,10 +126,12 @@ class SimCluster:
         """Cut the power of its host."""
         self.network.power_off(name)
 
-    def crash_in_disk(self, name: str, operations: int, death: Death) -> None:
-        """Kill it, or cut its power, at one of its next disk operations."""
+    def crash_in_disk(
+        self, name: str, operations: int, death: Death, counts: Callable[[str], bool] | None = None
+    ) -> None:
+        """Kill it, or cut its power, at one of its next disk operations; ``counts`` as in ``CrashPoint.arm``."""
         crash = self.power_off if death is Death.POWER_LOST else self.kill
-        self.nodes[name].crash_point.arm(operations, lambda: crash(name))
+        self.nodes[name].crash_point.arm(operations, lambda: crash(name), counts)
 
     def stop(self, name: str, *, failover: bool) -> None:
         """Ask it to stop cleanly; it is started again like any node that is down."""

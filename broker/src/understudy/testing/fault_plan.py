@@ -49,6 +49,25 @@ class FaultKind(Enum):
     """SIGKILL a producer or consumer; another takes its work up."""
     SLOW_STORE = "slow-store"
     """Writes and syncs take long."""
+    CRASH_IN_ACTIVATION = "crash-in-activation"
+    """Kill the active node, and the one that activates at one of the disk operations of its activation."""
+    CRASH_IN_DEACTIVATION = "crash-in-deactivation"
+    """Kill the next node that fails back or stops at one of its disk operations while it does; in half of the draws
+    the active node is stopped for it."""
+    CRASH_IN_SNAPSHOT = "crash-in-snapshot"
+    """Kill the active node at one of the next disk operations on a snapshot."""
+    RESTART_IN_ORDER = "restart-in-order"
+    """Kill or stop all nodes, then start them one by one in any order; often the last one stays down."""
+    STORE_CUT_OFF = "store-cut-off"
+    """Part a node from the store: its operations fail, and after a while its locks expire."""
+    ISOLATE = "isolate"
+    """Part a node from every other host, both ways or one way; it reaches the store."""
+    FLAP = "flap"
+    """Part a node from every other host and join it again, several times a second."""
+    RESET_CONNECTIONS = "reset-connections"
+    """Reset all connections of a node, as a firewall that lost its state."""
+    CLOCK_JUMP = "clock-jump"
+    """Set the wall clock of a node forward or back by up to an hour."""
     DAMAGE = "damage"
     """Flip a bit in the stored bodies of one to three waiting messages."""
 
@@ -72,13 +91,27 @@ WEIGHTS: Final = {
 }
 
 #: Kinds drawn from a stream of their own, so that the rest of a seed's plan does not change, and their frequency.
-LATER_KINDS: Final = {FaultKind.SHORT_ZOMBIE: 0.15}
+LATER_KINDS: Final = {
+    FaultKind.SHORT_ZOMBIE: 0.15,
+    FaultKind.CRASH_IN_ACTIVATION: 0.12,
+    FaultKind.CRASH_IN_DEACTIVATION: 0.12,
+    FaultKind.CRASH_IN_SNAPSHOT: 0.12,
+    FaultKind.RESTART_IN_ORDER: 0.12,
+    FaultKind.STORE_CUT_OFF: 0.12,
+    FaultKind.ISOLATE: 0.12,
+    FaultKind.FLAP: 0.08,
+    FaultKind.RESET_CONNECTIONS: 0.12,
+    FaultKind.CLOCK_JUMP: 0.12,
+}
 
 #: Share of the seeds with ``DAMAGE``.
 _DAMAGE_CHANCE: Final = 0.2
 
 _WITHOUT_TARGET: Final = frozenset(
     {
+        FaultKind.CRASH_IN_ACTIVATION,
+        FaultKind.CRASH_IN_DEACTIVATION,
+        FaultKind.RESTART_IN_ORDER,
         FaultKind.DAMAGE,
         FaultKind.POWER_LOSS_OF_ALL,
         FaultKind.PART_NODES,

@@ -127,7 +127,7 @@ def _acknowledgements_not_written(patch: Patch) -> None:
 
 @planted(
     "duplicate-ids-ignored", promise="no duplicate while duplicate detection is on", checks=["duplicated"],
-    seeds=range(3, 60),
+    seeds=range(8, 60),
 )  # fmt: skip
 def _duplicate_ids_ignored(patch: Patch) -> None:
     """A message that a client sends again after a failover is stored a second time."""

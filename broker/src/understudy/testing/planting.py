@@ -16,7 +16,7 @@ from understudy.testing.fault_plan import Fault
 from understudy.testing.plan import Plan
 from understudy.testing.scenario import Outcome
 from understudy.testing.scenario_run import ScenarioRun
-from understudy.testing.scenarios import SCENARIOS, SHARED_STORE
+from understudy.testing.scenarios import SCENARIOS, SHARED_STORES
 from understudy.testing.sim_loop import SimLoop
 
 
@@ -95,12 +95,12 @@ def planted(
     Args:
         promise: The promise it breaks, as a sentence.
         checks: One of these checks must fail.
-        seeds: Within these seeds of ``shared-store``. Keep it short: begin with a seed that finds it.
-        elsewhere: Seeds of further scenarios.
+        seeds: Within these seeds of each scenario of a shared store. Keep it short: begin with a seed that finds it.
+        elsewhere: Seeds of other scenarios, or of one of those if they differ.
     """
 
     def register(plant: _Plant) -> _Plant:
-        within = {SHARED_STORE.name: seeds} | dict(elsewhere or {})
+        within = dict.fromkeys(SHARED_STORES, seeds) | dict(elsewhere or {})
         BUGS[name] = PlantedBug(name, promise, frozenset(checks), within, plant.__doc__ or "", plant)
         return plant
 

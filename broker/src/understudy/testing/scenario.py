@@ -44,6 +44,8 @@ class Outcome:
     """Of those, in the quarantine at the end."""
     branches: int = 0
     """XA branches begun."""
+    restored_s: float = 0.0
+    """Virtual seconds from healing until a message of a new client was confirmed."""
     injected: Mapping[str, int] = field(default_factory=dict)
     """Faults that had an effect, by kind."""
 
@@ -139,6 +141,7 @@ class Scenario:
             damaged=len(strikes.damaged),
             quarantined=len(run.set_aside),
             branches=run.branches,
+            restored_s=run.restored_s,
             injected={kind.value: strikes.injected[kind] for kind in FaultKind if strikes.injected[kind]},
         )
 

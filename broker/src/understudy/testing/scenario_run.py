@@ -36,6 +36,10 @@ from understudy.testing.xa_workload import (
 
 #: Virtual seconds the clients have to finish once everything is healed.
 LIVENESS_S: Final = 240.0
+#: Virtual seconds after healing within which a new client is connected and a message of it is confirmed.
+RESTORED_S: Final = 20.0
+#: The client that tries that.
+_PROBE: Final = "probe"
 #: The client that looks at the queue in the end, and the one that looks at it all the time if there is damage.
 _OBSERVER: Final = "observer"
 _LOOKER: Final = "looker"
@@ -66,6 +70,8 @@ class ScenarioRun:
         self._consumers = {job.name: replace(job) for job in plan.consumers}
         self._names = [*self._producers, *self._consumers]
         self._working = set(self._names)
+        self.restored_s = 0.0
+        """Virtual seconds from healing until a message of a new client was confirmed."""
         self._looker: SimProcess | None = None
         self.strikes = Strikes(plan, self.cluster, list(dict.fromkeys(storages)), self._names, self._kill_client)
         self.set_aside: set[tuple[str, int]] = set()
@@ -101,6 +107,11 @@ class ScenarioRun:
         await asyncio.sleep(max(0.0, self.plan.heal_s - self.loop.time()))
         self.phase = "healing"
         self._heal()
+        began_s = self.loop.time()
+        if await self._wait(lambda: _PROBE not in self._working, began_s + RESTORED_S):
+            self.restored_s = self.loop.time() - began_s
+        else:
+            self.violations.append(Violation("no-service", f"nothing confirmed {RESTORED_S} s after healing"))
         await self._finish_clients()
         self.phase = "stopping"
         await self._stop_nodes()
@@ -130,6 +141,9 @@ class ScenarioRun:
         if self._looker is not None:
             self._looker.kill()
         self.strikes.heal()
+        self._producers[_PROBE] = ProducerJob(_PROBE, QUEUE, count=1, size_bytes=10, pause_s=0.0)
+        self._working.add(_PROBE)
+        self._start_client(_PROBE)
         for name in sorted(self._working):
             if not self._clients[name].alive:
                 self._start_client(name)

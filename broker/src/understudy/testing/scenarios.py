@@ -46,7 +46,8 @@ class SharedStoreSymmetric(Scenario):
 
 
 SHARED_STORE: Final = SharedStore()
+_SHARED: Final = (SHARED_STORE, SharedStoreBackups(), SharedStoreSymmetric())
+#: Names of the scenarios in which all nodes share one store.
+SHARED_STORES: Final = tuple(scenario.name for scenario in _SHARED)
 #: All scenarios by name.
-SCENARIOS: Final[dict[str, Scenario]] = {
-    scenario.name: scenario for scenario in (SHARED_STORE, SharedStoreBackups(), SharedStoreSymmetric())
-}
+SCENARIOS: Final[dict[str, Scenario]] = {scenario.name: scenario for scenario in _SHARED}

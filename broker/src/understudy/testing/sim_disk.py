@@ -135,6 +135,7 @@ class SimVolume:
         self._failing_syncs = 0
         self._ticks = 0
         self._locks: dict[str, SimFileLock] = {}
+        self._cut_off: set[str] = set()
 
     def disk(self, owner: str) -> SimDisk:
         """The volume as that owner mounts it."""
@@ -180,6 +181,20 @@ class SimVolume:
         self._names = dict(self._stable_names)
         for name_change in left:
             name_change.apply(self._names)
+
+    def cut_off(self, owner: str) -> None:
+        """Every operation of the owner raises DiskFailed, as over a soft mount whose server does not answer."""
+        self._cut_off.add(owner)
+
+    def is_cut_off(self, owner: str) -> bool:
+        """Whether the owner does not reach the volume."""
+        return owner in self._cut_off
+
+    def join(self, owner: str | None = None) -> None:
+        """The owner, or each owner, reaches the volume again."""
+        if owner is None:
+            self._cut_off.clear()
+        self._cut_off.discard(owner or "")
 
     def fail_next_sync(self, count: int = 1) -> None:
         """The next syncs of files raise DiskFailed and make nothing last."""
@@ -276,6 +291,8 @@ class SimVolume:
         """Raise for a handle of a process that was killed."""
         if generation != self.generation(owner):
             raise DiskFailed(f"a dead process of {owner} touched the disk")
+        if owner in self._cut_off:
+            raise DiskFailed("the store does not answer: Input/output error")
 
     def generation(self, owner: str) -> int:
         """Number of times that the owner was killed."""
@@ -571,6 +588,8 @@ class SimFileLock:
 
     def verify(self) -> bool:
         alive = self._generation == self._volume.generation(self.owner)
+        if alive:
+            self._volume.check_alive(self.owner, self._generation)
         held = alive and self._volume.locks.get(self.path) is self
         return held and self._volume.leads_to(self.path, self._inode)
 

@@ -14,9 +14,9 @@ from understudy.testing.sim_loop import SimLoop
 WALL_START_MS: Final = 1_767_225_600_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Skew:
-    """Offset of a host's clocks."""
+    """Offset of a host's clocks; the wall clock may be set during a run."""
 
     wall_ms: int = 0
     """Added to wall time; may be negative."""

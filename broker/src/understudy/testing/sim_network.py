@@ -188,6 +188,13 @@ class SimNetwork:
         self.loop.record(f"network healed {one or '*'} {other or '*'}")
         self._paths_changed()
 
+    def reset(self, host: str) -> None:
+        """Reset every connection of a host at both ends; bytes on their way are lost."""
+        self.loop.record(f"network reset {host}")
+        for pipe in [pipe for pipe in self._pipes if host in (pipe.source.host, pipe.target.host)]:
+            pipe.drop()
+            pipe.target.reset_arrived(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"))
+
     def power_off(self, host: str) -> None:
         """Cut the power of a host: every process on it dies, peers hear nothing any more."""
         self._go_dark(host)

@@ -59,18 +59,23 @@ class CrashPoint:
         self._stream = stream
         self._countdown = 0
         self._crash: Callable[[], None] | None = None
+        self._counts: Callable[[str], bool] | None = None
 
-    def arm(self, operations: int, crash: Callable[[], None]) -> None:
-        """Call ``crash``, which must kill the process, at the ``operations``-th operation from now."""
-        self._countdown, self._crash = operations, crash
+    def arm(self, operations: int, crash: Callable[[], None], counts: Callable[[str], bool] | None = None) -> None:
+        """Call ``crash``, which must kill the process, at the ``operations``-th operation from now.
+
+        Args:
+            counts: Called with the text of each operation: whether it is one of those.
+        """
+        self._countdown, self._crash, self._counts = operations, crash, counts
 
     def disarm(self) -> None:
         """Cancel the crash."""
         self._crash = None
 
-    def around(self, operation: Callable[[], T]) -> T:
+    def around(self, event: str, operation: Callable[[], T]) -> T:
         """Carry out one operation, unless the crash comes first."""
-        if self._crash is None:
+        if self._crash is None or (self._counts is not None and not self._counts(event)):
             return operation()
         self._countdown -= 1
         if self._countdown > 0:
@@ -95,7 +100,7 @@ class ProcessDisk:
         """Carry out an operation that changes the medium."""
         self._process.check_alive()
         self.note(event)
-        return self._crash_point.around(operation)
+        return self._crash_point.around(event, operation)
 
     def note(self, event: str) -> None:
         """Put an event into the trace."""

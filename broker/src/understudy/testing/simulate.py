@@ -243,6 +243,7 @@ def _to_json(blocks: list[Block], failing: list[dict[str, Any]]) -> dict[str, An
                 "seeds": len(block.outcomes),
                 "kept": sum(outcome.ok for outcome in block.outcomes),
                 "seconds": round(block.seconds, 3),
+                "restored_s_max": round(max(outcome.restored_s for outcome in block.outcomes), 3),
                 "seeds_per_minute": round(len(block.outcomes) / block.seconds * 60, 1),
             }
             for block in blocks
@@ -283,7 +284,11 @@ def _report(blocks: list[Block], failing: list[dict[str, Any]], show_all: bool) 
     for block in blocks:
         total, kept = len(block.outcomes), sum(outcome.ok for outcome in block.outcomes)
         rate = total / block.seconds * 60
-        click.echo(f"{block.scenario}: {kept} of {total} seeds kept every promise ({rate:.0f} seeds a minute)")
+        restored_s = max(outcome.restored_s for outcome in block.outcomes)
+        click.echo(
+            f"{block.scenario}: {kept} of {total} seeds kept every promise ({rate:.0f} seeds a minute); "
+            f"served {restored_s:.1f} s after healing at the latest"
+        )
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from understudy.errors import BrokerError, DiskFailed, DiskFull, LockLost
 from understudy.testing.cluster import SimCluster, SimNode
 from understudy.testing.cluster_configuration import STORE
 from understudy.testing.damage import damage_waiting
-from understudy.testing.fault_plan import Fault, FaultKind
+from understudy.testing.fault_plan import PASSIVE, Fault, FaultKind
 from understudy.testing.plan import Plan
 from understudy.testing.sim_loop import Death, SimProcess
 from understudy.testing.sim_storage import SharedStorage
@@ -81,6 +81,7 @@ class Strikes:
         self._restore_storage()
         for storage in self._storages:
             storage.free()
+            storage.volume.join()
         self.network.heal()
         for name, node in self.cluster.nodes.items():
             node.crash_point.disarm()
@@ -117,6 +118,12 @@ class Strikes:
             storage = self._storage_of(fault)
             storage.fill()
             self.later(fault.duration_s, storage.free)
+        elif kind is FaultKind.CRASH_IN_ACTIVATION:
+            return self._crash_in_activation(fault)
+        elif kind is FaultKind.CRASH_IN_DEACTIVATION:
+            return self._crash_in_deactivation(fault)
+        elif kind is FaultKind.RESTART_IN_ORDER:
+            self._restart_in_order(fault)
         elif kind is FaultKind.DAMAGE:
             return self.damage(fault.number, 1 + int(fault.choice * 3))
         else:
@@ -140,6 +147,51 @@ class Strikes:
                 self.loop.record(f"damaged {message}")
         return len(self.damaged) > before
 
+    def _crash_in_activation(self, fault: Fault) -> bool:
+        heir, active = self.cluster.target(PASSIVE), self.cluster.active()
+        if heir is None or active is None or heir is active:
+            return False
+        self._crash_while(heir, "starting", fault)
+        active.down_s = fault.duration_s
+        self.cluster.kill(active.name)
+        return True
+
+    def _crash_in_deactivation(self, fault: Fault) -> bool:
+        running = [node for node in self.cluster.nodes.values() if node.running]
+        for node in running:
+            self._crash_while(node, "stopping", fault)
+        active = self.cluster.active()
+        if active is not None and fault.choice < 0.5:
+            self.cluster.stop(active.name, failover=fault.choice < 0.25)
+        return bool(running)
+
+    def _crash_while(self, node: SimNode, state: str, fault: Fault) -> None:
+        """Kill a node at one of the disk operations that it does in a state."""
+        node.down_s = fault.duration_s
+        death = Death.POWER_LOST if fault.choice * 4 % 1 < 0.5 else Death.KILLED
+        self.cluster.crash_in_disk(node.name, fault.operations, death, lambda event: node.state == state)
+
+    def _restart_in_order(self, fault: Fault) -> None:
+        """End all nodes and start them in an order drawn from the seed; in half of the draws one stays down until
+        everything heals.
+        """
+        stream = self.loop.random(f"order {fault.number}")
+        names = list(self.cluster.nodes)
+        stream.shuffle(names)
+        for name in names:
+            self.cluster.nodes[name].wanted = False
+            if fault.choice < 0.6:
+                self.cluster.kill(name)
+            else:
+                self.cluster.stop(name, failover=fault.choice < 0.8)
+        stream.shuffle(names)
+        if stream.random() < 0.5:
+            names.pop()
+        delay_s = 0.2 + fault.duration_s
+        for name in names:
+            self.later(delay_s, partial(self.cluster.start, name))
+            delay_s += stream.choice((0.0, 0.5, 3.0))
+
     # --- faults of a node ----------------------------------------------------------------------------
 
     def _strike_node(self, fault: Fault) -> bool:
@@ -155,6 +207,17 @@ class Strikes:
                 else:
                     self.network.part(name, client, both_ways=False)
             self.later(fault.duration_s, lambda: self._rejoin_clients(name))
+        elif kind is FaultKind.ISOLATE:
+            self._isolate(name, fault.choice)
+            self.later(fault.duration_s, lambda: self.network.heal(name))
+        elif kind is FaultKind.FLAP:
+            self._flap(name, fault.choice, self.loop.time() + fault.duration_s)
+        elif kind is FaultKind.RESET_CONNECTIONS:
+            self.network.reset(name)
+        elif kind is FaultKind.CLOCK_JUMP:
+            node.skew.wall_ms += int((fault.choice - 0.5) * 7_200_000)
+        elif kind is FaultKind.STORE_CUT_OFF:
+            self._cut_off(node, fault)
         elif kind is FaultKind.PAUSE:
             process.pause()
             self.later(fault.duration_s, process.resume)
@@ -170,6 +233,35 @@ class Strikes:
             self._end_node(node, fault)
         return True
 
+    def _isolate(self, name: str, choice: float) -> None:
+        for other in (*self._clients, *self.cluster.nodes):
+            if other == name:
+                continue
+            if choice < 0.75:
+                self.network.part(other, name, both_ways=choice < 0.5)
+            else:
+                self.network.part(name, other, both_ways=False)
+
+    def _flap(self, name: str, choice: float, until_s: float) -> None:
+        self._isolate(name, choice)
+        self.later(0.3, lambda: self.network.heal(name))
+        if self.loop.time() < until_s:
+            self.later(0.5, lambda: self._flap(name, choice, until_s))
+
+    def _cut_off(self, node: SimNode, fault: Fault) -> None:
+        # an operation that failed may leave the node without its lock as well
+        self.expected |= {DiskFailed, LockLost}
+        volume, host = node.storage.volume, node.name
+        volume.cut_off(host)
+        process = node.process
+
+        def expire() -> None:
+            if node.process is process and volume.is_cut_off(host):
+                node.storage.expire_leases(host)
+
+        self.later(LEASE_S, expire)
+        self.later(fault.duration_s, lambda: volume.join(host))
+
     def _end_node(self, node: SimNode, fault: Fault) -> None:
         cluster, name, kind = self.cluster, node.name, fault.kind
         node.down_s = fault.duration_s
@@ -177,6 +269,9 @@ class Strikes:
             cluster.kill(name)
         elif kind is FaultKind.POWER_LOSS:
             cluster.power_off(name)
+        elif kind is FaultKind.CRASH_IN_SNAPSHOT:
+            death = Death.POWER_LOST if fault.choice < 0.5 else Death.KILLED
+            cluster.crash_in_disk(name, fault.operations, death, lambda event: "snapshot" in event)
         elif kind is FaultKind.CRASH_IN_DISK:
             cluster.crash_in_disk(name, fault.operations, Death.POWER_LOST if fault.choice < 0.5 else Death.KILLED)
         else:
@@ -208,5 +303,8 @@ _OF_ALL: Final = frozenset(
         FaultKind.DISK_FULL,
         FaultKind.DAMAGE,
         FaultKind.KILL_CLIENT,
+        FaultKind.CRASH_IN_ACTIVATION,
+        FaultKind.CRASH_IN_DEACTIVATION,
+        FaultKind.RESTART_IN_ORDER,
     }
 )
