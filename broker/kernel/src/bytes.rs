@@ -1,9 +1,13 @@
-//! The bytes of a Python object as a slice. The only file of the crate in which `unsafe` is allowed.
+//! The bytes of a Python object as a slice, and `bytes` objects that are written once. The only file of the crate in
+//! which `unsafe` is allowed.
 
 #![allow(unsafe_code)]
 
+use std::mem::MaybeUninit;
+
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::PyBufferError;
+use pyo3::exceptions::{PyBufferError, PyMemoryError};
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -45,4 +49,64 @@ where
     // Python code, so no other Python thread writes to them meanwhile.
     let data = unsafe { std::slice::from_raw_parts(buffer.buf_ptr() as *const u8, length) };
     Ok(work(data))
+}
+
+/// The bytes of an object that is being built, written from the beginning to the end.
+pub struct Output<'a> {
+    buffer: &'a mut [MaybeUninit<u8>],
+    /// The bytes before it were written.
+    at: usize,
+}
+
+impl Output<'_> {
+    /// Bytes written so far.
+    pub fn len(&self) -> usize {
+        self.at
+    }
+
+    /// Write the next bytes. They must fit into the size that `build` was given.
+    pub fn put(&mut self, bytes: &[u8]) {
+        let end = self.at + bytes.len();
+        // SAFETY: `MaybeUninit<u8>` has the layout of `u8`, and any initialised byte is a valid value of it.
+        let bytes = unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast::<MaybeUninit<u8>>(), bytes.len()) };
+        self.buffer[self.at..end].copy_from_slice(bytes);
+        self.at = end;
+    }
+
+    /// The bytes from `begin` on that were written.
+    pub fn written(&mut self, begin: usize) -> &mut [u8] {
+        let written = &mut self.buffer[begin..self.at];
+        // SAFETY: All bytes before `at` were initialised by `put`.
+        unsafe { std::slice::from_raw_parts_mut(written.as_mut_ptr().cast::<u8>(), written.len()) }
+    }
+}
+
+/// A `bytes` object of that size, whose content `fill` writes; zeros follow where it writes less. Unlike
+/// `PyBytes::new_with` it does not write zeros first, which for large messages takes as long as a copy.
+///
+/// # Errors
+///
+/// `MemoryError`, or that of `fill`.
+pub fn build<'py, F>(py: Python<'py>, size: usize, fill: F) -> PyResult<Bound<'py, PyBytes>>
+where
+    F: FnOnce(&mut Output<'_>) -> PyResult<()>,
+{
+    let length = ffi::Py_ssize_t::try_from(size).map_err(|_| PyMemoryError::new_err(format!("{} bytes", size)))?;
+    // SAFETY: With a null pointer CPython returns a new object of `length` uninitialised bytes, or null with an exception
+    // set, which `from_owned_ptr_or_err` takes. No other reference to it exists before this function returns, so nothing
+    // reads or writes its bytes meanwhile. (The object of size 0 is shared, and has none.)
+    let object = unsafe {
+        let pointer = ffi::PyBytes_FromStringAndSize(std::ptr::null(), length);
+        Bound::from_owned_ptr_or_err(py, pointer)?.downcast_into_unchecked::<PyBytes>()
+    };
+    // SAFETY: The object has `size` bytes at that address, which stay there as long as it exists.
+    let buffer = unsafe {
+        let start = ffi::PyBytes_AsString(object.as_ptr()).cast::<MaybeUninit<u8>>();
+        std::slice::from_raw_parts_mut(start, size)
+    };
+    let mut out = Output { buffer, at: 0 };
+    fill(&mut out)?;
+    let at = out.at;
+    out.buffer[at..].fill(MaybeUninit::new(0));
+    Ok(object)
 }

@@ -5,6 +5,7 @@ use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyRange, PyRangeMethods};
 
+use crate::bytes;
 use crate::crc;
 use crate::log::{RECEIVE_OVERHEAD_BYTES, SESS_RECEIVE_MSG};
 
@@ -46,23 +47,18 @@ pub fn receives<'py>(
         let text = format!("{} messages, {} counts", messages.len(), counts.len());
         return Err(PyValueError::new_err(text));
     }
-    let bytes: usize = messages.iter().map(|each| each.as_bytes().len()).sum();
-    PyBytes::new_with(py, bytes + messages.len() * RECEIVE_OVERHEAD_BYTES, |buffer| {
-        let mut at = 0;
-        let mut put = |bytes: &[u8]| {
-            buffer[at..at + bytes.len()].copy_from_slice(bytes);
-            at += bytes.len();
-        };
+    let message_bytes: usize = messages.iter().map(|each| each.as_bytes().len()).sum();
+    bytes::build(py, message_bytes + messages.len() * RECEIVE_OVERHEAD_BYTES, |out| {
         for (message, count) in messages.iter().zip(&counts) {
             let encoded = message.as_bytes();
             let length = i32::try_from(encoded.len() + RECEIVE_OVERHEAD_BYTES - 4)
                 .map_err(|_| PyOverflowError::new_err(format!("{} bytes", encoded.len())))?;
-            put(&length.to_be_bytes());
-            put(&[SESS_RECEIVE_MSG]);
-            put(&channel_id.to_be_bytes());
-            put(encoded);
-            put(&consumer_id.to_be_bytes());
-            put(&count.to_be_bytes());
+            out.put(&length.to_be_bytes());
+            out.put(&[SESS_RECEIVE_MSG]);
+            out.put(&channel_id.to_be_bytes());
+            out.put(encoded);
+            out.put(&consumer_id.to_be_bytes());
+            out.put(&count.to_be_bytes());
         }
         Ok(())
     })

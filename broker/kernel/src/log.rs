@@ -7,6 +7,7 @@ use pyo3::exceptions::{PyIndexError, PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
+use crate::bytes::{self, Output};
 use crate::crc;
 use crate::frames::{any_grouped, decode, Column, Row, Sends};
 use crate::records::{DUPLICATE_ID, DUPLICATE_ID_HEAD_BYTES};
@@ -173,26 +174,12 @@ impl Run {
     }
 }
 
-/// Copies that go into one buffer, one behind the other.
-struct Writer<'a> {
-    buffer: &'a mut [u8],
-    at: usize,
-}
-
-impl Writer<'_> {
-    fn put(&mut self, bytes: &[u8]) {
-        let end = self.at + bytes.len();
-        self.buffer[self.at..end].copy_from_slice(bytes);
-        self.at = end;
-    }
-
-    /// A message with the id that the broker gives it.
-    fn put_message(&mut self, data: &[u8], row: &Row, message_id: i64) {
-        let begin = self.at;
-        self.put(&data[row.start..row.stop]);
-        let at = begin + row.header - row.start;
-        self.buffer[at..at + 8].copy_from_slice(&message_id.to_be_bytes());
-    }
+/// Write a message with the id that the broker gives it.
+fn put_message(out: &mut Output<'_>, data: &[u8], row: &Row, message_id: i64) {
+    let begin = out.len();
+    out.put(&data[row.start..row.stop]);
+    let at = row.header - row.start;
+    out.written(begin)[at..at + 8].copy_from_slice(&message_id.to_be_bytes());
 }
 
 #[pymethods]
@@ -327,7 +314,7 @@ impl Run {
             return Ok(PyBytes::new(py, b""));
         }
         let count = end - begin;
-        let bytes = self.start(end)? - self.start(begin)? - count * self.head_bytes;
+        let message_bytes = self.start(end)? - self.start(begin)? - count * self.head_bytes;
         let data = self.data.as_bytes(py);
         let mut head = [0; RECEIVE_HEAD_BYTES];
         head[4] = SESS_RECEIVE_MSG;
@@ -335,8 +322,7 @@ impl Run {
         let mut tail = [0; RECEIVE_TAIL_BYTES];
         tail[..8].copy_from_slice(&consumer_id.to_be_bytes());
         tail[8..].copy_from_slice(&1_i32.to_be_bytes());
-        PyBytes::new_with(py, bytes + count * RECEIVE_OVERHEAD_BYTES, |buffer| {
-            let mut out = Writer { buffer, at: 0 };
+        bytes::build(py, message_bytes + count * RECEIVE_OVERHEAD_BYTES, |out| {
             for row in begin..end {
                 let message = &data[self.start(row)? + self.head_bytes..self.start(row + 1)?];
                 let length = narrow(message.len() + RECEIVE_OVERHEAD_BYTES - 4)?;
@@ -400,14 +386,13 @@ pub fn append_sends(
     {
         place.copy_from_slice(&queue_id.to_le_bytes());
     }
-    let records = PyBytes::new_with(py, size, |buffer| {
-        let mut out = Writer { buffer, at: 0 };
+    let records = bytes::build(py, size, |out| {
         let mut sequence = sequence;
         let mut message_id = first_id;
         for (sends, rows) in &chosen.parts {
             let data = sends.bytes(py);
             for row in *rows {
-                let begin = out.at;
+                let begin = out.len();
                 let length = narrow(row.stop - row.start + head_bytes)?;
                 sequence = sequence
                     .checked_add(1)
@@ -418,9 +403,10 @@ pub fn append_sends(
                 head[48..56].copy_from_slice(&row.expiration.to_le_bytes());
                 out.put(&head);
                 out.put(sends.duplicate(row));
-                out.put_message(data, row, message_id);
-                let crc = crc::update(seed, &out.buffer[begin + CRC_BYTES..out.at]);
-                out.buffer[begin..begin + CRC_BYTES].copy_from_slice(&crc.to_le_bytes());
+                put_message(out, data, row, message_id);
+                let record = out.written(begin);
+                let crc = crc::update(seed, &record[CRC_BYTES..]);
+                record[..CRC_BYTES].copy_from_slice(&crc.to_le_bytes());
                 message_id += 1;
             }
         }
@@ -497,13 +483,12 @@ pub fn keep_sends(py: Python<'_>, parts: Vec<Part<'_>>, first_id: i64) -> PyResu
         starts.push(size, chosen.count);
         size += row.stop - row.start;
     }
-    let messages = PyBytes::new_with(py, size, |buffer| {
-        let mut out = Writer { buffer, at: 0 };
+    let messages = bytes::build(py, size, |out| {
         let mut message_id = first_id;
         for (sends, rows) in &chosen.parts {
             let data = sends.bytes(py);
             for row in *rows {
-                out.put_message(data, row, message_id);
+                put_message(out, data, row, message_id);
                 message_id += 1;
             }
         }
@@ -553,8 +538,7 @@ pub fn join_runs(py: Python<'_>, parts: Vec<(Bound<'_, Run>, usize, usize)>) -> 
     let grouped = parts.iter().any(|(run, begin, end)| run.get().any_group(*begin, *end));
     let mut groups = Vec::new();
     let mut expirations = Vec::with_capacity(count);
-    let data = PyBytes::new_with(py, size, |buffer| {
-        let mut out = Writer { buffer, at: 0 };
+    let data = bytes::build(py, size, |out| {
         for (run, begin, end) in &parts {
             let run = run.get();
             let bytes = run.data.as_bytes(py);
