@@ -1,0 +1,108 @@
+"""A witness in the simulation: the shipped server and client on the simulated network, with a disk of its own.
+
+``SimWitness`` is the host and process of the witness; faults cut its host from others (``SimNetwork.part``), kill it,
+pause it or cut its power. ``lock_manager`` is the client of a node, in the node's process and by the node's clocks.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from understudy.errors import BrokerError
+from understudy.ha.witness_client import WitnessClientOptions, WitnessLockManager
+from understudy.ports import Clock, Entropy, Timers
+from understudy.runtime.turn import Turn
+from understudy.runtime.witness_dialer import LoopWitnessDialer
+from understudy.runtime.witness_server import WitnessPorts, WitnessServer
+from understudy.testing.sim_disk import SimVolume
+from understudy.testing.sim_environment import SimClock, SimEntropy, SimTimers, Skew
+from understudy.testing.sim_loop import Death, SimLoop, SimProcess
+from understudy.testing.sim_storage import CrashPoint, ObservedWorker, ProcessDisk, ProcessLock
+from understudy.testing.sim_writer import SimWorker
+
+PORT: Final = 61_619
+SECRET: Final = b"the secret of every simulated witness"
+_DIRECTORY: Final = "/witness"
+
+
+class SimWitness:
+    """The witness of a simulation; its host is ``host``, which the network must know."""
+
+    def __init__(
+        self, loop: SimLoop, host: str = "witness", *, lease_ms: int = 6_000, lease_max_ms: int = 10_000, skew: Skew
+    ) -> None:
+        """Not started.
+
+        Args:
+            loop: Of the simulation.
+            host: Name of the machine.
+            lease_ms: Lease of its clients.
+            lease_max_ms: Longest lease that it grants.
+            skew: Of its clocks.
+        """
+        self.host = host
+        self.process: SimProcess | None = None
+        self.crash_point = CrashPoint(loop.random("crash point of the witness"))
+        """Kills the process at one of its next disk operations, once armed."""
+        self.failures: list[BrokerError] = []
+        """Errors because of which it ended."""
+        self._loop = loop
+        self._lease_ms = lease_ms
+        self._lease_max_ms = lease_max_ms
+        self._skew = skew
+        self._volume = SimVolume()
+        self._volume.disk(host).make_directory(_DIRECTORY)
+        self._faults = loop.random("disk of the witness")
+
+    def start(self) -> None:
+        """Start the process, after a power loss also the host; harmless if it runs."""
+        if self.process is not None and self.process.alive:
+            return
+        self._loop.network.power_on(self.host)
+        process = self.process = self._loop.new_process("witness", self.host)
+        process.on_death(self._died)
+        process.create_task(self._run(process))
+
+    def kill(self, death: Death = Death.KILLED) -> None:
+        """End the process."""
+        if self.process is not None:
+            self.process.kill(death)
+
+    def _died(self, death: Death) -> None:
+        if death is Death.POWER_LOST:
+            self._volume.power_loss(self._faults, self.host)
+        else:
+            self._volume.crash_process(self.host)
+
+    async def _run(self, process: SimProcess) -> None:
+        loop, skew = self._loop, self._skew
+        timers, clock = SimTimers(loop, skew), SimClock(loop, skew)
+        disk = ProcessDisk(self._volume.disk(self.host), process, loop, self.crash_point)
+        turn = Turn(loop, timers, lambda: clock.monotonic_ms() * 1_000_000)
+        ports = WitnessPorts(
+            disk,
+            lambda path: ProcessLock(self._volume.lock(path, self.host), path, disk),
+            clock,
+            timers,
+            SimEntropy(loop.random(f"entropy {process.label}")),
+            ObservedWorker(SimWorker(timers, loop.random(f"worker {process.label}")), turn),
+        )
+        server = WitnessServer(_DIRECTORY, SECRET, self._lease_max_ms, ports)
+        turn.on_error = server.fail
+        await server.listen(self.host, PORT)
+        error = await server.run()
+        if error is not None:
+            self.failures.append(error)
+
+    def lock_manager(self, name: str, turn: Turn, clock: Clock, timers: Timers, entropy: Entropy) -> WitnessLockManager:
+        """The client of a node; made and used in the node's process.
+
+        Args:
+            name: Of the node.
+            turn: Of the node.
+            clock: Of the node's host.
+            timers: Of the node's host.
+            entropy: Of the node.
+        """
+        options = WitnessClientOptions([(self.host, PORT)], SECRET, name, self._lease_ms)
+        return WitnessLockManager(options, LoopWitnessDialer(self._loop, turn), clock, timers, entropy)
