@@ -14,7 +14,7 @@ import pytest
 from support.certificates import PASSWORD, make, write_trust
 from support.processes import COMMAND, Pair
 
-pytestmark = pytest.mark.maven
+pytestmark = [pytest.mark.maven, pytest.mark.long]
 
 Java = Callable[..., "subprocess.Popen[str]"]
 

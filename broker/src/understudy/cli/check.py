@@ -6,6 +6,7 @@ Nothing is started. The same files are read again at every start.
 from __future__ import annotations
 
 import os
+import pwd
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -61,6 +62,37 @@ def check_tls(configuration: Configuration) -> list[str]:
         if connector.tls is not None:
             client_context(connector.tls)
     return [*acceptors.expiry_warnings(), *check_files(key_files(configuration), [])]
+
+
+def check_readable(configuration: Configuration, user: str) -> None:
+    """Check that the user of the service can read the files of TLS; by a process of root.
+
+    Raises:
+        ConfigError: there is no such user, this is not root, or the user cannot read a file; names the first one.
+    """
+    settings = [each.tls for each in configuration.acceptors] + [each.tls for each in configuration.connectors]
+    paths = dict.fromkeys(path for each in settings if each is not None for path in each.files())
+    try:
+        found = pwd.getpwnam(user)
+    except KeyError:
+        raise ConfigError(f"--user {user!r}: there is no such user") from None
+    before = os.geteuid(), os.getegid(), os.getgroups()
+    try:
+        os.setgroups(os.getgrouplist(found.pw_name, found.pw_gid))
+        os.setegid(found.pw_gid)
+        os.seteuid(found.pw_uid)
+    except PermissionError:
+        raise ConfigError(f"--user {user!r}: only root can check files as another user") from None
+    try:
+        for path in paths:
+            try:
+                os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
+            except OSError as error:
+                raise ConfigError(f"user {user!r} cannot read it: {error.strerror}", file=path) from error
+    finally:
+        os.seteuid(before[0])
+        os.setegid(before[1])
+        os.setgroups(before[2])
 
 
 def key_files(configuration: Configuration) -> list[str]:

@@ -15,7 +15,7 @@ import click
 import uvloop
 
 from understudy import __version__
-from understudy.cli.check import check_security, check_tls, key_files
+from understudy.cli.check import check_readable, check_security, check_tls, key_files
 from understudy.cli.defaults import DEFAULT_HTTP, DEFAULT_URL, default_directory
 from understudy.cli.instances import config_of, create_instance, default_options, preview, token_of
 from understudy.cli.user_files import security_of, watched_files
@@ -86,7 +86,10 @@ class Instance:
     help="Set damaged records of the journal aside if their extent is known, and serve the rest;"
     " as quarantine-damaged-records in broker.xml.",
 )
-@click.option("--check", is_flag=True, help="Check broker.xml, users and roles, print errors and warnings, and end.")
+@click.option(
+    "--check", is_flag=True, help="Check broker.xml, users, roles and TLS files, print errors and warnings, and end."
+)
+@click.option("--user", help="With --check, by root: also check that this user can read the TLS files.")
 def run(
     config: Path | None,
     instance: Path | None,
@@ -99,6 +102,7 @@ def run(
     properties: tuple[str, ...],
     quarantine: bool,
     check: bool,
+    user: str | None,
 ) -> None:
     """Run a broker node. SIGTERM and SIGINT stop it cleanly.
 
@@ -127,6 +131,8 @@ def run(
         configuration = loaded.configuration
         warnings = [*map(str, loaded.warnings), *check_security(configuration, config.resolve().parent)]
         warnings += check_tls(configuration)
+        if user is not None:
+            check_readable(configuration, user)
         for text in warnings:
             click.echo(f"warning: {text}", err=True)
         click.echo(f"{config}: usable, {len(warnings)} warnings")
