@@ -188,9 +188,9 @@ def test_check_reads_the_files_of_tls(certificates: Certificates, made: Callable
     assert f"{certificates.server} holds or may hold secrets and can be read by all users" in done.stderr
     if os.geteuid() == 0:
         # the directories of pytest are private, so that another user cannot read the files
-        done = subprocess.run([*command, "--user", "nobody"], capture_output=True, text=True, check=False)
+        done = subprocess.run([*command, "--user", "daemon"], capture_output=True, text=True, check=False)
         assert done.returncode == 2
-        assert "user 'nobody' cannot read it: Permission denied" in done.stderr
+        assert "user 'daemon' cannot read it: Permission denied" in done.stderr
     certificates.server.unlink()
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
