@@ -10,6 +10,7 @@ from fuzz.targets_snapshot import SNAPSHOT
 from fuzz.targets_store import STORE
 from fuzz.targets_text import TEXT
 from fuzz.targets_wire import WIRE
+from fuzz.targets_witness import WITNESS
 
-_ALL = (*WIRE, *CONVERSATIONS, *TEXT, *STORE, *KERNEL, *SNAPSHOT, *NETWORK)
+_ALL = (*WIRE, *CONVERSATIONS, *TEXT, *STORE, *KERNEL, *SNAPSHOT, *NETWORK, *WITNESS)
 TARGETS: dict[str, Target] = {target.name: target for target in _ALL}

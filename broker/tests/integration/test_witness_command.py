@@ -99,11 +99,13 @@ def test_status_identity_notifications_and_metrics(witness: WitnessProcess, tmp_
     with urllib.request.urlopen(f"http://127.0.0.1:{scrape}/metrics", timeout=WAIT_S) as answer:
         text = answer.read().decode()
     assert 'understudy_witness_frames_total{kind="status"} 1.0' in text
+    assert witness.command("set", witness.address, "n", "7", "--secret-file", str(witness.secret)).returncode == 0
     assert witness.end() == 0
     assert manager.recv(100) == b"STOPPING=1"
     manager.close()
     witness.start()
-    assert witness.status()["identity"] == before["identity"]
+    after = witness.status()
+    assert (after["identity"], after["numbers"]) == (before["identity"], {"n": 7})
     assert oct(witness.state.parent.stat().st_mode & 0o777) == "0o700"
     assert oct(witness.secret.stat().st_mode & 0o777) == "0o600"
 

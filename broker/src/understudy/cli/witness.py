@@ -9,13 +9,13 @@ import os
 import secrets
 import sys
 from pathlib import Path
-from typing import Any
 
 import click
 import uvloop
 
 from understudy.config.locking import parse_address
 from understudy.errors import BrokerError, CallTimedOut, ConfigError, LockManagerUnavailable
+from understudy.ha.sequence_verdict import SEQUENCE_MAX
 from understudy.ha.witness_client import WitnessClientOptions
 from understudy.ha.witness_frames import Answer, Kind, Request
 from understudy.ha.witness_link import WitnessLink, WitnessLinkOwner
@@ -97,7 +97,8 @@ def status(address: str, secret_file: Path, as_json: bool, timeout: float) -> No
 
     Exit codes: 0 printed, 1 refused, 2 usage, 3 unreachable, 4 no answer in time.
     """
-    found = asyncio.run(_ask(*_place(address), read_secret(str(secret_file)), timeout))
+    answer = asyncio.run(_ask(*_place(address), read_secret(str(secret_file)), Request(Kind.STATUS, 1), timeout))
+    found = json.loads(answer.text)
     if as_json:
         click.echo(json.dumps(found))
         return
@@ -113,19 +114,38 @@ def status(address: str, secret_file: Path, as_json: bool, timeout: float) -> No
         click.echo(f"sequence      {name}  {abs(value)}{claimed}")
 
 
-class _Asker(WitnessLinkOwner):
-    """Asks for the status once."""
+@witness.command(name="set")
+@click.argument("address")
+@click.argument("node_id")
+@click.argument("sequence", type=click.IntRange(0, SEQUENCE_MAX))
+@_SECRET
+@click.option("--timeout", default=5.0, show_default=True, help="Seconds.")
+def set_sequence(address: str, node_id: str, sequence: int, secret_file: Path, timeout: float) -> None:
+    """Set the activation sequence of NODE_ID at the witness at ADDRESS.
 
-    def __init__(self) -> None:
-        self.answer: asyncio.Future[dict[str, Any] | BrokerError] = asyncio.get_running_loop().create_future()
+    For a node that refuses to activate because the data with a newer sequence is lost for good: messages that only that
+    data has are lost. Stop all nodes of the pair first.
+    """
+    request = Request(Kind.SET, 1, node_id, first=sequence)
+    asyncio.run(_ask(*_place(address), read_secret(str(secret_file)), request, timeout))
+    click.echo(f"activation sequence of {node_id}: {sequence}")
+
+
+class _Asker(WitnessLinkOwner):
+    """Sends one request."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self.answer: asyncio.Future[Answer | BrokerError] = asyncio.get_running_loop().create_future()
 
     def link_welcomed(self, link: WitnessLink) -> None:
         """Send the request."""
-        link.send(Request(Kind.STATUS, 1))
+        link.send(self._request)
 
     def link_answered(self, link: WitnessLink, answer: Answer) -> None:
         """Keep the answer."""
-        self.answer.set_result(json.loads(answer.text))
+        failed = answer.kind is Kind.ERROR
+        self.answer.set_result(LockManagerUnavailable(f"witness {link.address}: {answer.text}") if failed else answer)
 
     def link_lost(self, link: WitnessLink, reason: str) -> None:
         """Keep the error."""
@@ -133,10 +153,10 @@ class _Asker(WitnessLinkOwner):
             self.answer.set_result(LockManagerUnavailable(f"witness {reason}"))
 
 
-async def _ask(host: str, port: int, secret: bytes, timeout_s: float) -> dict[str, Any]:
+async def _ask(host: str, port: int, secret: bytes, request: Request, timeout_s: float) -> Answer:
     loop = asyncio.get_running_loop()
-    asker = _Asker()
-    options = WitnessClientOptions([(host, port)], secret, f"status of process {os.getpid()}")
+    asker = _Asker(request)
+    options = WitnessClientOptions([(host, port)], secret, f"command of process {os.getpid()}")
     link = WitnessLink(asker, options, None, SystemEntropy().token, f"{host}:{port}")
     LoopWitnessDialer(loop, Turn(loop, LoopTimers(loop))).dial(host, port, link)
     try:
