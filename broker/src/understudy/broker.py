@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from understudy.cluster.credentials import ClusterCredentials
-from understudy.cluster.topology import Topology
+from understudy.cluster.services import ClusterServices
 from understudy.config.model import Configuration
 from understudy.management.controls_by_name import CONTROLS
 from understudy.management.invocation import HandingOver, Invocations, ManagedNode, Reload
@@ -46,8 +45,7 @@ class Broker:
         configuration: Configuration,
         store: MessageStore,
         security: SecurityPolicy,
-        topology: Topology,
-        credentials: ClusterCredentials | None,
+        cluster: ClusterServices,
         *,
         clock: Clock,
         timers: Timers,
@@ -89,8 +87,8 @@ class Broker:
             connection_ttl_override_ms=configuration.connection_ttl_override_ms,
             epoch=store.epoch,
         )
-        self._topology = topology
-        self._protocols = [CoreProtocol(self.services, topology, credentials, clock, timers)]
+        self._topology = cluster.topology
+        self._protocols = [CoreProtocol(self.services, cluster, clock, timers)]
         self.handlers = {protocol.wire: protocol.handler for protocol in self._protocols}
         """Table of protocols (``protocols.handlers.Handlers``)."""
         self.server_dump = ServerDump(self.services, timers, configuration.server_dump_interval_ms)

@@ -45,6 +45,7 @@
             DiskFull | DiskFailed
                 DescriptorsExhausted    no file could be opened: too many are open
             LockLost | LockTimedOut
+            ReplicaFailed               the copy on another node; this one is not affected
         ActivationRefused           the data of this node is not the newest; says which is and what to do
         LargeMessageFailed          its body cannot be stored, or differs from the stored body
         MessageUnreadable           the body of one message in a queue is damaged, or cannot be read
@@ -485,6 +486,13 @@ class DescriptorsExhausted(DiskFailed):
     """The process or the machine has no file descriptor left; this says nothing about the disk or a lock."""
 
     code = "descriptors-exhausted"
+    retryable = True
+
+
+class ReplicaFailed(StoreError):
+    """The copy of the store on another node cannot be completed or kept up to date; the store is not affected."""
+
+    code = "replica-failed"
     retryable = True
 
 

@@ -51,3 +51,12 @@ def uuid_text(sixteen_bytes: bytes) -> str:
 def uuid_bytes(text: str) -> bytes:
     """The 16 raw bytes of a UUID text; raises ValueError if it is none."""
     return uuid.UUID(text).bytes
+
+
+def coordination_node_id(coordination_id: str) -> NodeId:
+    """The node id of peers with this coordination-id: its first 16 bytes, ``-`` as ``.``, filled up with ``+``.
+
+    Source: artemis-ha s. 1.
+    """
+    raw = coordination_id.replace("-", ".").encode("ascii", "replace")[:16].ljust(16, b"+")
+    return NodeId(uuid_text(raw))

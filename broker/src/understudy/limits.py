@@ -244,3 +244,6 @@ WITNESS_SECRET_BYTES_MIN = 24
 #: Shortest and longest lease of a lock that a client may ask for.
 LEASE_MS_MIN = 500
 LEASE_MS_MAX = 300_000
+
+#: Bytes of operations that a replica in sync has not executed, above which no client is read until it has. Bytes.
+REPLICA_BEHIND_BYTES_PAUSE = 16 * 1024 * 1024

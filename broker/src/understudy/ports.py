@@ -231,8 +231,10 @@ class Executor(Protocol):
 class Fence(Protocol):
     """Says whether written batches may be confirmed: not when another node may have the store (ADR 0004)."""
 
-    proved_until_ms: int
-    """Until then nothing needs to be asked. Boot time (``CLOCK_BOOTTIME``)."""
+    @property
+    def proved_until_ms(self) -> int:
+        """Until then nothing needs to be asked. Boot time (``CLOCK_BOOTTIME``)."""
+        ...
 
     def why_not_confirm(self) -> BaseException | None:
         """None, or why not. Asked at the end of each batch after ``proved_until_ms``."""

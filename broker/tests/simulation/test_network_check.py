@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from understudy.config.model import Configuration, NetworkCheckConfiguration
+from understudy.config.high_availability import NetworkCheckConfiguration
+from understudy.config.model import Configuration
 from understudy.testing.cluster import SimCluster
 from understudy.testing.cluster_configuration import PAIR, PairOptions, cluster_configurations
 from understudy.testing.sim_environment import Skew

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from support.routing import World, text
 from support.unit_store import UnitStore
 from understudy.cluster.credentials import ClusterCredentials
+from understudy.cluster.services import ClusterServices
 from understudy.cluster.topology import Topology
 from understudy.message import Message
 from understudy.protocols.access import Access
@@ -179,7 +180,7 @@ class CoreNode:
         )
         self.topology = Topology()
         self.reattachments: Reattachments[CoreSession] = Reattachments(clock, clock)
-        self.core = CoreServices(self.services, self.topology, self.reattachments, credentials)
+        self.core = CoreServices(self.services, ClusterServices(self.topology, credentials), self.reattachments)
 
     @property
     def store(self) -> UnitStore:

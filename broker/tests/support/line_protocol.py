@@ -46,6 +46,7 @@ class LineConnection:
         self.scope = services.new_scope("LINE", connection)
         self.host = connection.peer.rpartition(":")[0]
         self.user: str | None = None
+        self.outlives_sessions = False
         self.proved = self.held_back = self.held_up = self._closed = False
         self._input = b""
         self._session: ServerSession | None = None

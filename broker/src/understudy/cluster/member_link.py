@@ -15,9 +15,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import partial
-from typing import Final, Protocol
+from typing import Protocol
 
 from understudy.cluster.credentials import ClusterCredentials
+from understudy.cluster.handshake import CLUSTER_CHANNEL, prove
 from understudy.errors import ClusterSecurityError
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.ports import Clock, Timer, Timers
@@ -26,9 +27,6 @@ from understudy.wire.core.peer import CorePeer, Dialer, PeerOptions
 from understudy.wire.core.transport import TransportConfiguration
 
 log = logging.getLogger(__name__)
-
-CLUSTER_CHANNEL: Final = 3
-_REFUSED: Final = "the other node refused the cluster credentials"
 
 Voted = Callable[[packets.FailoverVote | None], None]
 """Called with the vote of the other node; None: the connection failed or was lost."""
@@ -40,7 +38,6 @@ class State(Enum):
     IDLE = auto()
     CONNECTING = auto()
     PROVING = auto()
-    AWAITING_REPLY = auto()
     JOINED = auto()
     """Both sides have proved that they know the cluster password."""
     WAITING = auto()
@@ -52,7 +49,6 @@ class Event(Enum):
 
     START = auto()
     CONNECTED = auto()
-    CHALLENGED = auto()
     AUTHORIZED = auto()
     LOST = auto()
     RETRY = auto()
@@ -205,27 +201,8 @@ class MemberLink(Machine[State, Event]):
         self._peer = CorePeer(self, self.target, self._clock, self._timers, self._settings.peer)
         self._dialer.dial(self.target, self._peer)
 
-    def _say_hello(self, peer: CorePeer) -> None:
-        nonce = self._credentials.nonce()
-        hello = packets.ClusterHello(self._credentials.user, nonce)
-        expected = (packets.ClusterChallenge, packets.ClusterConnectReply)
-        peer.request(hello, CLUSTER_CHANNEL, expected, partial(self._challenged, peer, nonce))
-
-    def _challenged(self, peer: CorePeer, nonce: bytes, answer: packets.Packet) -> None:
-        if not isinstance(answer, packets.ClusterChallenge):
-            raise ClusterSecurityError(_REFUSED)
-        self.fire(Event.CHALLENGED, peer, nonce, answer)
-
-    def _prove(self, peer: CorePeer, nonce: bytes, challenge: packets.ClusterChallenge) -> None:
-        expected = self._credentials.acceptor_proof(nonce, challenge.nonce)
-        self._credentials.verify(expected, challenge.proof, peer.target.to_url())
-        proof = packets.ClusterProof(self._credentials.dialler_proof(nonce, challenge.nonce))
-        peer.request(proof, CLUSTER_CHANNEL, (packets.ClusterConnectReply,), partial(self._answered, peer))
-
-    def _answered(self, peer: CorePeer, answer: packets.Packet) -> None:
-        if not isinstance(answer, packets.ClusterConnectReply) or not answer.authorized:
-            raise ClusterSecurityError(_REFUSED)
-        self.fire(Event.AUTHORIZED)
+    def _prove(self, peer: CorePeer) -> None:
+        prove(peer, self._credentials, lambda: self.fire(Event.AUTHORIZED))
 
     def _join(self) -> None:
         self.failures = 0
@@ -276,18 +253,15 @@ class MemberLink(Machine[State, Event]):
             (_S.IDLE, _E.START): To(_S.CONNECTING, _dial),
             (_S.IDLE, _E.STOP): IGNORED,
             (_S.IDLE, _E.LOST): IGNORED,
-            (_S.CONNECTING, _E.CONNECTED): To(_S.PROVING, _say_hello),
-            (_S.PROVING, _E.CHALLENGED): To(_S.AWAITING_REPLY, _prove),
-            (_S.AWAITING_REPLY, _E.AUTHORIZED): To(_S.JOINED, _join),
+            (_S.CONNECTING, _E.CONNECTED): To(_S.PROVING, _prove),
+            (_S.PROVING, _E.AUTHORIZED): To(_S.JOINED, _join),
             (_S.WAITING, _E.RETRY): To(_S.CONNECTING, _dial),
             (_S.WAITING, _E.LOST): IGNORED,
             (_S.CONNECTING, _E.LOST): To(_S.WAITING, _retry_later),
             (_S.PROVING, _E.LOST): To(_S.WAITING, _retry_later),
-            (_S.AWAITING_REPLY, _E.LOST): To(_S.WAITING, _retry_later),
             (_S.JOINED, _E.LOST): To(_S.WAITING, _retry_later),
             (_S.CONNECTING, _E.STOP): To(_S.IDLE, _hang_up),
             (_S.PROVING, _E.STOP): To(_S.IDLE, _hang_up),
-            (_S.AWAITING_REPLY, _E.STOP): To(_S.IDLE, _hang_up),
             (_S.JOINED, _E.STOP): To(_S.IDLE, _hang_up),
             (_S.WAITING, _E.STOP): To(_S.IDLE, _hang_up),
         },
@@ -295,7 +269,6 @@ class MemberLink(Machine[State, Event]):
             _E.START: IGNORED,
             # responses come only to requests that were sent: ``CorePeer`` checks the order
             _E.CONNECTED: ILLEGAL,
-            _E.CHALLENGED: ILLEGAL,
             _E.AUTHORIZED: ILLEGAL,
             _E.RETRY: ILLEGAL,
         },

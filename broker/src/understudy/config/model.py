@@ -15,6 +15,7 @@ from enum import Enum, IntEnum, StrEnum
 from typing import Final
 
 from understudy import limits
+from understudy.config.high_availability import HighAvailabilityPolicy
 from understudy.config.schema import Defaults
 from understudy.tls.settings import TlsSettings
 
@@ -22,8 +23,6 @@ ParameterValue = bool | int | str
 
 _CORE: Final = Defaults("core")
 _CLUSTER: Final = Defaults("core/cluster-connections/cluster-connection")
-_PRIMARY: Final = Defaults("core/ha-policy/shared-store/primary")
-_BACKUP: Final = Defaults("core/ha-policy/shared-store/backup")
 _WILDCARDS: Final = Defaults("core/wildcard-addresses")
 
 DEFAULT_CLUSTER_PASSWORD: Final = _CORE.text("cluster-password")
@@ -405,43 +404,6 @@ class ClusterConnectionConfiguration:
     client_id: str | None = None
 
 
-class Role(StrEnum):
-    """Configured role of a server; its present state is that of the policy."""
-
-    PRIMARY_ONLY = "primary-only"
-    PRIMARY = "primary"
-    BACKUP = "backup"
-
-
-@dataclass(frozen=True, slots=True)
-class NetworkCheckConfiguration:
-    """The network check of a node under any policy (artemis-ha s. 3.6)."""
-
-    network_check_list: str = _CORE.text("network-check-list")
-    network_check_url_list: str = _CORE.text("network-check-URL-list")
-    network_check_period_ms: int = _CORE.number("network-check-period")
-    network_check_timeout_ms: int = _CORE.number("network-check-timeout")
-    network_check_nic: str = _CORE.text("network-check-NIC")
-    network_check_ping_command: str = _CORE.text("network-check-ping-command")
-    network_check_ping6_command: str = _CORE.text("network-check-ping6-command")
-
-
-@dataclass(frozen=True, slots=True)
-class HighAvailabilityPolicy:
-    """HA policy: a single server, or one of a shared-store pair (artemis-ha s. 1, 2)."""
-
-    role: Role = Role.PRIMARY_ONLY
-    failover_on_shutdown: bool = _PRIMARY.boolean("failover-on-shutdown")
-    """Primary and backup: a clean stop lets the other one take over."""
-    wait_for_activation: bool = _PRIMARY.boolean("wait-for-activation")
-    """Primary: started is reported only once active."""
-    allow_failback: bool = _BACKUP.boolean("allow-failback")
-    """Backup: becomes passive when its primary returns."""
-    restart_backup: bool = _BACKUP.boolean("restart-backup")
-    """Backup: after a failback it continues as a backup."""
-    network_check: NetworkCheckConfiguration = NetworkCheckConfiguration()
-
-
 @dataclass(frozen=True, slots=True)
 class Configuration:
     """Everything about one broker. Directories are absolute when the reader had a base directory."""
@@ -525,7 +487,7 @@ class Configuration:
     acceptors: tuple[AcceptorConfiguration, ...] = ()
     connectors: tuple[ConnectorConfiguration, ...] = ()
     cluster_connections: tuple[ClusterConnectionConfiguration, ...] = ()
-    ha_policy: HighAvailabilityPolicy = HighAvailabilityPolicy()
+    ha_policy: HighAvailabilityPolicy = field(default_factory=HighAvailabilityPolicy)
     addresses: tuple[AddressConfiguration, ...] = ()
     diverts: tuple[DivertConfiguration, ...] = ()
     address_settings: tuple[AddressSettingsConfiguration, ...] = ()

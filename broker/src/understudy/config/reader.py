@@ -10,13 +10,15 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from enum import Enum
 from typing import Any, Final
 
 from understudy.config import model
 from understudy.config.document import Document, Node, nearest
 from understudy.config.grammar import Kind
+from understudy.config.ha_reader import HighAvailabilityReader
+from understudy.config.high_availability import Role
 from understudy.config.model import (
     AcceptorConfiguration,
     AddressConfiguration,
@@ -26,13 +28,11 @@ from understudy.config.model import (
     ConnectorConfiguration,
     DivertConfiguration,
     DivertRouting,
-    HighAvailabilityPolicy,
     LoadedConfig,
     MessageLoadBalancing,
     Permission,
     QueueConfiguration,
     ResourceLimits,
-    Role,
     RoutingType,
     SecuritySettingConfiguration,
     WildcardConfiguration,
@@ -137,12 +137,11 @@ class _Reader:
                 "a cluster connection needs a cluster-password of its own",
                 hint="the default is public",
             )
-        check = model.NetworkCheckConfiguration(**self._plain(core, model.NetworkCheckConfiguration))
-        ha_policy = replace(self._ha_policy(core), network_check=check)
+        ha_policy = HighAvailabilityReader(self._document, self._plain).read(core, cluster_connections)
         self._check_announcement(core, ha_policy.role, connectors, cluster_connections)
         if not values.get("persistence_enabled", True) and ha_policy.role is not Role.PRIMARY_ONLY:
             node = core.child("persistence-enabled") or core
-            raise self._error(node, "false, but a shared store is configured", hint="a pair needs a store that is kept")
+            raise self._error(node, "false, but a pair is configured", hint="a pair needs a store that is kept")
         return Configuration(
             **values,
             wildcards=wildcards,
@@ -283,7 +282,7 @@ class _Reader:
     def _check_announcement(
         self,
         core: Node,
-        role: model.Role,
+        role: Role,
         connectors: tuple[ConnectorConfiguration, ...],
         connections: tuple[ClusterConnectionConfiguration, ...],
     ) -> None:
@@ -292,7 +291,7 @@ class _Reader:
         would not fail back, and clients would not learn of the backup.
         """
         holder = core.child("cluster-connections")
-        if role is model.Role.PRIMARY_ONLY or not connections or holder is None:
+        if role is Role.PRIMARY_ONLY or not connections or holder is None:
             return
         places = {each.name: (each.host.lower(), each.port) for each in connectors}
         first = connections[0]
@@ -305,7 +304,7 @@ class _Reader:
             " this node would never announce itself to the other one"
         )
         hint = "connector-ref is the address of this node, static-connectors name the other node"
-        if role is model.Role.BACKUP:
+        if role is Role.BACKUP:
             raise self._error(node, message, hint=hint)
         self._document.warn("announcement", f"{message} ({hint})", node.path, node.line)
 
@@ -337,24 +336,6 @@ class _Reader:
         if connection.child("static-connectors") is not None:
             raise self._error(reference, "static-connectors says it already")
         return name
-
-    # --- high availability ---------------------------------------------------------------------
-
-    def _ha_policy(self, core: Node) -> HighAvailabilityPolicy:
-        policy = core.child("ha-policy")
-        if policy is None:
-            return HighAvailabilityPolicy()
-        if len(policy.children) != 1:
-            raise self._error(policy, f"{len(policy.children)} policies, exactly one wanted")
-        if policy.child("primary-only") is not None:
-            return HighAvailabilityPolicy()
-        # Replication and colocated were refused by the document: ignoring them would be unsafe.
-        store = policy.children[0]
-        if len(store.children) != 1:
-            raise self._error(store, "exactly one of primary and backup is wanted")
-        node = store.children[0]
-        role = Role.PRIMARY if node.element.name == "primary" else Role.BACKUP
-        return HighAvailabilityPolicy(role=role, **self._plain(node, HighAvailabilityPolicy))
 
     # --- addresses -----------------------------------------------------------------------------
 

@@ -231,6 +231,14 @@ _REPLICATION_ROWS: Final = (
     row("vote-retry-wait", MS, "5000", "Wait between two votes."),
     row("quorum-vote-wait", Kind.SECONDS, "30", "Longest wait for the answers of a vote."),
     row("retry-replication-wait", MS, "2000", "Wait before asking again for a primary to replicate."),
+    row(
+        "durability-contract",
+        CHOICE,
+        "replica-disk",
+        "What a confirmation waits for while a replica is in sync: the local disk only, also the memory of the replica,"
+        " or also its disk. Not in Artemis.",
+        choices=("local", "replica-memory", "replica-disk"),
+    ),
     LOCK_MANAGER,
 )
 _REPLICATION_PRIMARY: Final = container(
@@ -253,7 +261,7 @@ _REPLICATION_BACKUP: Final = container(
     *_REPLICATION_ROWS,
     _ALLOW_FAILBACK,
     _RESTART_BACKUP,
-    _SCALE_DOWN,
+    *refused(_UNSAFE, _SCALE_DOWN),
     *_FAILBACK_DELAY,
     aliases=("slave",),
 )
@@ -269,15 +277,12 @@ HA_POLICY: Final = container(
         _SHARED_BACKUP,
         *refused(_UNSAFE, _colocated(_SHARED_PRIMARY, _SHARED_BACKUP)),
     ),
-    *refused(
-        _UNSAFE,
-        container(
-            "replication",
-            "The backup holds a copy of the primary's store.",
-            _REPLICATION_PRIMARY,
-            _REPLICATION_BACKUP,
-            _colocated(_REPLICATION_PRIMARY, _REPLICATION_BACKUP),
-        ),
+    container(
+        "replication",
+        "The backup holds a copy of the primary's store.",
+        _REPLICATION_PRIMARY,
+        _REPLICATION_BACKUP,
+        *refused(_UNSAFE, _colocated(_REPLICATION_PRIMARY, _REPLICATION_BACKUP)),
     ),
 )
 

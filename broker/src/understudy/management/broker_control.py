@@ -12,8 +12,8 @@ from enum import Enum
 from typing import Final
 
 from understudy import __version__
+from understudy.config.high_availability import Role
 from understudy.config.json_settings import json_name
-from understudy.config.model import Role
 from understudy.errors import BrokerError, ConfigError, ManagementError
 from understudy.management.broker_settings import ROLE_PERMISSIONS
 from understudy.management.invocation import Control

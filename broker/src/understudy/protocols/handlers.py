@@ -32,6 +32,11 @@ class ConnectionHandler(Protocol):
         """Whether the client has logged in."""
         ...
 
+    @property
+    def outlives_sessions(self) -> bool:
+        """Whether the connection stays open when the node stops serving clients, until its owner closes it."""
+        ...
+
     def receive_data(self, data: bytes | memoryview) -> bool:
         """Process received data, at most a bounded amount per call.
 

@@ -131,17 +131,20 @@ class Acceptor:
             self._servers.pop().close()
 
     async def close(self) -> None:
-        """Send DISCONNECT on every connection and close; waits shortly until the output is written."""
+        """Send DISCONNECT on every connection and close; waits shortly until the output is written. Connections that
+        outlive their sessions stay open.
+        """
         self.stop_listening()
         if self._check_timer is not None:
             self._check_timer.cancel()
-        for connection in list(self.connections):
+        closing = [each for each in self.connections if each.handler is None or not each.handler.outlives_sessions]
+        for connection in closing:
             connection.say_goodbye()
         for _ in range(20):
-            if not self.connections:
+            if not any(connection in self.connections for connection in closing):
                 return
             await asyncio.sleep(0.01)
-        for connection in list(self.connections):
+        for connection in closing:
             connection.abort()
 
     def admit(self, connection: ServerConnection) -> bool:
@@ -282,8 +285,11 @@ class ServerConnection(Machine[State, Event], asyncio.BufferedProtocol):
         """
         if self._closing or self._transport is None:
             return
-        congestion = self._turn.congestion
+        congestion, handler = self._turn.congestion, self.handler
         congested = (congestion is not None and congestion.congested) or self.congested()
+        if handler is not None and handler.outlives_sessions:
+            # the progress of the replica is what ends the congestion
+            congested = False
         if congested:
             self._turn.paused[self] = None
         elif backlogged:

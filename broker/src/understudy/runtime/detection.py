@@ -34,6 +34,7 @@ class Detection:
     held_back = False
     held_up = False
     proved = False
+    outlives_sessions = False
 
     def __init__(self, connection: Layered, handlers: Handlers, prefixes: AddressPrefixes, timeout_ms: int) -> None:
         """No byte has come.

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from understudy.ha.distributed_lock import LockManager
 from understudy.ha.network_check import Prober
 from understudy.limits import WAITING_BODIES_BYTES_MIN, WAITING_BODIES_SHARE
 from understudy.ports import (
@@ -51,6 +52,8 @@ class Environment:
     """Memory that the node may use, in bytes."""
     nodes: int = 1
     """Number of nodes in the process; each has an equal share of its descriptors."""
+    lock_manager: Callable[..., LockManager] | None = None
+    """Creates the lock manager instead of ``runtime.lock_providers.make_lock_manager``; for the simulation."""
     lock_clock: Clock | None = None
     """Clock for the age of the proof of the lock; None: ``clock``."""
     network_prober: Callable[[ProbeOptions], Prober] | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from understudy.config.locking import FileLockOptions, LockManagerOptions, WitnessLockOptions
+from understudy.config.lock_options import FileLockOptions, LockManagerOptions, WitnessLockOptions
 from understudy.errors import ConfigError
 from understudy.ha.distributed_lock import LockManager
 from understudy.ha.witness_client import WitnessClientOptions, WitnessLockManager

@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Final
 
-from understudy.config.model import NetworkCheckConfiguration
+from understudy.config.high_availability import NetworkCheckConfiguration
 from understudy.ha.network_check import (
     PING6_COMMAND,
     PING_COMMAND,

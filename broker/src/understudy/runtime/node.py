@@ -25,7 +25,7 @@ from understudy.runtime.activation import Activation
 from understudy.runtime.environment import Environment
 from understudy.runtime.opened_store import OpenedStore
 from understudy.runtime.parts import make_parts
-from understudy.runtime.policies import make_policy
+from understudy.runtime.policies import make_policy, make_replication
 from understudy.runtime.serving import Serving
 from understudy.runtime.standby import NodeStandby
 from understudy.security.authorization import SecurityPolicy
@@ -74,14 +74,15 @@ class BrokerNode:
         self.parts = make_parts(configuration, environment, security, instance_directory)
         self.standby = NodeStandby(self.parts)
         self.activation = Activation(environment.clock)
+        self.replication = make_replication(self.parts, self)
         self.life = NodeLife(self._make_policy, self.standby, self, self._state_changed.set)
-        self.opened = OpenedStore(self.parts, self.standby, self.policy.fence, self)
-        self.serving = Serving(self.parts, self.opened, self)
+        self.opened = OpenedStore(self.parts, self.standby, self.policy.fence, self, self.replication)
+        self.serving = Serving(self.parts, self.opened, self, self.replication)
+        if self.replication is not None:
+            self.replication.of(self.opened)
 
     def _make_policy(self, life: Decisions) -> Policy:
-        environment = self.environment
-        clock = environment.lock_clock or environment.clock
-        return make_policy(self.configuration, life, self.standby, self.parts.lock, clock, environment.timers)
+        return make_policy(self.parts, self.standby, self.replication, life)
 
     # --- properties ---------------------------------------------------------------------------
 
@@ -139,6 +140,8 @@ class BrokerNode:
         for directory in self.configuration.store_directories():
             disk.make_directory(directory)
         await self._open_lock()
+        if self.replication is not None:
+            self.replication.adopt_identity()
         self.life.start()
         if self.parts.network_check is not None:
             self.parts.network_check.start(self.life.network_checked)
@@ -278,6 +281,8 @@ class BrokerNode:
         if self.parts.network_check is not None:
             self.parts.network_check.stop()
         self.parts.lock.close()
+        if self.replication is not None:
+            self.replication.close()
         if not self._ended.done():
             self._ended.set_result(error)
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from understudy.ha.activation import Step
 from understudy.ports import Fence, HoldableLogWriter, Worker
 from understudy.runtime.parts import NodeParts, Owner
+from understudy.runtime.replication import NodeReplication
 from understudy.runtime.standby import NodeStandby
 from understudy.store.large_messages import LargeMessages
 from understudy.store.log.applier import Applier, LogFiles
@@ -17,16 +18,25 @@ from understudy.store.message_store import MessageStore
 class OpenedStore:
     """Opens the store in steps of an activation; there is a store from one step to its undo."""
 
-    def __init__(self, parts: NodeParts, standby: NodeStandby, fence: Fence, owner: Owner) -> None:
+    def __init__(
+        self,
+        parts: NodeParts,
+        standby: NodeStandby,
+        fence: Fence,
+        owner: Owner,
+        replication: NodeReplication | None = None,
+    ) -> None:
         """Args:
         standby: Has read the log.
         fence: Says whether written batches may be confirmed.
         owner: Is told of a store that cannot be written any more.
+        replication: Sends the operations on the files to a replica; None in a node without replication.
         """
         self._parts = parts
         self._standby = standby
         self._fence = fence
         self._owner = owner
+        self._replication = replication
         self.store: MessageStore | None = None
         self._log: Applier | None = None
         self._bodies: Applier | None = None
@@ -37,6 +47,13 @@ class OpenedStore:
         self._worker: Worker | None = None
         self._releases: list[Callable[[], None]] = []
         """Let the writers begin their work."""
+
+    @property
+    def appliers(self) -> tuple[Applier, Applier]:
+        """Of the directory of the log, and of that of large messages."""
+        assert self._log is not None
+        assert self._bodies is not None
+        return self._log, self._bodies
 
     @property
     def worker(self) -> Worker:
@@ -59,6 +76,8 @@ class OpenedStore:
         self._bodies = Applier(disk, configuration.large_messages_directory, retention)
         appliers = (self._log, self._bodies, self._log)
         self._writers = [parts.environment.log_writer(parts.turn, applier, self._fence) for applier in appliers]
+        if self._replication is not None:
+            self._writers = self._replication.writers(self._writers)
         for each in self._writers:
             each.hold()
         self._releases = [each.release for each in self._writers]

@@ -7,6 +7,8 @@ import logging
 from typing import Final
 
 from understudy.broker import Broker
+from understudy.cluster.replicas import Replicas
+from understudy.cluster.services import ClusterServices
 from understudy.errors import Unreachable
 from understudy.ha.activation import Step
 from understudy.management.invocation import HandingOver, Reload
@@ -15,6 +17,8 @@ from understudy.runtime.acceptor import Acceptor
 from understudy.runtime.descriptors import ConnectionBudget
 from understudy.runtime.opened_store import OpenedStore
 from understudy.runtime.parts import NodeParts, Owner
+from understudy.runtime.replication import NodeReplication
+from understudy.runtime.turn import Congestion
 from understudy.store.pages import Pages
 
 log = logging.getLogger(__name__)
@@ -23,17 +27,34 @@ log = logging.getLogger(__name__)
 FIRST_DISK_CHECK_MS: Final = 500
 
 
+class EitherCongestion:
+    """Congestion of the log, or of the replica. Implements ``runtime.turn.Congestion``."""
+
+    def __init__(self, log: Congestion, replica: Congestion) -> None:
+        self._log = log
+        self._replica = replica
+
+    @property
+    def congested(self) -> bool:
+        """Whether no client should be read."""
+        return self._log.congested or self._replica.congested
+
+
 class Serving:
     """Serves clients from one step of an activation to its undo."""
 
-    def __init__(self, parts: NodeParts, opened: OpenedStore, owner: Owner) -> None:
+    def __init__(
+        self, parts: NodeParts, opened: OpenedStore, owner: Owner, replication: NodeReplication | None = None
+    ) -> None:
         """Args:
         opened: Has the store when the steps are done.
         owner: Ends when the store fails; hands over when management asks for it.
+        replication: Takes replicas; None in a node without replication.
         """
         self._parts = parts
         self._opened = opened
         self._owner = owner
+        self._replication = replication
         self.broker: Broker | None = None
         self.reload: Reload | None = None
         """Reads broker.xml again for management; set by the caller that runs the node."""
@@ -58,8 +79,7 @@ class Serving:
             configuration,
             store,
             parts.security,
-            parts.topology,
-            parts.credentials,
+            ClusterServices(parts.topology, parts.credentials, self._replicas()),
             clock=environment.clock,
             timers=parts.turn,
             entropy=environment.entropy,
@@ -73,10 +93,15 @@ class Serving:
         self.broker.post_office.paging.bodies_max_bytes = parts.configuration.bodies_max_bytes()
         parts.turn.work = self.broker.post_office.turn
         parts.turn.congestion = store.congestion
+        if self._replication is not None:
+            parts.turn.congestion = EitherCongestion(store.congestion, self._replication)
         parts.turn.on_error = self._owner.fail
         own = parts.configuration.own_connector()
         if own is not None:
             parts.topology.set_primary(store.node_id, own, environment.clock.wall_ms())
+
+    def _replicas(self) -> Replicas | None:
+        return self._replication.replicas if self._replication is not None else None
 
     def _unload(self) -> None:
         if self.broker is not None:

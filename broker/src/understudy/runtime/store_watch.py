@@ -91,6 +91,15 @@ class StoreWatch:
         self._noting = store
         writer.run(lambda: seen.note(begun, sync=True), lambda error: self._later(store))
 
+    def forget(self) -> None:
+        """Forget the recorded position: the store is about to be replaced by a copy of that of another node.
+
+        Raises:
+            StoreError: the file cannot be removed.
+        """
+        if self._seen is not None:
+            self._seen.forget()
+
     def closed(self, store: MessageStore) -> None:
         """Stop recording: the node has closed its store."""
         self._noting = None

@@ -139,6 +139,11 @@ class TlsLayer(Machine[State, Event]):
         if port.timeout_ms > 0:
             self._timer = asyncio.get_running_loop().call_later(port.timeout_ms / 1000, self._timed_out)
 
+    @property
+    def outlives_sessions(self) -> bool:
+        """See ``ConnectionHandler``."""
+        return self.handler is not None and self.handler.outlives_sessions
+
     # --- ConnectionHandler ---------------------------------------------------------------------
 
     @property

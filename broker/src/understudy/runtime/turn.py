@@ -60,7 +60,10 @@ class Pausable(Protocol):
 class Congestion(Protocol):
     """Tells whether so much waits for the disk that no socket is read."""
 
-    congested: bool
+    @property
+    def congested(self) -> bool:
+        """Whether no client should be read."""
+        ...
 
 
 class Turn:

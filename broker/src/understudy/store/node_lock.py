@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Final
 
 from understudy.errors import DescriptorsExhausted, DiskFailed, StoreError
-from understudy.ids import NodeId, uuid_text
+from understudy.ids import NodeId, uuid_bytes, uuid_text
 from understudy.ports import Disk, Entropy, File, FileLock
 
 FIRST_START: Final = "0"
@@ -82,6 +82,22 @@ class NodeLock:
             )
         self._node_id = NodeId(uuid_text(raw))
         return True
+
+    def adopt(self, node_id: NodeId) -> None:
+        """Take another node id: that of the store that was copied here, or that of the configuration. Durable when it
+        returns.
+
+        Raises:
+            DiskFailed: it could not be made durable.
+        """
+        if node_id != self._node_id:
+            file = self._open_file()
+            try:
+                file.write(3, (uuid_bytes(node_id),))
+                file.sync()
+            finally:
+                file.close()
+            self._node_id = node_id
 
     def close(self) -> None:
         """Let go of everything."""

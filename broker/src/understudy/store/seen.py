@@ -139,6 +139,17 @@ class SeenPosition:
                 log.warning("the position of the store cannot be noted", extra={"error": str(error)})
             self._failed = True
 
+    def forget(self) -> None:
+        """Remove the noted position.
+
+        Raises:
+            StoreError: the file cannot be removed.
+        """
+        self._noted = None
+        if self._disk.exists(self.path):
+            self._disk.remove(self.path)
+            self._disk.sync_directory(posixpath.dirname(self.path))
+
     def accept(self, position: Position, *, sync: bool = True) -> None:
         """Replace the noted position, also by a lower one.
 

@@ -13,8 +13,11 @@ from understudy.machine import Machine
 MODULES = (
     "understudy.ha.node",
     "understudy.ha.vote_round",
+    "understudy.ha.replication.standby_life",
     "understudy.ha.votes",
     "understudy.ha.network_check",
+    "understudy.replication.active_link",
+    "understudy.replication.replica_link",
     "understudy.ha.activation_sequence",
     "understudy.ha.sequence_claim",
     "understudy.ha.witness_client",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from understudy.config.changes import changes
+from understudy.config.high_availability import HighAvailabilityPolicy, Role
 from understudy.config.model import (
     AcceptorConfiguration,
     AddressConfiguration,
@@ -12,8 +13,6 @@ from understudy.config.model import (
     Configuration,
     ConnectorConfiguration,
     DivertConfiguration,
-    HighAvailabilityPolicy,
-    Role,
     SecuritySettingConfiguration,
     WildcardConfiguration,
 )

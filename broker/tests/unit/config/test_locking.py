@@ -7,14 +7,13 @@ import pytest
 from support.config import FILE
 from understudy.config.document import Document
 from understudy.config.grammar import Support
-from understudy.config.locking import (
+from understudy.config.lock_options import (
     FileLockOptions,
     LockManagerOptions,
     WitnessLockOptions,
     ZooKeeperLockOptions,
-    parse_address,
-    read_lock_manager,
 )
+from understudy.config.locking import parse_address, read_lock_manager
 from understudy.config.schema_cluster import LOCK_MANAGER
 from understudy.errors import ConfigError
 

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from support.config import CONNECTORS, PASSWORD, cluster, fails, read
+from understudy.config.high_availability import HighAvailabilityPolicy, ReplicationConfiguration, Role
+from understudy.config.lock_options import FileLockOptions
 from understudy.config.model import (
     ADD_HEADERS_TRANSFORMER,
     AddressConfiguration,
@@ -16,12 +18,10 @@ from understudy.config.model import (
     CriticalAnalyzerPolicy,
     DivertConfiguration,
     DivertRouting,
-    HighAvailabilityPolicy,
     MessageLoadBalancing,
     Permission,
     QueueConfiguration,
     ResourceLimits,
-    Role,
     RoutingType,
 )
 from understudy.config.reader import read_broker_xml
@@ -263,9 +263,57 @@ def test_a_policy_that_cannot_be_carried_out_is_refused(inside: str) -> None:
 
 
 def test_a_refused_policy_says_why() -> None:
-    error = fails("<ha-policy><replication><primary/></replication></ha-policy>")
-    assert "replication is not available in this version" in str(error)
+    error = fails("<ha-policy><shared-store><colocated><primary/><backup/></colocated></shared-store></ha-policy>")
+    assert "colocated is not available in this version" in str(error)
     assert "lose or fork the data" in str(error)
+
+
+REPLICATION = """
+<connectors><connector name="own">tcp://a:1</connector></connectors>
+<cluster-user>c</cluster-user><cluster-password>of this test</cluster-password>
+<cluster-connections><cluster-connection name="pair"><connector-ref>own</connector-ref></cluster-connection>
+</cluster-connections>
+<ha-policy><replication>{}</replication></ha-policy>"""
+MANAGER = """<manager><class-name>file</class-name>
+<properties><property key="locks-folder" value="/mnt/locks"/></properties></manager>"""
+
+
+def test_a_replicated_backup() -> None:
+    body = f"""<slave>{MANAGER}<group-name>fish</group-name><cluster-name>pair</cluster-name>
+    <max-saved-replicated-journal-size>0</max-saved-replicated-journal-size>
+    <durability-contract>replica-memory</durability-contract><allow-fail-back>false</allow-fail-back></slave>"""
+    policy = read(REPLICATION.format(body)).configuration.ha_policy
+    assert policy == HighAvailabilityPolicy(
+        Role.BACKUP,
+        allow_failback=False,
+        replication=ReplicationConfiguration(
+            group_name="fish",
+            cluster_name="pair",
+            max_saved_replicated_journals_size=0,
+            durability_contract="replica-memory",
+            lock_manager=FileLockOptions("/mnt/locks"),
+        ),
+    )
+
+
+def test_a_replicated_primary_has_the_documented_defaults() -> None:
+    replication = read(REPLICATION.format(f"<primary>{MANAGER}</primary>")).configuration.ha_policy.replication
+    assert replication is not None
+    assert replication.initial_replication_sync_timeout_ms == 30_000
+    assert replication.retry_replication_wait_ms == 2_000
+    assert replication.max_saved_replicated_journals_size == 2
+    assert replication.durability_contract == "replica-disk"
+
+
+def test_replication_needs_a_manager_and_a_cluster_connection() -> None:
+    assert "a manager" in str(fails(REPLICATION.format("<primary/>")).hint)
+    assert "needs a cluster-connection" in str(
+        fails(f"<ha-policy><replication><primary>{MANAGER}</primary></replication></ha-policy>")
+    )
+    wrong = f"<backup>{MANAGER}<cluster-name>pear</cluster-name></backup>"
+    error = fails(REPLICATION.format(wrong))
+    assert "no cluster-connection 'pear'" in str(error)
+    assert "pair" in str(error.hint)
 
 
 def test_a_role_is_its_text() -> None:

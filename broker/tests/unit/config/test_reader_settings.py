@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from support.config import FILE, core, fails, read
+from understudy.config.high_availability import NetworkCheckConfiguration
 from understudy.config.model import (
     AddressFullPolicy,
     AddressSettingsConfiguration,
     Configuration,
-    NetworkCheckConfiguration,
     Permission,
     RoutingType,
     WildcardConfiguration,

@@ -15,6 +15,7 @@ from support.config import FILE, REFUSED, REPORTED, ROWS, around, core, minimal,
 from understudy.config import model
 from understudy.config.document import Document, Node
 from understudy.config.grammar import Element, Kind, Support, parse_value
+from understudy.config.high_availability import NetworkCheckConfiguration
 from understudy.config.schema import CORE, PLACES, Defaults, element_at
 from understudy.config.schema_addresses import PERMISSIONS
 from understudy.errors import ConfigError
@@ -207,7 +208,7 @@ def test_an_old_name_is_read_as_the_new_one(path: str, row: Element) -> None:
 
 
 def test_every_implemented_value_of_the_server_reaches_the_configuration() -> None:
-    parts = (model.Configuration, model.NetworkCheckConfiguration)
+    parts = (model.Configuration, NetworkCheckConfiguration)
     fields = {each.name for part in parts for each in dataclasses.fields(part)}
     for row in CORE.children:
         if row.kind is not Kind.CONTAINER and row.support is Support.IMPLEMENTED:

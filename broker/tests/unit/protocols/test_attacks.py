@@ -161,7 +161,7 @@ def receive_all(client: Any, data: bytes) -> None:
         client.handler.receive_data(b"")
 
 
-@pytest.mark.parametrize("channel_id", [0, 2, 10], ids=["control", "unused", "session"])
+@pytest.mark.parametrize("channel_id", [0, 4, 10], ids=["control", "unused", "session"])
 def test_frames_before_a_login_are_counted(channel_id: int) -> None:
     node = CoreNode()
     stranger = node.client()

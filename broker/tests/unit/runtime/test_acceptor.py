@@ -46,6 +46,7 @@ class Handler:
     """A ``ConnectionHandler`` that has a bug."""
 
     held_back = False
+    outlives_sessions = False
     held_up = False
     proved = False
     prevented = False

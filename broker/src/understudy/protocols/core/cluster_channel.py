@@ -1,4 +1,5 @@
-"""Channel 3 of a connection: authentication of another node, its announcement, and the votes that it requests.
+"""Channels 3 and 2 of a connection: authentication of another node, its announcement, the votes that it requests, and
+its replication.
 
 Source: artemis-core s. 9.1, artemis-ha s. 2.2, 3.3, 7.3. Not here: the dialling side (``cluster.member_link``), and
 the credentials (``cluster.credentials``).
@@ -13,11 +14,13 @@ from understudy.cluster.membership import answer_vote
 from understudy.cluster.topology import Member
 from understudy.errors import ClusterSecurityError
 from understudy.protocols.core.link import CoreLink
-from understudy.wire.core import packets
+from understudy.protocols.core.replication_channel import ReplicationChannel
+from understudy.wire.core import packets, packets_replication
 
 log = logging.getLogger(__name__)
 
 CLUSTER_CHANNEL: Final = 3
+REPLICATION_CHANNEL: Final = packets_replication.REPLICATION_CHANNEL
 
 
 class ClusterChannel:
@@ -29,11 +32,24 @@ class ClusterChannel:
         self._own_nonce = b""
         self._authorized = False
         self._announced: packets.NodeAnnounce | None = None
+        self._replication: ReplicationChannel | None = None
+        """Once a packet came on its channel."""
+
+    @property
+    def has_replica(self) -> bool:
+        """Whether a backup has registered as the replica of this node."""
+        return self._replication is not None and self._replication.registered
+
+    def receive_replication(self, packet: packets.Packet) -> None:
+        """A packet on channel 2. Raises as ``ReplicationChannel.receive``."""
+        if self._replication is None:
+            self._replication = ReplicationChannel(self._owner)
+        self._replication.receive(packet, authorized=self._authorized)
 
     def receive(self, packet: packets.Packet) -> None:
         """Raises ClusterSecurityError for anything out of order or unproven."""
         services, owner = self._owner.services, self._owner
-        credentials, peer = services.credentials, owner.connection.peer
+        credentials, peer = services.cluster.credentials, owner.connection.peer
         if isinstance(packet, packets.ClusterHello):
             if credentials is None or packet.user != credentials.user:
                 owner.send(packets.ClusterConnectReply(False), CLUSTER_CHANNEL)
@@ -61,7 +77,7 @@ class ClusterChannel:
 
     def _announce(self, packet: packets.NodeAnnounce) -> None:
         """Raises RemoteProtocolError for a connector that cannot be dialled."""
-        topology, connector = self._owner.services.topology, packet.connector
+        topology, connector = self._owner.services.cluster.topology, packet.connector
         if connector is None:
             return
         if not packet.backup:
@@ -84,16 +100,18 @@ class ClusterChannel:
             # Artemis does not answer either: the other node waits for its time limit
             log.warning("vote of an unknown kind", extra={"handler": packet.handler})
             return
-        vote = answer_vote(self._owner.services.topology, packet.vote)
+        vote = answer_vote(self._owner.services.cluster.topology, packet.vote)
         log.info("vote", extra={"node_id": vote.node_id, "agreed": vote.agreed, "connector": vote.connector})
         self._owner.send(packets.QuorumVoteReply(packet.handler, vote), CLUSTER_CHANNEL)
 
-    def close(self) -> None:
-        """The connection was lost, and with it the backup announced on it."""
+    def close(self, reason: str) -> None:
+        """The connection was lost, and with it the backup announced on it, or the replica."""
+        if self._replication is not None:
+            self._replication.connection_lost(reason)
         announced, self._announced = self._announced, None
         if announced is None:
             return
-        topology = self._owner.services.topology
+        topology = self._owner.services.cluster.topology
         member = topology.member(announced.node_id)
         if member is not None and member.backup == announced.connector:
             topology.set_backup(announced.node_id, None)

@@ -34,7 +34,7 @@ from understudy.limits import (
 )
 from understudy.machine import IGNORED, Machine, To, table
 from understudy.ports import Connection
-from understudy.protocols.core.cluster_channel import CLUSTER_CHANNEL, ClusterChannel
+from understudy.protocols.core.cluster_channel import CLUSTER_CHANNEL, REPLICATION_CHANNEL, ClusterChannel
 from understudy.protocols.core.control_channel import CONTROL_CHANNEL, SERVER_VERSION, ControlChannel
 from understudy.protocols.core.link import ChannelHandler
 from understudy.protocols.core.services import CoreServices
@@ -173,6 +173,8 @@ class CoreConnection(Machine[State, Event]):
             self._receive_session_setup(frame.packet)
         elif frame.channel_id == CLUSTER_CHANNEL:
             self._cluster.receive(frame.packet)
+        elif frame.channel_id == REPLICATION_CHANNEL:
+            self._cluster.receive_replication(frame.packet)
         # frames for a channel that is gone or never was are dropped (artemis-core s. 3.1)
 
     def connection_lost(self, reason: str) -> None:
@@ -197,7 +199,7 @@ class CoreConnection(Machine[State, Event]):
         self.sessions.clear()
         if not keep_queues:
             self.scope.delete_temporary_queues(self.services.shared.sessions.post_office)
-        self._cluster.close()
+        self._cluster.close(reason)
         self.services.shared.connections.ended(self)
         self._release_parts()
         log.debug("connection closed", extra={"peer": self.connection.peer, "reason": reason})
@@ -290,6 +292,11 @@ class CoreConnection(Machine[State, Event]):
         self.sessions.clear()
         self.send(farewell, CONTROL_CHANNEL)
         self.connection.close()
+
+    @property
+    def outlives_sessions(self) -> bool:
+        """See ``ConnectionHandler``."""
+        return self._state is not State.CLOSED and self._cluster.has_replica
 
     # --- sending -------------------------------------------------------------------------------
 

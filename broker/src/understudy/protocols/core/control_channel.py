@@ -63,10 +63,10 @@ class ControlChannel:
             # clients subscribe once; this one gets every change already
             return
         services = self._owner.services
-        members = services.topology.members() or [Member(services.shared.node_id, 0)]
+        members = services.cluster.topology.members() or [Member(services.shared.node_id, 0)]
         for position, member in enumerate(members, start=1):
             self._send_member(member, last=position == len(members))
-        self._unsubscribe = services.topology.listen(
+        self._unsubscribe = services.cluster.topology.listen(
             lambda member: self._send_member(member, last=False), self._send_removal
         )
 

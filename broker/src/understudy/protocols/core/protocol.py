@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from understudy.cluster.credentials import ClusterCredentials
-from understudy.cluster.topology import Topology
+from understudy.cluster.services import ClusterServices
 from understudy.ports import Clock, Connection, Timers
 from understudy.protocols.core.connection import CoreConnection
 from understudy.protocols.core.reattachment import Reattachments
@@ -24,14 +23,12 @@ class CoreProtocol:
     def __init__(
         self,
         shared: ProtocolServices,
-        topology: Topology,
-        credentials: ClusterCredentials | None,
+        cluster: ClusterServices,
         clock: Clock,
         timers: Timers,
     ) -> None:
-        """``credentials``: of the cluster connection; None if there is none."""
         self._reattachments: Reattachments[CoreSession] = Reattachments(clock, timers)
-        self._services = CoreServices(shared, topology, self._reattachments, credentials)
+        self._services = CoreServices(shared, cluster, self._reattachments)
 
     def handler(self, connection: Connection, prefixes: AddressPrefixes) -> CoreConnection:
         """The handler of a new connection (``protocols.handlers.HandlerFactory``)."""

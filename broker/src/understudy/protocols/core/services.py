@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from understudy.cluster.credentials import ClusterCredentials
-from understudy.cluster.topology import Topology
+from understudy.cluster.services import ClusterServices
 from understudy.protocols.core.reattachment import Reattachments
 from understudy.protocols.core.resend import ResendBudget
 from understudy.protocols.services import ProtocolServices
@@ -17,8 +16,6 @@ class CoreServices:
     """Services given to each ``CoreConnection``; created by ``broker``."""
 
     shared: ProtocolServices
-    topology: Topology
+    cluster: ClusterServices
     reattachments: Reattachments[Any]
-    credentials: ClusterCredentials | None
-    """None when no cluster-connection is configured: connections of other nodes are refused."""
     resend_budget: ResendBudget = field(default_factory=ResendBudget)

@@ -5,17 +5,14 @@ promise rests. The call is made when the log is durable up to that sequence, by 
 ``fail`` no call is made any more: whether the records are durable is unknown.
 
 Durability is stated by voters: the local disk and, with replication, the memory and the disk of the replica. The
-context keeps one mark per voter, the highest sequence that it has confirmed. A contract (``Contract``) says which
-marks an entry waits for. ``when_durable`` waits for the local disk; ``when_satisfied`` waits for the contract of an
-address.
+context keeps one mark per voter, the highest sequence that it has confirmed. The contract (``Contract``) names the
+voters that are required; ``durable`` is the lowest of their marks. It is ``LOCAL`` while no replica is in sync
+(``require``; ADR 0057).
 
-Order: entries wait in one lane per contract, first in, first out. An entry of an owner (a session or producer) that
-has entries waiting in a stronger lane goes into that lane, so that the calls of one owner are made in the order in
-which it asked. Entries of different owners in different lanes do not wait for each other.
+Order: entries wait in one lane, first in, first out.
 
-Invariants: ``durable <= appended``; the sequence of a waiting entry is above the mark of its lane; sequences in a lane
-do not fall; requests name the last record that was appended, so sequences of different lanes do not fall either, and
-the weaker lane is released first. A bug in a released call ends the object that it was for and delays no other:
+Invariants: ``durable <= appended``; the sequence of a waiting entry is above ``durable``; sequences in the lane do not
+fall; ``durable`` does not fall. A bug in a released call ends the object that it was for and delays no other:
 ``internal_error`` is called of the first object among the call and its arguments that has it, or that they are bound
 to. That object is looked for only then, so it costs nothing per call.
 
@@ -25,10 +22,10 @@ Not here: writing, syncing and replicating; they call ``advance``.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from enum import Enum
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from understudy.errors import BrokerError
 
@@ -53,20 +50,12 @@ class Voter(Enum):
 
 
 class Contract(Enum):
-    """Durability contract of an address: the voters that a confirmation waits for. Each includes the weaker ones."""
+    """Durability contract of a node: the voters that a confirmation waits for. Each includes the weaker ones."""
 
     LOCAL = (Voter.LOCAL_DISK,)
     REPLICA_MEMORY = (Voter.LOCAL_DISK, Voter.REPLICA_MEMORY)
     REPLICA_DISK = (Voter.LOCAL_DISK, Voter.REPLICA_MEMORY, Voter.REPLICA_DISK)
 
-    @property
-    def strength(self) -> int:
-        """Higher for a contract that includes more voters; 0 for ``LOCAL``."""
-        return len(self.value) - 1
-
-
-#: Contracts with a replica, by strength.
-_STRONGER: Final = (Contract.REPLICA_MEMORY, Contract.REPLICA_DISK)
 
 _Entry = tuple[int, Callable[..., None], tuple[Any, ...]]
 """Sequence, call and arguments."""
@@ -75,12 +64,12 @@ _Entry = tuple[int, Callable[..., None], tuple[Any, ...]]
 class OperationContext:
     """The sequences that are durable, and the calls that wait for later ones."""
 
-    __slots__ = ("_lanes", "_marks", "_owners", "_waiting", "appended", "durable", "failure", "gathered", "released")
+    __slots__ = ("_marks", "_required", "_waiting", "appended", "durable", "failure", "gathered", "released")
 
     def __init__(self, durable: int = 0) -> None:
         """Everything up to the sequence ``durable`` is on the local disk already."""
         self.durable = durable
-        """Highest sequence that is durable on the local disk."""
+        """Highest sequence that all required voters have confirmed."""
         self.appended = durable
         """Highest sequence that was appended or promised to ``gathered``; kept by the journal."""
         self.gathered: GatheredRecords | None = None
@@ -90,13 +79,9 @@ class OperationContext:
         self.released = 0
         """Calls that had to wait and were released, for metrics."""
         self._waiting: deque[_Entry] = deque()
-        """The lane of ``Contract.LOCAL``."""
-        self._lanes: dict[Contract, deque[tuple[_Entry, Hashable]]] = {}
-        """Entries of stronger contracts with their owners; empty while there are none."""
-        self._marks = dict.fromkeys(Voter, 0)
-        """Marks of the voters; that of the local disk is ``durable``."""
-        self._owners: dict[Hashable, tuple[Contract, int]] = {}
-        """Owners with entries in ``_lanes``: the strongest contract among them, and how many there are."""
+        self._marks: dict[Voter, int] = {Voter.LOCAL_DISK: durable}
+        """Highest sequence that each voter has confirmed; of the replica only while it is required."""
+        self._required: tuple[Voter, ...] = Contract.LOCAL.value
 
     @property
     def failed(self) -> bool:
@@ -106,12 +91,10 @@ class OperationContext:
     @property
     def waiting(self) -> int:
         """Calls not yet released."""
-        return len(self._waiting) + sum(map(len, self._lanes.values()))
+        return len(self._waiting)
 
     def when_durable(self, sequence: int, call: Callable[..., None], *args: Any) -> None:
-        """Call once everything up to ``sequence`` is on the local disk: now if it is, else in turn. Never
-        after ``fail``.
-        """
+        """Call once everything up to ``sequence`` is durable: now if it is, else in turn. Never after ``fail``."""
         if self.failure is not None:
             return
         if sequence <= self.durable:
@@ -124,94 +107,58 @@ class OperationContext:
             sequence = waiting[-1][0]
         waiting.append((sequence, call, args))
 
-    def when_satisfied(
-        self, contract: Contract, owner: Hashable, sequence: int, call: Callable[..., None], *args: Any
-    ) -> None:
-        """Call once the marks of ``contract`` have reached ``sequence``, and after everything that ``owner`` asked for
-        before. Never after ``fail``.
+    def mark(self, voter: Voter) -> int:
+        """Highest sequence that a voter has confirmed; 0 for a replica that is not required."""
+        return self._marks.get(voter, 0)
 
-        Args:
-            contract: Of the address.
-            owner: The session or producer whose order is kept.
-            sequence: Of the last record that the call rests on; at least that of the owner's requests before.
-            call: Called with ``args``.
+    def require(self, contract: Contract) -> None:
+        """Confirmations wait for this contract from now on. A replica that is required now and was not before has
+        everything that the local disk has; one that is required no longer delays nothing: calls that waited for it
+        only are released.
+
+        Raises:
+            As ``advance``.
         """
-        pending = self._owners.get(owner)
-        if pending is not None and pending[0].strength > contract.strength:
-            contract = pending[0]
-        if contract is Contract.LOCAL:
-            self.when_durable(sequence, call, *args)
-            return
-        if self.failure is not None:
-            return
-        if pending is None and sequence <= self.mark(contract):
-            call(*args)
-            return
-        if self.gathered is not None and sequence > self.durable:
-            self.gathered.close()
-        lane = self._lanes.setdefault(contract, deque())
-        if lane:
-            sequence = max(sequence, lane[-1][0][0])
-        lane.append(((sequence, call, args), owner))
-        self._owners[owner] = contract, (pending[1] if pending is not None else 0) + 1
-
-    def mark(self, contract: Contract) -> int:
-        """Highest sequence that all voters of a contract have confirmed."""
-        return min([self.durable, *(self._marks[voter] for voter in contract.value[1:])])
+        local = self._marks[Voter.LOCAL_DISK]
+        self._marks = dict.fromkeys(contract.value, local)
+        self._required = contract.value
+        self._release()
 
     def advance(self, sequence: int, voter: Voter = Voter.LOCAL_DISK) -> None:
-        """Everything up to ``sequence`` is durable at the voter: release calls that waited for it.
+        """A voter has confirmed everything up to ``sequence``: release calls that waited for it.
+
+        The confirmation of a replica that is not required is ignored: it came by a connection that has ended.
 
         Raises:
             BrokerError: of a released call; the node can go on no longer.
             Exception: the first bug that answers no call, after the last call.
         """
-        bug: Exception | None = None
-        if voter is not Voter.LOCAL_DISK:
-            self._marks[voter] = max(sequence, self._marks[voter])
-        elif self.failure is not None or sequence <= self.durable:
+        if self._marks.get(voter, sequence) < sequence:
+            self._marks[voter] = sequence
+            self._release()
+
+    def _release(self) -> None:
+        """Release the calls that wait for nothing any more."""
+        sequence = min([self._marks[voter] for voter in self._required])
+        if self.failure is not None or sequence <= self.durable:
             return
-        else:
-            self.durable = sequence
-            waiting = self._waiting
-            while waiting and waiting[0][0] <= sequence:
-                _, call, args = waiting.popleft()
-                self.released += 1
-                try:
-                    call(*args)
-                except BrokerError:
-                    raise
-                except Exception as error:  # a bug in one answer keeps none of the others back
-                    bug = bug or tell_owner(error, call, *args)
-                # a released call may itself fail the context: the others must then stay unheard
-                if self.failure is not None:
-                    break
-        if self._lanes:
-            bug = self._release_stronger() or bug
+        self.durable = sequence
+        bug: Exception | None = None
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= sequence:
+            _, call, args = waiting.popleft()
+            self.released += 1
+            try:
+                call(*args)
+            except BrokerError:
+                raise
+            except Exception as error:  # a bug in one answer keeps none of the others back
+                bug = bug or tell_owner(error, call, *args)
+            # a released call may itself fail the context: the others must then stay unheard
+            if self.failure is not None:
+                break
         if bug is not None:
             raise bug
-
-    def _release_stronger(self) -> Exception | None:
-        """Release calls that waited for a replica, the weaker contract first; the first bug that answers no call."""
-        bug: Exception | None = None
-        for contract in _STRONGER:
-            mark = self.mark(contract)
-            while self.failure is None and contract in self._lanes and self._lanes[contract][0][0][0] <= mark:
-                lane = self._lanes[contract]
-                (_, call, args), owner = lane.popleft()
-                if not lane:
-                    del self._lanes[contract]
-                strongest, count = self._owners.pop(owner)
-                if count > 1:
-                    self._owners[owner] = strongest, count - 1
-                self.released += 1
-                try:
-                    call(*args)
-                except BrokerError:
-                    raise
-                except Exception as error:  # as in advance
-                    bug = bug or tell_owner(error, call, *args)
-        return bug
 
     def fail(self, error: BaseException) -> None:
         """Release nothing any more; the first error is kept."""
@@ -219,8 +166,6 @@ class OperationContext:
             self.failure = error
             self.gathered = None
             self._waiting.clear()
-            self._lanes.clear()
-            self._owners.clear()
 
 
 def tell_owner(bug: Exception, *objects: object) -> Exception | None:

@@ -180,6 +180,10 @@ class CorePeer(Machine[State, Event]):
         self._requests.setdefault(channel_id, deque()).append((expected, answer, timer))
         self.send(packet, channel_id)
 
+    def accept_frames(self, limit_bytes: int) -> None:
+        """The other side has proved its identity: accept larger frames, valid from the next received data."""
+        self._decoder.frame_limit_bytes = limit_bytes
+
     def close(self) -> None:
         """Close the connection; the owner is not called any more."""
         self.fire(Event.CLOSE)

@@ -1,0 +1,39 @@
+"""The port between the connection of a replica and the replication of the active node (ADR 0057).
+
+``protocols.core.replication_channel`` implements ``ReplicaChannel``, ``replication.active_link`` implements
+``Replicas``.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from understudy.wire.core import packets
+
+
+class ReplicaChannel(Protocol):
+    """The channel as the active node sees it."""
+
+    @property
+    def peer(self) -> str:
+        """Address of the replica."""
+        ...
+
+    def send(self, packet: packets.Packet) -> None:
+        """Send a packet."""
+
+    def close(self) -> None:
+        """Close the connection once everything is written."""
+
+
+class Replicas(Protocol):
+    """Takes the replica of this node; None in a node without replication."""
+
+    def register(self, registration: packets.ReplicaRegistration, connection: ReplicaChannel) -> None:
+        """A backup asks to become the replica; it gets an answer."""
+
+    def received(self, connection: ReplicaChannel, packet: packets.Packet) -> None:
+        """Another packet of a backup that registered. Raises BrokerError: the connection must be closed."""
+
+    def connection_lost(self, connection: ReplicaChannel, reason: str) -> None:
+        """The connection of a backup that registered has ended."""

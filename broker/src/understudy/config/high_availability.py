@@ -1,0 +1,78 @@
+"""The element ``ha-policy`` as values: role of a server, shared store or replication (artemis-ha s. 1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from understudy.config.lock_options import LockManagerOptions
+from understudy.config.schema import Defaults
+
+_CORE: Final = Defaults("core")
+_PRIMARY: Final = Defaults("core/ha-policy/shared-store/primary")
+_BACKUP: Final = Defaults("core/ha-policy/shared-store/backup")
+_REPLICATION: Final = Defaults("core/ha-policy/replication/backup")
+
+
+class Role(StrEnum):
+    """Configured role of a server; its present state is that of the policy."""
+
+    PRIMARY_ONLY = "primary-only"
+    PRIMARY = "primary"
+    BACKUP = "backup"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationConfiguration:
+    """A node of a replicated pair (artemis-ha s. 1)."""
+
+    group_name: str | None = None
+    cluster_name: str | None = None
+    """Cluster connection whose connectors lead to the other nodes; None: the first."""
+    max_saved_replicated_journals_size: int = _REPLICATION.number("max-saved-replicated-journals-size")
+    initial_replication_sync_timeout_ms: int = _REPLICATION.number("initial-replication-sync-timeout")
+    vote_on_replication_failure: bool = _REPLICATION.boolean("vote-on-replication-failure")
+    quorum_size: int = _REPLICATION.number("quorum-size")
+    vote_retries: int = _REPLICATION.number("vote-retries")
+    vote_retry_wait_ms: int = _REPLICATION.number("vote-retry-wait")
+    quorum_vote_wait_seconds: int = _REPLICATION.number("quorum-vote-wait")
+    retry_replication_wait_ms: int = _REPLICATION.number("retry-replication-wait")
+    durability_contract: str = _REPLICATION.text("durability-contract")
+    lock_manager: LockManagerOptions | None = None
+    """Element ``manager``; None: the nodes vote."""
+    check_for_active_server: bool = False
+    """Primary."""
+    coordination_id: str | None = None
+    """Primary with a lock manager: peers share it."""
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkCheckConfiguration:
+    """The network check of a node under any policy (artemis-ha s. 3.6)."""
+
+    network_check_list: str = _CORE.text("network-check-list")
+    network_check_url_list: str = _CORE.text("network-check-URL-list")
+    network_check_period_ms: int = _CORE.number("network-check-period")
+    network_check_timeout_ms: int = _CORE.number("network-check-timeout")
+    network_check_nic: str = _CORE.text("network-check-NIC")
+    network_check_ping_command: str = _CORE.text("network-check-ping-command")
+    network_check_ping6_command: str = _CORE.text("network-check-ping6-command")
+
+
+@dataclass(frozen=True, slots=True)
+class HighAvailabilityPolicy:
+    """HA policy: a single server, or one of a pair with a shared store or with replication (artemis-ha s. 1)."""
+
+    role: Role = Role.PRIMARY_ONLY
+    failover_on_shutdown: bool = _PRIMARY.boolean("failover-on-shutdown")
+    """Primary and backup: a clean stop lets the other one take over."""
+    wait_for_activation: bool = _PRIMARY.boolean("wait-for-activation")
+    """Primary: started is reported only once active."""
+    allow_failback: bool = _BACKUP.boolean("allow-failback")
+    """Backup: becomes passive when its primary returns."""
+    restart_backup: bool = _BACKUP.boolean("restart-backup")
+    """Backup: after a failback it continues as a backup."""
+    replication: ReplicationConfiguration | None = None
+    """None: the nodes share a store, or there is one node."""
+    network_check: NetworkCheckConfiguration = field(default_factory=NetworkCheckConfiguration)

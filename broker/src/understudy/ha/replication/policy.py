@@ -1,0 +1,140 @@
+"""The policy of a replicated pair: each node has its own copy of the store, and an authority decides which is active.
+
+Implements artemis-ha s. 3 and 4 on the life of every node (``ha.node``). A primary and a backup differ in little: the
+primary asks to become active when it has caught up with the backup that took over from it (failback), and only a node
+with complete data may activate at all. See ADR 0057.
+
+Not here: what a node does while it is not active (``standby_life``), who may be active (``Authority``), how the store
+is copied (``replication.active_link``, ``replication.replica_link``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from understudy.errors import BrokerError
+from understudy.ha.activation import Step
+from understudy.ha.policy import Decisions, Ending, NodeState, Role, Standby
+from understudy.ha.replication.ports import Authority, Replica, Replication
+from understudy.ha.replication.standby_life import StandbyLife
+from understudy.ports import Fence, Timers
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationOptions:
+    """Settings of the policy (artemis-ha s. 1)."""
+
+    role: Role
+    allow_failback: bool = False
+    """allow-failback: an active backup yields when its primary has caught up and asks for it."""
+    restart_backup: bool = True
+    """restart-backup: after yielding it goes on as a backup instead of stopping."""
+    retry_wait_ms: int = 2_000
+    """retry-replication-wait."""
+    peer: bool = False
+    """It has a coordination-id: the nodes are equal, no failback is requested."""
+
+    @property
+    def wants_failback(self) -> bool:
+        """Whether the node asks to become active when it is in sync."""
+        return self.role is Role.PRIMARY and not self.peer
+
+
+class ReplicationPolicy:
+    """Decides the life of one node of a replicated pair. Implements ``ha.policy.Policy``."""
+
+    name = "replication"
+
+    def __init__(
+        self,
+        options: ReplicationOptions,
+        life: Decisions,
+        standby: Standby,
+        authority: Authority,
+        replication: Replication,
+        timers: Timers,
+    ) -> None:
+        """Args:
+        life: Takes the decisions.
+        standby: Follows the log of the copy.
+        authority: Gives the permission to be active.
+        replication: The replica of this node while it is active.
+        timers: For pauses.
+        """
+        self.options = options
+        self._life = life
+        self._authority = authority
+        self._replication = replication
+        self.standby_life = StandbyLife(life, standby, authority, timers, retry_wait_ms=options.retry_wait_ms)
+
+    def set_replica(self, replica: Replica) -> None:
+        """The copy on this node; called once, before the life begins."""
+        self.standby_life.replica = replica
+
+    @property
+    def role(self) -> Role:
+        """How the server is configured."""
+        return self.options.role
+
+    @property
+    def fence(self) -> Fence:
+        """Of the authority."""
+        return self._authority.fence
+
+    # --- passive -----------------------------------------------------------------------------------
+
+    def queue(self) -> None:
+        """See ``Policy``."""
+        self.standby_life.begin()
+
+    def stand_by(self) -> None:
+        """See ``Policy``. The machine of the passive node goes on."""
+
+    def activation(self, opening: Sequence[Step], serving: Sequence[Step]) -> Sequence[Step]:
+        """The permission becomes a claim first; replicas are accepted until the store is closed."""
+        return (*self._replication.steps(), *opening, *serving, self._replication.accept_step())
+
+    # --- active ------------------------------------------------------------------------------------
+
+    def serve(self) -> None:
+        """See ``Policy``."""
+        self._authority.watch(self._life.fail)
+        self._replication.watch(self._replica_asks)
+
+    def _replica_asks(self) -> None:
+        """A replica that wants to be active again is in sync."""
+        if self.options.allow_failback and self._life.state is NodeState.ACTIVE:
+            log.info("failback: the primary is in sync and asks to become active")
+            self._life.fail_back()
+
+    def refuse_failback(self) -> str | None:
+        """See ``Policy``: a replica in sync takes over."""
+        return None if self._replication.has_replica() else "no replica is in sync: is the other node running?"
+
+    # --- failing back and stopping -------------------------------------------------------------------
+
+    def leave(self, *, fail_over: bool) -> None:
+        """Take no other replica. The present one takes over when this node stops (artemis-ha s. 3.10)."""
+        self._replication.leave(fail_over=True)
+
+    def give_back(self) -> None:
+        """Give the permission to the primary, and go on as a backup when that is active."""
+        self._authority.hand_over(self._gave_back)
+
+    def _gave_back(self) -> None:
+        if self._life.state is not NodeState.YIELDED:
+            return
+        if self.options.restart_backup:
+            self._life.queue_again()
+        else:
+            self._life.stop()
+
+    def release(self, ending: Ending) -> BrokerError | None:
+        """Give up the connection and the permission."""
+        self.standby_life.stop()
+        self._authority.close()
+        return None

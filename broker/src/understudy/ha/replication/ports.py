@@ -1,0 +1,131 @@
+"""Ports of the replication policy: permission to be active, the copy on another node, the replicas of this node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from understudy.errors import BrokerError
+from understudy.ha.activation import Step
+from understudy.ports import Fence
+
+Answer = Callable[[BrokerError | None], None]
+"""Called once, with None or the error."""
+
+
+class Authority(Protocol):
+    """Decides which node of a pair may be active: a lock manager, or votes (artemis-ha s. 3.3, 4.2).
+
+    No call waits; one request is under way at a time.
+    """
+
+    @property
+    def fence(self) -> Fence:
+        """Whether this node may confirm its writes."""
+        ...
+
+    @property
+    def sequence(self) -> int:
+        """Activation sequence of the data of this node; -1 if there is none."""
+        ...
+
+    def may_request(self) -> bool:
+        """Whether the data of this node is a complete one, so that it may be the newest.
+
+        Raises:
+            StoreError: the notes about the data cannot be read.
+        """
+        ...
+
+    def request(self, answer: Answer) -> None:
+        """Request the permission to activate; it is kept until ``release``.
+
+        The answer is ``ActivationRefused`` if another node has newer data. Any other error says that there is no answer
+        now: it may be requested again.
+        """
+        ...
+
+    def cancel(self) -> None:
+        """End a request without an answer."""
+        ...
+
+    def claim(self, answer: Answer) -> None:
+        """With the permission: make sure that no other data counts as the newest from now on. At each activation, and
+        when the replica is lost, before anything is confirmed without it. An error ends the node.
+        """
+        ...
+
+    def watch(self, lost: Callable[[BrokerError], None]) -> None:
+        """Call ``lost`` when the permission ends without ``release``."""
+        ...
+
+    def release(self) -> None:
+        """Give the permission back; another node may get it."""
+        ...
+
+    def hand_over(self, handed_over: Callable[[], None]) -> None:
+        """Give the permission back, and call when another node is active, or is not within a time."""
+        ...
+
+    def close(self) -> None:
+        """The node ends: give everything back."""
+        ...
+
+
+class Replica(Protocol):
+    """The copy of the active node's store on this node, and the connection by which it is kept up to date."""
+
+    def seek(self) -> None:
+        """Look for an active node, and register there. The listener gets ``accepted`` or ``not_found``."""
+        ...
+
+    def end(self, ended: Callable[[], None]) -> None:
+        """End the connection, if there is one, and the execution of operations; then call ``ended``: nothing changes
+        the files any more.
+        """
+        ...
+
+
+class ReplicaListener(Protocol):
+    """Called by a ``Replica``."""
+
+    def accepted(self) -> None:
+        """An active node sends its files."""
+
+    def not_found(self, reason: str) -> None:
+        """No active node was found that takes a replica."""
+
+    def in_sync(self) -> None:
+        """The copy is complete, and that is noted durably."""
+
+    def lost(self, reason: str) -> None:
+        """The connection has ended."""
+
+    def fail_over(self) -> None:
+        """The active node has stopped, and wants this one to take over: there is nothing left to come."""
+
+
+class Replication(Protocol):
+    """The replica of this node while it is active."""
+
+    def steps(self) -> Sequence[Step]:
+        """The first steps of an activation: ``Authority.claim``, and the beginning of shipping. Their undo comes after
+        the store is closed: the replica executes everything, and gets the request to take over.
+        """
+        ...
+
+    def accept_step(self) -> Step:
+        """The last step of an activation: replicas are accepted."""
+        ...
+
+    def watch(self, replica_asks: Callable[[], None]) -> None:
+        """Call when a replica is in sync that asks to become active."""
+        ...
+
+    def has_replica(self) -> bool:
+        """Whether a replica is in sync."""
+        ...
+
+    def leave(self, *, fail_over: bool) -> None:
+        """The node is about to deactivate: take no other replica; tell the present one."""
+        ...

@@ -1,0 +1,274 @@
+"""A node of a replicated pair that is not active: it asks for permission, looks for the active node, is its replica.
+
+One machine within the states QUEUED and PASSIVE of the node (ADR 0046, 0057). Data that may be the newest asks for the
+permission first, so that the right node of a pair starts alone; everything else becomes a replica. A replica in sync
+that loses its active node asks again: the answer decides whether the active node has failed, or goes on without it.
+
+Source: artemis-ha s. 3.2, 4.3, 4.4. Not here: the permission itself (``Authority``), the connection (``Replica``).
+"""
+
+from __future__ import annotations
+
+import logging
+from enum import Enum, auto
+from typing import ClassVar, Final
+
+from understudy.errors import ActivationRefused, BrokerError
+from understudy.ha.policy import Decisions, Standby
+from understudy.ha.replication.ports import Authority, Replica
+from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
+from understudy.ports import Timer, Timers
+
+log = logging.getLogger(__name__)
+
+#: Longest wait for the permission before the node looks for an active one (artemis-ha s. 4.2); the lock of a node that
+#: is alive is not free.
+REQUEST_MS: Final = 3_000
+#: Before the permission is requested again after an error.
+REQUEST_AGAIN_MS: Final = 1_000
+
+
+class StandbyState(Enum):
+    """States of a node that is not active."""
+
+    IDLE = auto()
+    REQUESTING = auto()
+    """Its data may be the newest: it asks for the permission to activate."""
+    SEEKING = auto()
+    """It looks for an active node that takes a replica."""
+    PAUSED = auto()
+    """No permission, and no active node; both are tried again soon."""
+    COPYING = auto()
+    """It gets the files of the active node."""
+    IN_SYNC = auto()
+    """It has everything that was confirmed."""
+    ENDING_COPY = auto()
+    """In sync; the connection was lost, and operations that were received are still executed."""
+    TAKING_OVER = auto()
+    """In sync, without its active node: it asks for the permission to activate."""
+    TAKE_OVER_PAUSED = auto()
+    """There was no answer; it asks again soon."""
+
+
+class StandbyEvent(Enum):
+    """Events of a node that is not active."""
+
+    BEGIN = auto()
+    GRANTED = auto()
+    REFUSED = auto()
+    """Payload: the error that says which data is newer."""
+    NO_ANSWER = auto()
+    """Payload: the error because of which there is none, or None after ``REQUEST_MS``."""
+    RETRY = auto()
+    ACCEPTED = auto()
+    NOT_FOUND = auto()
+    """Payload: the reason."""
+    SYNCED = auto()
+    LOST = auto()
+    """Payload: the reason."""
+    FAIL_OVER = auto()
+    COPY_ENDED = auto()
+    STOP = auto()
+
+
+_S, _E = StandbyState, StandbyEvent
+
+
+class StandbyLife(Machine[StandbyState, StandbyEvent]):
+    """A node that is not active. Implements ``ha.replication.ports.ReplicaListener``."""
+
+    STATES: ClassVar[type[Enum]] = StandbyState
+    EVENTS: ClassVar[type[Enum]] = StandbyEvent
+    INITIAL: ClassVar[Enum] = StandbyState.IDLE
+
+    def __init__(
+        self, life: Decisions, standby: Standby, authority: Authority, timers: Timers, *, retry_wait_ms: int
+    ) -> None:
+        """Args:
+        life: Takes the decisions.
+        standby: Follows the log of the copy.
+        authority: Gives the permission.
+        timers: For pauses.
+        retry_wait_ms: retry-replication-wait.
+        """
+        super().__init__()
+        self.replica: Replica
+        """Set once, before ``begin``."""
+        self._life = life
+        self._standby = standby
+        self._authority = authority
+        self._timers = timers
+        self._retry_wait_ms = retry_wait_ms
+        self._timer: Timer | None = None
+        self._said: str | None = None
+        """The last reason for waiting that was logged."""
+
+    # --- called by the policy ----------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """The node is QUEUED."""
+        self.fire(StandbyEvent.BEGIN)
+
+    def stop(self) -> None:
+        """The node ends, or has become active."""
+        self.fire(StandbyEvent.STOP)
+
+    # --- ReplicaListener -----------------------------------------------------------------------------
+
+    def accepted(self) -> None:
+        """See ``ReplicaListener``."""
+        self.fire(StandbyEvent.ACCEPTED)
+
+    def not_found(self, reason: str) -> None:
+        """See ``ReplicaListener``."""
+        self.fire(StandbyEvent.NOT_FOUND, reason)
+
+    def in_sync(self) -> None:
+        """See ``ReplicaListener``."""
+        self.fire(StandbyEvent.SYNCED)
+
+    def lost(self, reason: str) -> None:
+        """See ``ReplicaListener``."""
+        self.fire(StandbyEvent.LOST, reason)
+
+    def fail_over(self) -> None:
+        """See ``ReplicaListener``."""
+        self.fire(StandbyEvent.FAIL_OVER)
+
+    # --- without an active node ------------------------------------------------------------------------
+
+    def _request_or_seek(self) -> None:
+        self._forget_timer()
+        try:
+            may_request = self._authority.may_request()
+        except BrokerError as error:
+            self._life.fail(error)
+            return
+        if may_request:
+            self._timer = self._timers.call_later(REQUEST_MS, lambda: self.fire(StandbyEvent.NO_ANSWER, None))
+            self._authority.request(self._answered)
+        else:
+            self.fire(StandbyEvent.NO_ANSWER, None)
+
+    def _answered(self, error: BrokerError | None) -> None:
+        if error is None:
+            self.fire(StandbyEvent.GRANTED)
+        elif isinstance(error, ActivationRefused):
+            self.fire(StandbyEvent.REFUSED, error)
+        else:
+            self.fire(StandbyEvent.NO_ANSWER, error)
+
+    def _activate_first(self) -> None:
+        """Data of this node is the newest, and no other node is active."""
+        self._forget_timer()
+        self._life.take_place()
+        self._life.activate()
+
+    def _seek(self, error: BrokerError | None) -> None:
+        self._forget_timer()
+        self._authority.cancel()
+        self._say(error)
+        self.replica.seek()
+
+    def _pause(self, reason: str) -> None:
+        log.debug("no active node", extra={"reason": reason})
+        self._timer = self._timers.call_later(self._retry_wait_ms, lambda: self.fire(StandbyEvent.RETRY))
+
+    # --- as a replica ----------------------------------------------------------------------------------
+
+    def _copy(self) -> None:
+        self._said = None
+        self._life.take_place()
+
+    def _synced(self) -> None:
+        log.info("replica in sync", extra={"id": "AMQ221024"})
+        self._standby.follow()
+
+    def _end_copy(self, reason: str = "the active node has stopped") -> None:
+        log.warning("the connection to the active node has ended", extra={"reason": reason})
+        self.replica.end(lambda: self.fire(StandbyEvent.COPY_ENDED))
+
+    def _lose_copy(self, reason: str) -> None:
+        """Before it was in sync: the copy is of no use, and another one begins with its files."""
+        log.warning("the copy is not complete", extra={"reason": reason})
+        self.replica.end(lambda: self._life.queue_again())
+
+    def _take_over(self) -> None:
+        self._authority.request(self._answered)
+
+    def _ask_again(self, error: BrokerError | None) -> None:
+        self._say(error)
+        self._authority.cancel()
+        self._timer = self._timers.call_later(REQUEST_AGAIN_MS, lambda: self.fire(StandbyEvent.RETRY))
+
+    def _activate(self) -> None:
+        self._life.activate()
+
+    def _queue_again(self, error: BrokerError) -> None:
+        """The active node goes on without this one, or another node has newer data."""
+        self._say(error)
+        self._life.queue_again()
+
+    # --- end -------------------------------------------------------------------------------------------
+
+    def _stop(self) -> None:
+        self._forget_timer()
+        self._authority.cancel()
+        self.replica.end(lambda: None)
+
+    def _forget_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _say(self, error: BrokerError | None) -> None:
+        """Log why the node does not activate, once."""
+        if error is not None and str(error) != self._said:
+            self._said = str(error)
+            log.warning("not active", extra={"error": str(error), "hint": error.hint})
+
+    TABLE = table(
+        StandbyState,
+        StandbyEvent,
+        {
+            (_S.IDLE, _E.BEGIN): To(_S.REQUESTING, _request_or_seek),
+            (_S.REQUESTING, _E.GRANTED): To(_S.IDLE, _activate_first),
+            (_S.REQUESTING, _E.REFUSED): To(_S.SEEKING, _seek),
+            (_S.REQUESTING, _E.NO_ANSWER): To(_S.SEEKING, _seek),
+            (_S.REQUESTING, _E.STOP): To(_S.IDLE, _stop),
+            (_S.SEEKING, _E.ACCEPTED): To(_S.COPYING, _copy),
+            (_S.SEEKING, _E.NOT_FOUND): To(_S.PAUSED, _pause),
+            (_S.SEEKING, _E.STOP): To(_S.IDLE, _stop),
+            (_S.PAUSED, _E.RETRY): To(_S.REQUESTING, _request_or_seek),
+            (_S.PAUSED, _E.STOP): To(_S.IDLE, _stop),
+            (_S.COPYING, _E.SYNCED): To(_S.IN_SYNC, _synced),
+            (_S.COPYING, _E.LOST): To(_S.IDLE, _lose_copy),
+            (_S.COPYING, _E.STOP): To(_S.IDLE, _stop),
+            (_S.IN_SYNC, _E.LOST): To(_S.ENDING_COPY, _end_copy),
+            (_S.IN_SYNC, _E.FAIL_OVER): To(_S.ENDING_COPY, _end_copy),
+            (_S.IN_SYNC, _E.STOP): To(_S.IDLE, _stop),
+            (_S.ENDING_COPY, _E.COPY_ENDED): To(_S.TAKING_OVER, _take_over),
+            (_S.ENDING_COPY, _E.STOP): To(_S.IDLE, _stop),
+            (_S.TAKING_OVER, _E.GRANTED): To(_S.IDLE, _activate),
+            (_S.TAKING_OVER, _E.REFUSED): To(_S.IDLE, _queue_again),
+            (_S.TAKING_OVER, _E.NO_ANSWER): To(_S.TAKE_OVER_PAUSED, _ask_again),
+            (_S.TAKING_OVER, _E.STOP): To(_S.IDLE, _stop),
+            (_S.TAKE_OVER_PAUSED, _E.RETRY): To(_S.TAKING_OVER, _take_over),
+            (_S.TAKE_OVER_PAUSED, _E.STOP): To(_S.IDLE, _stop),
+        },
+        otherwise={
+            _E.BEGIN: ILLEGAL,
+            # answers to a request that was cancelled do not come; those of a connection that ended may
+            _E.GRANTED: ILLEGAL,
+            _E.REFUSED: ILLEGAL,
+            _E.NO_ANSWER: IGNORED,
+            _E.RETRY: ILLEGAL,
+            _E.ACCEPTED: ILLEGAL,
+            _E.NOT_FOUND: IGNORED,
+            _E.SYNCED: ILLEGAL,
+            _E.LOST: IGNORED,
+            _E.FAIL_OVER: IGNORED,
+            _E.COPY_ENDED: IGNORED,
+            _E.STOP: IGNORED,
+        },
+    )

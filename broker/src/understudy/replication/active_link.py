@@ -1,0 +1,514 @@
+"""The active node's side of replication: takes a replica, copies the store to it, ships operations, goes on without it.
+
+At most one replica at a time (artemis-ha s. 3.10). Its life is one machine: a registered replica gets the files in
+passes while the node serves; when little is left, the writers are frozen, the last pass is sent, and the replica
+notes durably that it may take over. From then on every operation is sent to it, and confirmations wait for it. If it
+is lost, the authority permits to go on alone before anything that waits is confirmed; otherwise the node ends.
+
+Source: artemis-ha s. 3.1, 3.4, 3.9; ADR 0057. Not here: the files (``store.replication``), the order of the
+operations (``store.replication.shipping``), the connection (``protocols.core.replication_channel``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import ClassVar, Final, Protocol
+
+from understudy.cluster.replicas import ReplicaChannel
+from understudy.errors import BrokerError, ReplicaFailed
+from understudy.ha.replication.ports import Authority
+from understudy.limits import REPLICA_BEHIND_BYTES_PAUSE
+from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
+from understudy.ports import Clock, Operation, Timer, Timers
+from understudy.store.log.operation_context import Contract, OperationContext, Voter
+from understudy.store.replication.copy_messages import Directory
+from understudy.store.replication.operation_codec import encode
+from understudy.store.replication.shipping import Shipping
+from understudy.wire.core import packets
+from understudy.wire.core.packets_replication import OPERATIONS_BYTES_MAX, REPLICATION_PROTOCOL, ReplicaProblem
+
+log = logging.getLogger(__name__)
+
+#: Longest wait of a stopping node for the replica to execute everything (artemis-ha s. 0).
+FINISH_MS: Final = 5_000
+#: Shortest and longest time between two checks of the progress (artemis-ha s. 3.9).
+CHECK_MS: Final = (100, 1_000)
+
+
+class Copy(Protocol):
+    """The copy of the files to one replica (``store.replication.copy_source``)."""
+
+    def receive(self, data: bytes) -> None:
+        """A message of the replica. Raises BrokerError: it does not fit."""
+
+    def finish(self) -> None:
+        """The files do not change any more: send the rest, and call ``CopyOwner.copied`` at the end."""
+
+    def cancel(self) -> None:
+        """Send nothing more; the owner is not called any more."""
+
+
+class CopyOwner(Protocol):
+    """Called by a ``Copy``."""
+
+    def copy_send(self, data: bytes) -> None:
+        """Send a message to the replica."""
+
+    def little_left(self) -> None:
+        """A pass has ended, and little has changed since it began."""
+
+    def copied(self) -> None:
+        """The replica has everything, durably."""
+
+    def copy_failed(self, error: BrokerError) -> None:
+        """The copy cannot be completed."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkOptions:
+    """Settings of the link."""
+
+    contract: Contract
+    """Durability contract while a replica is in sync."""
+    group: str | None = None
+    """group-name."""
+    sync_timeout_ms: int = 30_000
+    """initial-replication-sync-timeout: longest freeze of the writers."""
+    call_timeout_ms: int = 30_000
+    """call-timeout of the cluster connection: longest time without progress of a replica in sync."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A replica that was accepted."""
+
+    registration: packets.ReplicaRegistration
+    connection: ReplicaChannel
+
+
+class LinkEvents(Protocol):
+    """Called by the link."""
+
+    def replica_in_sync(self, registration: packets.ReplicaRegistration) -> None:
+        """A replica may take over from now on."""
+
+    def replica_lost(self, registration: packets.ReplicaRegistration) -> None:
+        """The replica that was in sync is lost; the node goes on without it."""
+
+    def cannot_go_on(self, error: BrokerError) -> None:
+        """The replica is lost, and the node may not go on without it."""
+
+
+class LinkState(Enum):
+    """States of the link."""
+
+    CLOSED = auto()
+    """The node does not take a replica."""
+    FREE = auto()
+    COPYING = auto()
+    FREEZING = auto()
+    """The writers hold new jobs; those under way end."""
+    FROZEN = auto()
+    """The rest of the files is sent, and the replica notes durably that it may take over. From here on it may believe
+    so, whether its answer arrives or not: confirmations wait for it."""
+    IN_SYNC = auto()
+    LEAVING = auto()
+    """A replica that may take over was lost: the authority is asked whether the node goes on alone."""
+    FINISHING = auto()
+    """The store is closed: the replica executes the rest."""
+
+
+class LinkEvent(Enum):
+    """Events of the link."""
+
+    OPEN = auto()
+    REGISTER = auto()
+    """Payload: a ``Registered``."""
+    LITTLE_LEFT = auto()
+    QUIET = auto()
+    """No job of a writer is under way."""
+    COPIED = auto()
+    LOST = auto()
+    """Payload: the reason."""
+    PERMITTED = auto()
+    FINISH = auto()
+    """Payload: the call at the end."""
+    EXECUTED = auto()
+    """The replica has executed everything."""
+
+
+_S, _E = LinkState, LinkEvent
+
+
+class ActiveLink(Machine[LinkState, LinkEvent]):
+    """The replica of an active node.
+
+    Implements ``CopyOwner``, ``cluster.replicas.Replicas`` and ``store.replication.shipping.ReplicaStream``.
+    """
+
+    STATES: ClassVar[type[Enum]] = LinkState
+    EVENTS: ClassVar[type[Enum]] = LinkEvent
+    INITIAL: ClassVar[Enum] = LinkState.CLOSED
+
+    def __init__(
+        self,
+        options: LinkOptions,
+        authority: Authority,
+        shipping: Shipping,
+        new_copy: Callable[[CopyOwner], Copy],
+        events: LinkEvents,
+        clock: Clock,
+        timers: Timers,
+    ) -> None:
+        """No replica is taken before ``open``.
+
+        Args:
+            options: Settings.
+            authority: Permits to go on alone.
+            shipping: Of the writers of the store.
+            new_copy: Begins a copy of the files.
+            events: Called when a replica comes into sync and is lost.
+            clock: Measures the progress of the replica.
+            timers: For time limits.
+        """
+        super().__init__()
+        self.options = options
+        self._authority = authority
+        self._shipping = shipping
+        self._new_copy = new_copy
+        self._events = events
+        self._clock = clock
+        self._timers = timers
+        self._node_id = ""
+        self._epoch = 0
+        self._context: OperationContext | None = None
+        self._leaving = False
+        """The node is about to stop: no other replica is taken, and a lost one is not replaced by a permission."""
+        self._replica: Registered | None = None
+        self._copy: Copy | None = None
+        self._frozen = False
+        self._timer: Timer | None = None
+        self._executed = 0
+        """Index of the last submission that the replica has executed durably."""
+        self._behind: deque[tuple[int, int]] = deque()
+        """Index and bytes of the submissions that it has not executed."""
+        self._behind_bytes = 0
+        self._progress_ms = 0
+        """When it last made progress, or had nothing to do."""
+        self._finished: Callable[[], None] | None = None
+
+    # --- called by the shell -----------------------------------------------------------------------
+
+    def open(self, node_id: str, epoch: int, context: OperationContext) -> None:
+        """Take replicas from now on.
+
+        Args:
+            node_id: Of the store.
+            epoch: Of this activation.
+            context: Of the store; confirmations wait there for the replica.
+        """
+        self._node_id, self._epoch, self._context = node_id, epoch, context
+        self._leaving = False
+        self.fire(LinkEvent.OPEN)
+
+    def leave(self) -> None:
+        """The node is about to stop: take no other replica."""
+        self._leaving = True
+        if self._replica is not None and self._state is LinkState.IN_SYNC:
+            self._replica.connection.send(packets.ReplicationStopping(False))
+
+    def finish(self, finished: Callable[[], None]) -> None:
+        """The store is closed: let the replica execute everything, tell it to take over, then call ``finished``."""
+        self.fire(LinkEvent.FINISH, finished)
+
+    def register(self, registration: packets.ReplicaRegistration, connection: ReplicaChannel) -> None:
+        """A backup asks to become the replica; it gets an answer."""
+        problem, text = self._problem(registration)
+        if problem is not ReplicaProblem.NONE:
+            log.info("replica refused", extra={"peer": connection.peer, "reason": text})
+            connection.send(packets.ReplicaAnswer(problem, text))
+            return
+        connection.send(
+            packets.ReplicaAnswer(ReplicaProblem.NONE, "", REPLICATION_PROTOCOL, self._node_id, self._epoch)
+        )
+        self.fire(LinkEvent.REGISTER, Registered(registration, connection))
+
+    def _problem(self, registration: packets.ReplicaRegistration) -> tuple[ReplicaProblem, str]:
+        if registration.protocol < REPLICATION_PROTOCOL:
+            return ReplicaProblem.PROTOCOL, f"this node speaks replication protocol {REPLICATION_PROTOCOL} only"
+        if registration.group != self.options.group:
+            return (
+                ReplicaProblem.OTHER_GROUP,
+                f"group-name is {self.options.group!r}, that of the backup {registration.group!r}",
+            )
+        if self._leaving or self._state in (LinkState.CLOSED, LinkState.FINISHING):
+            return ReplicaProblem.NOT_ACTIVE, "the node is stopping"
+        if self._replica is not None or self._state is not LinkState.FREE:
+            return ReplicaProblem.ALREADY_REPLICATING, "the node has a replica"
+        return ReplicaProblem.NONE, ""
+
+    def received(self, connection: ReplicaChannel, packet: packets.Packet) -> None:
+        """A packet of the replica. Raises BrokerError: it does not fit, the connection must be closed."""
+        if self._replica is None or connection is not self._replica.connection:
+            return
+        if isinstance(packet, packets.ReplicationCopy) and self._copy is not None:
+            self._copy.receive(packet.data)
+        elif isinstance(packet, packets.ReplicationProgress):
+            self._progressed(packet)
+        else:
+            raise ReplicaFailed(f"{type(packet).__name__} in state {self._state.name}")
+
+    def connection_lost(self, connection: ReplicaChannel, reason: str) -> None:
+        """The connection of a replica has ended."""
+        if self._replica is not None and connection is self._replica.connection:
+            self.fire(LinkEvent.LOST, reason)
+
+    @property
+    def in_sync(self) -> bool:
+        """Whether a replica may take over."""
+        return self._state is LinkState.IN_SYNC
+
+    @property
+    def congested(self) -> bool:
+        """Whether the replica has so much to execute that no client should be read."""
+        return self._behind_bytes > REPLICA_BEHIND_BYTES_PAUSE
+
+    @property
+    def replica(self) -> packets.ReplicaRegistration | None:
+        """The registered replica."""
+        return self._replica.registration if self._replica is not None else None
+
+    # --- CopyOwner -----------------------------------------------------------------------------------
+
+    def copy_send(self, data: bytes) -> None:
+        """See ``CopyOwner``."""
+        if self._replica is not None:
+            self._replica.connection.send(packets.ReplicationCopy(data))
+
+    def little_left(self) -> None:
+        """See ``CopyOwner``."""
+        self.fire(LinkEvent.LITTLE_LEFT)
+
+    def copied(self) -> None:
+        """See ``CopyOwner``."""
+        self.fire(LinkEvent.COPIED)
+
+    def copy_failed(self, error: BrokerError) -> None:
+        """See ``CopyOwner``."""
+        self.fire(LinkEvent.LOST, str(error))
+
+    # --- ReplicaStream -------------------------------------------------------------------------------
+
+    def ship(self, index: int, directory: Directory, operations: Sequence[Operation]) -> None:
+        """See ``ReplicaStream``."""
+        assert self._replica is not None
+        if self._executed == index - 1:
+            # the replica had nothing to do
+            self._progress_ms = self._clock.monotonic_ms()
+        data = b"".join(encode(operations))
+        self._behind.append((index, len(data)))
+        self._behind_bytes += len(data)
+        send = self._replica.connection.send
+        for start in range(0, len(data), OPERATIONS_BYTES_MAX):
+            end = start + OPERATIONS_BYTES_MAX
+            part = data if end - start >= len(data) else data[start:end]
+            send(packets.ReplicationOperations(index, directory, end < len(data), part))
+
+    def diverged(self, error: ReplicaFailed) -> None:
+        """See ``ReplicaStream``."""
+        self.fire(LinkEvent.LOST, str(error))
+
+    # --- actions: copying ------------------------------------------------------------------------------
+
+    def _begin_copy(self, replica: Registered) -> None:
+        self._replica = replica
+        log.info("replica registered", extra={"peer": replica.connection.peer, "backup": replica.registration.name})
+        self._copy = self._new_copy(self)
+
+    def _freeze(self) -> None:
+        self._timer = self._timers.call_later(self.options.sync_timeout_ms, self._sync_timed_out)
+        self._frozen = True
+        replica = self._replica
+
+        def quiet() -> None:
+            if self._replica is replica:
+                self.fire(LinkEvent.QUIET)
+
+        self._shipping.freeze(quiet)
+
+    def _send_rest(self) -> None:
+        assert self._context is not None
+        assert self._copy is not None
+        self._shipping.attach(self, self._context, self.options.contract)
+        self._executed = 0
+        self._copy.finish()
+
+    def _sync_timed_out(self) -> None:
+        self._timer = None
+        log.error("the replica was not in sync in time", extra={"id": "AMQ229114"})
+        self.fire(LinkEvent.LOST, f"not in sync within {self.options.sync_timeout_ms} ms")
+
+    def _end_copy(self) -> None:
+        copy, self._copy = self._copy, None
+        if copy is not None:
+            copy.cancel()
+        self._forget_timer()
+
+    def _thaw(self) -> None:
+        if self._frozen:
+            self._frozen = False
+            self._shipping.thaw()
+
+    def _lose_copy(self, reason: str) -> None:
+        """The replica cannot take over: nothing waits for it."""
+        self._end_copy()
+        self._drop(reason)
+        self._thaw()
+
+    # --- actions: in sync --------------------------------------------------------------------------------
+
+    def _enter_sync(self) -> None:
+        assert self._replica is not None
+        self._end_copy()
+        self._progress_ms = self._clock.monotonic_ms()
+        self._thaw()
+        self._watch_progress()
+        log.info("replica in sync", extra={"peer": self._replica.connection.peer})
+        self._events.replica_in_sync(self._replica.registration)
+
+    def _progressed(self, progress: packets.ReplicationProgress) -> None:
+        if not self._executed <= progress.durable <= progress.received <= self._shipping.index:
+            raise ReplicaFailed(
+                f"progress {progress.received}, {progress.durable} after {self._executed} of {self._shipping.index}"
+            )
+        self._executed = progress.durable
+        while self._behind and self._behind[0][0] <= progress.durable:
+            self._behind_bytes -= self._behind.popleft()[1]
+        self._progress_ms = self._clock.monotonic_ms()
+        self._shipping.confirmed(Voter.REPLICA_MEMORY, progress.received)
+        self._shipping.confirmed(Voter.REPLICA_DISK, progress.durable)
+        if self._state is LinkState.FINISHING and self._executed == self._shipping.index:
+            self.fire(LinkEvent.EXECUTED)
+
+    def _watch_progress(self) -> None:
+        """Drop a replica that makes no progress (artemis-ha s. 3.9)."""
+        timeout_ms = self.options.call_timeout_ms
+        if self._executed < self._shipping.index:
+            silent_ms = self._clock.monotonic_ms() - self._progress_ms
+            if silent_ms > timeout_ms:
+                log.error("slow replica dropped", extra={"id": "AMQ222207", "silent_ms": silent_ms})
+                self.fire(LinkEvent.LOST, f"no progress for {silent_ms} ms")
+                return
+        delay_ms = min(max(timeout_ms // 10, CHECK_MS[0]), CHECK_MS[1])
+        self._timer = self._timers.call_later(delay_ms, self._watch_progress)
+
+    def _lose_replica(self, reason: str) -> None:
+        """The replica may take over: ask whether this node goes on without it."""
+        self._end_copy()
+        replica = self._replica
+        self._drop(reason)
+        self._shipping.stop_sending()
+        if self._leaving:
+            # waiting requests are not confirmed: the replica may be active soon
+            self._thaw()
+            return
+        assert replica is not None
+
+        def answered(error: BrokerError | None) -> None:
+            if error is not None:
+                self._events.cannot_go_on(error)
+                return
+            self.fire(LinkEvent.PERMITTED)
+            self._events.replica_lost(replica.registration)
+
+        self._authority.claim(answered)
+
+    def _go_on(self) -> None:
+        log.warning("the node goes on without a replica")
+        self._thaw()
+        self._shipping.detach()
+
+    def _drop(self, reason: str) -> None:
+        self._behind.clear()
+        self._behind_bytes = 0
+        replica, self._replica = self._replica, None
+        if replica is not None:
+            log.warning("replica lost", extra={"peer": replica.connection.peer, "reason": reason})
+            replica.connection.close()
+
+    # --- actions: end --------------------------------------------------------------------------------------
+
+    def _finish(self, finished: Callable[[], None]) -> None:
+        self._finished = finished
+        self._forget_timer()
+        self._timer = self._timers.call_later(FINISH_MS, lambda: self.fire(LinkEvent.LOST, "not finished in time"))
+        if self._executed == self._shipping.index:
+            self.fire(LinkEvent.EXECUTED)
+
+    def _hand_over(self) -> None:
+        assert self._replica is not None
+        log.info("the replica is to take over", extra={"peer": self._replica.connection.peer})
+        self._replica.connection.send(packets.ReplicationStopping(True))
+        self._end("the node has stopped")
+
+    def _end(self, reason: str) -> None:
+        self._end_copy()
+        self._drop(reason)
+        self._thaw()
+        self._shipping.stop_sending()
+        finished, self._finished = self._finished, None
+        if finished is not None:
+            finished()
+
+    def _end_at_once(self, finished: Callable[[], None]) -> None:
+        self._finished = finished
+        self._end("the node stops")
+
+    def _forget_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    TABLE = table(
+        LinkState,
+        LinkEvent,
+        {
+            (_S.CLOSED, _E.OPEN): To(_S.FREE),
+            (_S.CLOSED, _E.FINISH): To(_S.CLOSED, _end_at_once),
+            (_S.CLOSED, _E.PERMITTED): IGNORED,
+            (_S.FREE, _E.REGISTER): To(_S.COPYING, _begin_copy),
+            (_S.FREE, _E.FINISH): To(_S.CLOSED, _end_at_once),
+            (_S.COPYING, _E.LITTLE_LEFT): To(_S.FREEZING, _freeze),
+            (_S.COPYING, _E.LOST): To(_S.FREE, _lose_copy),
+            (_S.COPYING, _E.FINISH): To(_S.CLOSED, _end_at_once),
+            (_S.FREEZING, _E.QUIET): To(_S.FROZEN, _send_rest),
+            (_S.FREEZING, _E.LOST): To(_S.FREE, _lose_copy),
+            (_S.FREEZING, _E.FINISH): To(_S.CLOSED, _end_at_once),
+            (_S.FROZEN, _E.COPIED): To(_S.IN_SYNC, _enter_sync),
+            (_S.FROZEN, _E.LOST): To(_S.LEAVING, _lose_replica),
+            (_S.FROZEN, _E.FINISH): To(_S.CLOSED, _end_at_once),
+            (_S.IN_SYNC, _E.LOST): To(_S.LEAVING, _lose_replica),
+            (_S.IN_SYNC, _E.FINISH): To(_S.FINISHING, _finish),
+            (_S.LEAVING, _E.PERMITTED): To(_S.FREE, _go_on),
+            (_S.LEAVING, _E.FINISH): To(_S.CLOSED, _end_at_once),
+            (_S.FINISHING, _E.EXECUTED): To(_S.CLOSED, _hand_over),
+            (_S.FINISHING, _E.LOST): To(_S.CLOSED, _end),
+        },
+        otherwise={
+            _E.OPEN: ILLEGAL,
+            # checked before: ``_problem``
+            _E.REGISTER: ILLEGAL,
+            _E.LITTLE_LEFT: ILLEGAL,
+            # the replica was lost meanwhile
+            _E.QUIET: IGNORED,
+            _E.COPIED: ILLEGAL,
+            _E.LOST: IGNORED,
+            _E.PERMITTED: ILLEGAL,
+            _E.FINISH: ILLEGAL,
+            _E.EXECUTED: IGNORED,
+        },
+    )

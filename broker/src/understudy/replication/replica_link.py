@@ -1,0 +1,387 @@
+"""The backup's side of replication: finds the active node, registers, gets its files, executes its operations.
+
+Candidates are tried in turn until one accepts (artemis-ha s. 3.2). Then the files are copied; when the active node says
+that the copy is complete, this node notes durably that it may take over, and executes every operation that follows.
+
+Not here: the files (``store.replication``), what happens when the connection is lost (``standby_life``), and the proof
+of the credentials (``cluster.handshake``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import ClassVar, Protocol
+
+from understudy.cluster.credentials import ClusterCredentials
+from understudy.cluster.handshake import prove
+from understudy.errors import BrokerError, ReplicaFailed
+from understudy.ha.replication.ports import ReplicaListener
+from understudy.limits import FRAME_BYTES_MAX, REPLICATED_SUBMISSION_BYTES_MAX
+from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
+from understudy.ports import Clock, Executor, Operation, Timers
+from understudy.store.replication.copy_messages import Directory
+from understudy.store.replication.operation_codec import decode
+from understudy.wire.core import packets
+from understudy.wire.core.packets_replication import REPLICATION_CHANNEL, REPLICATION_PROTOCOL, ReplicaProblem
+from understudy.wire.core.peer import CorePeer, Dialer
+from understudy.wire.core.transport import TransportConfiguration
+
+log = logging.getLogger(__name__)
+
+
+class CopyTarget(Protocol):
+    """The files that are being copied, then the execution of operations on them."""
+
+    def begin(self) -> None:
+        """Send the inventory."""
+
+    def receive(self, data: bytes) -> None:
+        """A message of the active node. Raises BrokerError: it does not fit."""
+
+    def execute(self, index: int, directory: Directory, operations: Sequence[Operation], size_bytes: int) -> None:
+        """Execute operations, ``size_bytes`` encoded, after everything before; ``TargetOwner.progress`` follows."""
+
+    def end(self, ended: Callable[[], None]) -> None:
+        """Execute everything that was given, close the files, call ``ended``. Nothing changes a file after it."""
+
+
+class TargetOwner(Protocol):
+    """Called by a ``CopyTarget``."""
+
+    def copy_send(self, data: bytes) -> None:
+        """Send a message to the active node."""
+
+    def copied(self) -> None:
+        """The copy is complete, and that is noted durably: operations follow once the active node knows."""
+
+    def copy_failed(self, error: BrokerError) -> None:
+        """The copy cannot be completed, or an operation could not be executed."""
+
+    def progress(self, durable: int) -> None:
+        """Everything up to this index is executed, durably."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaOptions:
+    """How this node registers."""
+
+    name: str
+    """For logs of the active node."""
+    connector: TransportConfiguration
+    """By which clients reach this node once it is active."""
+    group: str | None
+    """group-name."""
+    wants_failback: bool
+    credentials: ClusterCredentials
+    """Of the cluster."""
+
+
+class ReplicaState(Enum):
+    """States of the link."""
+
+    IDLE = auto()
+    CONNECTING = auto()
+    PROVING = auto()
+    REGISTERING = auto()
+    COPYING = auto()
+    IN_SYNC = auto()
+    LOST = auto()
+    """The connection has ended; operations that were received are still executed until ``end``."""
+    ENDING = auto()
+
+
+class ReplicaEvent(Enum):
+    """Events of the link."""
+
+    SEEK = auto()
+    OPENED = auto()
+    PROVED = auto()
+    EXHAUSTED = auto()
+    """No candidate is left."""
+    ACCEPTED = auto()
+    REFUSED = auto()
+    """Payload: the reason."""
+    COPIED = auto()
+    LOST = auto()
+    """Payload: the reason."""
+    END = auto()
+    """Payload: the call at the end."""
+    ENDED = auto()
+
+
+_S, _E = ReplicaState, ReplicaEvent
+
+
+class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
+    """The connection of a backup to its active node. Implements ``Replica``, ``PeerOwner`` and ``TargetOwner``."""
+
+    STATES: ClassVar[type[Enum]] = ReplicaState
+    EVENTS: ClassVar[type[Enum]] = ReplicaEvent
+    INITIAL: ClassVar[Enum] = ReplicaState.IDLE
+
+    def __init__(
+        self,
+        options: ReplicaOptions,
+        candidates: Callable[[], Sequence[TransportConfiguration]],
+        listener: ReplicaListener,
+        new_target: Callable[[TargetOwner], CopyTarget],
+        dialer: Dialer,
+        clock: Clock,
+        timers: Timers,
+        executor: Executor,
+    ) -> None:
+        """Nothing is dialled before ``seek``.
+
+        Args:
+            options: How this node registers.
+            candidates: Connectors at which an active node may be.
+            listener: Called when something happens.
+            new_target: Begins a copy of the files; its directory belongs to it until ``CopyTarget.end``.
+            dialer: Connects.
+            clock: Measures silence.
+            timers: For pings.
+            executor: Gathers reports of progress.
+        """
+        super().__init__()
+        self.options = options
+        self._candidates = candidates
+        self._listener = listener
+        self._new_target = new_target
+        self._dialer = dialer
+        self._clock = clock
+        self._timers = timers
+        self._executor = executor
+        self._left: list[TransportConfiguration] = []
+        """Candidates of this search that were not tried."""
+        self._reasons: list[str] = []
+        self._peer: CorePeer | None = None
+        self._target: CopyTarget | None = None
+        self._parts: list[bytes] = []
+        """Of a submission that is not complete."""
+        self._parts_bytes = 0
+        self._received = 0
+        self._durable = 0
+        self._reporting = False
+        self._fail_over = False
+        self._ended: list[Callable[[], None]] = []
+
+    @property
+    def active_node(self) -> TransportConfiguration | None:
+        """The node that accepted this one as its replica."""
+        registered = self._state in (_S.COPYING, _S.IN_SYNC)
+        return self._peer.target if self._peer is not None and registered else None
+
+    # --- Replica -------------------------------------------------------------------------------------
+
+    def seek(self) -> None:
+        """See ``Replica``."""
+        own = self.options.connector
+        self._left = [each for each in self._candidates() if (each.host, each.port) != (own.host, own.port)]
+        self._reasons = []
+        self.fire(ReplicaEvent.SEEK)
+
+    def end(self, ended: Callable[[], None]) -> None:
+        """See ``Replica``."""
+        self.fire(ReplicaEvent.END, ended)
+
+    # --- PeerOwner -------------------------------------------------------------------------------------
+
+    def peer_opened(self, peer: CorePeer) -> None:
+        """See ``PeerOwner``."""
+        self.fire(ReplicaEvent.OPENED, peer)
+
+    def peer_received(self, peer: CorePeer, channel_id: int, packet: packets.Packet) -> None:
+        """See ``PeerOwner``."""
+        if channel_id != REPLICATION_CHANNEL:
+            return
+        target = self._target
+        if isinstance(packet, packets.ReplicationOperations) and self._state is ReplicaState.IN_SYNC:
+            self._take(packet)
+        elif isinstance(packet, packets.ReplicationCopy) and self._state is ReplicaState.COPYING and target is not None:
+            target.receive(packet.data)
+        elif isinstance(packet, packets.ReplicationStopping):
+            self._stopping(packet)
+        else:
+            raise ReplicaFailed(f"{type(packet).__name__} in state {self._state.name}")
+
+    def peer_lost(self, peer: CorePeer, reason: str) -> None:
+        """See ``PeerOwner``."""
+        self.fire(ReplicaEvent.LOST, reason)
+
+    def _take(self, packet: packets.ReplicationOperations) -> None:
+        if packet.index != self._received + 1:
+            raise ReplicaFailed(f"operations {packet.index} after {self._received}")
+        self._parts.append(packet.data)
+        self._parts_bytes += len(packet.data)
+        if self._parts_bytes > REPLICATED_SUBMISSION_BYTES_MAX:
+            raise ReplicaFailed(f"operations {packet.index} have more than {REPLICATED_SUBMISSION_BYTES_MAX} bytes")
+        if packet.more:
+            return
+        data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        self._parts, self._parts_bytes = [], 0
+        try:
+            directory = Directory(packet.directory)
+        except ValueError:
+            raise ReplicaFailed(f"operations {packet.index} are for directory {packet.directory}") from None
+        operations = decode(data)
+        self._received = packet.index
+        assert self._target is not None
+        self._target.execute(packet.index, directory, operations, len(data))
+        self._report()
+
+    def _stopping(self, packet: packets.ReplicationStopping) -> None:
+        if packet.fail_over and self._state is ReplicaState.IN_SYNC:
+            self._listener.fail_over()
+        else:
+            log.info("the active node is about to stop")
+
+    # --- TargetOwner -------------------------------------------------------------------------------------
+
+    def copy_send(self, data: bytes) -> None:
+        """See ``TargetOwner``."""
+        if self._peer is not None:
+            self._peer.send(packets.ReplicationCopy(data), REPLICATION_CHANNEL)
+
+    def copied(self) -> None:
+        """See ``TargetOwner``."""
+        self.fire(ReplicaEvent.COPIED)
+
+    def copy_failed(self, error: BrokerError) -> None:
+        """See ``TargetOwner``."""
+        self.fire(ReplicaEvent.LOST, str(error))
+
+    def progress(self, durable: int) -> None:
+        """See ``TargetOwner``."""
+        self._durable = durable
+        self._report()
+
+    def _report(self) -> None:
+        """Report the progress once for everything that happens before the loop waits."""
+        if not self._reporting:
+            self._reporting = True
+            self._executor.soon(self._send_progress)
+
+    def _send_progress(self) -> None:
+        self._reporting = False
+        if self._peer is not None:
+            self._peer.send(packets.ReplicationProgress(self._received, self._durable), REPLICATION_CHANNEL)
+
+    # --- actions -----------------------------------------------------------------------------------------
+
+    def _dial(self) -> None:
+        if not self._left:
+            self.fire(ReplicaEvent.EXHAUSTED)
+            return
+        candidate = self._left.pop(0)
+        self._peer = CorePeer(self, candidate, self._clock, self._timers)
+        self._dialer.dial(candidate, self._peer)
+
+    def _give_up(self) -> None:
+        self._listener.not_found("; ".join(self._reasons) or "no other connector is configured")
+
+    def _dial_next(self, reason: str) -> None:
+        self._reasons.append(reason)
+        self._hang_up()
+        self._dial()
+
+    def _prove(self, peer: CorePeer) -> None:
+        prove(peer, self.options.credentials, lambda: self.fire(ReplicaEvent.PROVED, peer))
+
+    def _register(self, peer: CorePeer) -> None:
+        peer.accept_frames(FRAME_BYTES_MAX)
+        options = self.options
+        registration = packets.ReplicaRegistration(
+            REPLICATION_PROTOCOL, options.name, options.group, None, options.wants_failback, options.connector
+        )
+        peer.request(registration, REPLICATION_CHANNEL, (packets.ReplicaAnswer,), self._answered)
+
+    def _answered(self, answer: packets.Packet) -> None:
+        assert isinstance(answer, packets.ReplicaAnswer)
+        if answer.problem == ReplicaProblem.NONE:
+            self.fire(ReplicaEvent.ACCEPTED)
+        else:
+            self.fire(ReplicaEvent.REFUSED, answer.text)
+
+    def _begin_copy(self) -> None:
+        self._received = self._durable = 0
+        self._parts, self._parts_bytes = [], 0
+        self._left = []
+        self._target = self._new_target(self)
+        self._listener.accepted()
+        self._target.begin()
+
+    def _enter_sync(self) -> None:
+        self._listener.in_sync()
+
+    def _lose(self, reason: str) -> None:
+        self._hang_up()
+        self._listener.lost(reason)
+
+    def _hang_up(self) -> None:
+        peer, self._peer = self._peer, None
+        if peer is not None:
+            peer.close()
+
+    def _end(self, ended: Callable[[], None]) -> None:
+        self._hang_up()
+        self._left = []
+        self._ended.append(ended)
+        if self._target is None:
+            self.fire(ReplicaEvent.ENDED)
+        else:
+            self._target.end(lambda: self.fire(ReplicaEvent.ENDED))
+
+    def _join_end(self, ended: Callable[[], None]) -> None:
+        self._ended.append(ended)
+
+    def _tell_ended(self) -> None:
+        self._target = None
+        ended, self._ended = self._ended, []
+        for call in ended:
+            call()
+
+    def _ended_already(self, ended: Callable[[], None]) -> None:
+        ended()
+
+    TABLE = table(
+        ReplicaState,
+        ReplicaEvent,
+        {
+            (_S.IDLE, _E.SEEK): To(_S.CONNECTING, _dial),
+            (_S.IDLE, _E.END): To(_S.IDLE, _ended_already),
+            (_S.CONNECTING, _E.OPENED): To(_S.PROVING, _prove),
+            (_S.CONNECTING, _E.LOST): To(_S.CONNECTING, _dial_next),
+            (_S.CONNECTING, _E.EXHAUSTED): To(_S.IDLE, _give_up),
+            (_S.PROVING, _E.PROVED): To(_S.REGISTERING, _register),
+            (_S.PROVING, _E.LOST): To(_S.CONNECTING, _dial_next),
+            (_S.REGISTERING, _E.ACCEPTED): To(_S.COPYING, _begin_copy),
+            (_S.REGISTERING, _E.REFUSED): To(_S.CONNECTING, _dial_next),
+            (_S.REGISTERING, _E.LOST): To(_S.CONNECTING, _dial_next),
+            (_S.COPYING, _E.COPIED): To(_S.IN_SYNC, _enter_sync),
+            (_S.COPYING, _E.LOST): To(_S.LOST, _lose),
+            (_S.IN_SYNC, _E.LOST): To(_S.LOST, _lose),
+            (_S.LOST, _E.END): To(_S.ENDING, _end),
+            (_S.CONNECTING, _E.END): To(_S.ENDING, _end),
+            (_S.PROVING, _E.END): To(_S.ENDING, _end),
+            (_S.REGISTERING, _E.END): To(_S.ENDING, _end),
+            (_S.COPYING, _E.END): To(_S.ENDING, _end),
+            (_S.IN_SYNC, _E.END): To(_S.ENDING, _end),
+            (_S.ENDING, _E.END): To(_S.ENDING, _join_end),
+            (_S.ENDING, _E.ENDED): To(_S.IDLE, _tell_ended),
+        },
+        otherwise={
+            _E.SEEK: ILLEGAL,
+            _E.OPENED: IGNORED,
+            _E.PROVED: IGNORED,
+            _E.EXHAUSTED: ILLEGAL,
+            _E.ACCEPTED: IGNORED,
+            _E.REFUSED: IGNORED,
+            # the connection was lost while it was noted
+            _E.COPIED: IGNORED,
+            _E.LOST: IGNORED,
+            _E.ENDED: ILLEGAL,
+        },
+    )

@@ -1,0 +1,163 @@
+"""The copy of the store of an active node to its replica. Implements ``replication.active_link.Copy``.
+
+The steps of the copy block and run on a thread; everything else happens on the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Protocol
+
+from understudy.config.model import Configuration
+from understudy.errors import BrokerError, DiskFailed
+from understudy.ha.replication.ports import Authority
+from understudy.ports import Worker
+from understudy.replication.active_link import CopyOwner
+from understudy.runtime.parts import NodeParts
+from understudy.store.log.applier import Applier
+from understudy.store.log.operation_context import Voter
+from understudy.store.message_store import MessageStore
+from understudy.store.replication.copy_messages import (
+    CopyIdentity,
+    CopyMessage,
+    decode_message,
+    encode_message,
+)
+from understudy.store.replication.copy_source import CopySource, SourceState
+from understudy.store.replication.store_files import StoreDirectories
+
+
+def store_directories(parts: NodeParts) -> StoreDirectories:
+    """Where the store of a node is."""
+    configuration: Configuration = parts.configuration.current
+    return StoreDirectories(
+        parts.environment.disk, configuration.journal_directory, configuration.large_messages_directory
+    )
+
+
+class StoreOwner(Protocol):
+    """Has the store of an active node."""
+
+    @property
+    def store(self) -> MessageStore | None:
+        """While it is open."""
+        ...
+
+    @property
+    def appliers(self) -> tuple[Applier, Applier]:
+        """Of the directory of the log, and of that of large messages, while it is open."""
+        ...
+
+
+class Steps:
+    """Calls a function that blocks on a thread, again and again, one call at a time."""
+
+    def __init__(
+        self,
+        worker: Worker,
+        wants: Callable[[], bool],
+        step: Callable[[], list[CopyMessage]],
+        stepped: Callable[[list[CopyMessage], BaseException | None], None],
+    ) -> None:
+        """Args:
+        worker: Runs the calls.
+        wants: Whether to call it.
+        step: The function.
+        stepped: Gets its result, or its error.
+        """
+        self._worker = worker
+        self._wants = wants
+        self._step = step
+        self._stepped = stepped
+        self._running = self._closed = False
+        self._ended: Callable[[], None] | None = None
+
+    def go_on(self) -> None:
+        """Call it if it is wanted and not under way."""
+        if not self._running and not self._closed and self._wants():
+            self._running = True
+            result: list[CopyMessage] = []
+            self._worker.run(lambda: result.extend(self._step()), partial(self._done, result))
+
+    def _done(self, result: list[CopyMessage], error: BaseException | None) -> None:
+        self._running = False
+        if self._closed:
+            ended, self._ended = self._ended, None
+            if ended is not None:
+                ended()
+            return
+        self._stepped(result, error)
+        self.go_on()
+
+    def close(self, ended: Callable[[], None]) -> None:
+        """Call it no more; call ``ended`` when no call is under way."""
+        self._closed = True
+        if self._running:
+            self._ended = ended
+        else:
+            ended()
+
+
+class SourceCopy:
+    """The copy of an active node's store to a replica."""
+
+    def __init__(
+        self, parts: NodeParts, opened: StoreOwner, worker: Worker, authority: Authority, owner: CopyOwner
+    ) -> None:
+        """The replica begins: it sends its inventory.
+
+        Args:
+            parts: Of the active node.
+            opened: Its store.
+            worker: Reads the files.
+            authority: Has the activation sequence of the data.
+            owner: Sends messages and gets the result.
+        """
+        assert opened.store is not None
+        self._parts = parts
+        self._store = opened.store
+        self._authority = authority
+        self._owner = owner
+        log, bodies = opened.appliers
+        self._source = CopySource(store_directories(parts), log, bodies, self._store.epoch)
+        self._told = False
+        """The owner knows that little is left."""
+        self._steps = Steps(worker, lambda: self._source.wants_step, self._source.step, self._stepped)
+
+    def receive(self, data: bytes) -> None:
+        """See ``Copy``."""
+        self._source.receive(decode_message(data))
+        if self._source.failure is not None:
+            failure = self._source.failure
+            self._owner.copy_failed(DiskFailed(f"at the replica: {failure.code}: {failure.reason}"))
+        elif self._source.state is SourceState.COMPLETE:
+            self._owner.copied()
+        else:
+            self._steps.go_on()
+
+    def finish(self) -> None:
+        """See ``Copy``."""
+        configuration, store = self._parts.configuration.current, self._store
+        identity = CopyIdentity(
+            store.node_id,
+            store.epoch,
+            self._authority.sequence,
+            configuration.name,
+            self._parts.environment.clock.wall_ms(),
+        )
+        self._source.freeze(store.context.mark(Voter.LOCAL_DISK), identity)
+        self._steps.go_on()
+
+    def cancel(self) -> None:
+        """See ``Copy``."""
+        self._steps.close(self._source.close)
+
+    def _stepped(self, messages: Sequence[CopyMessage], error: BaseException | None) -> None:
+        for message in messages:
+            self._owner.copy_send(b"".join(encode_message(message)))
+        if error is not None:
+            self._owner.copy_failed(error if isinstance(error, BrokerError) else DiskFailed(str(error)))
+        elif self._source.state is SourceState.LITTLE_LEFT and not self._told:
+            self._told = True
+            self._owner.little_left()

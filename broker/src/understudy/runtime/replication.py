@@ -1,0 +1,178 @@
+"""Replication of one node while it is active: its replica (ADR 0057). Implements ``ha.replication.ports.Replication``.
+
+Not here: when to do any of it (``ha.replication.policy``), and the copy on a node that is not active
+(``runtime.copied_store``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from understudy.cluster.replicas import Replicas
+from understudy.config.high_availability import ReplicationConfiguration
+from understudy.errors import BrokerError
+from understudy.ha.activation import Step
+from understudy.ha.local_sequence import LocalSequence
+from understudy.ha.replication.ports import Authority
+from understudy.ports import HoldableLogWriter, Worker
+from understudy.replication.active_link import ActiveLink, LinkOptions
+from understudy.runtime.copied_store import adopt_identity, own_data
+from understudy.runtime.copying import SourceCopy, StoreOwner
+from understudy.runtime.parts import NodeParts, Owner
+from understudy.store.log.operation_context import Contract
+from understudy.store.replication.copy_messages import Directory
+from understudy.store.replication.shipping import Shipping, ShippingWriter
+from understudy.wire.core import packets
+
+_CONTRACTS: Final = {
+    "local": Contract.LOCAL,
+    "replica-memory": Contract.REPLICA_MEMORY,
+    "replica-disk": Contract.REPLICA_DISK,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationParts:
+    """Objects that the active and the passive side of the replication of one node share."""
+
+    settings: ReplicationConfiguration
+    authority: Authority
+    local: LocalSequence
+    worker: Worker
+    """Reads and writes files."""
+
+
+class NodeReplication:
+    """The replication of one node."""
+
+    def __init__(self, parts: NodeParts, used: ReplicationParts, owner: Owner) -> None:
+        """No replica is taken.
+
+        Args:
+            parts: Of the node.
+            used: Of both sides.
+            owner: Ends when the node may not go on without its replica.
+        """
+        self._parts = parts
+        self.used = used
+        self._owner = owner
+        self.shipping = Shipping()
+        environment, settings = parts.environment, used.settings
+        self.link = ActiveLink(
+            LinkOptions(
+                contract=_CONTRACTS[settings.durability_contract],
+                group=settings.group_name,
+                sync_timeout_ms=settings.initial_replication_sync_timeout_ms,
+                call_timeout_ms=parts.configuration.current.cluster_connections[0].call_timeout_ms,
+            ),
+            used.authority,
+            self.shipping,
+            lambda link: SourceCopy(parts, self._opened(), used.worker, used.authority, link),
+            self,
+            environment.lock_clock or environment.clock,
+            parts.turn,
+        )
+        self._stores: StoreOwner | None = None
+        self._replica_asks: Callable[[], None] | None = None
+
+    def adopt_identity(self) -> None:
+        """At the start of the node, once its lock directory is open."""
+        adopt_identity(self._parts, self.used.settings.coordination_id)
+
+    @property
+    def replicas(self) -> Replicas:
+        """For the connections of an active node."""
+        return self.link
+
+    # --- the active node -----------------------------------------------------------------------------
+
+    def of(self, stores: StoreOwner) -> None:
+        """The owner of the store; called once."""
+        self._stores = stores
+
+    def _opened(self) -> StoreOwner:
+        assert self._stores is not None
+        return self._stores
+
+    def writers(self, writers: Sequence[HoldableLogWriter]) -> list[HoldableLogWriter]:
+        """Writers in front of those of the store: of the log, of bodies, and of housekeeping in the log's directory."""
+        directories = (Directory.LOG, Directory.BODIES, Directory.LOG)
+        return [
+            ShippingWriter(writer, directory, self.shipping)
+            for writer, directory in zip(writers, directories, strict=True)
+        ]
+
+    @property
+    def congested(self) -> bool:
+        """Whether the replica has so much to execute that no client should be read."""
+        return self.link.congested
+
+    # --- ha.replication.ports.Replication ---------------------------------------------------------------
+
+    def steps(self) -> Sequence[Step]:
+        """See ``Replication``."""
+        return (
+            Step("claim the activation sequence", self._claim),
+            Step("prepare replication", self._prepare, self._finish),
+        )
+
+    def accept_step(self) -> Step:
+        """See ``Replication``."""
+        return Step("accept replicas", self._accept)
+
+    async def _claim(self) -> None:
+        claimed: asyncio.Future[BrokerError | None] = self._parts.loop.create_future()
+        self.used.authority.claim(claimed.set_result)
+        error = await claimed
+        if error is not None:
+            raise error
+
+    def _prepare(self) -> None:
+        own_data(self._parts)
+        self.shipping.begin()
+
+    async def _finish(self) -> None:
+        finished: asyncio.Future[None] = self._parts.loop.create_future()
+        self.link.finish(lambda: finished.set_result(None))
+        await finished
+
+    def _accept(self) -> None:
+        store = self._opened().store
+        assert store is not None
+        self.link.open(store.node_id, store.epoch, store.context)
+
+    def watch(self, replica_asks: Callable[[], None]) -> None:
+        """See ``Replication``."""
+        self._replica_asks = replica_asks
+
+    def has_replica(self) -> bool:
+        """See ``Replication``."""
+        return self.link.in_sync
+
+    def leave(self, *, fail_over: bool) -> None:
+        """See ``Replication``."""
+        self.link.leave()
+
+    def close(self) -> None:
+        """The node has ended."""
+        self.used.worker.close()
+
+    # --- replication.active_link.LinkEvents -----------------------------------------------------------
+
+    def replica_in_sync(self, registration: packets.ReplicaRegistration) -> None:
+        """See ``LinkEvents``."""
+        parts = self._parts
+        parts.topology.set_backup(parts.lock.node_id, registration.connector, registration.group)
+        if registration.wants_failback and self._replica_asks is not None:
+            self._replica_asks()
+
+    def replica_lost(self, registration: packets.ReplicaRegistration) -> None:
+        """See ``LinkEvents``."""
+        self._parts.topology.set_backup(self._parts.lock.node_id, None)
+
+    def cannot_go_on(self, error: BrokerError) -> None:
+        """See ``LinkEvents``."""
+        self._owner.fail(error)

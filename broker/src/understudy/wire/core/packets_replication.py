@@ -1,0 +1,130 @@
+"""Packets of our own by which a backup gets a copy of the store of the active node, on channel 2 (ADR 0057).
+
+The backup sends ``ReplicaRegistration`` after both sides have proved the cluster credentials on channel 3. Artemis
+ships records of its journal (``wire.core.replication``); an Understudy pair ships operations on files, so that the
+copies are equal byte by byte. Bodies::
+
+    -110  ReplicaRegistration  i32 protocol, str name, str? group, str? node id, b8 wants failback, tc connector
+    -111  ReplicaAnswer        i32 problem, str text, i32 protocol, str? node id, i64 epoch
+    -112  ReplicationCopy      i32 n, n bytes
+    -113  ReplicationOperations  i64 index, i8 directory, b8 more, i32 n, n bytes
+    -114  ReplicationProgress  i64 received, i64 durable
+    -115  ReplicationStopping  b8 fail over
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import ClassVar, Final
+
+from understudy.wire.core.layout import (
+    I8,
+    I32,
+    I64,
+    Connector,
+    Flag,
+    Packet,
+    SizedBytes,
+    Text,
+    TextOrNull,
+)
+
+REPLICATION_CHANNEL: Final = 2
+#: Version of the packets and of their content. A node offers its newest, the answer names the one that both speak.
+REPLICATION_PROTOCOL: Final = 1
+#: Bytes of operations in one packet; longer ones are sent in several.
+OPERATIONS_BYTES_MAX: Final = 1024 * 1024
+
+
+class ReplicaProblem(IntEnum):
+    """Answers to a registration."""
+
+    NONE = 0
+    """Accepted."""
+    NOT_ACTIVE = 1
+    """The node does not serve, or is about to stop."""
+    ALREADY_REPLICATING = 2
+    """It has a replica: try another node, or later (artemis-ha s. 3.10)."""
+    OTHER_GROUP = 3
+    """``group-name`` differs."""
+    PROTOCOL = 4
+    """The nodes have no version of the protocol in common."""
+    NOT_CONFIGURED = 5
+    """The node is no primary or backup of a replicated pair."""
+
+
+@dataclass(slots=True)
+class ReplicaRegistration(Packet):
+    """A backup requests a copy of the store and everything that follows."""
+
+    TYPE: ClassVar[int] = -110
+    protocol: I32
+    """Newest version that the backup speaks."""
+    name: Text
+    """Of the backup, for logs and errors."""
+    group: TextOrNull
+    """Element ``group-name``."""
+    node_id: TextOrNull
+    """Node id of its data; None: it has none."""
+    wants_failback: Flag
+    """It is the primary of the pair, and asks to become active when it is in sync."""
+    connector: Connector
+    """For the topology: clients reach the backup by it once it is active."""
+
+
+@dataclass(slots=True)
+class ReplicaAnswer(Packet):
+    """The answer of the active node to a registration."""
+
+    TYPE: ClassVar[int] = -111
+    problem: I32
+    """A ``ReplicaProblem``."""
+    text: Text
+    """Reason of a refusal."""
+    protocol: I32 = REPLICATION_PROTOCOL
+    """Version that both sides speak from now on."""
+    node_id: TextOrNull = None
+    epoch: I64 = 0
+
+
+@dataclass(slots=True)
+class ReplicationCopy(Packet):
+    """One message of the copy of the files (``store.replication.copy_messages``), in either direction."""
+
+    TYPE: ClassVar[int] = -112
+    data: SizedBytes
+
+
+@dataclass(slots=True)
+class ReplicationOperations(Packet):
+    """Operations of one submission to a log writer (``store.replication.operation_codec``)."""
+
+    TYPE: ClassVar[int] = -113
+    index: I64
+    """Of the submission; the first after the copy has 1."""
+    directory: I8
+    """A ``store.replication.copy_messages.Directory``."""
+    more: Flag
+    """The next packet continues the same submission."""
+    data: SizedBytes
+
+
+@dataclass(slots=True)
+class ReplicationProgress(Packet):
+    """Progress of the backup."""
+
+    TYPE: ClassVar[int] = -114
+    received: I64
+    """Index of the last submission that it has in memory."""
+    durable: I64
+    """Index of the last submission that it has executed durably."""
+
+
+@dataclass(slots=True)
+class ReplicationStopping(Packet):
+    """The active node stops cleanly. Source: STOP_CALLED and FAIL_OVER, artemis-ha s. 3.2."""
+
+    TYPE: ClassVar[int] = -115
+    fail_over: Flag
+    """False: it begins to stop, and more operations follow. True: nothing follows, the backup is to activate."""

@@ -1,0 +1,142 @@
+"""Parts of a replicated pair that a test moves by hand."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from understudy.errors import BrokerError
+from understudy.ports import Fence, Operation
+from understudy.replication.active_link import CopyOwner
+from understudy.wire.core import packets
+from understudy.wire.core.transport import TransportConfiguration
+
+Done = Callable[[BaseException | None], None]
+
+
+class StepWriter:
+    """A log writer whose jobs end when the test says so. Implements ``ports.HoldableLogWriter``."""
+
+    def __init__(self) -> None:
+        self.jobs: deque[tuple[Sequence[Operation] | Callable[[], None], Done]] = deque()
+        self.executed: list[Sequence[Operation]] = []
+
+    def submit(self, operations: Sequence[Operation], done: Done) -> None:
+        self.jobs.append((operations, done))
+
+    def run(self, work: Callable[[], None], done: Done) -> None:
+        self.jobs.append((work, done))
+
+    def step(self, error: BaseException | None = None) -> None:
+        """End the oldest job."""
+        job, done = self.jobs.popleft()
+        if callable(job):
+            job()
+        elif error is None:
+            self.executed.append(job)
+        done(error)
+
+    def hold(self) -> None: ...
+
+    def release(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class OpenFence:
+    """Permits everything. Implements ``ports.Fence``."""
+
+    proved_until_ms = 1 << 62
+
+    def why_not_confirm(self) -> BaseException | None:
+        return None
+
+
+@dataclass
+class ManualAuthority:
+    """Answers when the test says so. Implements ``ha.replication.ports.Authority``."""
+
+    sequence: int = 1
+    complete: bool = True
+    requested: Callable[[BrokerError | None], None] | None = None
+    claimed: Callable[[BrokerError | None], None] | None = None
+    handed_over: Callable[[], None] | None = None
+    lost: Callable[[BrokerError], None] | None = None
+    calls: list[str] = field(default_factory=list)
+    fence: Fence = field(default_factory=OpenFence)
+
+    def may_request(self) -> bool:
+        return self.complete
+
+    def request(self, answer: Callable[[BrokerError | None], None]) -> None:
+        self.calls.append("request")
+        self.requested = answer
+
+    def answer(self, error: BrokerError | None = None) -> None:
+        """Answer the request."""
+        requested, self.requested = self.requested, None
+        assert requested is not None
+        requested(error)
+
+    def cancel(self) -> None:
+        self.requested = None
+
+    def claim(self, answer: Callable[[BrokerError | None], None]) -> None:
+        self.calls.append("claim")
+        self.claimed = answer
+
+    def watch(self, lost: Callable[[BrokerError], None]) -> None:
+        self.lost = lost
+
+    def release(self) -> None:
+        self.calls.append("release")
+
+    def hand_over(self, handed_over: Callable[[], None]) -> None:
+        self.calls.append("hand over")
+        self.handed_over = handed_over
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+
+class Channel:
+    """The connection to a replica. Implements ``cluster.replicas.ReplicaChannel``."""
+
+    peer = "192.0.2.2:40000"
+
+    def __init__(self) -> None:
+        self.sent: list[packets.Packet] = []
+        self.closed = False
+
+    def send(self, packet: packets.Packet) -> None:
+        self.sent.append(packet)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class ManualCopy:
+    """A copy of the files that the test moves on. Implements ``active_link.Copy``."""
+
+    def __init__(self, owner: CopyOwner) -> None:
+        self.owner = owner
+        self.finishing = self.cancelled = False
+
+    def receive(self, data: bytes) -> None: ...
+
+    def finish(self) -> None:
+        self.finishing = True
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+def connector(name: str = "backup", port: int = 61617) -> TransportConfiguration:
+    """A connector of a node."""
+    return TransportConfiguration(name, parameters={"host": "192.0.2.2", "port": str(port)})
+
+
+def registration(*, group: str | None = None, wants_failback: bool = False) -> packets.ReplicaRegistration:
+    """The registration of a backup."""
+    return packets.ReplicaRegistration(1, "b", group, None, wants_failback, connector())

@@ -1,0 +1,181 @@
+"""A node of a replicated pair that is not active: the permission, the search, the copy, the take-over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from support.replica_links import ManualAuthority
+from understudy.errors import ActivationRefused, BrokerError, LockManagerUnavailable
+from understudy.ha.replication.standby_life import REQUEST_AGAIN_MS, REQUEST_MS, StandbyLife, StandbyState
+from understudy.testing.manual_time import ManualTime
+
+
+class ManualReplica:
+    """Implements ``ha.replication.ports.Replica``."""
+
+    def __init__(self) -> None:
+        self.seeks = 0
+        self.ended: list[Callable[[], None]] = []
+
+    def seek(self) -> None:
+        self.seeks += 1
+
+    def end(self, ended: Callable[[], None]) -> None:
+        self.ended.append(ended)
+
+
+class Node:
+    """The node around the machine: records the decisions, and implements ``Decisions`` and ``Standby`` in part."""
+
+    def __init__(self, *, complete: bool = True) -> None:
+        self.time = ManualTime()
+        self.authority = ManualAuthority(complete=complete)
+        self.replica = ManualReplica()
+        self.calls: list[str] = []
+        self.life = StandbyLife(self, self, self.authority, self.time, retry_wait_ms=2_000)  # type: ignore[arg-type]
+        self.life.replica = self.replica
+
+    def take_place(self) -> None:
+        self.calls.append("take place")
+
+    def activate(self) -> None:
+        self.calls.append("activate")
+
+    def queue_again(self) -> None:
+        self.calls.append("queue again")
+
+    def fail(self, error: BrokerError) -> None:
+        self.calls.append(f"fail: {error}")
+
+    def follow(self) -> None:
+        self.calls.append("follow")
+
+    def in_sync(self) -> None:
+        """Get it into sync."""
+        self.life.begin()
+        if self.authority.requested is not None:
+            self.authority.answer(ActivationRefused("stale"))
+        self.life.accepted()
+        self.life.in_sync()
+        assert self.calls == ["take place", "follow"]
+        self.calls.clear()
+
+
+def test_the_newest_data_activates_without_looking_for_another_node() -> None:
+    node = Node()
+    node.life.begin()
+    node.authority.answer()
+    assert node.calls == ["take place", "activate"]
+    assert node.replica.seeks == 0
+
+
+def test_stale_data_never_activates() -> None:
+    node = Node()
+    node.life.begin()
+    node.authority.answer(ActivationRefused("the newest is 7"))
+    assert (node.calls, node.replica.seeks) == ([], 1)
+    node.life.not_found("refused")
+    node.time.advance(2_000)
+    node.authority.answer(ActivationRefused("the newest is 7"))
+    assert (node.calls, node.replica.seeks) == ([], 2)
+
+
+def test_an_incomplete_copy_does_not_even_ask() -> None:
+    node = Node(complete=False)
+    node.life.begin()
+    assert (node.authority.calls, node.replica.seeks) == ([], 1)
+
+
+def test_no_answer_is_no_permission() -> None:
+    node = Node()
+    node.life.begin()
+    node.time.advance(REQUEST_MS)
+    assert (node.calls, node.replica.seeks) == ([], 1)
+    assert node.authority.requested is None, "cancelled"
+    node.life.not_found("refused")
+    node.time.advance(2_000)
+    node.authority.answer(LockManagerUnavailable("no quorum"))
+    assert (node.calls, node.replica.seeks) == ([], 2)
+
+
+@pytest.mark.parametrize("event", ["lost", "fail over"])
+def test_a_replica_in_sync_takes_over_once_everything_received_is_executed(event: str) -> None:
+    node = Node()
+    node.in_sync()
+    if event == "lost":
+        node.life.lost("reset")
+    else:
+        node.life.fail_over()
+    assert node.authority.requested is None
+    node.replica.ended[0]()
+    node.authority.answer()
+    assert node.calls == ["activate"]
+
+
+def test_a_replica_whose_active_node_goes_on_without_it_begins_again() -> None:
+    node = Node()
+    node.in_sync()
+    node.life.lost("reset")
+    node.replica.ended[0]()
+    node.authority.answer(ActivationRefused("the newest is 4"))
+    assert node.calls == ["queue again"]
+
+
+def test_a_replica_in_sync_asks_until_there_is_an_answer() -> None:
+    node = Node()
+    node.in_sync()
+    node.life.lost("reset")
+    node.replica.ended[0]()
+    for _ in range(3):
+        node.authority.answer(LockManagerUnavailable("no quorum"))
+        assert node.calls == []
+        node.time.advance(REQUEST_AGAIN_MS)
+    node.authority.answer()
+    assert node.calls == ["activate"]
+
+
+def test_an_incomplete_copy_is_not_used_when_the_active_node_is_lost() -> None:
+    node = Node(complete=False)
+    node.life.begin()
+    node.life.accepted()
+    node.life.lost("reset")
+    assert node.calls == ["take place"]
+    node.replica.ended[0]()
+    assert node.calls == ["take place", "queue again"]
+    assert node.authority.calls == []
+
+
+@pytest.mark.parametrize("state", list(StandbyState))
+def test_it_stops_in_every_state(state: StandbyState) -> None:
+    node = Node(complete=state is not StandbyState.COPYING)
+    steps: dict[StandbyState, list[Callable[[], None]]] = {
+        StandbyState.REQUESTING: [node.life.begin],
+        StandbyState.SEEKING: [node.life.begin, lambda: node.time.advance(REQUEST_MS)],
+        StandbyState.PAUSED: [
+            node.life.begin,
+            lambda: node.time.advance(REQUEST_MS),
+            lambda: node.life.not_found("refused"),
+        ],
+        StandbyState.COPYING: [node.life.begin, node.life.accepted],
+        StandbyState.IN_SYNC: [node.in_sync],
+        StandbyState.ENDING_COPY: [node.in_sync, lambda: node.life.lost("reset")],
+        StandbyState.TAKING_OVER: [node.in_sync, lambda: node.life.lost("reset"), lambda: node.replica.ended[0]()],
+        StandbyState.TAKE_OVER_PAUSED: [
+            node.in_sync,
+            lambda: node.life.lost("reset"),
+            lambda: node.replica.ended[0](),
+            lambda: node.authority.answer(LockManagerUnavailable("no quorum")),
+        ],
+    }
+    for step in steps.get(state, []):
+        step()
+    assert node.life.state is state
+    node.calls.clear()
+    node.life.stop()
+    node.time.advance(100_000)
+    assert node.life.state is StandbyState.IDLE
+    assert node.calls == []
+    assert node.authority.requested is None
+    assert node.time.pending() == 0

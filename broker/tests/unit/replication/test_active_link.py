@@ -1,0 +1,286 @@
+"""The replica of an active node: accepted, copied to, in sync, slow, lost, handed over to."""
+
+from __future__ import annotations
+
+from support.replica_links import Channel, ManualAuthority, ManualCopy, StepWriter, registration
+from understudy.errors import BrokerError, DiskFull, LockLost
+from understudy.replication.active_link import ActiveLink, LinkOptions, LinkState
+from understudy.store.log.operation_context import Contract, OperationContext
+from understudy.store.log.operations import Append, CloseFiles, RemoveFile, SyncFile
+from understudy.store.replication.copy_messages import Directory
+from understudy.store.replication.shipping import Shipping, ShippingWriter
+from understudy.testing.manual_time import ManualTime
+from understudy.wire.core import packets
+from understudy.wire.core.packets_replication import ReplicaProblem
+
+NODE_ID = "11111111-2222-3333-4444-555555555555"
+
+
+class Active:
+    """An active node around its link. Implements ``LinkEvents``."""
+
+    def __init__(self, **options: object) -> None:
+        self.time = ManualTime()
+        self.authority = ManualAuthority()
+        self.shipping = Shipping()
+        self.local = StepWriter()
+        self.writer = ShippingWriter(self.local, Directory.LOG, self.shipping)
+        self.context = OperationContext()
+        self.copies: list[ManualCopy] = []
+        self.events: list[str] = []
+        self.link = ActiveLink(
+            LinkOptions(contract=Contract.REPLICA_DISK, **options),  # type: ignore[arg-type]
+            self.authority,
+            self.shipping,
+            self._copy,
+            self,
+            self.time,
+            self.time,
+        )
+        self.link.open(NODE_ID, 3, self.context)
+        self.confirmed: list[int] = []
+
+    def _copy(self, link: ActiveLink) -> ManualCopy:
+        self.copies.append(ManualCopy(link))
+        return self.copies[-1]
+
+    def replica_in_sync(self, registration: packets.ReplicaRegistration) -> None:
+        self.events.append("in sync")
+
+    def replica_lost(self, registration: packets.ReplicaRegistration) -> None:
+        self.events.append("lost")
+
+    def cannot_go_on(self, error: BrokerError) -> None:
+        self.events.append(f"cannot go on: {error}")
+
+    def register(self, **options: object) -> Channel:
+        channel = Channel()
+        self.link.register(registration(**options), channel)  # type: ignore[arg-type]
+        return channel
+
+    def synchronise(self) -> Channel:
+        """Bring a replica into sync."""
+        channel = self.register()
+        self.link.little_left()
+        self.local.step()
+        assert self.copies[-1].finishing
+        self.link.copied()
+        return channel
+
+    def write(self, sequence: int) -> None:
+        """Append one record, and wait for its confirmation."""
+        self.context.appended = sequence
+        self.context.when_durable(sequence, self.confirmed.append, sequence)
+        append = Append("segment-000000000001-0000000003.log", 4096, (b"x" * 40,), 40, sequence)
+        self.writer.submit(
+            (append, SyncFile(append.name)), lambda error: self.context.advance(sequence) if error is None else None
+        )
+
+    def progress(self, channel: Channel, received: int, durable: int) -> None:
+        self.link.received(channel, packets.ReplicationProgress(received, durable))
+
+
+def answer_of(channel: Channel) -> packets.ReplicaAnswer:
+    answer = channel.sent[0]
+    assert isinstance(answer, packets.ReplicaAnswer)
+    return answer
+
+
+def test_the_answer_to_a_replica_names_node_id_and_epoch() -> None:
+    answer = answer_of(Active().register())
+    assert (answer.problem, answer.node_id, answer.epoch) == (ReplicaProblem.NONE, NODE_ID, 3)
+
+
+def test_registrations_are_refused_with_the_reason() -> None:
+    node = Active(group="fish")
+    assert answer_of(node.register(group="meat")).problem == ReplicaProblem.OTHER_GROUP
+    node.register(group="fish")
+    assert answer_of(node.register(group="fish")).problem == ReplicaProblem.ALREADY_REPLICATING
+    node = Active()
+    node.link.leave()
+    assert answer_of(node.register()).problem == ReplicaProblem.NOT_ACTIVE
+
+
+def test_nothing_waits_for_a_replica_that_is_being_copied_to() -> None:
+    node = Active()
+    node.register()
+    node.write(1)
+    node.local.step()
+    assert node.confirmed == [1]
+
+
+def test_a_batch_written_during_the_freeze_is_sent_and_confirmed_by_the_replica() -> None:
+    node = Active()
+    channel = node.register()
+    node.write(1)
+    node.link.little_left()
+    node.write(2)
+    assert len(node.local.jobs) == 2, "the batch that was under way, and the end of the jobs before the freeze"
+    node.local.step()
+    assert node.confirmed == [1]
+    node.local.step()
+    assert node.copies[0].finishing
+    node.link.copied()
+    assert node.events == ["in sync"]
+    shipped = [packet for packet in channel.sent if isinstance(packet, packets.ReplicationOperations)]
+    assert [packet.index for packet in shipped] == [1]
+    node.local.step()
+    assert node.confirmed == [1], "the replica has not confirmed"
+    node.progress(channel, 1, 0)
+    assert node.confirmed == [1], "in its memory only"
+    node.progress(channel, 1, 1)
+    assert node.confirmed == [1, 2]
+
+
+def test_other_operations_are_sent_when_they_are_executed_here() -> None:
+    node = Active()
+    channel = node.synchronise()
+    node.writer.submit([RemoveFile("snapshot-1")], lambda error: None)
+    assert not any(isinstance(packet, packets.ReplicationOperations) for packet in channel.sent)
+    node.local.step()
+    assert sum(isinstance(packet, packets.ReplicationOperations) for packet in channel.sent) == 1
+    node.writer.submit([RemoveFile("snapshot-2")], lambda error: None)
+    node.local.step(DiskFull("no space"))
+    assert sum(isinstance(packet, packets.ReplicationOperations) for packet in channel.sent) == 1
+
+
+def test_operations_that_ended_half_way_cost_the_replica_its_place() -> None:
+    node = Active()
+    channel = node.synchronise()
+    node.writer.submit([RemoveFile("a"), CloseFiles()], lambda error: None)
+    node.local.step(DiskFull("no space"))
+    assert channel.closed
+    assert node.link.state is LinkState.LEAVING
+
+
+def test_a_lost_replica_is_not_waited_for_once_the_authority_permits_it() -> None:
+    node = Active()
+    channel = node.synchronise()
+    node.write(1)
+    node.local.step()
+    node.link.connection_lost(channel, "reset")
+    assert node.confirmed == []
+    assert answer_of(node.register()).problem == ReplicaProblem.ALREADY_REPLICATING
+    assert node.authority.claimed is not None
+    node.authority.claimed(None)
+    assert node.confirmed == [1]
+    assert node.events == ["in sync", "lost"]
+    assert answer_of(node.register()).problem == ReplicaProblem.NONE
+
+
+def test_a_node_that_may_not_go_on_alone_confirms_nothing() -> None:
+    node = Active()
+    channel = node.synchronise()
+    node.write(1)
+    node.local.step()
+    node.link.connection_lost(channel, "reset")
+    assert node.authority.claimed is not None
+    node.authority.claimed(LockLost("the lock is not held"))
+    assert node.confirmed == []
+    assert node.events[-1] == "cannot go on: the lock is not held"
+
+
+def test_a_replica_that_may_have_noted_that_it_is_in_sync_counts_as_in_sync() -> None:
+    """Its answer was lost: it may take over, so the node asks before it goes on without it."""
+    node = Active()
+    channel = node.register()
+    node.link.little_left()
+    node.local.step()
+    node.write(1)
+    node.link.connection_lost(channel, "reset")
+    assert node.authority.calls == ["claim"]
+    assert not node.local.jobs, "the batch waits for the permission"
+    assert node.authority.claimed is not None
+    node.authority.claimed(None)
+    node.local.step()
+    assert node.confirmed == [1]
+
+
+def test_a_copy_that_fails_before_the_end_needs_no_permission() -> None:
+    node = Active()
+    channel = node.register()
+    node.link.little_left()
+    node.link.copy_failed(DiskFull("no space there"))
+    assert channel.closed
+    assert node.copies[0].cancelled
+    assert node.authority.calls == []
+    node.local.step()
+    node.write(1)
+    node.local.step()
+    assert node.confirmed == [1]
+
+
+def test_the_freeze_ends_after_its_time_limit() -> None:
+    node = Active(sync_timeout_ms=500)
+    channel = node.register()
+    node.link.little_left()
+    node.time.advance(501)
+    assert channel.closed
+    assert node.link.state is LinkState.FREE
+
+
+def test_a_slow_replica_is_dropped_after_the_call_timeout() -> None:
+    node = Active(call_timeout_ms=1_000)
+    channel = node.synchronise()
+    node.time.advance(5_000)
+    assert not channel.closed, "it had nothing to do"
+    node.write(1)
+    node.time.advance(900)
+    node.progress(channel, 1, 0)
+    node.time.advance(900)
+    assert not channel.closed, "it made progress"
+    node.time.advance(300)
+    assert channel.closed
+    assert node.authority.calls == ["claim"]
+
+
+def test_progress_that_cannot_be_is_an_error() -> None:
+    node = Active()
+    channel = node.synchronise()
+    for received, durable in ((1, 0), (0, 1), (-1, -1)):
+        try:
+            node.progress(channel, received, durable)
+        except BrokerError:
+            continue
+        raise AssertionError(f"progress {received}, {durable} was accepted")
+
+
+def test_a_stopping_node_waits_for_its_replica_and_lets_it_take_over() -> None:
+    node = Active()
+    channel = node.synchronise()
+    finished: list[bool] = []
+    node.link.leave()
+    assert packets.ReplicationStopping(False) in channel.sent
+    node.write(1)
+    node.local.step()
+    node.link.finish(lambda: finished.append(True))
+    assert not finished
+    node.progress(channel, 1, 1)
+    assert finished == [True]
+    assert channel.sent[-1] == packets.ReplicationStopping(True)
+    assert channel.closed
+
+
+def test_the_wait_of_a_stopping_node_has_a_limit() -> None:
+    node = Active()
+    channel = node.synchronise()
+    node.link.leave()
+    node.write(1)
+    finished: list[bool] = []
+    node.link.finish(lambda: finished.append(True))
+    node.time.advance(5_000)
+    assert finished == [True]
+    assert packets.ReplicationStopping(True) not in channel.sent
+    assert node.confirmed == []
+
+
+def test_no_client_is_read_while_the_replica_has_much_to_execute() -> None:
+    node = Active()
+    channel = node.synchronise()
+    for sequence in range(1, 5):
+        node.context.appended = sequence
+        append = Append("segment-000000000001-0000000003.log", 4096, (bytes(5 << 20),), 5 << 20, sequence)
+        node.writer.submit((append,), lambda error: None)
+    assert node.link.congested
+    node.progress(channel, 4, 4)
+    assert not node.link.congested
