@@ -102,7 +102,9 @@ class Node:
         arguments = [*self.command, "run", "--config", str(self.config), "--instance", str(self.directory)]
         arguments += ["--http", f"127.0.0.1:{self.http_port}", "--http-token-file", str(token), *self.arguments]
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(arguments, stdout=log, stderr=log, preexec_fn=self._limit)
+            self.process = subprocess.Popen(
+                arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=self._limit
+            )
         return self
 
     def _limit(self) -> None:

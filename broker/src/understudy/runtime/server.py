@@ -12,6 +12,7 @@ import asyncio
 import contextvars
 import importlib
 import logging
+import os
 import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
@@ -194,7 +195,9 @@ class Server:
         signals = (signal.SIGTERM, signal.SIGINT)
         for number in signals:
             loop.add_signal_handler(number, self.stop, "signal")
-        loop.add_signal_handler(signal.SIGHUP, self._reload)
+        if not os.isatty(0):
+            # a process that was started from a terminal ends with it
+            loop.add_signal_handler(signal.SIGHUP, self._reload)
         watchdog = Watchdog(loop)
         watchdog.start()
         interpreter.start_up()

@@ -6,7 +6,7 @@ import pytest
 from prometheus_client import generate_latest
 
 from understudy.management import metrics
-from understudy.management.controls import FollowingFacts
+from understudy.management.controls import AcceptorCertificate, AcceptorFacts, FollowingFacts
 from understudy.management.metrics import LABEL_CHARACTERS_MAX, label, make_registry
 from understudy.testing.fake_node import FakeNodeView, fake_queue
 
@@ -102,3 +102,12 @@ def test_a_queue_without_metrics_counts_in_the_totals_alone() -> None:
     found = samples(FakeNodeView(queue_facts=[fake_queue("seen"), fake_queue("unseen", measured=False)]))
     assert "unseen" not in str(found)
     assert "seen" in str(found)
+
+
+def test_the_end_of_validity_of_certificates() -> None:
+    certificate = AcceptorCertificate("CN=a", "00", 1_700_000_000_000, 9)
+    acceptors = (AcceptorFacts("tls", "tcp://h:1", certificate), AcceptorFacts("plain", "tcp://h:2"))
+    found = samples(FakeNodeView(acceptors=acceptors))
+    series = {name: value for name, value in found.items() if "certificate" in name}
+    assert series == {'understudy_acceptor_certificate_expiry_seconds{acceptor="tls"}': 1_700_000_000}
+    assert not any("certificate" in name for name in samples(FakeNodeView()))
