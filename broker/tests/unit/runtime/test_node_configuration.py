@@ -1,4 +1,4 @@
-"""Connectors of a node: what is announced of them, and the TLS settings of its own connections."""
+"""Connectors of a node: their announced parameters, and the TLS settings of its own connections."""
 
 from __future__ import annotations
 
