@@ -211,9 +211,9 @@ class _SimTimerHandle(asyncio.TimerHandle):
         self.number = number
 
     def __lt__(self, other: asyncio.TimerHandle) -> bool:
-        mine, theirs = self.when(), other.when()
+        mine, theirs = self._when, other._when  # type: ignore[attr-defined]  # private in asyncio
         if mine != theirs:
-            return mine < theirs
+            return bool(mine < theirs)
         return isinstance(other, _SimTimerHandle) and self.number < other.number
 
     __hash__ = asyncio.TimerHandle.__hash__
@@ -388,7 +388,7 @@ class SimLoop(asyncio.BaseEventLoop):
                         self._now = max(self._now, deadline)
                         return False
                     raise SimulationStuck(self._describe_stuck())
-                self._run_once()
+                self._turn()
 
     def run_until_complete(self, future: Any) -> Any:
         """As asyncio's, with the garbage collector off, so that its runs do not depend on when it collects."""
@@ -408,6 +408,10 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def _run_once(self) -> None:
         self._drop_dead_timers()
+        self._turn()
+
+    def _turn(self) -> None:
+        """One turn of the loop, once the timers that will never run are dropped."""
         if not self._ready:
             if not self._scheduled:
                 if self._stopping:
@@ -441,8 +445,9 @@ class SimLoop(asyncio.BaseEventLoop):
             self._steps_at_instant = 0
 
     def _take_due_timers(self) -> None:
-        while self._scheduled and self._scheduled[0].when() <= self._now:
-            timer = heapq.heappop(self._scheduled)
+        scheduled, now = self._scheduled, self._now
+        while scheduled and scheduled[0]._when <= now:  # type: ignore[attr-defined]  # private in asyncio
+            timer = heapq.heappop(scheduled)
             timer._scheduled = False  # type: ignore[attr-defined]  # private in asyncio
             self._ready.append(timer)
 
@@ -472,10 +477,10 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def _draw_order(self) -> list[asyncio.Handle]:
         """The ready handles: order within a strand kept, strands merged at random."""
+        if len(self._ready) == 1:
+            return [self._ready.popleft()]
         handles = list(self._ready)
         self._ready.clear()
-        if len(handles) < 2:
-            return handles
         strands: dict[int, list[asyncio.Handle]] = {}
         for handle in handles:
             strands.setdefault(handle._context.get(_STRAND, 0), []).append(handle)  # type: ignore[attr-defined]  # private in asyncio
@@ -498,7 +503,7 @@ class SimLoop(asyncio.BaseEventLoop):
         if isinstance(owner, asyncio.Task):
             callback = owner.get_coro()
         name = getattr(callback, "__qualname__", None)
-        return name if isinstance(name, str) else type(callback).__name__
+        return name if type(name) is str else type(callback).__name__
 
     def _describe_stuck(self) -> str:
         waiting = [
