@@ -14,8 +14,11 @@ import pytest
 from support.lock_services import SERVICES, LockService, available_kinds, on_service
 from understudy.errors import BrokerError
 
+#: Kinds that take longer than ``make test`` has: the others show the same cases.
+SLOW = ("zookeeper", "memory")
 
-@pytest.fixture(params=[pytest.param(each, marks=[pytest.mark.long] * (each == "zookeeper")) for each in SERVICES])
+
+@pytest.fixture(params=[pytest.param(each, marks=[pytest.mark.long] * (each in SLOW)) for each in SERVICES])
 def kind(request: pytest.FixtureRequest) -> str:
     found: str = request.param
     if found not in available_kinds():
