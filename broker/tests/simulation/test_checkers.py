@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
+from types import SimpleNamespace
 
 from understudy.errors import AddressFull, SendOutcomeUnknown
-from understudy.ledger import Kind, Row, digest_of
+from understudy.ledger import UNKNOWN, Kind, Row, digest_of
 from understudy.testing.checkers import EpochChecker, judge_failures, judge_ledger
 from understudy.testing.sim_loop import Failure
 from understudy.testing.workload import LedgerBook, _outcome, body_of
@@ -132,7 +133,7 @@ def test_the_book_notes_deliveries_and_finds_changed_bodies():
     delivered = book.delivered(Received("p", 3, body), "c", 2)
     assert delivered == Row(Kind.DELIVERED, "p", 3, "q", 5, "c", "q", 7, 2, digest=digest_of(body))
     assert book.sessions == {delivered: 2}
-    book.acknowledged(delivered)
+    book.acknowledged(delivered, UNKNOWN)
     assert book.rows == [delivered, Row(Kind.ACKNOWLEDGED, "p", 3, "q", 5, "c", "q", 7)]
     assert book.violations == []
     book.delivered(Received("p", 4, body_of("p", 3, 50)), "c", 2)
@@ -142,6 +143,7 @@ def test_the_book_notes_deliveries_and_finds_changed_bodies():
 
 def test_outcomes_of_sends_are_noted():
     book = LedgerBook(lambda: 5)
+    connection = SimpleNamespace(serving_node=("a:1", "id", 3))
     loop = asyncio.new_event_loop()
     outcomes = [None, AddressFull("full"), SendOutcomeUnknown("gone"), ValueError("oops"), asyncio.CancelledError()]
     try:
@@ -153,8 +155,9 @@ def test_outcomes_of_sends_are_noted():
                 future.cancel()
             else:
                 future.set_exception(outcome)
-            _outcome(book, "p", number, "q")(future)
+            _outcome(book, "p", number, "q", connection)(future)
     finally:
         loop.close()
-    assert book.rows == [Row(Kind.CONFIRMED, "p", 0, "q", 5), Row(Kind.REFUSED, "p", 1, "q", 5)]
+    confirmed = Row(Kind.CONFIRMED, "p", 0, "q", 5, node="a:1", node_id="id", epoch=3)
+    assert book.rows == [confirmed, Row(Kind.REFUSED, "p", 1, "q", 5)]
     assert [violation.text for violation in book.violations] == ["send of p 3 ended with ValueError('oops')"]
