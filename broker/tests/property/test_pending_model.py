@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from support.sends import sends_of
@@ -70,6 +70,8 @@ class Model:
         self.expected: dict[Key, dict[str, Any]] = {}
         self.out: dict[Key, MessageReference] = {}
         self.keys: dict[int, Key] = {}
+        self.adopted: dict[int, list[Key]] = {}
+        """By priority, what was taken over: each key at its position."""
         log = Backlog()
         for number, (priority, _) in enumerate(self.start):
             reference = self.make(priority, number % 4, None)
@@ -79,8 +81,23 @@ class Model:
                 assert log.remove(message_id)
                 del self.expected[self.keys[message_id]]
         assert log.count == len(self.expected)
+        self.adopted = {priority: self.blocks_left(priority) for priority in (4, 9)}
         self.waiting.adopt(log)
         self.check()
+
+    def blocks_left(self, priority: int) -> list[Key]:
+        """Keys of a priority in blocks of the log, without the blocks of which every message was acknowledged: the
+        log drops these, so they have no positions in a queue that takes over the others.
+        """
+        keys = [key for key in self.keys.values() if -key[0] == priority]
+        size = backlog.BLOCK_REFERENCES
+        blocks = [keys[start : start + size] for start in range(0, len(keys), size)]
+        return [key for block in blocks if any(key in self.expected for key in block) for key in block]
+
+    def places(self, priority: int) -> list[Key]:
+        """Keys of a priority, each at its position, whether it waits or not."""
+        later = [key for key in self.keys.values() if -key[0] == priority and key[1] > len(self.start)]
+        return self.adopted[priority] + later
 
     def make(self, priority: int, flavour: int, message: Message | None) -> MessageReference:
         message_id = len(self.keys) + 1
@@ -166,7 +183,7 @@ class Model:
     def row(self, position: int, take: bool) -> None:
         """Check the message after a position, as a row of a run."""
         for level in self.waiting.levels:
-            places = enumerate(key for key in self.keys.values() if -key[0] == level.priority)
+            places = enumerate(self.places(level.priority))
             following = [(place, key) for place, key in places if place >= position and key in self.expected]
             part = level.next_row(position)
             if part is None:
@@ -297,6 +314,8 @@ def _tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backlog, "BLOCK_REFERENCES", 3)
 
 
+@example([(4, True)], [("run", 1, False, "plain"), ("row", 0, True)])
+@example([(4, True)] * 3 + [(4, False)] * 3, [("run", 2, True, "plain"), ("row", 0, False), ("row", 4, True)])
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.sampled_from([4, 4, 4, 9]), st.booleans()), max_size=40), STEPS)
 def test_order_and_contents_are_those_of_a_sorted_list(
