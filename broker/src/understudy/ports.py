@@ -76,6 +76,10 @@ class Connection(Protocol):
         """
         ...
 
+    def flush(self) -> None:
+        """Write everything sent so far now, not at the end of the turn."""
+        ...
+
     def outgoing_bytes(self) -> int:
         """Bytes accepted by ``send`` that the kernel has not taken yet."""
         ...

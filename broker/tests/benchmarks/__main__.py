@@ -18,6 +18,7 @@ from benchmarks.machine import as_installed, describe
 from benchmarks.memory import memory
 from benchmarks.peers import peers
 from benchmarks.recovery import recovery
+from benchmarks.replication import replication
 from benchmarks.soak import soak
 from benchmarks.stalls import stalls
 from benchmarks.takeover import takeover
@@ -34,6 +35,7 @@ BENCHMARKS: dict[str, click.Command | Callable[..., None]] = {
     "memory": memory,
     "peers": peers,
     "recovery": recovery,
+    "replication": replication,
     "soak": soak,
     "stalls": stalls,
     "takeover": takeover,

@@ -112,6 +112,8 @@ class Channel:
     def send(self, packet: packets.Packet) -> None:
         self.sent.append(packet)
 
+    def flush(self) -> None: ...
+
     def close(self) -> None:
         self.closed = True
 

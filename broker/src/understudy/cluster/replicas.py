@@ -22,6 +22,9 @@ class ReplicaChannel(Protocol):
     def send(self, packet: packets.Packet) -> None:
         """Send a packet."""
 
+    def flush(self) -> None:
+        """Write the packets sent so far now: the replica works while the disk of this node does."""
+
     def close(self) -> None:
         """Close the connection once everything is written."""
 

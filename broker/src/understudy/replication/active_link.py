@@ -12,7 +12,6 @@ operations (``store.replication.shipping``), the connection (``protocols.core.re
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -24,6 +23,7 @@ from understudy.ha.replication.ports import Authority
 from understudy.limits import REPLICA_BEHIND_BYTES_PAUSE
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.ports import Clock, Operation, Timer, Timers
+from understudy.replication.progress import ReplicaProgress
 from understudy.store.log.operation_context import Contract, OperationContext, Voter
 from understudy.store.replication.copy_messages import Directory
 from understudy.store.replication.operation_codec import encode
@@ -191,14 +191,9 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
         self._replica: Registered | None = None
         self._copy: Copy | None = None
         self._frozen = False
+        self._frozen_at_ms = 0
         self._timer: Timer | None = None
-        self._executed = 0
-        """Index of the last submission that the replica has executed durably."""
-        self._behind: deque[tuple[int, int]] = deque()
-        """Index and bytes of the submissions that it has not executed."""
-        self._behind_bytes = 0
-        self._progress_ms = 0
-        """When it last made progress, or had nothing to do."""
+        self._progress = ReplicaProgress(0)
         self._finished: Callable[[], None] | None = None
 
     # --- called by the shell -----------------------------------------------------------------------
@@ -275,7 +270,7 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
     @property
     def congested(self) -> bool:
         """Whether the replica has so much to execute that no client should be read."""
-        return self._behind_bytes > REPLICA_BEHIND_BYTES_PAUSE
+        return self._progress.behind_bytes > REPLICA_BEHIND_BYTES_PAUSE
 
     @property
     def replica(self) -> packets.ReplicaRegistration | None:
@@ -306,17 +301,15 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
     def ship(self, index: int, directory: Directory, operations: Sequence[Operation]) -> None:
         """See ``ReplicaStream``."""
         assert self._replica is not None
-        if self._executed == index - 1:
-            # the replica had nothing to do
-            self._progress_ms = self._clock.monotonic_ms()
         data = b"".join(encode(operations))
-        self._behind.append((index, len(data)))
-        self._behind_bytes += len(data)
-        send = self._replica.connection.send
+        self._progress.add(index, len(data), self._clock.monotonic_ms())
+        connection = self._replica.connection
+        send = connection.send
         for start in range(0, len(data), OPERATIONS_BYTES_MAX):
             end = start + OPERATIONS_BYTES_MAX
             part = data if end - start >= len(data) else data[start:end]
             send(packets.ReplicationOperations(index, directory, end < len(data), part))
+        connection.flush()
 
     def diverged(self, error: ReplicaFailed) -> None:
         """See ``ReplicaStream``."""
@@ -330,6 +323,7 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
         self._copy = self._new_copy(self)
 
     def _freeze(self) -> None:
+        self._frozen_at_ms = self._clock.monotonic_ms()
         self._timer = self._timers.call_later(self.options.sync_timeout_ms, self._sync_timed_out)
         self._frozen = True
         replica = self._replica
@@ -344,7 +338,7 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
         assert self._context is not None
         assert self._copy is not None
         self._shipping.attach(self, self._context, self.options.contract)
-        self._executed = 0
+        self._progress = ReplicaProgress(self._clock.monotonic_ms())
         self._copy.finish()
 
     def _sync_timed_out(self) -> None:
@@ -374,35 +368,27 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
     def _enter_sync(self) -> None:
         assert self._replica is not None
         self._end_copy()
-        self._progress_ms = self._clock.monotonic_ms()
         self._thaw()
         self._watch_progress()
-        log.info("replica in sync", extra={"peer": self._replica.connection.peer})
+        frozen_ms = self._clock.monotonic_ms() - self._frozen_at_ms
+        log.info("replica in sync", extra={"peer": self._replica.connection.peer, "frozen_ms": frozen_ms})
         self._events.replica_in_sync(self._replica.registration)
 
     def _progressed(self, progress: packets.ReplicationProgress) -> None:
-        if not self._executed <= progress.durable <= progress.received <= self._shipping.index:
-            raise ReplicaFailed(
-                f"progress {progress.received}, {progress.durable} after {self._executed} of {self._shipping.index}"
-            )
-        self._executed = progress.durable
-        while self._behind and self._behind[0][0] <= progress.durable:
-            self._behind_bytes -= self._behind.popleft()[1]
-        self._progress_ms = self._clock.monotonic_ms()
+        self._progress.report(progress.received, progress.durable, self._clock.monotonic_ms())
         self._shipping.confirmed(Voter.REPLICA_MEMORY, progress.received)
         self._shipping.confirmed(Voter.REPLICA_DISK, progress.durable)
-        if self._state is LinkState.FINISHING and self._executed == self._shipping.index:
+        if self._state is LinkState.FINISHING and self._progress.finished:
             self.fire(LinkEvent.EXECUTED)
 
     def _watch_progress(self) -> None:
         """Drop a replica that makes no progress (artemis-ha s. 3.9)."""
         timeout_ms = self.options.call_timeout_ms
-        if self._executed < self._shipping.index:
-            silent_ms = self._clock.monotonic_ms() - self._progress_ms
-            if silent_ms > timeout_ms:
-                log.error("slow replica dropped", extra={"id": "AMQ222207", "silent_ms": silent_ms})
-                self.fire(LinkEvent.LOST, f"no progress for {silent_ms} ms")
-                return
+        silent_ms = self._progress.silent_ms(self._clock.monotonic_ms())
+        if silent_ms > timeout_ms:
+            log.error("slow replica dropped", extra={"id": "AMQ222207", "silent_ms": silent_ms})
+            self.fire(LinkEvent.LOST, f"no progress for {silent_ms} ms")
+            return
         delay_ms = min(max(timeout_ms // 10, CHECK_MS[0]), CHECK_MS[1])
         self._timer = self._timers.call_later(delay_ms, self._watch_progress)
 
@@ -433,9 +419,8 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
         self._shipping.detach()
 
     def _drop(self, reason: str) -> None:
-        self._behind.clear()
-        self._behind_bytes = 0
         replica, self._replica = self._replica, None
+        self._progress = ReplicaProgress(0)
         if replica is not None:
             log.warning("replica lost", extra={"peer": replica.connection.peer, "reason": reason})
             replica.connection.close()
@@ -446,7 +431,7 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
         self._finished = finished
         self._forget_timer()
         self._timer = self._timers.call_later(FINISH_MS, lambda: self.fire(LinkEvent.LOST, "not finished in time"))
-        if self._executed == self._shipping.index:
+        if self._progress.finished:
             self.fire(LinkEvent.EXECUTED)
 
     def _hand_over(self) -> None:

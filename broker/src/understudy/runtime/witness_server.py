@@ -186,6 +186,9 @@ class WitnessConnection(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
 
+    def flush(self) -> None:
+        """``send`` has written everything."""
+
     def outgoing_bytes(self) -> int:
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 

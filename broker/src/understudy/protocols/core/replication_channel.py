@@ -67,6 +67,10 @@ class ReplicationChannel:
         """See ``ReplicaChannel``."""
         self._owner.send(packet, REPLICATION_CHANNEL)
 
+    def flush(self) -> None:
+        """See ``ReplicaChannel``."""
+        self._owner.connection.flush()
+
     def close(self) -> None:
         """See ``ReplicaChannel``."""
         self._owner.connection.close()
