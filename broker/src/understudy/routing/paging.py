@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from understudy.errors import StoreError
-from understudy.message import LargeMessage, Message
+from understudy.message import Message
 from understudy.routing.address import Address
 from understudy.routing.memory import Memory
 from understudy.routing.queues.queue import Queue
@@ -26,6 +26,7 @@ from understudy.store.columns import PAGE_SEGMENT
 from understudy.store.message_store import MessageStore
 from understudy.store.pages import PageChain, Pages
 from understudy.store.read_ahead import RUN_BYTES, RunReader
+from understudy.store.read_back import DECODERS
 from understudy.store.reference import LargeReference, Location, MessageReference, RunSlice, unpack_location
 
 #: Queues that keep messages read ahead.
@@ -103,7 +104,7 @@ class Paging:
         message = references[0].message
         if chain is None or message is None:
             return False
-        location = chain.store(message.encoded, len(references))
+        location = chain.store(message.encoded, len(references), message.encoding)
         if location is None:
             return False
         for reference in references:
@@ -128,7 +129,7 @@ class Paging:
         message = reader.read(location, _alike(queue.pending.locations_behind(reference), key[1]))
         if isinstance(reference, LargeReference) and not message.is_large:
             # a page, unlike the log, does not record whether a message is large
-            return LargeMessage.decode(message.encoded)
+            return DECODERS[message.encoding][1](message.encoded)
         return message
 
     def raw(self, location: Location | None) -> bytes:
@@ -146,12 +147,7 @@ class Paging:
             del self._readers[next(iter(self._readers))]
         if paged:
             assert self._pages is not None
-            pages = self._pages
-
-            def decode(location: Location, raw: bytes | memoryview) -> Message:
-                return Message.decode(pages.check(location, raw))
-
-            reader = RunReader(pages.read_raw, decode, run_bytes, count)
+            reader = RunReader(self._pages.read_raw, self._pages.decode, run_bytes, count)
         else:
             reader = self._store.reader(run_bytes, count)
         self._readers[key] = reader

@@ -5,7 +5,8 @@ messages that are not durable. A ``PageChain`` per address appends to files of `
 a file goes when nothing in it is needed any more. Nothing is synced and nothing is read at a
 start: after a crash the log says what there is, so what an earlier activation left is removed.
 
-A record is its crc32 and the bytes. Its ``Location`` looks like one in the log, with a segment
+A record is a crc32, the encoding of the message (docs/journal-format.md, 10; 0 for references), and the bytes. Its
+``Location`` looks like one in the log, with a segment
 number from ``columns.PAGE_SEGMENT`` on.
 
 A disk that refuses (full, broken) costs no message: ``store`` returns None, the messages that it was to
@@ -22,15 +23,18 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from understudy.errors import DiskFailed, DiskFull, JournalCorrupt, StoreError
+from understudy.errors import DiskFailed, DiskFull, JournalCorrupt, RemoteProtocolError, StoreError
 from understudy.kernel import crc32
+from understudy.message import Message
 from understudy.ports import Disk, File
 from understudy.store.columns import PAGE_SEGMENT
+from understudy.store.read_back import DECODERS
 from understudy.store.reference import Location, pack_location, unpack_location
 
 log = logging.getLogger(__name__)
 
-_CRC: Final = struct.Struct("<I")
+#: crc32 of the bytes with the encoding as its seed, and the encoding.
+_HEAD: Final = struct.Struct("<IB")
 #: Bytes collected before they are written.
 _BUFFER_BYTES: Final = 64 * 1024
 #: Page files kept open.
@@ -138,15 +142,34 @@ class Pages:
             length = file.written - offset
         return self._file(number).read(offset, length)
 
-    def check(self, location: Location, raw: bytes | memoryview) -> bytes:
-        """The bytes of a record that was read; raises ``JournalCorrupt``."""
+    def check(self, location: Location, raw: bytes | memoryview) -> tuple[int, bytes]:
+        """The encoding and the bytes of a record that was read; raises ``JournalCorrupt``."""
         number, offset, length = unpack_location(location)
-        data = bytes(raw[_CRC.size :])
-        if len(raw) != length or crc32(data) != _CRC.unpack_from(raw)[0]:
-            file = self._files.get(number)
-            path = file.path if file is not None else self._directory
-            raise JournalCorrupt("paged bytes are damaged", file=path, offset=offset)
-        return data
+        data = bytes(raw[_HEAD.size :])
+        if len(raw) == length >= _HEAD.size:
+            crc, encoding = _HEAD.unpack_from(raw)
+            if crc32(data, encoding) == crc:
+                return encoding, data
+        raise JournalCorrupt("paged bytes are damaged", file=self._path(number), offset=offset)
+
+    def decode(self, location: Location, raw: bytes | memoryview) -> Message:
+        """The message of a record that was read, not as a large one: a page does not record that.
+
+        Raises:
+            JournalCorrupt: the bytes differ from those stored, or are no message in an encoding that is known.
+        """
+        encoding, data = self.check(location, raw)
+        try:
+            return DECODERS[encoding][0](data)
+        except (KeyError, ValueError, RemoteProtocolError) as error:
+            number, offset, _ = unpack_location(location)
+            raise JournalCorrupt(
+                f"message of encoding {encoding} cannot be decoded: {error}", file=self._path(number), offset=offset
+            ) from error
+
+    def _path(self, number: int) -> str:
+        file = self._files.get(number)
+        return file.path if file is not None else self._directory
 
     def read(self, location: Location) -> bytes:
         """Read the bytes stored at a location.
@@ -155,7 +178,7 @@ class Pages:
             JournalCorrupt: the bytes differ from those stored.
             DiskFailed: it cannot be read.
         """
-        return self.check(location, self.read_raw(*unpack_location(location)))
+        return self.check(location, self.read_raw(*unpack_location(location)))[1]
 
     def release(self, location: Location) -> None:
         """One use of a record less; its file goes with the last use of the last record."""
@@ -253,8 +276,10 @@ class PageChain:
         self.file_count = 0
         """Files of this chain that are still needed."""
 
-    def store(self, data: bytes, uses: int = 1) -> Location | None:
-        """Keep bytes until they were released ``uses`` times; None when the disk takes nothing."""
+    def store(self, data: bytes, uses: int = 1, encoding: int = 0) -> Location | None:
+        """Keep bytes until they were released ``uses`` times; None when the disk takes nothing. ``encoding``: of a
+        message (``Message.encoding``).
+        """
         pages = self._pages
         try:
             if len(self.buffer) >= _BUFFER_BYTES:
@@ -268,10 +293,10 @@ class PageChain:
             return None
         pages.stuck = False
         file = pages.page_file(self._number)
-        location = pack_location(self._number, file.size, _CRC.size + len(data))
-        self.buffer += _CRC.pack(crc32(data))
+        location = pack_location(self._number, file.size, _HEAD.size + len(data))
+        self.buffer += _HEAD.pack(crc32(data, encoding), encoding)
         self.buffer += data
-        file.size += _CRC.size + len(data)
+        file.size += _HEAD.size + len(data)
         file.uses += uses
         return location
 

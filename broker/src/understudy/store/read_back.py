@@ -23,7 +23,7 @@ from understudy.store.snapshots.relocation import Relocations
 #: Segments kept open for reading messages back.
 _OPEN_FILES_MAX: Final = 64
 #: Decoders of messages and of large messages, by encoding.
-_DECODERS: Final[dict[int, tuple[Callable[[bytes], Message], Callable[[bytes], Message]]]] = {
+DECODERS: Final[dict[int, tuple[Callable[[bytes], Message], Callable[[bytes], Message]]]] = {
     Encoding.CORE: (Message.decode, LargeMessage.decode),
 }
 _MESSAGES: Final = (int(RecordType.MESSAGE_ADD), int(RecordType.MESSAGE_MOVE))
@@ -124,7 +124,7 @@ class ReadBack:
             )
         try:
             encoded = bytes(raw[MESSAGE_HEADER_BYTES + 8 * count + duplicate_bytes :])
-            plain, large = _DECODERS[flags >> ENCODING_SHIFT]
+            plain, large = DECODERS[flags >> ENCODING_SHIFT]
             if not flags & MESSAGE_LARGE:
                 return plain(encoded)
             large_body_of(encoded)

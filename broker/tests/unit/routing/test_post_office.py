@@ -8,7 +8,8 @@ from support.routing import FakeCallback, World, callback_of, text
 from understudy.config.model import RoutingType
 from understudy.errors import AddressFull, AddressNotFound
 from understudy.limits import PAGING_SLACK_BYTES
-from understudy.message import DUPLICATE_ID, ROUTING_TYPE
+from understudy.message import DUPLICATE_ID, ROUTING_TYPE, LargeMessage, Message
+from understudy.store import read_back
 from understudy.store.pages import Pages
 from understudy.testing.sim_disk import SimVolume
 
@@ -410,6 +411,34 @@ def test_non_durable_messages_are_paged_too_and_never_to_the_log() -> None:
     reader = consumer(world, "q")
     world.turn()
     assert reader.bodies() == [b"x" * 100] * 4
+
+
+def test_a_paged_message_keeps_its_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Foreign(Message):
+        """A message of another protocol."""
+
+        __slots__ = ()
+
+        encoding = 5
+
+    decoded: list[bytes] = []
+
+    def decode(encoded: bytes) -> Message:
+        decoded.append(encoded)
+        return Message.decode(encoded)
+
+    monkeypatch.setitem(read_back.DECODERS, 5, (decode, LargeMessage.decode))
+    world = World({"#": {"max_size_bytes": 0}}, pages=Pages(SimVolume().disk("a"), "/paging", 1))
+    queue = world.queue()
+    session = world.session()
+    for number in range(3):
+        session.send(Foreign(str(number).encode(), address="q", durable=False))
+    session.send(Message(b"3", address="q", durable=False))
+    assert queue.address.paged_count == 4
+    reader = consumer(world, "q")
+    world.turn()
+    assert [bytes(message.body) for _, message, _ in reader.delivered] == [b"0", b"1", b"2", b"3"]
+    assert len(decoded) == 3, "the CORE message has its own decoder"
 
 
 def test_what_cannot_be_paged_blocks_producers() -> None:

@@ -15,6 +15,8 @@ from understudy.runtime import acceptor as module
 from understudy.runtime.acceptor import Acceptor, ServerConnection
 from understudy.runtime.environment import LoopTimers
 from understudy.runtime.turn import Turn
+from understudy.wire.core.codec import FrameDecoder, encode
+from understudy.wire.core.packets import Ping
 from understudy.wire.detect import Protocol
 
 
@@ -248,3 +250,55 @@ def test_connections_of_an_acceptor_read_to_the_same_memory() -> None:
         connection.buffer_updated(5 - number)
         assert [bytes(each) for each in handler.given] == [b"input"[: 5 - number]]
     assert peers[0].get_buffer(-1).obj is peers[1].get_buffer(-1).obj
+
+
+class Decoding(Handler):
+    """Decodes frames of CORE as a connection does that has logged in."""
+
+    proved = True
+
+    def __init__(self) -> None:
+        self.decoder = FrameDecoder("server", limits.FRAME_BYTES_MAX)
+        self.decoder.turn_cost_max = limits.TURN_COST_MAX
+        self.decoded = 0
+        self.waiting_bytes = 0
+        """Bytes received and not decoded."""
+        self.waiting_bytes_max = 0
+
+    def receive_data(self, data: bytes | memoryview) -> bool:
+        self.waiting_bytes += len(data)
+        frames = self.decoder.receive_data(data)
+        self.decoded += len(frames)
+        self.waiting_bytes -= sum(frame.size_bytes for frame in frames)
+        self.waiting_bytes_max = max(self.waiting_bytes_max, self.waiting_bytes)
+        return bool(self.decoder.backlog)
+
+
+def test_undecoded_input_after_the_login_is_limited_to_one_read() -> None:
+    """A client that sends small frames without a pause: its socket is not read before the last read was decoded."""
+    acceptor = make([])
+    connection, transport = connect(acceptor)
+    handler = Decoding()
+    connection.handler = cast(Any, handler)
+    loop = cast(Loop, acceptor.turn._loop)
+    ping = encode(Ping(60_000), 0)
+    flood = ping * (2 * limits.READ_BYTES_MAX // len(ping))
+    position = reads = turns = 0
+    while reads < 3:
+        if transport.reading:
+            view = connection.get_buffer(-1)
+            piece = flood[position : position + len(view)]
+            view[: len(piece)] = piece
+            connection.buffer_updated(len(piece))
+            # the next read continues within a frame if this one ended there
+            position = (position + len(piece)) % len(ping)
+            reads += 1
+        loop.turn()
+        turns += 1
+        assert handler.waiting_bytes <= limits.READ_BYTES_MAX
+    assert limits.READ_BYTES_MAX // 2 < handler.waiting_bytes_max <= limits.READ_BYTES_MAX
+    assert turns > 10 * reads, "a read of small frames takes many turns"
+    while handler.decoder.backlog:
+        loop.turn()
+    assert handler.decoded == 3 * limits.READ_BYTES_MAX // len(ping)
+    assert transport.reading

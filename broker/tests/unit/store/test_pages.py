@@ -7,6 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from understudy.errors import JournalCorrupt
+from understudy.message import Encoding, LargeMessage, Message
+from understudy.store import read_back
 from understudy.store.columns import PAGE_SEGMENT
 from understudy.store.pages import Pages
 from understudy.store.reference import unpack_location
@@ -41,7 +43,7 @@ def test_what_is_stored_is_read_from_the_buffer_and_from_the_file() -> None:
         assert place is not None
         assert unpack_location(place)[0] > PAGE_SEGMENT
         assert rig.pages.read(place) == body
-    assert rig.pages.size_bytes == 40 * 10_004
+    assert rig.pages.size_bytes == 40 * 10_005
 
 
 def test_a_file_goes_with_the_last_use_of_its_last_record() -> None:
@@ -119,3 +121,46 @@ def test_a_changed_byte_is_noticed() -> None:
     with pytest.raises(JournalCorrupt):
         rig.pages.read(place)
     rig.pages.close()
+
+
+class Foreign(Message):
+    """A message of another protocol, whose bytes are those of CORE backwards."""
+
+    __slots__ = ()
+
+    encoding = 5
+
+
+def _decode_foreign(encoded: bytes) -> Message:
+    return Foreign(Message.decode(encoded[::-1]).body)
+
+
+def test_a_page_has_the_encoding_of_its_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(read_back.DECODERS, 5, (_decode_foreign, LargeMessage.decode))
+    rig = PagesHarness()
+    message = Message(b"x", address="q")
+    foreign = rig.chain.store(message.encoded[::-1], 1, Foreign.encoding)
+    core = rig.chain.store(message.encoded, 1, message.encoding)
+    for place, kind, encoding in ((foreign, Foreign, 5), (core, Message, Encoding.CORE)):
+        assert place is not None
+        raw = rig.pages.read_raw(*unpack_location(place))
+        assert rig.pages.check(place, raw)[0] == encoding
+        decoded = rig.pages.decode(place, raw)
+        assert type(decoded) is kind
+        assert bytes(decoded.body) == b"x"
+
+
+def test_a_page_of_an_unknown_or_changed_encoding_is_damage() -> None:
+    rig = PagesHarness()
+    place = rig.chain.store(Message(b"x", address="q").encoded, 1, 5)
+    assert place is not None
+    raw = bytearray(rig.pages.read_raw(*unpack_location(place)))
+    with pytest.raises(JournalCorrupt, match="message of encoding 5 cannot be decoded") as caught:
+        rig.pages.decode(place, raw)
+    assert caught.value.file == "/paging/page-0000000001-000000000001.dat"
+    assert raw[4] == 5
+    raw[4] = 0
+    with pytest.raises(JournalCorrupt, match="paged bytes are damaged"):
+        rig.pages.decode(place, raw)
+    with pytest.raises(JournalCorrupt, match="paged bytes are damaged"):
+        rig.pages.decode(place, raw[:3])
