@@ -35,17 +35,11 @@ _BROKER_XML: Final = """\
       <cluster-connection name="pair">
         <connector-ref>own</connector-ref>
         <retry-interval>200</retry-interval>
+        {cluster_times}
         <static-connectors>{peer_references}</static-connectors>
       </cluster-connection>
     </cluster-connections>
-    <ha-policy>
-      <shared-store>
-        <{role}>
-          <failover-on-shutdown>{failover_on_shutdown}</failover-on-shutdown>
-          {role_options}
-        </{role}>
-      </shared-store>
-    </ha-policy>
+    <ha-policy>{ha_policy}</ha-policy>
     <addresses>
       <address name="{queue}"><anycast><queue name="{queue}"/></anycast></address>
     </addresses>
@@ -55,6 +49,36 @@ _BROKER_XML: Final = """\
   </core>
 </configuration>
 """
+
+_SHARED_STORE: Final = """
+      <shared-store>
+        <{role}>
+          <failover-on-shutdown>{failover_on_shutdown}</failover-on-shutdown>
+          {role_options}
+        </{role}>
+      </shared-store>
+"""
+
+_REPLICATION: Final = """
+      <replication>
+        <{role}>
+          <manager>
+            <class-name>witness</class-name>
+            <properties>
+              <property key="addresses" value="witness:61619"/>
+              <property key="secret-file" value="/witness-secret"/>
+            </properties>
+          </manager>
+          <retry-replication-wait>500</retry-replication-wait>
+          {role_options}
+        </{role}>
+      </replication>
+"""
+
+#: Short times of the cluster connection of a replicated pair, so that a lost replica is noticed soon.
+_CLUSTER_TIMES: Final = (
+    "<check-period>1000</check-period><connection-ttl>3000</connection-ttl><call-timeout>3000</call-timeout>"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +94,8 @@ class PairOptions:
     """Bytes of messages of one address in memory; bodies of more are in the log only. -1 = any number."""
     quarantine: bool = False
     """A node that starts passes over damaged records of known extent (``quarantine-damaged-records``)."""
+    replicated: bool = False
+    """Each node has a store of its own, and a witness decides which one is active."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +115,7 @@ PAIR: Final = (NodeRole("a", "primary"), NodeRole("b", "backup"))
 
 
 def cluster_configurations(nodes: tuple[NodeRole, ...], options: PairOptions) -> list[Configuration]:
-    """The configurations of all nodes that share one store, each read by the shipped reader from a broker.xml."""
+    """The configurations of all nodes of a topology, each read by the shipped reader from a broker.xml."""
     return [_configuration(node, nodes, options) for node in nodes]
 
 
@@ -107,9 +133,12 @@ def _configuration(node: NodeRole, nodes: tuple[NodeRole, ...], options: PairOpt
         port=PORT,
         store=STORE,
         queue=QUEUE,
-        role=node.role,
-        failover_on_shutdown=str(options.failover_on_shutdown).lower(),
-        role_options=role_options,
+        cluster_times=_CLUSTER_TIMES if options.replicated else "",
+        ha_policy=(_REPLICATION if options.replicated else _SHARED_STORE).format(
+            role=node.role,
+            failover_on_shutdown=str(options.failover_on_shutdown).lower(),
+            role_options=role_options,
+        ),
         paging=f"<max-size-bytes>{options.max_size_bytes}</max-size-bytes>" if options.max_size_bytes >= 0 else "",
     )
     loaded = read_broker_xml(text.encode(), file=f"{node.name}/broker.xml")

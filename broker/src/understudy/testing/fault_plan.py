@@ -70,6 +70,16 @@ class FaultKind(Enum):
     """Set the wall clock of a node forward or back by up to an hour."""
     DAMAGE = "damage"
     """Flip a bit in the stored bodies of one to three waiting messages."""
+    WITNESS_DOWN = "witness-down"
+    """Kill the witness, or cut its power, possibly at one of its next disk operations; it is started again later."""
+    WITNESS_FLAPS = "witness-flaps"
+    """Kill and start the witness again and again."""
+    WITNESS_PAUSED = "witness-paused"
+    """SIGSTOP the witness, SIGCONT it later."""
+    PART_WITNESS = "part-witness"
+    """Cut a node off the witness, both ways or one way."""
+    CRASH_IN_COPY = "crash-in-copy"
+    """Start the passive node again, and kill it or the active one at a disk operation while the store is copied."""
 
 
 #: How often each kind is drawn, relative to the others.
@@ -104,6 +114,15 @@ LATER_KINDS: Final = {
     FaultKind.CLOCK_JUMP: 0.12,
 }
 
+#: Kinds for nodes with a store each and a witness, and how often each is drawn, relative to the others.
+REPLICATION_KINDS: Final = {
+    FaultKind.WITNESS_DOWN: 3,
+    FaultKind.WITNESS_FLAPS: 1,
+    FaultKind.WITNESS_PAUSED: 2,
+    FaultKind.PART_WITNESS: 3,
+    FaultKind.CRASH_IN_COPY: 4,
+}
+
 #: Share of the seeds with ``DAMAGE``.
 _DAMAGE_CHANCE: Final = 0.2
 
@@ -119,6 +138,10 @@ _WITHOUT_TARGET: Final = frozenset(
         FaultKind.SLOW_STORE,
         FaultKind.SYNC_FAILS,
         FaultKind.DISK_FULL,
+        FaultKind.WITNESS_DOWN,
+        FaultKind.WITNESS_FLAPS,
+        FaultKind.WITNESS_PAUSED,
+        FaultKind.CRASH_IN_COPY,
     }
 )
 

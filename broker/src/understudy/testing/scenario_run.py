@@ -51,8 +51,11 @@ class ScenarioRun:
     """One run of the scenario. Tests subclass it to plant a bug."""
 
     storage_class: ClassVar[type[SharedStorage]] = SharedStorage
+    strikes_class: ClassVar[type[Strikes]] = Strikes
     liveness_s: ClassVar[float] = LIVENESS_S
     """Virtual seconds the clients have to finish; less where a planted bug shows before."""
+    restored_s_max: ClassVar[float] = RESTORED_S
+    """Virtual seconds after healing within which a message of a new client is confirmed."""
 
     def __init__(self, plan: Plan, loop: SimLoop) -> None:
         self.plan = plan
@@ -73,7 +76,9 @@ class ScenarioRun:
         self.restored_s = 0.0
         """Virtual seconds from healing until a message of a new client was confirmed."""
         self._looker: SimProcess | None = None
-        self.strikes = Strikes(plan, self.cluster, list(dict.fromkeys(storages)), self._names, self._kill_client)
+        self.strikes = self.strikes_class(
+            plan, self.cluster, list(dict.fromkeys(storages)), self._names, self._kill_client
+        )
         self.set_aside: set[tuple[str, int]] = set()
         """Producer and number of damaged messages that are in the quarantine at the end."""
 
@@ -108,10 +113,10 @@ class ScenarioRun:
         self.phase = "healing"
         self._heal()
         began_s = self.loop.time()
-        if await self._wait(lambda: _PROBE not in self._working, began_s + RESTORED_S):
+        if await self._wait(lambda: _PROBE not in self._working, began_s + self.restored_s_max):
             self.restored_s = self.loop.time() - began_s
         else:
-            self.violations.append(Violation("no-service", f"nothing confirmed {RESTORED_S} s after healing"))
+            self.violations.append(Violation("no-service", f"nothing confirmed {self.restored_s_max} s after healing"))
         await self._finish_clients()
         self.phase = "stopping"
         await self._stop_nodes()

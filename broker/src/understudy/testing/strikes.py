@@ -62,8 +62,12 @@ class Strikes:
     def strike(self, fault: Fault) -> None:
         """Inject a fault."""
         self.loop.record(f"fault {fault}")
-        if self._strike_all(fault) if fault.kind in _OF_ALL else self._strike_node(fault):
+        if self.inject(fault):
             self.injected[fault.kind] += 1
+
+    def inject(self, fault: Fault) -> bool:
+        """Inject a fault; whether it had an effect."""
+        return self._strike_all(fault) if fault.kind in _OF_ALL else self._strike_node(fault)
 
     def later(self, delay_s: float, action: Callable[[], None]) -> None:
         """Act after so many seconds, unless everything has healed by then."""
@@ -151,7 +155,7 @@ class Strikes:
         heir, active = self.cluster.target(PASSIVE), self.cluster.active()
         if heir is None or active is None or heir is active:
             return False
-        self._crash_while(heir, "starting", fault)
+        self.crash_while(heir, "starting", fault)
         active.down_s = fault.duration_s
         self.cluster.kill(active.name)
         return True
@@ -159,14 +163,14 @@ class Strikes:
     def _crash_in_deactivation(self, fault: Fault) -> bool:
         running = [node for node in self.cluster.nodes.values() if node.running]
         for node in running:
-            self._crash_while(node, "stopping", fault)
+            self.crash_while(node, "stopping", fault)
         active = self.cluster.active()
         if active is not None and fault.choice < 0.5:
             self.cluster.stop(active.name, failover=fault.choice < 0.25)
         return bool(running)
 
-    def _crash_while(self, node: SimNode, state: str, fault: Fault) -> None:
-        """Kill a node at one of the disk operations that it does in a state."""
+    def crash_while(self, node: SimNode, state: str, fault: Fault) -> None:
+        """Kill a node, or cut its power, at one of the disk operations that it does in a state."""
         node.down_s = fault.duration_s
         death = Death.POWER_LOST if fault.choice * 4 % 1 < 0.5 else Death.KILLED
         self.cluster.crash_in_disk(node.name, fault.operations, death, lambda event: node.state == state)
@@ -234,13 +238,17 @@ class Strikes:
         return True
 
     def _isolate(self, name: str, choice: float) -> None:
-        for other in (*self._clients, *self.cluster.nodes):
+        for other in (*self._clients, *self.others(), *self.cluster.nodes):
             if other == name:
                 continue
             if choice < 0.75:
                 self.network.part(other, name, both_ways=choice < 0.5)
             else:
                 self.network.part(name, other, both_ways=False)
+
+    def others(self) -> Sequence[str]:
+        """Further hosts from which an isolated node is cut off."""
+        return ()
 
     def _flap(self, name: str, choice: float, until_s: float) -> None:
         self._isolate(name, choice)
