@@ -398,9 +398,10 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
         replica = self._replica
         self._drop(reason)
         self._shipping.stop_sending()
+        # the store can be closed then if the node ends; confirmations wait for the replica until ``detach``
+        self._thaw()
         if self._leaving:
             # waiting requests are not confirmed: the replica may be active soon
-            self._thaw()
             return
         assert replica is not None
 
@@ -415,7 +416,6 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
 
     def _go_on(self) -> None:
         log.warning("the node goes on without a replica")
-        self._thaw()
         self._shipping.detach()
 
     def _drop(self, reason: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Final
 
-from understudy.errors import ActivationRefused, ConnectionFailed, LockLost, ReplicaFailed
+from understudy.errors import ActivationRefused, LockLost, LockManagerUnavailable, ReplicaFailed
 from understudy.ha.distributed_lock import LockManager
 from understudy.runtime.environment import Environment
 from understudy.testing.checkers import Violation
@@ -145,14 +145,13 @@ class ReplicatedRun(ScenarioRun):
 
     storage_class: ClassVar[type[SharedStorage]] = OwnStorage
     strikes_class: ClassVar[type[Strikes]] = ReplicatedStrikes
-    restored_s_max: ClassVar[float] = 30.0
 
     def __init__(self, plan: Plan, loop: SimLoop) -> None:
         super().__init__(plan, loop)
         assert isinstance(self.strikes, ReplicatedStrikes)
         self.strikes.witness = self.witness
         # an active node ends without its lock or its replica; the supervisor starts it again
-        self.strikes.expected |= {LockLost, ConnectionFailed, ActivationRefused, ReplicaFailed}
+        self.strikes.expected |= {LockLost, LockManagerUnavailable, ActivationRefused, ReplicaFailed}
 
     def make_storages(self) -> list[SharedStorage]:
         """A storage for each node, and the witness."""

@@ -189,11 +189,26 @@ def test_a_replica_that_may_have_noted_that_it_is_in_sync_counts_as_in_sync() ->
     node.write(1)
     node.link.connection_lost(channel, "reset")
     assert node.authority.calls == ["claim"]
-    assert not node.local.jobs, "the batch waits for the permission"
+    node.local.step()
+    assert node.confirmed == [], "confirmations wait for the permission"
     assert node.authority.claimed is not None
     node.authority.claimed(None)
-    node.local.step()
     assert node.confirmed == [1]
+
+
+def test_a_node_that_loses_its_replica_in_the_freeze_and_may_not_go_on_can_close_its_store() -> None:
+    """Held jobs would keep the store from closing, and the node from ending."""
+    node = Active()
+    channel = node.register()
+    node.link.little_left()
+    node.local.step()
+    node.write(1)
+    node.link.connection_lost(channel, "reset")
+    assert node.authority.claimed is not None
+    node.authority.claimed(LockLost("the lock is not held"))
+    assert node.events == ["cannot go on: the lock is not held"]
+    node.local.step()
+    assert (len(node.local.executed), node.confirmed) == (1, [])
 
 
 def test_a_copy_that_fails_before_the_end_needs_no_permission() -> None:
