@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
 import socket
-import subprocess
-import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,66 +11,7 @@ from pathlib import Path
 import pytest
 
 from support.ports import free_port
-from support.processes import COMMAND
-
-#: Only against a test that hangs.
-WAIT_S = 30
-
-
-class WitnessProcess:
-    """A witness of a scratch directory."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.port = free_port()
-        self.address = f"127.0.0.1:{self.port}"
-        self.secret = directory / "secret"
-        self.state = directory / "state" / "witness.state"
-        self.process: subprocess.Popen[str] | None = None
-        assert self.command("secret", str(self.secret)).returncode == 0
-
-    @staticmethod
-    def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run ``understudy witness`` to its end."""
-        return subprocess.run(
-            [COMMAND, "witness", *arguments], capture_output=True, text=True, timeout=WAIT_S, check=False
-        )
-
-    def arguments(self, *more: str) -> list[str]:
-        """Of ``run``."""
-        state = str(self.directory / "state")
-        return ["run", "--directory", state, "--listen", self.address, "--secret-file", str(self.secret), *more]
-
-    def start(self, *more: str, environment: dict[str, str] | None = None) -> None:
-        """Start it and wait until it answers."""
-        self.process = subprocess.Popen(
-            [COMMAND, "witness", *self.arguments(*more)],
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, **(environment or {})},
-        )
-        end = time.monotonic() + WAIT_S
-        while time.monotonic() < end and self.process.poll() is None:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-                return
-            except OSError:
-                time.sleep(0.02)
-        raise AssertionError(self.process.communicate()[1])
-
-    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """End it; the exit code."""
-        assert self.process is not None
-        self.process.send_signal(number)
-        self.process.communicate(timeout=WAIT_S)
-        return self.process.returncode
-
-    def status(self) -> dict[str, object]:
-        """The status as JSON."""
-        found = self.command("status", self.address, "--secret-file", str(self.secret), "--json")
-        assert found.returncode == 0, found.stderr
-        result: dict[str, object] = json.loads(found.stdout)
-        return result
+from support.witnesses import WAIT_S, WitnessProcess
 
 
 @pytest.fixture
