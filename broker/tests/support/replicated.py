@@ -27,6 +27,8 @@ XML = """<?xml version="1.0"?>
     <cluster-connections>
       <cluster-connection name="pair">
         <connector-ref>{name}</connector-ref>
+        <connection-ttl>{connection_ttl_ms}</connection-ttl>
+        <check-period>1000</check-period>
         <call-timeout>{call_timeout_ms}</call-timeout>
         <static-connectors>{others}</static-connectors>
       </cluster-connection>
@@ -60,6 +62,7 @@ class ReplicatedPair:
         manager: str | None = None,
         allow_failback: bool = False,
         call_timeout_ms: int = 30_000,
+        connection_ttl_ms: int = 60_000,
         saved_max: int = 2,
         backups: int = 1,
     ) -> None:
@@ -68,6 +71,7 @@ class ReplicatedPair:
         manager: Content of element ``manager``; by default the file lock manager.
         allow_failback: Of the backups.
         call_timeout_ms: Longest time without progress of a replica.
+        connection_ttl_ms: Silence after which a connection between the nodes is closed.
         saved_max: max-saved-replicated-journals-size of every node.
         backups: How many backups there are.
         """
@@ -95,6 +99,7 @@ class ReplicatedPair:
                     connectors=connectors,
                     port=node.port,
                     call_timeout_ms=call_timeout_ms,
+                    connection_ttl_ms=connection_ttl_ms,
                     others=others,
                     role=role,
                     manager=manager,

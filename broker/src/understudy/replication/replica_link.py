@@ -26,7 +26,7 @@ from understudy.store.replication.copy_messages import Directory
 from understudy.store.replication.operation_codec import decode
 from understudy.wire.core import packets
 from understudy.wire.core.packets_replication import REPLICATION_CHANNEL, REPLICATION_PROTOCOL, ReplicaProblem
-from understudy.wire.core.peer import CorePeer, Dialer
+from understudy.wire.core.peer import CorePeer, Dialer, PeerOptions
 from understudy.wire.core.transport import TransportConfiguration
 
 log = logging.getLogger(__name__)
@@ -77,6 +77,8 @@ class ReplicaOptions:
     wants_failback: bool
     credentials: ClusterCredentials
     """Of the cluster."""
+    peer: PeerOptions
+    """Time limits of the connection: those of the cluster connection."""
 
 
 class ReplicaState(Enum):
@@ -276,7 +278,7 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
             self.fire(ReplicaEvent.EXHAUSTED)
             return
         candidate = self._left.pop(0)
-        self._peer = CorePeer(self, candidate, self._clock, self._timers)
+        self._peer = CorePeer(self, candidate, self._clock, self._timers, self.options.peer)
         self._dialer.dial(candidate, self._peer)
 
     def _give_up(self) -> None:

@@ -9,6 +9,7 @@ from understudy.cluster.credentials import ClusterCredentials
 from understudy.cluster.member_link import LinkSettings
 from understudy.cluster.membership import Membership, MembershipSettings
 from understudy.cluster.topology import Topology
+from understudy.config.model import ClusterConnectionConfiguration, Configuration
 from understudy.ha.vote_round import Answer, Pending, Question
 from understudy.ports import Clock
 from understudy.runtime.connector import LoopDialer
@@ -16,6 +17,17 @@ from understudy.runtime.node_configuration import NodeConfiguration
 from understudy.runtime.turn import Turn
 from understudy.wire.core.packets import FailoverVote
 from understudy.wire.core.peer import PeerOptions
+
+
+def cluster_connection(configuration: Configuration, name: str | None) -> ClusterConnectionConfiguration:
+    """The cluster connection of that name, by default the first."""
+    clusters = configuration.cluster_connections
+    return next((each for each in clusters if each.name == name), clusters[0])
+
+
+def peer_options(connection: ClusterConnectionConfiguration) -> PeerOptions:
+    """Time limits of the connections to other nodes."""
+    return PeerOptions(connection.connection_ttl_ms, connection.check_period_ms, connection.call_timeout_ms)
 
 
 def make_membership(
@@ -44,7 +56,7 @@ def make_membership(
             connection.retry_interval_ms,
             connection.retry_interval_multiplier,
             connection.max_retry_interval_ms,
-            PeerOptions(connection.connection_ttl_ms, connection.check_period_ms, connection.call_timeout_ms),
+            peer_options(connection),
         ),
         initial_connect_attempts=connection.initial_connect_attempts,
         reconnect_attempts=connection.reconnect_attempts,

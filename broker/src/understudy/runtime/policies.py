@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from understudy.config.high_availability import ReplicationConfiguration
 from understudy.config.high_availability import Role as ConfiguredRole
 from understudy.errors import ConfigError
 from understudy.ha.local_sequence import LocalSequence
@@ -13,13 +10,13 @@ from understudy.ha.replication.lock_authority import LockAuthority
 from understudy.ha.replication.policy import ReplicationOptions, ReplicationPolicy
 from understudy.ha.shared_store import SharedStoreOptions, SharedStorePolicy
 from understudy.replication.replica_link import ReplicaLink, ReplicaOptions
+from understudy.runtime.cluster import cluster_connection, peer_options
 from understudy.runtime.connector import LoopDialer
 from understudy.runtime.copied_store import TargetCopy, is_complete
 from understudy.runtime.lock_providers import make_lock_manager
 from understudy.runtime.parts import NodeParts, Owner
 from understudy.runtime.replication import NodeReplication, ReplicationParts
 from understudy.runtime.standby import NodeStandby
-from understudy.wire.core.transport import TransportConfiguration
 
 
 def make_replication(parts: NodeParts, owner: Owner) -> NodeReplication | None:
@@ -92,10 +89,18 @@ def _replication_policy(
     own = parts.configuration.own_connector()
     if own is None or parts.credentials is None:
         raise ConfigError("replication needs a cluster-connection", path="core/ha-policy/replication")
+    cluster = cluster_connection(parts.configuration.current, settings.cluster_name)
     saved_max = settings.max_saved_replicated_journals_size
     replica = ReplicaLink(
-        ReplicaOptions(configuration.name, own, settings.group_name, options.wants_failback, parts.credentials),
-        lambda: _candidates(parts, settings),
+        ReplicaOptions(
+            configuration.name,
+            own,
+            settings.group_name,
+            options.wants_failback,
+            parts.credentials,
+            peer_options(cluster),
+        ),
+        lambda: [parts.configuration.connector(name) for name in cluster.static_connectors],
         policy.standby_life,
         lambda link: TargetCopy(parts, used.worker, used.local, saved_max, link),
         LoopDialer(parts.loop, parts.turn, parts.configuration.tls_for),
@@ -105,11 +110,3 @@ def _replication_policy(
     )
     policy.set_replica(replica)
     return policy
-
-
-def _candidates(parts: NodeParts, settings: ReplicationConfiguration) -> Sequence[TransportConfiguration]:
-    """Connectors at which an active node may be."""
-    configuration = parts.configuration
-    clusters = configuration.current.cluster_connections
-    named = [each for each in clusters if each.name == settings.cluster_name]
-    return [configuration.connector(name) for name in (named or clusters)[0].static_connectors]
