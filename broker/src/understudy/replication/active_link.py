@@ -213,6 +213,9 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
     def leave(self) -> None:
         """The node is about to stop: take no other replica."""
         self._leaving = True
+        # the store cannot be closed while its writers are frozen, and there is no time for a copy
+        if self._state in (LinkState.COPYING, LinkState.FREEZING, LinkState.FROZEN):
+            self.fire(LinkEvent.LOST, "the node is about to stop")
         if self._replica is not None and self._state is LinkState.IN_SYNC:
             self._replica.connection.send(packets.ReplicationStopping(False))
 

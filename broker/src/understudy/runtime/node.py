@@ -282,7 +282,11 @@ class BrokerNode:
             self.parts.network_check.stop()
         self.parts.lock.close()
         if self.replication is not None:
-            self.replication.close()
+            self.replication.close(lambda: self._set_ended(error))
+        else:
+            self._set_ended(error)
+
+    def _set_ended(self, error: BrokerError | None) -> None:
         if not self._ended.done():
             self._ended.set_result(error)
 

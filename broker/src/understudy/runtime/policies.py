@@ -109,4 +109,5 @@ def _replication_policy(
         parts.turn,
     )
     policy.set_replica(replica)
+    replication.replica = replica
     return policy

@@ -16,7 +16,7 @@ from understudy.config.high_availability import ReplicationConfiguration
 from understudy.errors import BrokerError
 from understudy.ha.activation import Step
 from understudy.ha.local_sequence import LocalSequence
-from understudy.ha.replication.ports import Authority
+from understudy.ha.replication.ports import Authority, Replica
 from understudy.ports import HoldableLogWriter, Worker
 from understudy.replication.active_link import ActiveLink, LinkOptions
 from understudy.runtime.copied_store import adopt_identity, own_data
@@ -75,6 +75,8 @@ class NodeReplication:
             environment.lock_clock or environment.clock,
             parts.turn,
         )
+        self.replica: Replica | None = None
+        """The copy of another node's store on this node; set once."""
         self._stores: StoreOwner | None = None
         self._replica_asks: Callable[[], None] | None = None
 
@@ -156,9 +158,17 @@ class NodeReplication:
         """See ``Replication``."""
         self.link.leave()
 
-    def close(self) -> None:
-        """The node has ended."""
-        self.used.worker.close()
+    def close(self, closed: Callable[[], None]) -> None:
+        """The node has ended: call ``closed`` when operations that its copy has received are executed."""
+
+        def ended() -> None:
+            self.used.worker.close()
+            closed()
+
+        if self.replica is not None:
+            self.replica.end(ended)
+        else:
+            ended()
 
     # --- replication.active_link.LinkEvents -----------------------------------------------------------
 

@@ -487,3 +487,23 @@ def test_a_branch_that_is_ended_after_a_failover_says_at_its_prepare_that_it_is_
     prepared = client.ask(packets.XaPrepare(XID), packets.XaResponse, 11)
     assert (prepared.error, prepared.response_code) == (True, XaCode.ROLLED_BACK)
     assert client.ask(packets.QueueQuery(Q), packets.QueueQueryResponseV3).message_count == 0
+
+
+def test_a_branch_is_missing_in_the_answer_to_a_recovery_only_once_its_end_is_durable() -> None:
+    """A transaction manager takes a missing branch for one that has ended, and forgets it."""
+    node = CoreNode(automatic=False)
+    node.world.queue()
+    client = node.client()
+    client.create_session(auto_commit_sends=False, auto_commit_acks=False, xa=True)
+    client.send(packets.XaStart(XID))
+    client.send_message("sent")
+    client.send(packets.XaEnd(XID, False))
+    client.send(packets.XaPrepare(XID))
+    node.sync()
+    client.received()
+    client.send(packets.XaCommit(XID, False))
+    manager = node.client("10.0.0.2:5000")
+    manager.create_session("another", xa=True)
+    assert answer(manager, packets.XaInDoubt()) is None, "the commit is not durable"
+    node.sync()
+    assert manager.received() == [packets.XaInDoubtResponse(())]

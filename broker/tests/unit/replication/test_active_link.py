@@ -299,3 +299,28 @@ def test_no_client_is_read_while_the_replica_has_much_to_execute() -> None:
     assert node.link.congested
     node.progress(channel, 4, 4)
     assert not node.link.congested
+
+
+def test_a_node_that_is_about_to_stop_gives_up_a_copy_and_its_freeze() -> None:
+    node = Active()
+    channel = node.register()
+    node.link.little_left()
+    node.write(1)
+    node.link.leave()
+    assert channel.closed
+    assert node.authority.calls == []
+    node.local.step()
+    node.local.step()
+    assert node.confirmed == [1], "the store can be closed"
+
+
+def test_a_node_that_is_about_to_stop_in_the_last_pass_confirms_nothing_more() -> None:
+    node = Active()
+    node.register()
+    node.link.little_left()
+    node.local.step()
+    node.write(1)
+    node.link.leave()
+    assert node.authority.calls == [], "the replica may be active soon"
+    node.local.step()
+    assert node.confirmed == []

@@ -62,7 +62,10 @@ def _failed(handler: SessionAnswers, packet: packets.XaFailed) -> None:
 
 
 def _in_doubt(handler: SessionAnswers, _: packets.XaInDoubt) -> None:
-    handler.channel.send_packet(packets.XaInDoubtResponse(handler.session.branches.in_doubt()))
+    # a branch that is not listed has ended: its end must be durable before the transaction manager forgets the branch
+    handler.session.when_durable(
+        handler.channel.send_packet, packets.XaInDoubtResponse(handler.session.branches.in_doubt())
+    )
 
 
 def _set_timeout(handler: SessionAnswers, packet: packets.XaSetTimeout) -> None:
