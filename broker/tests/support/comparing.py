@@ -17,6 +17,9 @@ OF_THE_NODE = frozenset(
      "persistentSize", "directDeliver", "live", "primary", "_AMQ_ORIG_MESSAGE_ID", "_AMQ_ACTUAL_EXPIRY"}
 )  # fmt: skip
 
+#: Names that Artemis does not have: the subject of the certificate of a client (ADR 0054).
+OURS_ALONE = frozenset({"certificateSubject"})
+
 
 def differences(theirs: object, ours: object, path: str = "") -> Iterator[str]:
     """One line for each difference; none when they say the same."""
@@ -29,7 +32,7 @@ def differences(theirs: object, ours: object, path: str = "") -> Iterator[str]:
         theirs, ours = _counted(theirs), _counted(ours)
         for name in theirs.keys() - ours.keys():
             yield f"{path}.{name}: {_brief(theirs[name])} there, missing here"
-        for name in ours.keys() - theirs.keys():
+        for name in ours.keys() - theirs.keys() - OURS_ALONE:
             yield f"{path}.{name}: missing there, {_brief(ours[name])} here"
         for name in theirs.keys() & ours.keys():
             if name in OF_THE_NODE:

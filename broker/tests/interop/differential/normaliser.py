@@ -17,6 +17,9 @@ from understudy.wire.core import packets
 #: Their values differ by nature; that they are there, and their type, does not.
 _VALUES_DIFFER = ("_AMQ_ORIG_MESSAGE_ID", "_AMQ_ACTUAL_EXPIRY", "_AMQ_SCHED_DELIVERY", "_AMQ_INGRESS_TIMESTAMP")
 
+#: Fields that packets of Artemis do not have, and that its clients do not read (ADR 0058).
+_OURS_ALONE = {packets.CreateSessionResponse: ("epoch",)}
+
 #: Attributes of queues whose message counts do (exclusions.COUNT_OF_LAST_VALUES, COUNT_OF_LOANS, WHEN_IT_IS_PURGED).
 _COUNTS_DIFFER = ("last_value", "non_destructive", "purge_on_no_consumers")
 
@@ -117,6 +120,8 @@ class Normaliser:
             mine = self._mark.encode()
             return (name, sorted(str(xid.branch_qualifier) for xid in packet.xids if mine in xid.global_transaction_id))
         said = {entry.name: getattr(packet, entry.name) for entry in fields(packet)}  # type: ignore[arg-type]
+        for ours in _OURS_ALONE.get(type(packet), ()):
+            del said[ours]
         if said.get("durable") is False:  # exclusions.SHARED_NOT_DURABLE
             said.pop("temporary")
             said.pop("auto_delete", None)
