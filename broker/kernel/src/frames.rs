@@ -27,6 +27,7 @@ const DUPLICATE_ID_BYTES_MAX: usize = 1024;
 const ROUTING_TYPE: &str = "_AMQ_ROUTING_TYPE";
 const DUPLICATE_ID: &str = "_AMQ_DUPL_ID";
 const SCHEDULED_DELIVERY: &str = "_AMQ_SCHED_DELIVERY";
+const BRIDGE_DUPLICATE_ID: &str = "_AMQ_BRIDGE_DUP";
 const GROUP_ID: &str = "_AMQ_GROUP_ID";
 const GROUP_SEQUENCE: &str = "_AMQ_GROUP_SEQUENCE";
 const RESERVED_PREFIXES: [&str; 8] = [
@@ -555,7 +556,9 @@ fn begins_with(name: &[u8], text: &str) -> bool {
 
 /// Whether a property of this name is more than the ordinary way of a message handles.
 fn is_special(name: &[u8]) -> bool {
-    is_name(name, SCHEDULED_DELIVERY) || RESERVED_PREFIXES.iter().any(|prefix| begins_with(name, prefix))
+    is_name(name, SCHEDULED_DELIVERY)
+        || is_name(name, BRIDGE_DUPLICATE_ID)
+        || RESERVED_PREFIXES.iter().any(|prefix| begins_with(name, prefix))
 }
 
 /// The SESS_SEND frame at `start` and those of the same channel that follow it; see the twin.
@@ -733,6 +736,7 @@ pub fn constants(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     found.set_item("ROUTING_TYPE", ROUTING_TYPE)?;
     found.set_item("DUPLICATE_ID", DUPLICATE_ID)?;
     found.set_item("SCHEDULED_DELIVERY", SCHEDULED_DELIVERY)?;
+    found.set_item("BRIDGE_DUPLICATE_ID", BRIDGE_DUPLICATE_ID)?;
     found.set_item("GROUP_ID", GROUP_ID)?;
     found.set_item("GROUP_SEQUENCE", GROUP_SEQUENCE)?;
     found.set_item("RECORD_HEAD_BYTES", RECORD_HEAD_BYTES)?;

@@ -18,8 +18,10 @@ const OTHER: u8 = 4;
 const MORE: u8 = 5;
 
 pub(crate) const HEADER_BYTES: usize = 24;
-/// A MESSAGE_ADD with one queue, without its message.
-const MESSAGE_BYTES: usize = 80;
+/// A MESSAGE_ADD without queues, duplicate id and message.
+pub(crate) const MESSAGE_BYTES: usize = 72;
+/// Queues of a plain message.
+const QUEUES_MAX: usize = 64;
 /// An ACKNOWLEDGE without its ids.
 const ACKNOWLEDGE_BYTES: usize = 48;
 pub(crate) const MESSAGE_ADD: u8 = 9;
@@ -45,6 +47,16 @@ pub(crate) fn u64_at(data: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
+/// What a record says of its message.
+struct Row {
+    message_id: u64,
+    offset: u32,
+    length: u32,
+    size: u32,
+    expiration: i64,
+    scheduled_ms: i64,
+}
+
 /// Rows of one queue and priority; ids rise from row to row.
 struct Group {
     queue_id: u64,
@@ -52,6 +64,7 @@ struct Group {
     ids: Vec<u64>,
     offsets: Vec<u32>,
     lengths: Vec<u32>,
+    sizes: Vec<u32>,
     expirations: Vec<i64>,
     scheduled: Vec<i64>,
     /// Rows that were acknowledged; empty without any.
@@ -68,11 +81,21 @@ impl Group {
             ids: Vec::new(),
             offsets: Vec::new(),
             lengths: Vec::new(),
+            sizes: Vec::new(),
             expirations: Vec::new(),
             scheduled: Vec::new(),
             gone: Vec::new(),
             hint: 0,
         }
+    }
+
+    fn push(&mut self, row: &Row) {
+        self.ids.push(row.message_id);
+        self.offsets.push(row.offset);
+        self.lengths.push(row.length);
+        self.sizes.push(row.size);
+        self.expirations.push(row.expiration);
+        self.scheduled.push(row.scheduled_ms);
     }
 
     /// Acknowledge a row. Whether there was one.
@@ -106,6 +129,7 @@ impl Group {
         keep(&mut self.ids, &gone);
         keep(&mut self.offsets, &gone);
         keep(&mut self.lengths, &gone);
+        keep(&mut self.sizes, &gone);
         keep(&mut self.expirations, &gone);
         keep(&mut self.scheduled, &gone);
     }
@@ -114,13 +138,7 @@ impl Group {
         let ids = column(py, self.ids.iter().map(|each| each.to_ne_bytes()));
         let offsets = column(py, self.offsets.iter().map(|each| each.to_ne_bytes()));
         let lengths = column(py, self.lengths.iter().map(|each| each.to_ne_bytes()));
-        // never less than MESSAGE_BYTES: such a record is not plain
-        let sizes = column(
-            py,
-            self.lengths
-                .iter()
-                .map(|each| (each - MESSAGE_BYTES as u32).to_ne_bytes()),
-        );
+        let sizes = column(py, self.sizes.iter().map(|each| each.to_ne_bytes()));
         let expirations = times(py, &self.expirations);
         let scheduled = times(py, &self.scheduled);
         (
@@ -134,6 +152,30 @@ impl Group {
             scheduled,
         )
             .into_pyobject(py)
+    }
+}
+
+/// Duplicate ids in order: address id, bytes of each, and the ids of as many in a row as have both in common.
+#[derive(Default)]
+pub(crate) struct Duplicates(Vec<(u64, usize, Vec<u8>)>);
+
+impl Duplicates {
+    /// Add a duplicate id, which is not empty.
+    pub(crate) fn add(&mut self, address_id: u64, duplicate_id: &[u8]) {
+        match self.0.last_mut() {
+            Some((address, length, ids)) if (*address, *length) == (address_id, duplicate_id.len()) => {
+                ids.extend_from_slice(duplicate_id);
+            }
+            _ => self.0.push((address_id, duplicate_id.len(), duplicate_id.to_vec())),
+        }
+    }
+
+    pub(crate) fn list<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let list = PyList::empty(py);
+        for (address_id, length, ids) in &self.0 {
+            list.append((*address_id, *length, PyBytes::new(py, ids)))?;
+        }
+        Ok(list)
     }
 }
 
@@ -179,6 +221,7 @@ struct Found {
     queues: HashMap<u64, Vec<usize>>,
     acknowledged: Vec<(u64, Vec<u64>)>,
     acknowledged_places: HashMap<u64, usize>,
+    duplicates: Duplicates,
     overflow: bool,
 }
 
@@ -197,12 +240,28 @@ impl Found {
             queues: HashMap::new(),
             acknowledged: Vec::new(),
             acknowledged_places: HashMap::new(),
+            duplicates: Duplicates::default(),
             overflow: false,
         }
     }
 
+    /// Index of the group of a queue and priority, if there is one.
+    fn place(&self, queue_id: u64, priority: u8) -> Option<usize> {
+        match self.groups.last() {
+            Some(group) if group.queue_id == queue_id && group.priority == priority => Some(self.groups.len() - 1),
+            _ => self.places.get(&(queue_id, priority)).copied(),
+        }
+    }
+
+    /// Whether the message id is higher than those of its queue and priority.
+    fn rises(&self, queue_id: u64, priority: u8, message_id: u64) -> bool {
+        self.place(queue_id, priority)
+            .and_then(|place| self.groups[place].ids.last())
+            .map_or(true, |&last| last < message_id)
+    }
+
     fn group(&mut self, queue_id: u64, priority: u8) -> usize {
-        if let Some(&place) = self.places.get(&(queue_id, priority)) {
+        if let Some(place) = self.place(queue_id, priority) {
             return place;
         }
         let place = self.groups.len();
@@ -219,27 +278,17 @@ impl Found {
     fn take_message(&mut self, record: &[u8], offset: u64) -> u8 {
         let message_id = u64_at(record, 24);
         let tx_id = u64_at(record, 32);
-        let expiration = u64_at(record, 48) as i64;
-        let scheduled_ms = u64_at(record, 56) as i64;
         let priority = record[64];
         let flags = record[65];
-        let duplicate_bytes = u16_at(record, 66);
-        let queue_count = u32_at(record, 68);
-        let queue_id = u64_at(record, 72);
-        if tx_id != 0 || flags != 0 || duplicate_bytes != 0 || queue_count != 1 {
+        let duplicate_bytes = usize::from(u16_at(record, 66));
+        let count = u32_at(record, 68) as usize;
+        if tx_id != 0 || flags != 0 || count == 0 || count > QUEUES_MAX {
             return OTHER;
         }
-        if priority > PRIORITY_MAX || message_id == 0 {
+        let head = MESSAGE_BYTES + 8 * count;
+        let rest = head + duplicate_bytes;
+        if priority > PRIORITY_MAX || message_id == 0 || rest > record.len() {
             return OTHER;
-        }
-        let last = self.groups.len().wrapping_sub(1);
-        let place = match self.groups.last() {
-            Some(group) if group.queue_id == queue_id && group.priority == priority => last,
-            _ => self.group(queue_id, priority),
-        };
-        let group = &mut self.groups[place];
-        if group.ids.last().map_or(false, |&id| message_id <= id) {
-            return MORE;
         }
         let offset = match u32::try_from(offset) {
             Ok(offset) => offset,
@@ -248,15 +297,42 @@ impl Found {
                 return OTHER;
             }
         };
-        group.ids.push(message_id);
-        group.offsets.push(offset);
-        group.lengths.push(record.len() as u32);
-        group.expirations.push(expiration);
-        group.scheduled.push(scheduled_ms);
+        let queue_id = |place: usize| u64_at(record, MESSAGE_BYTES + 8 * place);
+        if (1..count).any(|place| (0..place).any(|before| queue_id(before) == queue_id(place))) {
+            return OTHER;
+        }
+        if !(0..count).all(|place| self.rises(queue_id(place), priority, message_id)) {
+            return MORE;
+        }
+        let row = Row {
+            message_id,
+            offset,
+            length: record.len() as u32,
+            size: (record.len() - rest) as u32,
+            expiration: u64_at(record, 48) as i64,
+            scheduled_ms: u64_at(record, 56) as i64,
+        };
+        for place in 0..count {
+            let group = self.group(queue_id(place), priority);
+            self.groups[group].push(&row);
+        }
         if self.id_min == 0 || message_id < self.id_min {
             self.id_min = message_id;
         }
         self.id_max = self.id_max.max(message_id);
+        if duplicate_bytes > 0 {
+            self.duplicates.add(u64_at(record, 40), &record[head..rest]);
+        }
+        ENDED
+    }
+
+    /// Take a DUPLICATE_ID. `OTHER` if it is not plain, else `ENDED`.
+    fn take_duplicate(&mut self, record: &[u8]) -> u8 {
+        if record.len() <= DUPLICATE_ID_HEAD_BYTES || u64_at(record, 32) != 0 {
+            return OTHER;
+        }
+        self.duplicates
+            .add(u64_at(record, 24), &record[DUPLICATE_ID_HEAD_BYTES..]);
         ENDED
     }
 
@@ -329,6 +405,7 @@ fn walk(data: &[u8], at: usize, origin: u64, seed: Option<u32>, sequence: u64) -
                 found.take_message(record, offset)
             }
             ACKNOWLEDGE => found.take_acknowledge(record),
+            DUPLICATE_ID => found.take_duplicate(record),
             _ => OTHER,
         };
         if outcome != ENDED {
@@ -427,6 +504,7 @@ pub fn scan<'py>(
         found.id_max,
         groups,
         acknowledged,
+        found.duplicates.list(py)?,
     )
         .into_pyobject(py)
 }

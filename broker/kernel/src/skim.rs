@@ -9,11 +9,9 @@ use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use crate::bytes;
 use crate::records::{column, times, u16_at, u32_at, u64_at};
+use crate::records::{Duplicates, DUPLICATE_ID, DUPLICATE_ID_HEAD_BYTES, MESSAGE_BYTES};
 use crate::records::{ACKNOWLEDGE, BAD, BLANK, ENDED, HEADER_BYTES, MESSAGE_ADD, PRIORITY_MAX, SHORT};
-use crate::records::{DUPLICATE_ID, DUPLICATE_ID_HEAD_BYTES};
 
-/// A MESSAGE_ADD without queues, duplicate id and message.
-const MESSAGE_BYTES: usize = 72;
 const MESSAGE_MOVE: u8 = 42;
 /// Queue id, transaction id.
 const ACKNOWLEDGE_HEAD_BYTES: usize = HEADER_BYTES + 16;
@@ -39,8 +37,7 @@ struct Rows {
 struct Step {
     groups: Vec<Rows>,
     places: HashMap<(u64, u8), usize>,
-    /// Duplicate ids of one address and length: address id, bytes of each, the ids.
-    duplicates: Vec<(u64, usize, Vec<u8>)>,
+    duplicates: Duplicates,
     /// Offset in the file and extent of the record in the data.
     others: Vec<(u32, usize, usize)>,
     rows: usize,
@@ -74,18 +71,6 @@ impl Step {
             return None;
         }
         Some(rows)
-    }
-
-    /// Add a duplicate id after those that the step has.
-    fn add_duplicate(&mut self, address_id: u64, duplicate_id: &[u8]) {
-        match self.duplicates.last_mut() {
-            Some((address, length, ids)) if (*address, *length) == (address_id, duplicate_id.len()) => {
-                ids.extend_from_slice(duplicate_id);
-            }
-            _ => self
-                .duplicates
-                .push((address_id, duplicate_id.len(), duplicate_id.to_vec())),
-        }
     }
 }
 
@@ -162,7 +147,8 @@ impl Skimmed {
         step.rows += 1;
         let duplicate_bytes = rest - MESSAGE_BYTES - 8;
         if duplicate_bytes > 0 {
-            step.add_duplicate(u64_at(record, 40), &record[rest - duplicate_bytes..rest]);
+            step.duplicates
+                .add(u64_at(record, 40), &record[rest - duplicate_bytes..rest]);
         }
     }
 
@@ -177,7 +163,7 @@ impl Skimmed {
         }
         if let Some(step) = self.steps.last_mut() {
             step.rows += 1;
-            step.add_duplicate(address_id, duplicate_id);
+            step.duplicates.add(address_id, duplicate_id);
         }
     }
 }
@@ -243,15 +229,11 @@ pub fn skim_records<'py>(data: &Bound<'py, PyBytes>, origin: u64) -> PyResult<Bo
                 times(py, &rows.scheduled),
             ))?;
         }
-        let duplicates = PyList::empty(py);
         let others = PyList::empty(py);
-        for (address_id, length, ids) in &step.duplicates {
-            duplicates.append((*address_id, *length, PyBytes::new(py, ids)))?;
-        }
         for &(offset, begin, end) in &step.others {
             others.append((offset, PyBytes::new(py, &raw[begin..end])))?;
         }
-        steps.append((groups, duplicates, others))?;
+        steps.append((groups, step.duplicates.list(py)?, others))?;
     }
     (found.stop, found.at, steps).into_pyobject(py)
 }

@@ -1,7 +1,7 @@
 """The checksums of the native kernel and of its Python twin: same arguments, same results and errors.
 
 Other topics of the kernel have files of their own, ``test_kernel_twins_<topic>.py``, made like this one: Hypothesis
-draws the arguments, ``both`` calls the two functions and compares what they return or raise.
+draws the arguments, ``both`` calls the two functions and compares their results or errors.
 """
 
 from __future__ import annotations

@@ -53,6 +53,11 @@ def acknowledge(queue_id: int, *message_ids: int, tx_id: int = 0, more: bytes = 
     return RecordType.ACKNOWLEDGE, head + struct.pack(f"<{len(message_ids)}Q", *message_ids) + more
 
 
+def duplicate(duplicate_id: bytes, address_id: int = 1, *, tx_id: int = 0) -> Step:
+    """A DUPLICATE_ID; without an id, or with a transaction, it is not plain."""
+    return RecordType.DUPLICATE_ID, struct.pack("<QQ", address_id, tx_id) + duplicate_id
+
+
 def log(steps: list[Step], first_sequence: int = 11) -> bytes:
     """The records of these steps."""
     return b"".join(
@@ -69,17 +74,22 @@ PLAIN = st.one_of(
     st.builds(
         message,
         IDS | st.sampled_from([2**32, 2**64 - 1]),
-        st.tuples(QUEUES),
+        st.lists(QUEUES, min_size=1, max_size=3, unique=True).map(tuple),
         body=st.binary(max_size=40),
         expiration=TIMES,
         scheduled_ms=TIMES,
         priority=st.sampled_from([0, 4, 9]),
+        duplicate_id=st.sampled_from([b"", b"", b"a", b"b", b"cc"]),
     ),
+    st.builds(duplicate, st.sampled_from([b"d", b"ee"]), st.sampled_from([1, 2])),
     st.builds(lambda queue_id, ids: acknowledge(queue_id, *ids), QUEUES, st.lists(IDS, max_size=5)),
 )
+#: Payload of a message whose duplicate id has more bytes than the record if less of it is there.
+_SHORT = message(3, duplicate_id=b"0123456789", body=b"")[1]
 OTHER = st.one_of(
     st.builds(message, st.just(0)),
     st.builds(message, IDS, st.lists(QUEUES, max_size=3).map(tuple)),
+    st.builds(lambda message_id, count: message(message_id, tuple(range(count))), IDS, st.integers(63, 66)),
     st.builds(
         message,
         IDS,
@@ -88,6 +98,8 @@ OTHER = st.one_of(
         flags=st.integers(0, 2),
         duplicate_id=st.binary(max_size=2),
     ),
+    st.builds(lambda length: (RecordType.MESSAGE_ADD, _SHORT[:length]), st.integers(80 - 24, len(_SHORT))),
+    st.builds(duplicate, st.binary(max_size=1), tx_id=st.integers(0, 1)),
     st.builds(acknowledge, QUEUES, IDS, tx_id=st.integers(0, 1), more=st.sampled_from([b"", b"x", bytes(8)])),
     st.tuples(st.sampled_from(RecordType), st.binary(max_size=90)),
 )
@@ -144,13 +156,27 @@ def meaning(steps: list[Step]) -> dict[tuple[int, int], list[int]]:
     waiting: dict[tuple[int, int], list[int]] = {}
     for kind, payload in steps:
         if kind is RecordType.MESSAGE_ADD:
-            message_id, *_, priority, _, _, _ = _MESSAGE.unpack_from(payload)
-            waiting.setdefault((struct.unpack_from("<Q", payload, 48)[0], priority), []).append(message_id)
-        else:
+            message_id, *_, priority, _, _, count = _MESSAGE.unpack_from(payload)
+            for queue_id in struct.unpack_from(f"<{count}Q", payload, _MESSAGE.size):
+                waiting.setdefault((queue_id, priority), []).append(message_id)
+        elif kind is RecordType.ACKNOWLEDGE:
             queue_id, _, count, _ = _ACKNOWLEDGE.unpack_from(payload)
             for message_id in struct.unpack_from(f"<{count}Q", payload, _ACKNOWLEDGE.size):
                 _take(waiting, queue_id, message_id)
     return {key: ids for key, ids in waiting.items() if ids}
+
+
+def seen(steps: list[Step]) -> list[tuple[int, bytes]]:
+    """Addresses and duplicate ids of plain steps, in order."""
+    ids: list[tuple[int, bytes]] = []
+    for kind, payload in steps:
+        if kind is RecordType.MESSAGE_ADD:
+            _, _, address_id, *_, length, count = _MESSAGE.unpack_from(payload)
+            begin = _MESSAGE.size + 8 * count
+            ids.append((address_id, payload[begin : begin + length]))
+        elif kind is RecordType.DUPLICATE_ID:
+            ids.append((struct.unpack_from("<Q", payload)[0], payload[16:]))
+    return [each for each in ids if each[1]]
 
 
 def _take(waiting: dict[tuple[int, int], list[int]], queue_id: int, message_id: int) -> None:
@@ -163,26 +189,32 @@ def _take(waiting: dict[tuple[int, int], list[int]], queue_id: int, message_id: 
 @given(st.lists(PLAIN, max_size=30))
 def test_columns_say_what_the_records_say_one_by_one(steps: list[Step]) -> None:
     unique: list[Step] = []
-    seen: set[bytes] = set()
+    ids_seen: set[bytes] = set()
     for step in steps:
         # the same message is not added twice to a log
-        if step[0] is not RecordType.MESSAGE_ADD or step[1][:8] not in seen:
+        if step[0] is not RecordType.MESSAGE_ADD or step[1][:8] not in ids_seen:
             unique.append(step)
             if step[0] is RecordType.MESSAGE_ADD:
-                seen.add(step[1][:8])
+                ids_seen.add(step[1][:8])
     data, at, sequence = log(unique), 0, 0
     waiting: dict[tuple[int, int], list[int]] = {}
+    duplicate_ids: list[tuple[int, bytes]] = []
     while True:
-        stop, at, sequence, _, _, _, _, groups, acknowledged = records.scan(data, at, ORIGIN, SEED, sequence)
+        stop, at, sequence, _, _, _, _, groups, acknowledged, duplicates = records.scan(
+            data, at, ORIGIN, SEED, sequence
+        )
         for queue_id, ids in acknowledged:
             for message_id in array("Q", ids):
                 _take(waiting, queue_id, message_id)
         for group in groups:
             _check(group, data)
             waiting.setdefault(group[:2], []).extend(array("Q", group[2]))
+        for address_id, length, packed in duplicates:
+            duplicate_ids += [(address_id, packed[place : place + length]) for place in range(0, len(packed), length)]
         if stop != records.MORE:
             break
     assert stop == records.ENDED
+    assert duplicate_ids == seen(unique)
     assert {key: ids for key, ids in waiting.items() if ids} == meaning(unique)
 
 
@@ -196,8 +228,8 @@ def _check(group: Any, data: bytes) -> None:
         assert (found[0], found[5]) == (message_id, priority)
         assert found[3] == (array("q", expirations)[row] if expirations else 0)
         assert found[4] == (array("q", scheduled)[row] if scheduled else 0)
-        assert size == length - 80
-        assert struct.unpack_from("<Q", data, at + 48)[0] == queue_id
+        assert size == length - 72 - 8 * found[8] - found[7]
+        assert queue_id in struct.unpack_from(f"<{found[8]}Q", data, at + 48)
 
 
 LENGTHS = st.lists(st.sampled_from([0, 0, 5, 5, 5, 1_000, 4_072, 4_073, 9_000]), max_size=12)

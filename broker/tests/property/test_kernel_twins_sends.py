@@ -40,7 +40,7 @@ from understudy.kernel.frames import Sends
 from understudy.message import Message
 from understudy.properties import Properties, encode_simple_string
 
-# --- what is expected -------------------------------------------------------------------------------------------------
+# --- the expected result ----------------------------------------------------------------------------------------------
 
 
 def closes_group(properties: Properties) -> bool:
@@ -58,6 +58,8 @@ def is_ordinary(message: Message, bytes_max: int, routing_type: int) -> bool:
     if names.GROUP_SEQUENCE in properties and closes_group(properties):
         return False
     if message.expiration < 0 or len(message.encoded) > bytes_max or names.SCHEDULED_DELIVERY in properties:
+        return False
+    if names.BRIDGE_DUPLICATE_ID in properties:
         return False
     if any(name.startswith(names.RESERVED_PREFIXES) for name in properties):
         return False
@@ -291,7 +293,7 @@ def test_lengths_of_addresses(kernel: Kernel, length: int) -> None:
         ((names.ROUTING_TYPE, typed.STRING, ""), (names.ROUTING_TYPE, typed.BYTE, 1)),
     ],
 )
-def test_a_message_with_a_name_twice_is_never_taken_as_what_it_is_not(
+def test_a_message_with_a_property_twice_is_never_read_as_another_message(
     kernel: Kernel, entries: tuple[tuple[str, int, Any], ...]
 ) -> None:
     block = block_of(len(entries), b"".join(typed_properties(each).encode()[5:] for each in entries))
@@ -328,7 +330,7 @@ def test_rows_that_are_not_there(kernel: Kernel, method: str) -> None:
 def test_constants_are_those_of_the_python_modules() -> None:
     assert NATIVE is not None
     constants = NATIVE.constants()
-    assert len(constants) == 13
+    assert len(constants) == 14
     for name, value in constants.items():
         (module,) = (module for module in (limits, names, log) if hasattr(module, name))
         assert value == getattr(module, name), name

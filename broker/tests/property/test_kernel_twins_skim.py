@@ -1,10 +1,11 @@
-"""``skim_records`` of the native kernel and of its Python twin: same data, same result, and what it says is what the
-records say one by one.
+"""``skim_records`` of the native kernel and of its Python twin: same data, same result, which is that
+of decoding the records one by one.
 """
 
 from __future__ import annotations
 
 import struct
+import sys
 from array import array
 from typing import Any
 
@@ -17,6 +18,7 @@ from support.kernels import both, needs_native
 from understudy.kernel import skim
 from understudy.kernel.records import ENDED
 from understudy.store.log.records import RecordType
+from understudy.store.log.segment_skim import Skim
 
 ORIGIN = 4096
 WITH_DUPLICATE_ID = st.builds(message, st.integers(1, 12), duplicate_id=st.binary(min_size=1, max_size=3))
@@ -109,7 +111,7 @@ def test_steps_say_what_the_records_say(steps: list[Step]) -> None:
             assert list(ids) == sorted(set(ids))
     assert sorted(rows, key=lambda row: row[3]) == expected_rows
     for key in {row[:2] for row in rows}:
-        # what waits in one queue with one priority keeps its order
+        # waiting messages of one queue and priority keep their order
         assert [row[3] for row in rows if row[:2] == key] == [row[3] for row in expected_rows if row[:2] == key]
     assert [
         (address, ids[at : at + length])
@@ -120,3 +122,26 @@ def test_steps_say_what_the_records_say(steps: list[Step]) -> None:
     others_found = [each for *_, others in found for each in others]
     kinds = [(place, RecordType(raw[20]), *struct.unpack_from("<I", raw, 4)) for place, raw in others_found]
     assert kinds == expected_others
+
+
+def memory_of(value: Any) -> int:
+    """Bytes of an object and of the objects that it consists of; numbers and empty bytes are mostly shared."""
+    if isinstance(value, (list, tuple)):
+        return sys.getsizeof(value) + sum(map(memory_of, value))
+    return sys.getsizeof(value) if isinstance(value, bytes) and value else 0
+
+
+@pytest.mark.parametrize("together", [1, 10, 1_000])
+@pytest.mark.parametrize("other", [False, True])
+def test_the_memory_of_a_summary_is_estimated_for_records_alone_and_together(together: int, other: bool) -> None:
+    """The limit of memory counts estimates. A message that was sent alone takes ten times as much as one of a batch."""
+    between = [(RecordType.DUPLICATE_ID, struct.pack("<QQ", 1, 5) + b"id")]
+    steps = []
+    for first in range(1, 2_000, together):
+        steps += [message(each, duplicate_id=bytes(36)) for each in range(first, first + together)]
+        steps += between * other
+    summary = Skim(ORIGIN)
+    summary.take(log(steps))
+    summary.finish()
+    assert summary.steps is not None
+    assert 0.6 < summary.kept_bytes / memory_of(summary.steps) < 1.6

@@ -44,6 +44,7 @@ texts = texts.map(lambda text: text.encode("utf-16-le", "surrogatepass").decode(
 marked = st.sampled_from(
     (
         *(names.ROUTING_TYPE, names.DUPLICATE_ID, names.SCHEDULED_DELIVERY, names.GROUP_ID, names.GROUP_SEQUENCE),
+        *(names.BRIDGE_DUPLICATE_ID, names.BRIDGE_DUPLICATE_ID + "X"),
         *names.RESERVED_PREFIXES,
         *(prefix[:-1] for prefix in names.RESERVED_PREFIXES),
         *(prefix + "X" for prefix in names.RESERVED_PREFIXES),

@@ -14,6 +14,7 @@ from struct import Struct
 from typing import Final
 
 from understudy.kernel.names import (
+    BRIDGE_DUPLICATE_ID,
     DUPLICATE_ID,
     GROUP_ID,
     GROUP_SEQUENCE,
@@ -63,7 +64,7 @@ def _utf16(name: str) -> bytes:
 
 _PREFIXES: Final = tuple(map(_utf16, RESERVED_PREFIXES))
 _DUPLICATE_NAME: Final = _utf16(DUPLICATE_ID)
-_SCHEDULED_NAME: Final = _utf16(SCHEDULED_DELIVERY)
+_SPECIAL_NAMES: Final = frozenset(map(_utf16, (SCHEDULED_DELIVERY, BRIDGE_DUPLICATE_ID)))
 _ROUTING_NAME: Final = _utf16(ROUTING_TYPE)
 _GROUP_NAME: Final = _utf16(GROUP_ID)
 _SEQUENCE_NAME: Final = _utf16(GROUP_SEQUENCE)
@@ -399,7 +400,7 @@ def _walk_block(data: bytes, offset: int, end: int) -> _Walked:
                 duplicate = _key(tag, data[offset : offset + size])
                 if not duplicate:
                     traits |= _SPECIAL
-            elif name == _SCHEDULED_NAME or name.startswith(_PREFIXES):
+            elif name in _SPECIAL_NAMES or name.startswith(_PREFIXES):
                 traits |= _SPECIAL
         offset += size
     if offset != end:

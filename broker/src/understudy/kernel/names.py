@@ -10,6 +10,8 @@ from typing import Final
 ROUTING_TYPE: Final = "_AMQ_ROUTING_TYPE"
 DUPLICATE_ID: Final = "_AMQ_DUPL_ID"
 SCHEDULED_DELIVERY: Final = "_AMQ_SCHED_DELIVERY"
+#: Set by a core bridge: node id and message id of the broker that forwards the message.
+BRIDGE_DUPLICATE_ID: Final = "_AMQ_BRIDGE_DUP"
 GROUP_ID: Final = "_AMQ_GROUP_ID"
 #: A value of -1 closes the group of the message.
 GROUP_SEQUENCE: Final = "_AMQ_GROUP_SEQUENCE"

@@ -2,9 +2,9 @@
 
 Native twin: ``broker/kernel/src/records.rs``.
 
-Nearly everything in a log are *plain* records: a message in one queue without transaction, duplicate id or file of its
-own, and an acknowledgement without transaction. ``scan`` checks records one after the other, collects what the plain
-ones say as columns, and stops at the first that is not plain.
+Nearly everything in a log are *plain* records: a message without transaction or file of its own, an
+acknowledgement and a duplicate id without transaction. ``scan`` checks records one after the other, collects what the
+plain ones say as columns, and stops at the first that is not plain.
 """
 
 from __future__ import annotations
@@ -46,29 +46,34 @@ Group = tuple[int, int, bytes, bytes, bytes, bytes, bytes, bytes]
 """Messages of one queue and priority: queue id, priority, and columns in the byte order of the machine: message ids
 (u64), file offsets of the records (u32), lengths of the records (u32), sizes of the messages (u32), expirations (i64,
 empty if all are 0), times before which they are not delivered (i64, empty if all are 0)."""
-Scan = tuple[int, int, int, int, int, int, int, list[Group], list[tuple[int, bytes]]]
+Scan = tuple[int, int, int, int, int, int, int, list[Group], list[tuple[int, bytes]], list[tuple[int, int, bytes]]]
 """Reason for the end; index in the data after the last record taken; sequence and batch of that record; that of the
 first record taken; lowest and highest message id of all messages, 0 without any; the messages that were not
 acknowledged in the same scan, in the order in which their groups began; acknowledged message ids (u64) that belong to
-none of them, by queue id."""
+none of them, by queue id; duplicate ids in order: address id, bytes of each, the ids one after the other."""
 
 #: Crc, length, sequence, batch, type, flags, zero.
 _HEADER: Final = struct.Struct("<IIQIBBH")
 _HEADER_BYTES: Final = _HEADER.size
-#: The same and a MESSAGE_ADD with one queue: message id, tx id, address id, expiration, scheduled, priority, flags,
-#: length of the duplicate id, number of queues, queue id.
-_MESSAGE: Final = struct.Struct("<IIQIBBHQQQqqBBHIQ")
+#: The same and a MESSAGE_ADD: message id, tx id, address id, expiration, scheduled, priority, flags, length of the
+#: duplicate id, number of queues. The queue ids and the duplicate id follow.
+_MESSAGE: Final = struct.Struct("<IIQIBBHQQQqqBBHI")
 _MESSAGE_BYTES: Final = _MESSAGE.size
 #: Payload of ACKNOWLEDGE before its ids: queue id, tx id, number of ids, zero.
 _ACKNOWLEDGE: Final = struct.Struct("<QQII")
 _ACKNOWLEDGE_BYTES: Final = _HEADER_BYTES + _ACKNOWLEDGE.size
+#: Payload of DUPLICATE_ID before the duplicate id: address id, tx id.
+_DUPLICATE_ID: Final = struct.Struct("<QQ")
+_DUPLICATE_ID_BYTES: Final = _HEADER_BYTES + _DUPLICATE_ID.size
 _PRIORITY_MAX: Final = 9
+#: Queues of a plain message.
+_QUEUES_MAX: Final = 64
 
 
 class _Group:
     """Rows of one queue and priority; ids rise from row to row."""
 
-    __slots__ = ("expirations", "gone", "ids", "lengths", "offsets", "priority", "queue_id", "scheduled")
+    __slots__ = ("expirations", "gone", "ids", "lengths", "offsets", "priority", "queue_id", "scheduled", "sizes")
 
     def __init__(self, queue_id: int, priority: int) -> None:
         self.queue_id = queue_id
@@ -76,10 +81,20 @@ class _Group:
         self.ids = array("Q")
         self.offsets = array("I")
         self.lengths = array("I")
+        self.sizes = array("I")
         self.expirations = array("q")
         self.scheduled = array("q")
         self.gone: dict[int, int] = {}
         """Rows that were acknowledged."""
+
+    def append(self, row: tuple[int, int, int, int, int, int]) -> None:
+        message_id, offset, length, size, expiration, scheduled_ms = row
+        self.ids.append(message_id)
+        self.offsets.append(offset)
+        self.lengths.append(length)
+        self.sizes.append(size)
+        self.expirations.append(expiration)
+        self.scheduled.append(scheduled_ms)
 
     def take(self, message_id: int) -> bool:
         """Acknowledge a row. Whether there was one."""
@@ -90,15 +105,16 @@ class _Group:
         return True
 
     def columns(self) -> Group:
-        ids, offsets, lengths = self.ids, self.offsets, self.lengths
+        ids, offsets, lengths, sizes = self.ids, self.offsets, self.lengths, self.sizes
         expirations, scheduled = self.expirations, self.scheduled
         if self.gone:
             kept = bytearray(b"\1") * len(ids)
             for row in self.gone:
                 kept[row] = 0
-            ids, offsets, lengths = (array(each.typecode, compress(each, kept)) for each in (ids, offsets, lengths))
+            ids, offsets, lengths, sizes = (
+                array(each.typecode, compress(each, kept)) for each in (ids, offsets, lengths, sizes)
+            )
             expirations, scheduled = (array("q", compress(each, kept)) for each in (expirations, scheduled))
-        sizes = array("I", [length - _MESSAGE_BYTES for length in lengths])
         return (
             self.queue_id,
             self.priority,
@@ -135,9 +151,8 @@ def scan(data: bytes, at: int, origin: int, seed: int | None, sequence: int, /) 
     groups: dict[tuple[int, int], _Group] = {}
     by_queue: dict[int, list[_Group]] = {}
     acknowledged: dict[int, array[int]] = {}
+    duplicates: list[tuple[int, int, bytearray]] = []
     batch = first_sequence = id_min = id_max = 0
-    last_key = (-1, -1)
-    group = _Group(0, 0)
     stop = ENDED
     while at < size:
         if at + _HEADER_BYTES > size:
@@ -153,26 +168,38 @@ def scan(data: bytes, at: int, origin: int, seed: int | None, sequence: int, /) 
             break
         if kind == 9 and length >= _MESSAGE_BYTES:
             (
-                _, _, _, _, _, _, _, message_id, tx_id, _, expiration, scheduled_ms, priority, flags, duplicate_bytes,
-                count, queue_id,
+                _, _, _, _, _, _, _, message_id, tx_id, address_id, expiration, scheduled_ms, priority, flags,
+                duplicate_bytes, count,
             ) = _MESSAGE.unpack_from(data, at)  # fmt: skip
-            if tx_id or flags or duplicate_bytes or count != 1 or priority > _PRIORITY_MAX or not message_id:
+            head = _MESSAGE_BYTES + 8 * count
+            rest = head + duplicate_bytes
+            plain = not tx_id and not flags and 0 < count <= _QUEUES_MAX
+            if not plain or priority > _PRIORITY_MAX or not message_id or rest > length:
                 stop = OTHER
                 break
-            key = (queue_id, priority)
-            if key != last_key:
-                group = groups.get(key) or _begin_group(groups, by_queue, queue_id, priority)
-                last_key = key
-            if group.ids and message_id <= group.ids[-1]:
+            queue_ids = struct.unpack_from(f"<{count}Q", data, at + _MESSAGE_BYTES)
+            if origin + at >= 1 << 32:
+                raise OverflowError("an offset does not fit into 32 bits")
+            if count > 1 and len(set(queue_ids)) < count:
+                stop = OTHER
+                break
+            own = [groups.get((each, priority)) for each in queue_ids]
+            if any(group is not None and group.ids[-1] >= message_id for group in own):
                 stop = MORE
                 break
-            group.offsets.append(origin + at)
-            group.ids.append(message_id)
-            group.lengths.append(length)
-            group.expirations.append(expiration)
-            group.scheduled.append(scheduled_ms)
+            row = message_id, origin + at, length, length - rest, expiration, scheduled_ms
+            for queue_id, group in zip(queue_ids, own, strict=True):
+                (group or _begin_group(groups, by_queue, queue_id, priority)).append(row)
             id_min = min(id_min, message_id) or message_id
             id_max = max(id_max, message_id)
+            if duplicate_bytes:
+                add_duplicate(duplicates, address_id, data[at + head : at + rest])
+        elif kind == 12 and length > _DUPLICATE_ID_BYTES:
+            address_id, tx_id = _DUPLICATE_ID.unpack_from(data, at + _HEADER_BYTES)
+            if tx_id:
+                stop = OTHER
+                break
+            add_duplicate(duplicates, address_id, data[at + _DUPLICATE_ID_BYTES : end])
         elif kind != 10 or not _take_acknowledge(by_queue, acknowledged, data, at, length):
             stop = OTHER
             break
@@ -182,7 +209,16 @@ def scan(data: bytes, at: int, origin: int, seed: int | None, sequence: int, /) 
     return (
         stop, at, sequence, batch, first_sequence, id_min, id_max, columns,
         [(queue_id, ids.tobytes()) for queue_id, ids in acknowledged.items()],
+        [(address_id, length, bytes(ids)) for address_id, length, ids in duplicates],
     )  # fmt: skip
+
+
+def add_duplicate(duplicates: list[tuple[int, int, bytearray]], address_id: int, duplicate_id: bytes) -> None:
+    """Add a duplicate id, which is not empty, to those of a ``Scan`` or a step of ``skim_records``."""
+    length = len(duplicate_id)
+    if not duplicates or duplicates[-1][:2] != (address_id, length):
+        duplicates.append((address_id, length, bytearray()))
+    duplicates[-1][2].extend(duplicate_id)
 
 
 def _why_not(data: bytes, at: int, length: int) -> int:

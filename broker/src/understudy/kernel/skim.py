@@ -12,7 +12,7 @@ import struct
 from array import array
 from typing import Final
 
-from understudy.kernel.records import BAD, BLANK, ENDED, SHORT, Group
+from understudy.kernel.records import BAD, BLANK, ENDED, SHORT, Group, add_duplicate
 
 __all__ = ["Skimmed", "Step", "skim_records"]
 
@@ -65,12 +65,6 @@ class _Step:
         duplicates = [(address_id, length, bytes(ids)) for address_id, length, ids in self.duplicates]
         return groups, duplicates, self.others
 
-    def add_duplicate(self, address_id: int, duplicate_id: bytes) -> None:
-        length = len(duplicate_id)
-        if not self.duplicates or self.duplicates[-1][:2] != (address_id, length):
-            self.duplicates.append((address_id, length, bytearray()))
-        self.duplicates[-1][2].extend(duplicate_id)
-
 
 def skim_records(data: bytes, origin: int, /) -> Skimmed:
     """Contents of the records at the beginning of ``data``. Acknowledgements without transaction are left out.
@@ -121,7 +115,7 @@ def _take(steps: list[_Step], record: bytes, offset: int) -> None:
                 for column, value in zip(step.groups[key], row, strict=True):
                     column.append(value)
                 if duplicate_bytes:
-                    step.add_duplicate(address_id, record[rest - duplicate_bytes : rest])
+                    add_duplicate(step.duplicates, address_id, record[rest - duplicate_bytes : rest])
                 return
             record = record[:rest]
     elif kind == _ACKNOWLEDGE and length >= _HEADER_BYTES + 16 and record[32:40] == bytes(8):
@@ -132,7 +126,7 @@ def _take(steps: list[_Step], record: bytes, offset: int) -> None:
             if not steps or steps[-1].others or steps[-1].rows >= _STEP_ROWS:
                 steps.append(_Step())
             steps[-1].rows += 1
-            steps[-1].add_duplicate(address_id, record[_DUPLICATE_ID_BYTES:])
+            add_duplicate(steps[-1].duplicates, address_id, record[_DUPLICATE_ID_BYTES:])
             return
     if not steps:
         steps.append(_Step())

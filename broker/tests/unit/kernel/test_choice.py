@@ -1,4 +1,4 @@
-"""Which kernel is chosen, and what is said when it cannot be had (ADR 0034)."""
+"""Choice of the kernel, and the error when the chosen one is not installed (ADR 0034)."""
 
 from __future__ import annotations
 

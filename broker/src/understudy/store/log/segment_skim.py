@@ -15,6 +15,10 @@ from understudy.store.log.records import SealRecord
 #: Bytes of written records that are collected before they are looked at. From here on the kernel releases the
 #: interpreter.
 _COLLECT_BYTES: Final = 64 * 1024
+#: Memory of the objects of a step, of one of its groups and of one other entry, without their contents.
+_STEP_BYTES: Final = 320
+_GROUP_BYTES: Final = 310
+_RECORD_BYTES: Final = 160
 
 
 class Skim:
@@ -53,10 +57,11 @@ class Skim:
 
 
 def _size(step: Step) -> int:
-    """Bytes of memory that a step takes, about."""
+    """Bytes of memory that a step takes, about. Most of it are the objects if a step has only few records."""
     groups, duplicates, others = step
     return (
-        sum(3 * len(ids) for _, _, ids, *_ in groups)
-        + sum(160 + len(ids) for _, _, ids in duplicates)
-        + sum(160 + len(each) for _, each in others)
+        _STEP_BYTES
+        + sum(_GROUP_BYTES + 3 * len(ids) for _, _, ids, *_ in groups)
+        + sum(_RECORD_BYTES + len(ids) for _, _, ids in duplicates)
+        + sum(_RECORD_BYTES + len(each) for _, each in others)
     )

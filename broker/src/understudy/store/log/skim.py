@@ -77,7 +77,7 @@ def apply_steps(
                 if rows is not None:
                     state.add_rows(queue_id, priority, number, rows)
         for address_id, length, ids in duplicates:
-            state.remember_duplicates(address_id, [ids[at : at + length] for at in range(0, len(ids), length)])
+            state.remember_packed(address_id, length, ids)
         for offset, raw in others:
             _apply(state, queues, number, path, offset, raw)
 
