@@ -1,6 +1,6 @@
-"""Listening for brokers that broadcast their connectors: one UDP socket in a multicast group, on the event loop.
+"""Listening for brokers that broadcast their connectors, on the event loop.
 
-It never sends. Rules for trusting datagrams are in ``core.discovery``.
+Only the members of a list are asked; otherwise nothing is sent. Rules for trusting datagrams are in ``core.discovery``.
 """
 
 from __future__ import annotations
@@ -11,12 +11,16 @@ from typing import Final
 
 from understudy.client.core.discovery import Discovery
 from understudy.client.core.options import ClientUrl, Connector
-from understudy.client.host import join_group
+from understudy.client.host import ask_members, carrier_of, listening_socket
+from understudy.discovery.carriers import AnnouncementDirectory, MemberList, Multicast
+from understudy.discovery.sockets import AnnouncementReader
 from understudy.errors import Unreachable
 
 _log = logging.getLogger("understudy.client")
 #: After the first broadcast, time for those of other brokers that already wait in the socket.
 _GATHER_S: Final = 0.02
+#: Pause between two requests to the members of a list, and between two reads of a directory.
+_ASK_S: Final = 0.25
 
 
 class _Listener(asyncio.DatagramProtocol):
@@ -25,8 +29,8 @@ class _Listener(asyncio.DatagramProtocol):
         self._heard = heard
         self._loop = asyncio.get_running_loop()
 
-    def datagram_received(self, data: bytes, addr: object) -> None:
-        if self._discovery.receive(data, int(self._loop.time() * 1000)) and not self._heard.done():
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        if self._discovery.receive(data, int(self._loop.time() * 1000), addr[0]) and not self._heard.done():
             self._heard.set_result(None)
 
 
@@ -34,23 +38,51 @@ async def discover(url: ClientUrl) -> tuple[Connector, ...]:
     """The brokers that broadcast in the group of the URL.
 
     Raises:
+        ConfigError: the JGroups stack of the URL cannot be used.
         Unreachable: the group cannot be joined, or no broker was heard within discoveryInitialWaitTimeout.
     """
     group = url.discovery
     assert group is not None, "the URL has a discovery group"
     loop = asyncio.get_running_loop()
-    heard: asyncio.Future[None] = loop.create_future()
-    discovery = Discovery(group, url.template or Connector("", 0), lambda text: _log.warning("discovery: %s", text))
+    carrier = await loop.run_in_executor(None, carrier_of, group)
+    discovery = Discovery(
+        group, url.template or Connector("", 0), lambda text: _log.warning("discovery: %s", text), carrier.channel
+    )
     try:
-        listening = join_group(group)
-    except OSError as error:
-        raise Unreachable(f"{group}: cannot listen: {error}") from error
-    transport, _ = await loop.create_datagram_endpoint(lambda: _Listener(discovery, heard), sock=listening)
-    try:
-        await asyncio.wait_for(heard, group.initial_wait_timeout_ms / 1000)
-        await asyncio.sleep(_GATHER_S)
+        async with asyncio.timeout(group.initial_wait_timeout_ms / 1000):
+            if isinstance(carrier, AnnouncementDirectory):
+                await _read(carrier, discovery)
+            else:
+                await _listen(carrier, discovery)
     except TimeoutError:
         raise Unreachable(discovery.nothing_heard()) from None
+    except OSError as error:
+        raise Unreachable(f"{group}: cannot listen: {error}") from error
+    return discovery.connectors(int(loop.time() * 1000))
+
+
+async def _listen(carrier: Multicast | MemberList, discovery: Discovery) -> None:
+    loop = asyncio.get_running_loop()
+    heard: asyncio.Future[None] = loop.create_future()
+    listening = listening_socket(carrier)
+    transport, _ = await loop.create_datagram_endpoint(lambda: _Listener(discovery, heard), sock=listening)
+    try:
+        while isinstance(carrier, MemberList) and not heard.done():
+            # names of hosts may have to be looked up
+            await loop.run_in_executor(None, ask_members, carrier, listening)
+            await asyncio.wait([heard], timeout=_ASK_S)
+        await heard
+        await asyncio.sleep(_GATHER_S)
     finally:
         transport.close()
-    return discovery.connectors(int(loop.time() * 1000))
+
+
+async def _read(carrier: AnnouncementDirectory, discovery: Discovery) -> None:
+    loop = asyncio.get_running_loop()
+    reader = AnnouncementReader(carrier)
+    while True:
+        found = await loop.run_in_executor(None, reader.read)
+        heard = [discovery.receive(data, int(loop.time() * 1000), name) for data, name in found]
+        if any(heard):
+            return
+        await asyncio.sleep(_ASK_S)

@@ -1,0 +1,101 @@
+"""A node's part in its cluster as management shows it: members, links, discovery and broadcast groups.
+
+Addresses are shown as ``tcp://host:port``: other parameters of a connector may hold passwords, and those of a
+discovered one are texts of any sender.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class MemberFacts:
+    """One node id of the topology."""
+
+    node_id: str
+    own: bool
+    """Whether it is that of this node."""
+    primary: str | None
+    """Address of the active node."""
+    backup: str | None
+    """Address of the passive node."""
+    backup_group: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LinkFacts:
+    """One connection of this node to another one."""
+
+    to: str
+    node_id: str | None
+    state: str
+    """State of the machine (docs/machines/member-link.md)."""
+    failures: int
+    """Failed attempts since the last connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntryFacts:
+    """One node that was heard."""
+
+    node_id: str
+    connectors: Sequence[str]
+    """Addresses; the last one is used."""
+    source: str
+    """Address of the sender, or name of the file."""
+    age_ms: int
+    """Time since its last broadcast."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiscoveryFacts:
+    """One discovery group."""
+
+    name: str
+    at: str
+    """How broadcasts travel."""
+    state: str
+    """State of the machine (docs/machines/group.md)."""
+    error: str | None
+    """Why it cannot listen."""
+    entries: Sequence[EntryFacts]
+    outcomes: Mapping[str, int]
+    """Datagrams by result."""
+    duplicates: int
+    """Broadcasts of a node id by another broadcaster than before."""
+
+
+@dataclass(frozen=True, slots=True)
+class BroadcastFacts:
+    """One broadcast group."""
+
+    name: str
+    at: str
+    """How broadcasts travel."""
+    state: str
+    """State of the machine (docs/machines/broadcaster.md)."""
+    connectors: Sequence[str]
+    period_ms: int
+    sent: int
+    failed: int
+    error: str | None
+    """Why the last broadcast could not be sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """The cluster as this node sees it."""
+
+    state: str | None = None
+    """State of the membership (docs/machines/membership.md); None without a cluster-connection."""
+    members: Sequence[MemberFacts] = ()
+    links: Sequence[LinkFacts] = ()
+    discovery: Sequence[DiscoveryFacts] = ()
+    broadcasts: Sequence[BroadcastFacts] = ()
+
+
+def cluster_json(facts: ClusterFacts) -> dict[str, object]:
+    """GET /api/v1/cluster."""
+    return asdict(facts)

@@ -1,0 +1,78 @@
+"""The part of a running node in its cluster, read for management."""
+
+from __future__ import annotations
+
+from understudy.discovery.broadcaster import Broadcaster
+from understudy.discovery.entries import Outcome
+from understudy.discovery.group import Group
+from understudy.management.cluster_facts import (
+    BroadcastFacts,
+    ClusterFacts,
+    DiscoveryFacts,
+    EntryFacts,
+    LinkFacts,
+    MemberFacts,
+)
+from understudy.runtime.parts import NodeParts
+from understudy.wire.core.transport import TransportConfiguration
+
+
+def cluster_facts(parts: NodeParts) -> ClusterFacts:
+    """The cluster as a node sees it at present."""
+    membership, own_id = parts.membership, parts.lock.node_id
+    now_ms = parts.environment.clock.monotonic_ms()
+    members = [
+        MemberFacts(each.node_id, each.node_id == own_id, _url(each.primary), _url(each.backup), each.backup_group)
+        for each in parts.topology.members()
+    ]
+    links = [] if membership is None else list(membership.links.values())
+    return ClusterFacts(
+        None if membership is None else membership.state.name,
+        members,
+        [LinkFacts(_url(each.target) or "", each.node_id, each.state.name, each.failures) for each in links],
+        [_group(each, now_ms) for each in parts.discovery.groups.values()],
+        [_broadcaster(each) for each in parts.discovery.broadcasters],
+    )
+
+
+def _url(connector: TransportConfiguration | None) -> str | None:
+    if connector is None:
+        return None
+    host = f"[{connector.host}]" if ":" in connector.host else connector.host
+    return f"tcp://{host}:{connector.port}"
+
+
+def _urls(connectors: tuple[TransportConfiguration, ...]) -> list[str]:
+    return [_url(each) or "" for each in connectors]
+
+
+def _group(group: Group, now_ms: int) -> DiscoveryFacts:
+    entries = [
+        EntryFacts(each.node_id, _urls(each.connectors), each.source, max(0, now_ms - each.heard_ms))
+        for each in group.entries.all()
+    ]
+    outcomes = {each.value: group.entries.outcomes[each] for each in Outcome}
+    settings = group.settings
+    return DiscoveryFacts(
+        settings.name,
+        str(settings.carrier),
+        group.state.name,
+        group.error,
+        entries,
+        outcomes,
+        group.entries.duplicates,
+    )
+
+
+def _broadcaster(each: Broadcaster) -> BroadcastFacts:
+    settings = each.settings
+    return BroadcastFacts(
+        settings.name,
+        str(settings.carrier),
+        each.state.name,
+        _urls(tuple(settings.connectors)),
+        settings.period_ms,
+        each.sent,
+        each.failed,
+        each.error,
+    )
