@@ -1,0 +1,50 @@
+"""A message as a bridge sends it: address, routing type, the bridge's duplicate id, and added properties.
+
+Source: manual, "Core Bridges"; the duplicate id is that of Artemis, so that brokers of both kinds recognise it.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from understudy.config.bridge import BridgeConfiguration
+from understudy.config.model import RoutingType
+from understudy.message import BRIDGE_DUPLICATE_ID, ROUTING_TYPE, Message
+from understudy.properties import BYTE
+
+_I64: Final = struct.Struct(">q")
+_GIVEN_TYPES: Final = {"ANYCAST": RoutingType.ANYCAST, "MULTICAST": RoutingType.MULTICAST}
+
+
+class Conversion:
+    """The changes that one bridge makes in its messages."""
+
+    def __init__(self, configuration: BridgeConfiguration, node_id: str) -> None:
+        """Args:
+        configuration: Of the bridge.
+        node_id: Of this node, a UUID; a backup that takes over has the same.
+        """
+        self._node_id = bytes.fromhex(node_id.replace("-", "")) if configuration.use_duplicate_detection else None
+        self._address = configuration.forwarding_address
+        self._strips = configuration.routing_type == "STRIP"
+        self._routing_type = _GIVEN_TYPES.get(configuration.routing_type)
+        self._added = dict(configuration.transformer_properties)
+
+    def convert(self, message: Message, message_id: int) -> Message:
+        """The message to send.
+
+        Args:
+            message: As the queue has it.
+            message_id: Its id here; with the node id it is the same whenever the message is sent.
+        """
+        properties = message.properties.copy()
+        if self._node_id is not None:
+            properties[BRIDGE_DUPLICATE_ID] = self._node_id + _I64.pack(message_id)
+        if self._strips:
+            properties.pop(ROUTING_TYPE, None)
+        elif self._routing_type is not None:
+            properties.set_typed(ROUTING_TYPE, BYTE, int(self._routing_type))
+        for name, value in self._added.items():
+            properties[name] = value
+        return message.replace(address=self._address, properties=properties)

@@ -1,0 +1,207 @@
+"""The local side of a bridge: a session that consumes the queue and gives its messages to a target session.
+
+A message stays outstanding here until the target confirms it, so it is in the queue of this broker or safe at the
+target at every moment. Bytes that the target has not confirmed are limited by the credit of the consumer
+(confirmation-window-size); pieces of a large message are read as the target takes them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from understudy.bridges.conversion import Conversion
+from understudy.bridges.target import TargetSession
+from understudy.config.bridge import BridgeConfiguration
+from understudy.config.model import Permission
+from understudy.errors import BrokerError
+from understudy.limits import BRIDGE_UNCONFIRMED_BYTES_MAX, BRIDGE_UNCONFIRMED_MESSAGES_MAX
+from understudy.message import LargeMessage
+from understudy.routing.queues.queue import Queue
+from understudy.session.connection_scope import ConnectionScope
+from understudy.session.outcomes import ACCEPTED
+from understudy.session.registry import SessionRegistry
+from understudy.session.services import SessionOptions, SessionServices
+from understudy.session.session import ServerSession
+from understudy.store.reference import Part
+
+log = logging.getLogger(__name__)
+
+PROTOCOL: Final = "BRIDGE"
+_CONSUMER: Final = 0
+#: Bytes of a frame beside its message, counted for each message.
+_OVERHEAD_BYTES: Final = 26
+_PERMISSION_MS: Final = 1 << 40
+
+
+class _OwnRights:
+    """Rights of the broker itself; implements ``session.security.SessionSecurity``."""
+
+    user = ""
+    permission_ms = _PERMISSION_MS
+
+    def check(self, permission: Permission, address: str, queue: str | None = None) -> None:
+        """Never raises."""
+
+    def allows(self, permission: Permission, address: str, queue: str | None = None) -> bool:
+        """Always true."""
+        return True
+
+
+class BridgeCounts:
+    """Counters of a bridge since the activation; the names are those of Artemis."""
+
+    __slots__ = ("acknowledged", "forwarded", "lost_connections")
+
+    def __init__(self) -> None:
+        self.forwarded = 0
+        """Messages sent (messagesPendingAcknowledgement); one that is sent again counts again."""
+        self.acknowledged = 0
+        """Messages that the target has confirmed (messagesAcknowledged)."""
+        self.lost_connections = 0
+
+
+class Forwarding:
+    """One consumer and its target, for the time of one connection. Implements ``session.callback.SessionCallback``."""
+
+    def __init__(
+        self,
+        configuration: BridgeConfiguration,
+        services: SessionServices,
+        conversion: Conversion,
+        target: TargetSession,
+        counts: BridgeCounts,
+        ended: Callable[[str], None],
+    ) -> None:
+        """Args:
+        configuration: Of the bridge.
+        services: Of the active node.
+        conversion: Changes the messages.
+        target: Takes them; ready.
+        counts: Of the bridge.
+        ended: Called when the consumer was ended from outside, with the reason.
+        """
+        self._configuration = configuration
+        self._conversion = conversion
+        self._target = target
+        self._counts = counts
+        self._ended = ended
+        self.unconfirmed: dict[int, tuple[int, int]] = {}
+        """Message id and cost by correlation id, in the order of sending."""
+        self._confirmed_bytes = 0
+        """Credit that the consumer gets back with the next grant."""
+        window_bytes = configuration.confirmation_window_size_bytes
+        if not 0 < window_bytes <= BRIDGE_UNCONFIRMED_BYTES_MAX:
+            window_bytes = BRIDGE_UNCONFIRMED_BYTES_MAX
+        # without duplicate detection one message at a time, as Artemis does: only that one can arrive twice
+        self._window_bytes = window_bytes if configuration.use_duplicate_detection else 1
+        scope = ConnectionScope(f"bridge {configuration.name}", protocol=PROTOCOL, created_ms=services.clock.wall_ms())
+        self._session = ServerSession(
+            f"bridge {configuration.name}",
+            # a registry of its own: the session is no client's
+            replace(services, registry=SessionRegistry(), management=None),
+            callback=self,
+            connection=scope,
+            security=_OwnRights(),
+            options=SessionOptions(min_large_message_size=configuration.min_large_message_size_bytes),
+        )
+
+    def open(self, queue: Queue) -> None:
+        """Consume a queue from now on. Raises BrokerError: the queue refuses it."""
+        session = self._session
+        session.create_consumer(_CONSUMER, queue.name, self._configuration.filter)
+        session.receive_consumer_credits(_CONSUMER, self._window_bytes)
+        session.start()
+
+    def stop(self) -> None:
+        """Take no further message from the queue; a large one that has begun goes on."""
+        self._session.stop()
+
+    def close(self) -> None:
+        """End it; messages that are not confirmed return to their places in the queue, as if never delivered."""
+        self.unconfirmed.clear()
+        self._session.close(failed=False)
+
+    def confirmed(self, correlation_id: int) -> None:
+        """The target has a message: remove it here. A confirmation of another message is ignored."""
+        entry = self.unconfirmed.pop(correlation_id, None)
+        if entry is None:
+            return
+        message_id, cost_bytes = entry
+        self._counts.acknowledged += 1
+        self._session.settle(_CONSUMER, message_id, ACCEPTED)
+        self._confirmed_bytes += cost_bytes
+        if self._confirmed_bytes * 4 >= self._window_bytes or not self.unconfirmed:
+            granted_bytes, self._confirmed_bytes = self._confirmed_bytes, 0
+            if _CONSUMER in self._session.consumers:
+                self._session.receive_consumer_credits(_CONSUMER, granted_bytes)
+
+    def resume(self) -> None:
+        """The target takes messages again."""
+        self._session.resume_deliveries()
+
+    # -- SessionCallback --------------------------------------------------------------------------
+
+    @property
+    def delivery_overhead_bytes(self) -> int:
+        """Constant if several messages may be under way; 0: one at a time."""
+        return _OVERHEAD_BYTES if self._configuration.use_duplicate_detection else 0
+
+    def writable(self) -> bool:
+        """Whether the target takes a message now."""
+        return len(self.unconfirmed) < BRIDGE_UNCONFIRMED_MESSAGES_MAX and self._target.writable
+
+    def deliver(self, consumer_id: int, part: Part) -> int:
+        """Send messages to the target."""
+        charged = 0
+        for reference in part:
+            message = part.shown or reference.message
+            assert message is not None
+            message_id, cost_bytes = reference.message_id, len(message.encoded) + _OVERHEAD_BYTES
+            correlation_id = self._target.send(self._conversion.convert(message, message_id))
+            self.unconfirmed[correlation_id] = (message_id, cost_bytes)
+            charged += cost_bytes
+        self._counts.forwarded += len(part)
+        return charged
+
+    def deliver_large(self, consumer_id: int, message: LargeMessage, delivery_count: int) -> int:
+        """Announce a large message to the target; its body is not counted against the window."""
+        cost_bytes = len(message.header) + _OVERHEAD_BYTES
+        large = self._conversion.convert(message, message.message_id)
+        assert isinstance(large, LargeMessage)
+        self.unconfirmed[self._target.begin_large(large)] = (message.message_id, cost_bytes)
+        self._counts.forwarded += 1
+        return cost_bytes
+
+    def deliver_piece(self, consumer_id: int, piece: bytes, continues: bool) -> int:
+        """The next piece of the large message; costs nothing, because the target's credit limits it."""
+        self._target.send_piece(piece, continues)
+        return 0
+
+    def disconnect_consumer(self, consumer_id: int) -> None:
+        """The queue was deleted, or the file of a large message that is under way cannot be read."""
+        self._ended("the consumer of the bridge was ended")
+
+    def kill_connection(self, reason: str) -> None:
+        """Slow consumers are ended."""
+        self._ended(reason)
+
+    def internal_error(self, bug: Exception) -> None:
+        """An internal error occurred in a delivery."""
+        log.error("bridge stopped: internal error", extra={"bridge": self._configuration.name}, exc_info=bug)
+        self._ended(f"internal error: {bug!r}")
+
+    def operation_failed(self, error: BrokerError) -> None:
+        """A message that the target has could not be removed here; it is sent again after the next activation."""
+        log.error("bridge", extra={"bridge": self._configuration.name, "error": str(error)})
+
+    def forced_delivery(self, consumer_id: int, sequence: int) -> None:
+        """Never: a bridge does not ask for it."""
+
+    def producer_credits(self, address: str, credit_bytes: int) -> None:
+        """Never: a bridge does not send here."""
+
+    def producer_credits_refused(self, address: str, credit_bytes: int) -> None:
+        """Never: a bridge does not send here."""

@@ -1,0 +1,334 @@
+"""The session of a bridge at its target: login, address query, sends with credits, and their confirmations. No I/O.
+
+Every message is sent with a correlation id and wants a response, which the target gives when it has the message
+safely; the ids count up, and responses are matched by them. Credits are counted per address in encoded message bytes.
+A message for which there is no credit waits here, and those after it, so that their order is kept.
+
+Source: artemis-core s. 3.2 (versions), s. 3.3 (correlation ids), s. 4.1, 6.2 (credits, large messages), s. 7.3, s. 8.1.
+Not here: the connection (``wire.core.peer``), attempts (``bridge``), the local queue (``forwarding``).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from understudy.cluster.credentials import ClusterCredentials
+from understudy.cluster.handshake import prove
+from understudy.config.bridge import BridgeConfiguration
+from understudy.errors import AddressFull, AddressNotFound, IncompatibleVersion, RemoteProtocolError
+from understudy.limits import (
+    BRIDGE_ADDRESSES_MAX,
+    BRIDGE_OUTGOING_BYTES_PAUSE,
+    FRAME_BYTES_MAX,
+    LARGE_PIECE_BYTES_MAX,
+    LARGE_PIECE_BYTES_MIN,
+)
+from understudy.message import LARGE_SIZE, LargeMessage, Message
+from understudy.ports import Clock, Entropy, Timer, Timers
+from understudy.wire.core import packets
+from understudy.wire.core.codec import encode, encode_send
+from understudy.wire.core.codes import error_of
+from understudy.wire.core.packets import header_of_message
+from understudy.wire.core.peer import CONTROL_CHANNEL, CorePeer, Dialer, PeerOptions
+from understudy.wire.core.transport import TransportConfiguration
+
+SESSION_SETUP_CHANNEL: Final = 1
+SESSION_CHANNEL: Final = 10
+#: First channel version with correlation ids, without which confirmations cannot be matched.
+_VERSION_MIN: Final = 130
+_CLIENT_ID_SINCE: Final = 131
+#: Wait before the socket, which has not taken all bytes yet, is looked at again.
+_SOCKET_POLL_MS: Final = 5
+
+
+class TargetOwner(Protocol):
+    """The user of a target session. None of these is called after ``TargetSession.close``."""
+
+    def target_ready(self) -> None:
+        """The session exists and its address too: messages can be sent."""
+
+    def target_confirmed(self, correlation_id: int) -> None:
+        """The target has a message. Raises BrokerError: the connection is closed."""
+
+    def target_writable(self) -> None:
+        """``writable`` may be true again."""
+
+    def target_member(self, connectors: Sequence[TransportConfiguration]) -> None:
+        """The connectors of the pair of nodes that the target belongs to, as it announces them."""
+
+    def target_lost(self, reason: str) -> None:
+        """The connection ended, was refused, or could not be made. Called once; the session is closed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TargetAccess:
+    """Objects that the target sessions of a node share."""
+
+    dialer: Dialer | None
+    """None: there are no bridges."""
+    clock: Clock
+    timers: Timers
+    entropy: Entropy
+    credentials: ClusterCredentials | None
+    """For bridges without user; None: there are none."""
+
+
+class _Credits:
+    """Credit of one address."""
+
+    __slots__ = ("arriving", "balance")
+
+    def __init__(self) -> None:
+        self.balance = 0
+        self.arriving = 0
+
+
+class TargetSession:
+    """One connection with one session. Implements ``wire.core.peer.PeerOwner``."""
+
+    def __init__(
+        self, owner: TargetOwner, target: TransportConfiguration, bridge: BridgeConfiguration, access: TargetAccess
+    ) -> None:
+        """Dials at once.
+
+        Args:
+            owner: Called when something happens.
+            target: Connector of the target.
+            bridge: Its settings.
+            access: Dialer, clock and credentials.
+        """
+        self._owner: TargetOwner | None = owner
+        self._bridge = bridge
+        self._access = access
+        self._name = access.entropy.token(16).hex()
+        self._ready = False
+        self._correlation_id = 0
+        self._expected = 1
+        """Correlation id that is to be confirmed next, if the target confirms in order."""
+        self._credits: dict[str, _Credits] = {}
+        self._held: deque[tuple[str, int, bytes]] = deque()
+        """Address, cost and frames of messages that wait for credit."""
+        self._address = ""
+        """Of the large message that is being sent."""
+        self._large_bytes = -1
+        self._socket_timer: Timer | None = None
+        options = PeerOptions(bridge.connection.connection_ttl_ms, bridge.connection.check_period_ms)
+        self._peer = CorePeer(self, target, access.clock, access.timers, options)
+        assert access.dialer is not None
+        access.dialer.dial(target, self._peer)
+
+    # -- for the owner ----------------------------------------------------------------------------
+
+    @property
+    def target(self) -> TransportConfiguration:
+        """Connector of the target."""
+        return self._peer.target
+
+    @property
+    def ready(self) -> bool:
+        """Whether messages can be sent."""
+        return self._ready and self._owner is not None
+
+    @property
+    def writable(self) -> bool:
+        """Whether the next message would leave at once; otherwise ``target_writable`` follows."""
+        if self._held:
+            return False
+        if self._peer.outgoing_bytes() < BRIDGE_OUTGOING_BYTES_PAUSE:
+            return True
+        if self._socket_timer is None:
+            self._socket_timer = self._access.timers.call_later(_SOCKET_POLL_MS, self._look_at_socket)
+        return False
+
+    def send(self, message: Message) -> int:
+        """Send a message. Returns its correlation id."""
+        self._correlation_id += 1
+        if message.header_offset > self._bridge.min_large_message_size_bytes:
+            self._send_in_pieces(message)
+        else:
+            frame = encode_send(message, SESSION_CHANNEL, True, self._correlation_id, -1, self._peer.version)
+            self._post(message.address or "", len(message.encoded), frame)
+        return self._correlation_id
+
+    def begin_large(self, message: LargeMessage) -> int:
+        """Announce a large message, whose pieces follow. Returns its correlation id."""
+        self._correlation_id += 1
+        self._announce(message, message.header, message.large.size_bytes)
+        return self._correlation_id
+
+    def send_piece(self, piece: bytes, continues: bool) -> None:
+        """The next piece of the large message announced last."""
+        packet = packets.SessionSendContinuation(
+            piece, continues, self._large_bytes, not continues, -1 if continues else self._correlation_id
+        )
+        self._post(self._address, len(piece), encode(packet, SESSION_CHANNEL, self._peer.version))
+
+    def close(self) -> None:
+        """Close session and connection; the owner is not called any more."""
+        if self._ready:
+            self._peer.send(packets.SessionClose(), SESSION_CHANNEL)
+        self._end()
+
+    # -- PeerOwner --------------------------------------------------------------------------------
+
+    def peer_opened(self, peer: CorePeer) -> None:
+        """The connection is established: log in."""
+        credentials = self._access.credentials
+        if self._bridge.target.user is None and credentials is not None:
+            prove(peer, credentials, self._create_session)
+        else:
+            self._create_session()
+
+    def peer_lost(self, peer: CorePeer, reason: str) -> None:
+        """The connection has ended, or could not be established."""
+        self._fail(reason)
+
+    def peer_received(self, peer: CorePeer, channel_id: int, packet: packets.Packet) -> None:
+        """Take a packet that answers no request of ``CorePeer``. Raises BrokerError: the connection is closed."""
+        if channel_id == SESSION_CHANNEL:
+            self._receive(packet)
+        elif channel_id == CONTROL_CHANNEL and isinstance(packet, packets.ClusterTopologyV2) and not packet.exit:
+            self._learn(packet.primary, packet.backup)
+
+    def _learn(self, primary: TransportConfiguration | None, backup: TransportConfiguration | None) -> None:
+        """Take the entry of the target in its topology; other members are no concern of a bridge."""
+        connectors = [each for each in (primary, backup) if each is not None]
+        if self._owner is not None and any(each.same_place(self.target) for each in connectors):
+            self._owner.target_member(connectors)
+
+    # -- session ----------------------------------------------------------------------------------
+
+    def _create_session(self) -> None:
+        bridge, version = self._bridge, self._peer.version
+        common = (self._name, SESSION_CHANNEL, version, bridge.target.user, bridge.target.password)
+        request = packets.CreateSession(*common, bridge.min_large_message_size_bytes)
+        if version >= _CLIENT_ID_SINCE and bridge.target.client_id is not None:
+            request = packets.CreateSessionV2(
+                *common, bridge.min_large_message_size_bytes, client_id=bridge.target.client_id
+            )
+        answers = (packets.CreateSessionResponse, packets.ExceptionResponse)
+        self._peer.request(request, SESSION_SETUP_CHANNEL, answers, self._session_answered)
+
+    def _session_answered(self, answer: packets.Packet) -> None:
+        if isinstance(answer, packets.ExceptionResponse):
+            error = error_of(answer.error_code, answer.message)
+            if not isinstance(error, IncompatibleVersion) or self._peer.version <= _VERSION_MIN:
+                raise error
+            self._peer.version -= 1
+            self._create_session()
+            return
+        # a session was created, so the other side has accepted the login
+        self._peer.accept_frames(FRAME_BYTES_MAX)
+        if self._bridge.target.ha:
+            self._peer.send(packets.SubscribeTopologyV2(False, self._peer.version))
+        address = self._bridge.forwarding_address
+        if address is None:
+            self._begin()
+        else:
+            query = packets.BindingQuery(address)
+            self._peer.request(query, SESSION_CHANNEL, (packets.BindingQueryResponse,), self._address_answered)
+
+    def _address_answered(self, answer: packets.Packet) -> None:
+        assert isinstance(answer, packets.BindingQueryResponse)
+        if not answer.exists:
+            raise AddressNotFound(f"the target has no address {self._bridge.forwarding_address!r}")
+        self._begin()
+
+    def _begin(self) -> None:
+        self._ready = True
+        if self._owner is not None:
+            self._owner.target_ready()
+
+    def _receive(self, packet: packets.Packet) -> None:
+        owner = self._owner
+        if owner is None:
+            return
+        if isinstance(packet, packets.NullResponse):
+            # -1: from a target that does not copy the id; it answers in the order of the requests
+            correlation_id = packet.correlation_id if packet.correlation_id > 0 else self._expected
+            if correlation_id > self._correlation_id:
+                raise RemoteProtocolError(f"the target confirms message {correlation_id}, which was not sent")
+            self._expected = correlation_id + 1
+            owner.target_confirmed(correlation_id)
+        elif isinstance(packet, packets.ProducerCredits):
+            credit = self._credits.get(packet.address)
+            if credit is not None:
+                credit.balance += packet.credits
+                credit.arriving = max(0, credit.arriving - packet.credits)
+                self._send_held()
+        elif isinstance(packet, packets.ProducerFailCredits):
+            raise AddressFull(f"address {packet.address!r} of the target is full")
+        elif isinstance(packet, packets.ExceptionResponse):
+            raise error_of(packet.error_code, packet.message)
+
+    def _fail(self, reason: str) -> None:
+        owner = self._owner
+        self._end()
+        if owner is not None:
+            owner.target_lost(reason)
+
+    def _end(self) -> None:
+        self._owner = None
+        if self._socket_timer is not None:
+            self._socket_timer.cancel()
+            self._socket_timer = None
+        self._held.clear()
+        self._peer.close()
+
+    # -- sending ----------------------------------------------------------------------------------
+
+    def _announce(self, message: Message, header: bytes, body_bytes: int) -> None:
+        self._address = message.address or ""
+        original = message.properties.get(LARGE_SIZE)
+        self._large_bytes = original if isinstance(original, int) else body_bytes
+        frame = encode(packets.SessionSendLarge(header), SESSION_CHANNEL, self._peer.version)
+        self._post(self._address, len(header), frame)
+
+    def _send_in_pieces(self, message: Message) -> None:
+        body = message.body
+        piece_bytes = min(max(self._bridge.min_large_message_size_bytes, LARGE_PIECE_BYTES_MIN), LARGE_PIECE_BYTES_MAX)
+        self._announce(message, header_of_message(message), len(body))
+        for begin in range(0, max(len(body), 1), piece_bytes):
+            self.send_piece(body[begin : begin + piece_bytes], begin + piece_bytes < len(body))
+
+    def _post(self, address: str, cost_bytes: int, frame: bytes) -> None:
+        if self._held or not self._take_credit(address, cost_bytes):
+            self._held.append((address, cost_bytes, frame))
+        else:
+            self._peer.send_frame(frame)
+
+    def _send_held(self) -> None:
+        held = self._held
+        if not held:
+            return
+        while held and self._take_credit(held[0][0], held[0][1]):
+            self._peer.send_frame(held.popleft()[2])
+        if not held and self._owner is not None:
+            self._owner.target_writable()
+
+    def _take_credit(self, address: str, cost_bytes: int) -> bool:
+        """Take credit for a message, and ask for more before it is used up. Returns whether there was enough."""
+        window_bytes = self._bridge.producer_window_size_bytes
+        if window_bytes < 0:
+            return True
+        credit = self._credits.get(address)
+        if credit is None:
+            if len(self._credits) >= BRIDGE_ADDRESSES_MAX:
+                del self._credits[next(iter(self._credits))]
+            credit = self._credits[address] = _Credits()
+        wanted_bytes = max(cost_bytes, window_bytes) - credit.arriving
+        if credit.balance < wanted_bytes:
+            credit.arriving += wanted_bytes
+            self._peer.send(packets.ProducerRequestCredits(wanted_bytes, address), SESSION_CHANNEL)
+        if credit.balance < cost_bytes:
+            return False
+        credit.balance -= cost_bytes
+        return True
+
+    def _look_at_socket(self) -> None:
+        self._socket_timer = None
+        if self.writable and self._owner is not None:
+            self._owner.target_writable()

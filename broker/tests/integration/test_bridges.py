@@ -1,0 +1,176 @@
+"""A core bridge between two brokers as real processes: kill -9 of either; the ledger judges (ADR 0063)."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.ports import free_port
+from support.processes import COMMAND, READY_S, Node, Pair, invoke
+from understudy.ledger import check, read
+
+_XML = """<?xml version="1.0"?>
+<configuration xmlns="urn:activemq">
+  <core xmlns="urn:activemq:core">
+    <name>{name}</name>
+    <security-enabled>false</security-enabled>
+    <bindings-directory>{store}/bindings</bindings-directory>
+    <journal-directory>{store}/journal</journal-directory>
+    <large-messages-directory>{store}/large-messages</large-messages-directory>
+    <paging-directory>{store}/paging</paging-directory>
+    <cluster-user>cluster</cluster-user>
+    <cluster-password>a-secret-of-this-test</cluster-password>
+    <connectors>{connectors}</connectors>
+    <acceptors><acceptor name="core">tcp://127.0.0.1:{port}</acceptor></acceptors>
+    {extra}
+    <addresses><address name="q"><anycast><queue name="q"/></anycast></address></addresses>
+  </core>
+</configuration>
+"""
+
+
+def connectors_to(*ports: int) -> str:
+    return "".join(f'<connector name="c{port}">tcp://127.0.0.1:{port}</connector>' for port in ports)
+
+
+def bridge_to(*ports: int, more: str = "") -> str:
+    references = "".join(f"<connector-ref>c{port}</connector-ref>" for port in ports)
+    return (
+        '<bridges><bridge name="b"><queue-name>q</queue-name><retry-interval>100</retry-interval>'
+        f"{more}<static-connectors>{references}</static-connectors></bridge></bridges>"
+    )
+
+
+def node(directory: Path, name: str, *, connectors: str = "", extra: str = "") -> Node:
+    made = Node(directory / name, name, free_port())
+    made.config.parent.mkdir(parents=True)
+    text = _XML.format(
+        name=name, store=directory / name / "data", port=made.port, connectors=connectors, extra=extra,
+    )  # fmt: skip
+    made.config.write_text(text)
+    return made
+
+
+@pytest.fixture
+def nodes() -> Iterator[list[Node]]:
+    """Nodes to end after the test."""
+    made: list[Node] = []
+    yield made
+    for each in made:
+        each.end()
+
+
+class Traffic:
+    """A producer at the source and, later, a consumer at the target, with ledgers."""
+
+    def __init__(self, directory: Path, url: str, count: int) -> None:
+        self.sent, self.received = directory / "sent.jsonl", directory / "received.jsonl"
+        self.count = count
+        self.producer = subprocess.Popen(
+            [str(COMMAND), "produce", "--url", url, "--queue", "q", "--count", str(count), "--size", "300",
+             "--producer", "p", "--ledger", str(self.sent), "--rate", "800"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+
+    def wait_confirmed(self, count: int) -> None:
+        deadline = time.monotonic() + READY_S
+        while not self.sent.exists() or self.sent.read_text().count('"CONFIRMED"') < count:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+    def check(self, url: str) -> None:
+        """Everything arrives at the target once and in order."""
+        _, errors = self.producer.communicate(timeout=READY_S)
+        assert self.producer.returncode == 0, errors.decode()
+        done = subprocess.run(
+            [str(COMMAND), "consume", "--url", url, "--queue", "q", "--count", str(self.count), "--consumer", "c",
+             "--idle-timeout", str(READY_S), "--ledger", str(self.received)],
+            capture_output=True, text=True, timeout=2 * READY_S,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        rows = [row for file in (self.sent, self.received) for row in read(file.read_text().splitlines())]
+        report = check(rows)
+        assert report.ok, report
+        assert report.counts.messages == self.count
+
+    def end(self) -> None:
+        if self.producer.poll() is None:
+            self.producer.kill()
+            self.producer.communicate()
+
+
+def url_of(made: Node) -> str:
+    return f"tcp://127.0.0.1:{made.port}?reconnectAttempts=-1&initialConnectAttempts=-1&retryInterval=100"
+
+
+def test_kills_of_source_and_target_lose_and_double_nothing(tmp_path: Path, nodes: list[Node]) -> None:
+    target = node(tmp_path, "target")
+    source = node(tmp_path, "source", connectors=connectors_to(target.port), extra=bridge_to(target.port))
+    nodes += [target, source]
+    for each in nodes:
+        each.start()
+    for each in nodes:
+        each.wait_ready("active")
+    load = Traffic(tmp_path, url_of(source), 2_000)
+    try:
+        for victim, confirmed in ((target, 300), (source, 700), (target, 1_100)):
+            load.wait_confirmed(confirmed)
+            victim.kill()
+            victim.start().wait_ready("active")
+        load.check(url_of(target))
+        assert invoke(source, "broker", "getBridgeNames") == (200, ["b"])
+        assert invoke(source, "bridge.b", "isConnected") == (200, True)
+        assert invoke(source, "bridge.b", "stop") == (200, None)
+        assert invoke(source, "bridge.b", "isStarted") == (200, False)
+        assert invoke(source, "bridge.b", "start") == (200, None)
+        assert invoke(source, "bridge.b", "isStarted") == (200, True)
+    finally:
+        load.end()
+
+
+@pytest.mark.long
+def test_a_failover_of_the_target_pair_loses_and_doubles_nothing(tmp_path: Path, nodes: list[Node]) -> None:
+    pair = Pair(
+        tmp_path / "pair",
+        extra='<addresses><address name="q"><anycast><queue name="q"/></anycast></address></addresses>',
+    )
+    source = node(
+        tmp_path, "source", connectors=connectors_to(pair.primary.port),
+        extra=bridge_to(pair.primary.port, more="<ha>true</ha>"),
+    )  # fmt: skip
+    nodes += [pair.primary, pair.backup, source]
+    pair.start()
+    source.start().wait_ready("active")
+    load = Traffic(tmp_path, url_of(source), 2_000)
+    try:
+        load.wait_confirmed(500)
+        pair.primary.kill()
+        pair.backup.wait_ready("active")
+        load.check(pair.url)
+    finally:
+        load.end()
+
+
+@pytest.mark.long
+def test_a_failover_of_the_source_pair_loses_and_doubles_nothing(tmp_path: Path, nodes: list[Node]) -> None:
+    target = node(tmp_path, "target")
+    extra = '<addresses><address name="q"><anycast><queue name="q"/></anycast></address></addresses>'
+    pair = Pair(tmp_path / "pair", extra=bridge_to(target.port) + extra)
+    for each in (pair.primary, pair.backup):
+        text = each.config.read_text().replace("<connectors>", "<connectors>" + connectors_to(target.port))
+        each.config.write_text(text)
+    nodes += [pair.primary, pair.backup, target]
+    target.start().wait_ready("active")
+    pair.start()
+    load = Traffic(tmp_path, pair.url, 2_000)
+    try:
+        load.wait_confirmed(500)
+        pair.primary.kill()
+        pair.backup.wait_ready("active")
+        load.check(url_of(target))
+    finally:
+        load.end()

@@ -1,0 +1,355 @@
+"""A core bridge between two post offices, with the connection and the time moved by hand."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from support.bridged import NODE_ID, Bridged, connector
+from support.routing import FakeSecurity, text
+from understudy.bridges.bridge import State
+from understudy.config.bridge import BridgeConnection, BridgeTarget
+from understudy.config.model import Permission
+from understudy.errors import IllegalState
+from understudy.message import BRIDGE_DUPLICATE_ID, DUPLICATE_ID, GROUP_ID, ROUTING_TYPE, Message
+from understudy.properties import BYTE, Properties
+from understudy.wire.core import packets
+
+ONCE = BridgeConnection(initial_connect_attempts=0, reconnect_attempts=0)
+
+
+def send(bridged: Bridged, *bodies: str, **options: object) -> None:
+    for body in bodies:
+        bridged.producer.send(text(body, **options))
+
+
+def test_messages_go_to_the_target_in_order_and_leave_the_queue_when_it_has_them() -> None:
+    bridged = Bridged()
+    bridged.connect()
+    send(bridged, *"abc")
+    bridged.ship()
+    assert bridged.waiting() == 3, "not confirmed yet"
+    bridged.settle()
+    assert bridged.target.bodies() == [b"a", b"b", b"c"]
+    assert bridged.waiting() == 0
+    assert (bridged.bridge.counts.forwarded, bridged.bridge.counts.acknowledged) == (3, 3)
+    assert bridged.bridge.state is State.RUNNING
+    assert bridged.listener.calls == ["started b"]
+
+
+def test_a_message_carries_the_duplicate_id_of_artemis_and_keeps_its_fields() -> None:
+    bridged = Bridged()
+    bridged.connect()
+    properties = {GROUP_ID: "g", DUPLICATE_ID: "own", "n": 7}
+    bridged.producer.send(text("a", priority=8, expiration=1 << 50, timestamp=5, properties=properties))
+    bridged.settle()
+    (sent,) = bridged.target.sent
+    message_id = int.from_bytes(sent.properties[BRIDGE_DUPLICATE_ID][16:], "big")
+    assert sent.properties[BRIDGE_DUPLICATE_ID][:16] == uuid.UUID(NODE_ID).bytes
+    assert message_id > 0
+    assert (sent.address, sent.priority, sent.expiration, sent.timestamp) == ("t", 8, 1 << 50, 5)
+    assert {name: sent.properties[name] for name in properties} == properties
+    queue = bridged.target.world.office.directory.queues["t"]
+    ((_, reference),) = queue.browse((9, -1))
+    kept = queue.read_waiting(reference)
+    assert kept is not None
+    assert BRIDGE_DUPLICATE_ID not in kept.properties
+
+
+def test_messages_that_the_target_has_are_dropped_when_they_are_sent_again() -> None:
+    bridged = Bridged()
+    wire = bridged.connect()
+    send(bridged, *"abc")
+    bridged.ship()
+    wire.cut()
+    assert bridged.bridge.state is State.WAITING
+    bridged.source.clock.advance(2_000)
+    bridged.wire.open()
+    bridged.settle()
+    assert len(bridged.target.sent) == 6
+    assert bridged.target.bodies() == [b"a", b"b", b"c"]
+    assert bridged.waiting() == 0
+
+
+def test_the_id_of_the_producer_does_not_count_at_the_target() -> None:
+    bridged = Bridged()
+    bridged.target.session.send(text("first", address="t", properties={DUPLICATE_ID: "x"}))
+    bridged.connect()
+    bridged.producer.send(text("second", properties={DUPLICATE_ID: "x"}))
+    bridged.settle()
+    assert bridged.target.bodies() == [b"first", b"second"]
+
+
+def test_without_duplicate_detection_one_message_at_a_time_is_under_way() -> None:
+    bridged = Bridged(use_duplicate_detection=False)
+    bridged.connect()
+    send(bridged, *"ab")
+    bridged.ship()
+    assert [message.body for message in bridged.target.sent] == [b"a"]
+    bridged.settle()
+    assert bridged.target.bodies() == [b"a", b"b"]
+    assert all(BRIDGE_DUPLICATE_ID not in message.properties for message in bridged.target.sent)
+
+
+@pytest.mark.parametrize(
+    ("routing_type", "given", "expected"),
+    [("PASS", 1, 1), ("PASS", None, None), ("STRIP", 1, None), ("ANYCAST", None, 1), ("MULTICAST", 1, 0)],
+)
+def test_the_routing_type_is_kept_removed_or_set(routing_type: str, given: int | None, expected: int | None) -> None:
+    bridged = Bridged(routing_type=routing_type)
+    bridged.connect()
+    properties = Properties()
+    if given is not None:
+        properties.set_typed(ROUTING_TYPE, BYTE, given)
+    bridged.producer.send(text("a", properties=properties))
+    bridged.ship()
+    assert bridged.target.sent[0].properties.get(ROUTING_TYPE) == expected
+
+
+def test_a_filter_chooses_messages_and_a_transformer_adds_properties() -> None:
+    bridged = Bridged(filter="n = 1", transformer_properties={"added": "here"})
+    bridged.connect()
+    bridged.producer.send(text("no", properties={"n": 2}))
+    bridged.producer.send(text("yes", properties={"n": 1}))
+    bridged.settle()
+    assert bridged.target.bodies() == [b"yes"]
+    assert bridged.target.sent[0].properties["added"] == "here"
+    assert bridged.waiting() == 1
+
+
+def test_the_address_of_a_message_is_kept_without_forwarding_address() -> None:
+    bridged = Bridged(forwarding_address=None)
+    bridged.target.world.queue("q")
+    wire = bridged.connect()
+    send(bridged, "a")
+    bridged.settle()
+    assert not wire.of(packets.BindingQuery)
+    assert bridged.target.world.office.directory.queues["q"].message_count == 1
+
+
+def test_unconfirmed_bytes_are_limited_by_the_window() -> None:
+    bridged = Bridged(confirmation_window_size_bytes=10_000)
+    bridged.connect()
+    send(bridged, *["x" * 1_000] * 100)
+    bridged.ship()
+    assert 5 <= len(bridged.target.sent) <= 11
+    bridged.settle()
+    assert len(bridged.target.bodies()) == 100
+
+
+def test_messages_wait_for_credit_of_the_target() -> None:
+    bridged = Bridged(producer_window_size_bytes=4_000)
+    bridged.target.grants_credit = False
+    wire = bridged.connect()
+    send(bridged, "a", "b")
+    bridged.settle()
+    assert bridged.target.sent == []
+    (request,) = wire.of(packets.ProducerRequestCredits)
+    assert (request.address, request.credits) == ("t", 4_000)
+    bridged.target.grants_credit = True
+    wire.answer(packets.ProducerCredits(4_000, "t"), 10)
+    wire.give()
+    bridged.settle()
+    assert bridged.target.bodies() == [b"a", b"b"]
+
+
+def test_large_messages_go_in_pieces() -> None:
+    bridged = Bridged(min_large_message_size_bytes=2_000)
+    wire = bridged.connect()
+    send(bridged, "x" * 9_000, "y")
+    bridged.settle()
+    assert len(wire.of(packets.SessionSendContinuation)) == 5
+    assert [len(body) for body in bridged.target.bodies()] == [9_000, 1]
+    assert bridged.waiting() == 0
+
+
+def test_a_queue_that_does_not_exist_is_waited_for() -> None:
+    bridged = Bridged(queue=False)
+    bridged.bridge.start()
+    assert bridged.bridge.state is State.WAITING_FOR_QUEUE
+    assert not bridged.target.wires
+    queue = bridged.source.queue("q")
+    bridged.bridge.queue_added(queue)
+    assert bridged.bridge.state is State.CONNECTING
+
+
+def test_a_deleted_queue_ends_the_connection() -> None:
+    bridged = Bridged()
+    wire = bridged.connect()
+    queue = bridged.source.office.directory.queues["q"]
+    bridged.source.office.directory.delete_queue("q", disconnect=True)
+    bridged.bridge.queue_removed(queue)
+    bridged.source.clock.advance(1)
+    assert wire.closed
+    assert bridged.bridge.state is State.WAITING_FOR_QUEUE
+
+
+def test_all_connectors_are_tried_before_the_wait_grows() -> None:
+    waits = BridgeConnection(retry_interval_ms=100, retry_interval_multiplier=2.0, max_retry_interval_ms=300)
+    bridged = Bridged(ports=(1, 2), connection=waits)
+    bridged.bridge.start()
+    seen = []
+    for _ in range(8):
+        at = bridged.source.clock.now_ms
+        bridged.wire.cut()
+        while bridged.bridge.state is State.WAITING:
+            bridged.source.clock.advance(1)
+        seen.append((bridged.wire.target.port, bridged.source.clock.now_ms - at))
+    assert seen == [(2, 1), (1, 100), (2, 1), (1, 200), (2, 1), (1, 300), (2, 1), (1, 300)]
+
+
+def test_it_gives_up_after_the_attempts_and_can_be_started_again() -> None:
+    bridged = Bridged(connection=ONCE)
+    bridged.bridge.start()
+    bridged.wire.cut()
+    assert bridged.bridge.state is State.FAILED
+    assert "cut" in bridged.bridge.last_error
+    assert bridged.listener.calls == ["started b", "stopped b"]
+    bridged.connect()
+    assert bridged.bridge.connected
+
+
+def test_an_address_that_does_not_exist_at_the_target_is_tried_again() -> None:
+    bridged = Bridged()
+    bridged.target.has_address = False
+    bridged.connect()
+    assert bridged.bridge.state is State.WAITING
+    assert "no address 't'" in bridged.bridge.last_error
+    bridged.target.has_address = True
+    bridged.source.clock.advance(2_000)
+    bridged.wire.open()
+    bridged.settle()
+    assert bridged.bridge.state is State.RUNNING
+
+
+def test_an_older_version_is_spoken_with_an_older_target() -> None:
+    bridged = Bridged()
+    bridged.target.version_max = 133
+    wire = bridged.connect()
+    assert [packet.version for packet in wire.of(packets.CreateSession)] == [136, 135, 134, 133]
+    send(bridged, "a")
+    bridged.settle()
+    assert bridged.target.bodies() == [b"a"]
+
+
+def test_a_refused_message_stays_in_the_queue() -> None:
+    bridged = Bridged()
+    bridged.connect()
+    bridged.target.session = bridged.target.world.session(security=FakeSecurity(Permission.SEND))
+    send(bridged, "a")
+    bridged.settle()
+    assert bridged.waiting() == 1
+    assert bridged.bridge.state is State.WAITING
+
+
+def test_stopping_waits_for_confirmations_and_pausing_likewise() -> None:
+    bridged = Bridged()
+    wire = bridged.connect()
+    send(bridged, "a")
+    bridged.ship()
+    bridged.bridge.stop()
+    assert bridged.bridge.state is State.STOPPING
+    with pytest.raises(IllegalState, match="stopping"):
+        bridged.bridge.start()
+    send(bridged, "b")
+    bridged.settle()
+    assert bridged.bridge.state is State.STOPPED
+    assert wire.closed
+    assert (bridged.target.bodies(), bridged.waiting()) == ([b"a"], 1)
+    bridged.connect()
+    bridged.bridge.pause()
+    assert bridged.bridge.state is State.PAUSED
+    bridged.connect()
+    assert bridged.target.bodies() == [b"a", b"b"]
+    assert bridged.listener.calls == ["started b", "stopped b"] * 2 + ["started b"]
+
+
+def test_stopping_ends_after_pending_ack_timeout() -> None:
+    bridged = Bridged(connection=BridgeConnection(pending_ack_timeout_ms=500))
+    bridged.connect()
+    send(bridged, "a")
+    bridged.ship()
+    bridged.bridge.stop()
+    bridged.source.clock.advance(500)
+    assert bridged.bridge.state is State.STOPPED
+    assert bridged.waiting() == 1
+
+
+def test_messages_return_uncounted_when_the_node_is_deactivated() -> None:
+    bridged = Bridged()
+    wire = bridged.connect()
+    send(bridged, "a")
+    bridged.source.sync()
+    bridged.bridge.close()
+    assert wire.closed
+    queue = bridged.source.office.directory.queues["q"]
+    ((_, reference),) = queue.browse((9, -1))
+    assert reference.delivery_count == 0
+    assert bridged.listener.calls == ["started b"]
+
+
+def test_with_ha_the_backup_of_the_target_is_tried_before_the_connectors() -> None:
+    target = BridgeTarget(ha=True)
+    bridged = Bridged(ports=(1,), target=target, connection=BridgeConnection(reconnect_attempts_same_node=2))
+    wire = bridged.connect()
+    topology = packets.ClusterTopologyV4(False, "other", 7, connector(1), connector(2))
+    assert wire.of(packets.SubscribeTopologyV2)
+    wire.answer(topology, 0)
+    wire.give()
+    tried = []
+    wire.cut()
+    for _ in range(5):
+        bridged.source.clock.advance(2_000)
+        tried.append(bridged.wire.target.port)
+        bridged.wire.cut()
+    assert tried[:2] == [1, 2]
+    assert tried[-1] == 1
+
+
+def test_a_slow_socket_pauses_the_bridge() -> None:
+    bridged = Bridged()
+    wire = bridged.connect()
+    wire.unsent_bytes = 1 << 30
+    send(bridged, *["x" * 1_000] * 500)
+    bridged.settle()
+    assert len(bridged.target.sent) < 300
+    wire.unsent_bytes = 0
+    bridged.source.clock.advance(10)
+    bridged.settle()
+    assert len(bridged.target.bodies()) == 500
+
+
+def test_the_message_itself_is_not_changed_here() -> None:
+    bridged = Bridged()
+    bridged.connect()
+    original: Message = text("a", properties={"n": 1})
+    before = original.encoded
+    bridged.producer.send(original)
+    bridged.ship()
+    assert len(original.encoded) == len(before)
+    assert BRIDGE_DUPLICATE_ID not in original.properties
+
+
+def test_an_answer_for_a_message_that_was_not_sent_closes_the_connection() -> None:
+    bridged = Bridged()
+    wire = bridged.connect()
+    send(bridged, "a")
+    bridged.ship()
+    wire.answer(packets.NullResponse(9), 10)
+    wire.give()
+    assert wire.closed
+    assert bridged.waiting() == 0, "the answer to the first message came before"
+    assert "was not sent" in bridged.bridge.last_error
+
+
+def test_without_a_discovered_broker_the_bridge_waits_for_one() -> None:
+    bridged = Bridged(ports=(), target=BridgeTarget(discovery_group="g"))
+    bridged.bridge.start()
+    assert bridged.bridge.state is State.WAITING
+    assert "no broker was heard in discovery group 'g'" in bridged.bridge.last_error
+    bridged.ports = (1,)
+    bridged.source.clock.advance(2_000)
+    bridged.wire.open()
+    bridged.settle()
+    assert bridged.bridge.state is State.RUNNING
