@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from understudy.ledger import Kind, Row, check, encode
+from understudy.ledger import Kind, Row, check, check_epochs, encode
 from understudy.spark import audits
 from understudy.spark.jobs import audit
 
@@ -39,6 +39,9 @@ ROWS = st.lists(
         st.sampled_from(["", "", "t", "u"]),
         st.sampled_from(["", "", "", "q", "s"]),
         st.sampled_from([3, 2, 2, 1]),
+        st.sampled_from(["", "n1", "n2"]),
+        st.sampled_from(["", "i", "j"]),
+        st.sampled_from([0, 0, 1, 2, 3]),
     ),
     max_size=30,
 )
@@ -122,6 +125,9 @@ def named(rows: list[Row], place: int) -> list[Row]:
             address=own(row.address),
             queue=own(row.queue) if row.consumer else "",
             origin=own(row.origin),
+            # a row without an epoch is written without its node
+            node=row.node if row.epoch else "",
+            node_id=own(row.node_id) if row.epoch else "",
         )
         for row in rows
     ]
@@ -164,3 +170,4 @@ def test_the_audit_agrees_with_the_reference(
         found = audit(spark, paths, window_ms=50 * slack_ms, clock_skew_ms=slack_ms, remaining=kept)
     assert found.torn == {}
     assert found.report == expected
+    assert found.confirmed_by == check_epochs(everything, clock_skew_ms=slack_ms)

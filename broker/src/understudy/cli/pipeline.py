@@ -3,21 +3,89 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from understudy.cli.data_compare import exports_of, plain_comparison, plan_of, print_comparison
+from understudy.cli.data_transfer import export_copy
 from understudy.cli.ledger import refuse_twice
 from understudy.cli.report import console, exit_code_of_report, print_report
-from understudy.errors import BrokerError, ConfigError, LedgerDamaged
+from understudy.cli.stores import STORE, open_store
+from understudy.errors import BrokerError, ConfigError, LedgerDamaged, StoreError
 from understudy.ledger import WINDOW_MS
+from understudy.spark.evidence import chain, describe_input, sections_of, verify
+from understudy.spark.pages import audit_page
 from understudy.spark.session import open_session, require_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from understudy.spark.jobs import Audit
+    from understudy.spark.verdicts import Verdict
+
+_MASTER = click.option(
+    "--master", default="local[*]", show_default=True, help="Spark master; the inputs must be visible to it."
+)
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+_WORK_DIRECTORY = click.option(
+    "--work-dir",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Where Spark spills; default: the system's temporary directory.",
+)
+_OUTPUT = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.group()
 def pipeline() -> None:
-    """Analyse ledgers with Spark, on this machine or on a cluster."""
+    """Analyse ledgers and journals with Spark, on this machine or on a cluster."""
+
+
+@contextmanager
+def _session(name: str, master: str, work_dir: Path | None) -> Iterator[SparkSession]:
+    """A session for one job. Errors of Spark end as one line."""
+    require_spark()
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    with tempfile.TemporaryDirectory(prefix="understudy-spark-", dir=work_dir) as directory:
+        spark = open_session(master, work_directory=directory, name=f"understudy {name}")
+        try:
+            yield spark
+        except (LedgerDamaged, StoreError) as error:
+            raise ConfigError(str(error)) from error
+        except OSError as error:
+            raise ConfigError(f"cannot be read: {error.strerror}", file=str(error.filename)) from error
+        except (PySparkException, Py4JError) as error:
+            own = _own_error(str(error))
+            if own is not None:
+                raise ConfigError(own) from error
+            raise BrokerError(f"Spark failed: {str(error).strip().splitlines()[0]}") from error
+        finally:
+            spark.stop()
+
+
+def _own_error(text: str) -> str | None:
+    """The error of this package in the traceback of a task; None if there is none."""
+    own = [line for line in map(str.strip, text.splitlines()) if line.startswith("understudy.errors.")]
+    return own[-1].partition(": ")[2] if own else None
+
+
+def _progress(quiet: bool) -> Callable[[str], None]:
+    """Steps of a job on standard error, for people only."""
+    if quiet or not sys.stderr.isatty():
+        return lambda doing: None
+    return lambda doing: click.echo(f"{doing} ...", err=True)
+
+
+# --- audit ------------------------------------------------------------------------------------------------------------
 
 
 @pipeline.command()
@@ -28,8 +96,8 @@ def pipeline() -> None:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="LEDGER...",
 )
-@click.option("--master", default="local[*]", show_default=True, help="Spark master; LEDGERs must be visible to it.")
-@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@_MASTER
+@_JSON
 @click.option(
     "--window-ms",
     type=click.IntRange(min=0),
@@ -50,10 +118,15 @@ def pipeline() -> None:
     help="JSON lines with producer and number of ALL messages the queues held in the end.",
 )
 @click.option(
-    "--work-dir",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Where Spark spills; default: the system's temporary directory.",
+    "--journal",
+    "journals",
+    multiple=True,
+    type=STORE,
+    help="Journal of a stopped node; given for ALL nodes, their live messages are those that the queues held.",
 )
+@click.option("--report", "report_file", type=_OUTPUT, help="Write a hash-chained report (JSON lines).")
+@click.option("--html", "html_file", type=_OUTPUT, help="Write an HTML page with plots.")
+@_WORK_DIRECTORY
 def audit(
     ledgers: tuple[Path, ...],
     master: str,
@@ -61,6 +134,9 @@ def audit(
     window_ms: int,
     clock_skew_ms: int,
     remaining_file: Path | None,
+    journals: tuple[str, ...],
+    report_file: Path | None,
+    html_file: Path | None,
     work_dir: Path | None,
 ) -> None:
     """Check LEDGERs together, as ``understudy ledger check`` does, at any size.
@@ -69,27 +145,146 @@ def audit(
     but messages are unresolved.
     """
     refuse_twice(ledgers)
-    require_spark()
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
+    with _session("audit", master, work_dir) as spark:
+        from understudy.spark import jobs
 
-    from understudy.spark import jobs
-
-    with tempfile.TemporaryDirectory(prefix="understudy-spark-", dir=work_dir) as directory:
-        spark = open_session(master, work_directory=directory, name="understudy audit")
-        try:
-            found = jobs.audit(
-                spark, ledgers, window_ms=window_ms, clock_skew_ms=clock_skew_ms, remaining=remaining_file
-            )
-        except LedgerDamaged as error:
-            raise ConfigError(str(error)) from error
-        except (PySparkException, Py4JError) as error:
-            raise BrokerError(f"Spark failed: {str(error).strip().splitlines()[0]}") from error
-        finally:
-            spark.stop()
+        found = jobs.audit(
+            spark,
+            ledgers,
+            window_ms=window_ms,
+            clock_skew_ms=clock_skew_ms,
+            remaining=remaining_file,
+            journals=journals,
+            with_rates=html_file is not None,
+        )
+    inputs = [*ledgers, *([] if remaining_file is None else [remaining_file])]
+    _write_reports(found, inputs, journals, report_file, html_file)
     if as_json:
-        click.echo(json.dumps(found.report.to_json() | {"torn": found.torn}, indent=2))
+        click.echo(json.dumps(found.to_json(), indent=2))
     else:
         print_report(console(), found.report, found.torn)
-    if not found.report.ok:
-        raise SystemExit(exit_code_of_report(found.report))
+        for finding in found.confirmed_by.findings:
+            click.echo(f"two-confirming: {finding}")
+    if not found.ok:
+        raise SystemExit(exit_code_of_report(found.report) if found.confirmed_by.ok else 1)
+
+
+def _write_reports(
+    found: Audit, inputs: list[Path], journals: tuple[str, ...], report_file: Path | None, html_file: Path | None
+) -> None:
+    if report_file is None and html_file is None:
+        return
+    report: dict[str, Any] = found.to_json()
+    verdict = report["verdict"] if found.confirmed_by.ok else "broken"
+    sections = [("journals", list(journals)), *sections_of(report)]
+    lines = chain([describe_input(path) for path in inputs], sections, verdict)
+    if report_file is not None:
+        _write(report_file, "".join(f"{line}\n" for line in lines))
+    if html_file is not None:
+        windows = [(window.start_ms, window.end_ms) for window in found.report.windows]
+        fingerprint = json.loads(lines[-1])["hash"]
+        _write(html_file, audit_page(report, found.rates, windows, found.bucket_ms, fingerprint))
+
+
+def _write(path: Path, text: str) -> None:
+    """A file that is there completely or not at all."""
+    temporary = path.with_name(path.name + ".new")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        os.replace(temporary, path)
+    except OSError as error:
+        raise ConfigError(f"cannot be written: {error.strerror}", file=str(path)) from error
+
+
+@pipeline.command("verify-report")
+@click.argument("report", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+def verify_report(report: Path) -> None:
+    """Check that a hash-chained REPORT is complete and unchanged; prints its hash.
+
+    Exit codes: 0 unchanged, 2 changed, cut or no report.
+    """
+    click.echo(verify(report))
+
+
+# --- verdict ----------------------------------------------------------------------------------------------------------
+
+
+@pipeline.command("verdict")
+@click.argument("directories", nargs=-1, required=True, type=STORE, metavar="DIRECTORY...")
+@_MASTER
+@_JSON
+@click.option(
+    "--list",
+    "sample",
+    type=click.IntRange(min=0),
+    default=10,
+    show_default=True,
+    help="Messages of each replay set to list with --json.",
+)
+@click.option("--in-use", is_flag=True, help="Read copies although a broker runs on them.")
+@click.option(
+    "--export",
+    "export_directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write the messages that only one side has, for ``understudy data import``; made if missing.",
+)
+@_WORK_DIRECTORY
+@click.pass_context
+def verdict_command(
+    context: click.Context,
+    directories: tuple[str, ...],
+    master: str,
+    as_json: bool,
+    sample: int,
+    in_use: bool,
+    export_directory: Path | None,
+    work_dir: Path | None,
+) -> None:
+    """Compare copies of one node's journal, with every byte checked: DIRECTORY DIRECTORY [DIRECTORY ...].
+
+    Newest is decided by epoch and sequence. The copies are only read.
+
+    Exit codes: 0 all are identical or one the beginning of the other, 1 some diverged or one is damaged, or an export
+    is not complete, 2 usage, or not of one node, or one cannot be read.
+    """
+    if len(directories) < 2 or len(set(directories)) < len(directories):
+        raise click.UsageError("at least two different directories are required")
+    disk = open_store(*directories)
+    with _session("verdict", master, work_dir) as spark:
+        from understudy.spark import verdicts
+
+        found = verdicts.verdict(spark, disk, directories, sample=sample, in_use=in_use, progress=_progress(as_json))
+    exports, complete = _export(found, export_directory)
+    plan = plan_of(found.comparison)
+    if as_json:
+        checked = {
+            "checked": [asdict(each) for each in found.checked],
+            "damage": [asdict(each) for each in found.damage],
+        }
+        click.echo(json.dumps({**plain_comparison(found.comparison), "plan": plan, **checked, "exports": exports}))
+    else:
+        print_comparison(found.comparison, plan)
+        for copy in found.checked:
+            click.echo(
+                f"checked: {copy.directory}: {copy.segments:,} segments, {copy.records:,} records, "
+                f"{copy.record_bytes:,} bytes, {copy.damaged} damaged places"
+            )
+        for place in found.damage:
+            click.echo(f"damaged: {place.directory}: {place.file} at offset {place.offset}: {place.message}")
+        for export in exports:
+            click.echo(f"exported: {export['messages']:,} messages of {export['directory']} to {export['file']}")
+    context.exit(0 if found.ok and complete else 1)
+
+
+def _export(found: Verdict, directory: Path | None) -> tuple[list[dict[str, Any]], bool]:
+    """The files of the replay sets, one for each copy that has messages alone."""
+    if directory is None:
+        return [], True
+    directory.mkdir(parents=True, exist_ok=True)
+    summaries, whole = [], True
+    for number, (source, others) in enumerate(exports_of(found.comparison), 1):
+        file = str(directory / f"{number}-{Path(source).name}.jsonl")
+        summary, complete = export_copy(source, others, file, allow_damage=True)
+        summaries.append(summary)
+        whole = whole and complete
+    return summaries, whole

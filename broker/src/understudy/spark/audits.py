@@ -456,7 +456,7 @@ def examples(rows: DataFrame, listed: DataFrame) -> DataFrame:
     ).where("number >= 0")
     by_time = Window.partitionBy("sort", "place").orderBy(
         "at_ms", "kind_order", "producer", "number", "queue", "consumer", "message_id", "delivery_count", "address",
-        "durable", "digest", "transaction", "origin", "version",
+        "durable", "digest", "transaction", "origin", "version", "node", "node_id", "epoch",
     )  # fmt: skip
     return (
         rows.join(F.broadcast(wanted), on=MESSAGE, how="inner")

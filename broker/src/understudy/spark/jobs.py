@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import Row as SparkRow
@@ -20,6 +20,7 @@ from understudy.ledger import (
     WINDOW_MS,
     WINDOWS_LISTED_MAX,
     Counts,
+    EpochReport,
     Finding,
     Kind,
     Latency,
@@ -31,6 +32,13 @@ from understudy.ledger import (
     row_counts,
 )
 from understudy.spark import audits, ledgers
+from understudy.spark.confirmers import check_epochs
+from understudy.spark.decode import NUMBER, PRODUCER
+from understudy.spark.journal_source import read_journal
+from understudy.spark.live import REFERENCE, live_references, remaining_of
+
+#: Intervals of the plots of an audit.
+INTERVALS: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +48,20 @@ class Audit:
     report: Report
     torn: dict[str, int]
     """File -> line."""
+    confirmed_by: EpochReport
+    """Which node confirmed in which epoch."""
+    rates: dict[str, list[tuple[int, int]]]
+    """Rows of each kind in intervals of ``bucket_ms``: begin of the interval, number."""
+    bucket_ms: int
+
+    @property
+    def ok(self) -> bool:
+        """Whether every promise was kept."""
+        return self.report.ok and self.confirmed_by.ok
+
+    def to_json(self) -> dict[str, object]:
+        """As ``understudy ledger check --json`` prints it."""
+        return self.report.to_json() | {"torn": self.torn, "confirmed_by": self.confirmed_by.to_json()}
 
 
 def audit(
@@ -49,14 +71,29 @@ def audit(
     window_ms: int = WINDOW_MS,
     clock_skew_ms: int = 0,
     remaining: Path | None = None,
+    journals: Sequence[str] = (),
+    with_rates: bool = False,
 ) -> Audit:
     """Judge ledger files together.
 
+    Args:
+        spark: A session of ``open_session``.
+        paths: The ledgers.
+        window_ms: Pauses between confirmations of a producer longer than this are windows without service.
+        clock_skew_ms: How far the clocks of clients differ.
+        remaining: File that lists all messages that the queues held in the end.
+        journals: Journals of all nodes, as they are in the end: their live messages are those that remain.
+        with_rates: Count rows in intervals, for plots.
+
     Raises:
+        StoreError: a journal cannot be read.
         LedgerDamaged: a line is no row; names file and line.
         ConfigError: Spark does not see one of the files.
     """
-    kept = None if remaining is None else _remaining(spark, remaining)
+    kept = _remaining_of_journals(spark, journals) if journals else None
+    if remaining is not None:
+        listed = _remaining(spark, remaining)
+        kept = listed if kept is None else kept.unionByName(listed).distinct()
     with _kept(ledgers.parse_lines(ledgers.read_lines(spark, paths))) as parsed:
         torn = _refuse_bad_lines(parsed, paths)
         rows = ledgers.rows_of(parsed)
@@ -83,7 +120,9 @@ def audit(
             findings = reduce(DataFrame.unionByName, parts)
             with _kept(findings):
                 report = _report(rows, messages, copies, spans, findings, window_ms)
-    return Audit(report, torn)
+        epochs = check_epochs(rows, clock_skew_ms)
+        rates, bucket_ms = _rates(rows) if with_rates else ({}, 1)
+    return Audit(report, torn, epochs, rates, bucket_ms)
 
 
 @contextmanager
@@ -94,6 +133,29 @@ def _kept(frame: DataFrame) -> Iterator[DataFrame]:
         yield frame
     finally:
         frame.unpersist()
+
+
+def _remaining_of_journals(spark: SparkSession, directories: Sequence[str]) -> DataFrame:
+    """Producer and number of the messages that live in journals."""
+    live = live_references(spark, directories, nodes="many")
+    columns = [*REFERENCE, "properties"]
+    messages = read_journal(spark, list(directories), "messages", columns, nodes="many")
+    return remaining_of(live, messages, PRODUCER, NUMBER)
+
+
+def _rates(rows: DataFrame) -> tuple[dict[str, list[tuple[int, int]]], int]:
+    """Rows by kind in about ``INTERVALS`` equal intervals, for plots; and the length of an interval."""
+    kinds = [kind.value for kind in (Kind.SENT, Kind.CONFIRMED, Kind.DELIVERED, Kind.ACKNOWLEDGED)]
+    timed = rows.where(F.col("kind").isin(kinds)).select("kind", "at_ms")
+    bounds = timed.agg(F.min("at_ms"), F.max("at_ms")).first()
+    if bounds is None or bounds[0] is None:
+        return {}, 1
+    bucket_ms = max((bounds[1] - bounds[0]) // INTERVALS, 1)
+    begin = (F.floor((F.col("at_ms") - bounds[0]) / bucket_ms) * bucket_ms + bounds[0]).cast("bigint")
+    found: dict[str, list[tuple[int, int]]] = {kind: [] for kind in kinds}
+    for row in timed.groupBy("kind", begin.alias("begin_ms")).count().orderBy("begin_ms").collect():
+        found[row["kind"]].append((row["begin_ms"], row["count"]))
+    return found, bucket_ms
 
 
 def _remaining(spark: SparkSession, path: Path) -> DataFrame:
@@ -196,6 +258,9 @@ def _row(one: SparkRow) -> Row:
         one["transaction"],
         one["origin"],
         one["version"],
+        one["node"],
+        one["node_id"],
+        one["epoch"],
     )
 
 

@@ -215,6 +215,9 @@ def rows_of(parsed: DataFrame) -> DataFrame:
         "transaction",
         "origin",
         "version",
+        "node",
+        "node_id",
+        "epoch",
         order.alias("kind_order"),
     )
 

@@ -132,5 +132,8 @@ def open_session(
     for key, value in (settings(master, work_directory, os.cpu_count() or 1) | (more or {})).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
+    from understudy.spark.journal_source import register
+
+    register(spark)
     spark.sparkContext.setLogLevel("ERROR")
     return spark

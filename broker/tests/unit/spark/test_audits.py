@@ -1,6 +1,6 @@
 """Goal: each transformation says exactly its sentence, and no plan shuffles more than it needs.
 
-Method: frames of a few rows; what they mean together is the property test's business.
+Method: frames of a few rows; the property test checks them together.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.spark
 SCHEMA = (
     "ordinal bigint, kind string, producer string, number bigint, address string, at_ms bigint, consumer string,"
     " queue string, message_id bigint, delivery_count bigint, durable boolean, digest bigint, transaction string,"
-    " origin string, version bigint, kind_order int"
+    " origin string, version bigint, node string, node_id string, epoch bigint, kind_order int"
 )
 
 Frame = Callable[[Iterable[Row]], DataFrame]
@@ -32,7 +32,7 @@ def frame(spark: SparkSession) -> Frame:
             (
                 place, row.kind.value, row.producer, row.number, row.address, row.at_ms, row.consumer, row.queue,
                 row.message_id, row.delivery_count, row.durable, row.digest, row.transaction, row.origin, row.version,
-                KIND_ORDER[row.kind],
+                row.node, row.node_id, row.epoch, KIND_ORDER[row.kind],
             )
             for place, row in enumerate(rows)
         ]  # fmt: skip

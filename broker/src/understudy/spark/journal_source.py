@@ -1,0 +1,82 @@
+"""``spark.read.format("understudy.journal").load(DIRECTORIES)``: segments and snapshots as tables (docs/pipeline.md).
+
+Strictly read-only. The planner decides which bytes are the log (``log_plan``); a task reads the segments of one
+partition and returns Arrow batches. Without a running Spark nothing here is used.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.types import StructType
+
+from understudy.spark import tables
+from understudy.spark.journal_reader import JournalReader
+from understudy.spark.log_plan import parse_options, plan_logs
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+#: Name of the format.
+FORMAT: Final = "understudy.journal"
+
+
+class JournalSource(DataSource):
+    """The data source ``understudy.journal``."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name for ``format``."""
+        return FORMAT
+
+    def schema(self) -> str:
+        """All columns of the table, or those of option ``columns``."""
+        options = parse_options(self.options)
+        return tables.ddl(options.table, options.columns)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A reader of the columns of a schema, which may be fewer than the table has."""
+        return JournalReader(parse_options(self.options), schema)
+
+
+def read_journal(
+    spark: SparkSession,
+    directories: str | Sequence[str],
+    table: str = "records",
+    columns: Sequence[str] | None = None,
+    **options: str,
+) -> DataFrame:
+    """A table of the journals in some directories.
+
+    Args:
+        spark: A session of ``open_session``, or one with the setting spark.sql.python.filterPushdown.enabled.
+        directories: Visible to every worker.
+        table: ``records``, ``messages``, ``acknowledgements`` or ``bindings``.
+        columns: Read only these; Spark itself prunes no columns of a Python source.
+        options: Further options of the source.
+
+    Raises:
+        ConfigError: an option, table or column that does not exist; a directory without a journal.
+        StoreError: a log cannot be read; the same errors as a query would meet when it is planned.
+    """
+    paths = [directories] if isinstance(directories, str) else list(directories)
+    given = {"table": table, "minPartitions": str(spark.sparkContext.defaultParallelism)} | options
+    if columns is not None:
+        given["columns"] = ",".join(columns)
+    parsed = parse_options({**given, "paths": json.dumps(paths)})
+    tables.ddl(parsed.table, parsed.columns)
+    plan_logs(parsed)
+    register(spark)
+    reader = spark.read.format(FORMAT)
+    for name, value in given.items():
+        reader = reader.option(name, value)
+    return reader.load(paths)
+
+
+def register(spark: SparkSession) -> None:
+    """Make the format known to a session. ``open_session`` has done so."""
+    spark.dataSource.register(JournalSource)
