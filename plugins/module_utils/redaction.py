@@ -16,7 +16,7 @@ SECRET_PARAMETER = re.compile(rf"([?&;])({_NAME})=([^&;\"'<>\s]+)", re.IGNORECAS
 """A parameter with a secret in a URL: separator, name, value."""
 _SECRET_ELEMENT = re.compile(rf"<({_NAME})(\s[^<>]*)?>[^<]*</\1>", re.IGNORECASE)
 _SECRET_ATTRIBUTE = re.compile(rf"(\s{_NAME})=\"[^\"<>]*\"", re.IGNORECASE)
-_SECRET_PROPERTY = re.compile(rf'(<property\s+key="{_NAME}"\s+value=)"[^"<>]*"', re.IGNORECASE)
+_SECRET_PROPERTY = re.compile(rf'(<property\s+key="(?:{_NAME}|auth)"\s+value=)"[^"<>]*"', re.IGNORECASE)
 
 
 def spellings(secrets: Iterable[str]) -> set[str]:

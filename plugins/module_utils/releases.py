@@ -18,7 +18,8 @@ from pathlib import Path
 Run = Callable[[Sequence[str]], "tuple[int, str, str]"]
 
 MARKER = ".complete"
-DISTRIBUTION = "understudy"
+#: With the client of ZooKeeper, so that every lock manager of a replicated pair can be used.
+DISTRIBUTION = "understudy[zookeeper]"
 KERNEL_DISTRIBUTION = "understudy-kernel"
 #: Which kernel a release runs on this host, as ``native`` or ``python`` and the reason.
 KERNEL_FILE = "kernel.txt"

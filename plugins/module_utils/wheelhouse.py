@@ -30,6 +30,8 @@ KERNEL_LACKING = 3
 #: What cargo has compiled, in the cache: the next version then takes seconds.
 KERNEL_TARGET = "kernel-target"
 SOURCES = ("pyproject.toml", "README.md", "src")
+#: Optional dependencies of the broker that a release has: the client of ZooKeeper.
+EXTRAS = "zookeeper"
 VERSION_FILE = "src/understudy/__init__.py"
 _VERSION = re.compile(r"^__version__ = \"([0-9A-Za-z.+!_-]+)\"$", re.MULTILINE)
 _SKIPPED_PARTS = frozenset({"__pycache__"})
@@ -150,7 +152,7 @@ def plan(
     """Release name, version and archive path of these sources, built or not."""
     source_files(source)
     version = source_version(source)
-    digest = source_digest(source, (python_version, constraints, kernel.salt))[:DIGEST_CHARACTERS]
+    digest = source_digest(source, (python_version, constraints, kernel.salt, EXTRAS))[:DIGEST_CHARACTERS]
     release = f"{version}-{digest}-{machine}"
     return release, version, cache / f"understudy-{release}.tar"
 
@@ -172,7 +174,7 @@ def build(source: Path, archive: Path, python: str, constraints: str, run: Run, 
         command = [python, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--wheel-dir", str(wheels)]
         if constraints:
             command += ["--constraint", constraints]
-        code, output, error = run([*command, str(copy), "pip"])
+        code, output, error = run([*command, f"{copy}[{EXTRAS}]", "pip"])
         if code != 0:
             raise WheelhouseError(f"pip wheel ended with {code}:\n{_tail(error or output)}")
         if kernel.wheel is not None:

@@ -67,13 +67,23 @@ def _place_variables(node: Node, core: dict[str, object], origins: dict[str, str
     policy = node.ha_policy.replace("_", "-")
     chosen = ["ha-policy", policy] if policy == "primary-only" else ["ha-policy", policy, node.ha_role]
     _descend(core, chosen)
+    if node.uses_lock_manager:
+        _descend(core, chosen)["manager"] = _lock_manager(node)
+        origins[".".join((*chosen, "manager"))] = "broker_lock_manager"
     for variable in table().topology:
         for path in variable.xml:
             steps = path.split("/")
             if steps[0] == "ha-policy" and steps[: len(chosen)] != chosen:
                 continue
+            if node.values[variable.key] == "":
+                continue  # an empty text is the absence of a name
             _descend(core, steps[:-1])[steps[-1]] = node.values[variable.key]
             origins[".".join(steps)] = variable.name
+
+
+def _lock_manager(node: Node) -> dict[str, object]:
+    properties = [{"@key": name, "@value": value} for name, value in node.lock_manager_properties.items()]
+    return {"class-name": node.lock_manager, "properties": {"property": properties}}
 
 
 def _descend(core: dict[str, object], steps: Sequence[str]) -> dict[str, object]:

@@ -17,6 +17,10 @@ BACKUP = "backup"
 
 PRIMARY_ONLY = "primary_only"
 SHARED_STORE = "shared_store"
+REPLICATION = "replication"
+
+VOTES = "votes"
+"""Value of ``broker_lock_manager`` for replication without a lock manager."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,26 @@ class Node:
         return bool(self.values["failback"])
 
     @property
+    def lock_manager(self) -> str:
+        return str(self.values["lock_manager"])
+
+    @property
+    def uses_lock_manager(self) -> bool:
+        return self.ha_policy == REPLICATION and self.lock_manager != VOTES
+
+    @property
+    def lock_manager_properties(self) -> Mapping[str, object]:
+        """Given properties, and the file of the secret of a witness."""
+        given: Mapping[str, object] = self.values["lock_manager_properties"]
+        secret = {"secret-file": f"{self.instance_directory}/etc/witness-secret"}
+        return {**(secret if self.lock_manager == "witness" else {}), **given}
+
+    @property
+    def coordination_id(self) -> str:
+        """Not empty in a replicated pair of equal primaries."""
+        return str(self.values["coordination_id"]) if self.ha_policy == REPLICATION else ""
+
+    @property
     def failure_domain(self) -> str:
         return str(self.values["failure_domain"])
 
@@ -100,19 +124,19 @@ class Node:
     def start_gate(self) -> str:
         """The state to wait for after a start.
 
-        With failback the intended role is what a settled pair comes back to; without it a node that is ready in
-        either state is right, because the active node goes on serving.
+        With failback the nodes of a settled pair have their intended roles. Without it, and between equal peers, a
+        node that is ready in either state is right, because the active node goes on serving.
         """
         if self.ha_policy == PRIMARY_ONLY:
             return "active"
-        if not self.failback:
+        if not self.failback or self.coordination_id:
             return "ready"
         return "active" if self.ha_role == PRIMARY else "passive"
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A primary and its backups, which share one store."""
+    """A primary and its backups. Of equal primaries the first by name counts as the primary."""
 
     name: str
     primary: str
@@ -163,6 +187,7 @@ class Topology:
             "origins": origins,
             "client_url": self.client_url_of(node),
             "peers": [other.name for other in self.peers_of(node)],
+            "store_peers": [other.name for other in self.peers_of(node) if node.ha_policy == SHARED_STORE],
             "management_socket": {"address": node.sockets.management_address, "port": node.sockets.management_port},
             "management_url": node.sockets.management_url,
             "command": node.command,

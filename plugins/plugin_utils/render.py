@@ -314,8 +314,10 @@ def _secrets(root: ET.Element) -> Iterator[str]:
     """Values that must not be shown: of elements, attributes and URL parameters that are named like secrets."""
     for element in root.iter():
         named = [(element.tag, element.text or ""), *element.items()]
-        if SECRET_NAME.fullmatch(element.get("key", "")):
-            named.append((element.get("key", ""), element.get("value", "")))
+        key = element.get("key", "")
+        # "secret-file" is a path; "auth" is the credential of ZooKeeper
+        if (SECRET_NAME.fullmatch(key) and not key.endswith("-file")) or key == "auth":
+            named.append(("secret", element.get("value", "")))
         for name, value in named:
             if SECRET_NAME.fullmatch(name) and value.strip() and value not in ("true", "false"):
                 yield value

@@ -14,7 +14,9 @@ from ansible_collections.understudy.broker.plugins.plugin_utils.model import (
     BACKUP,
     PRIMARY,
     PRIMARY_ONLY,
+    REPLICATION,
     SHARED_STORE,
+    VOTES,
     Fault,
     Node,
     Pair,
@@ -87,14 +89,14 @@ def _machine(host: str, variables: Mapping[str, object]) -> str:
 def _pairs(nodes: tuple[Node, ...]) -> tuple[Pair, ...]:
     pairs = []
     for name, members in _by_pair(nodes).items():
-        primaries = [node for node in members if node.ha_role == PRIMARY]
-        backups = [node for node in members if node.ha_role == BACKUP]
-        urls = ",".join(node.sockets.connector.client_url for node in (*primaries, *backups))
+        ordered = sorted(members, key=lambda node: node.ha_role != PRIMARY)
+        first = ordered[0].name if ordered[0].ha_role == PRIMARY else ""
+        urls = ",".join(node.sockets.connector.client_url for node in ordered)
         pairs.append(
             Pair(
                 name=name,
-                primary=primaries[0].name if primaries else "",
-                backups=tuple(node.name for node in backups),
+                primary=first,
+                backups=tuple(node.name for node in ordered if node.name != first),
                 client_url=f"({urls})?ha=true&reconnectAttempts=-1",
             )
         )
@@ -165,28 +167,34 @@ def a_primary_alone_has_no_partner(nodes: tuple[Node, ...]) -> Iterator[Fault]:
             yield Fault(
                 node.name,
                 "broker_ha_policy",
-                f"is {PRIMARY_ONLY} but broker_pair is {node.pair!r}; set {SHARED_STORE}, or leave broker_pair out",
+                f"is {PRIMARY_ONLY} but broker_pair is {node.pair!r}; set {SHARED_STORE} or {REPLICATION}, or leave "
+                "broker_pair out",
             )
 
 
 def every_pair_is_complete(nodes: tuple[Node, ...]) -> Iterator[Fault]:
-    """One primary, one or more backups, and the same value of every variable with scope pair."""
+    """One primary and one or more backups, or only primaries that share a coordination id; the same value of every
+    variable with scope pair."""
     for node in nodes:
-        if node.ha_policy == SHARED_STORE and not node.pair:
-            yield Fault(node.name, "broker_pair", f"is missing; {SHARED_STORE} nodes belong to a named pair")
+        if node.ha_policy != PRIMARY_ONLY and not node.pair:
+            yield Fault(node.name, "broker_pair", f"is missing; {node.ha_policy} nodes belong to a named pair")
     for name, members in _by_pair(nodes).items():
         primaries = [node for node in members if node.ha_role == PRIMARY]
-        for extra in primaries[1:]:
+        equal = bool(members[0].coordination_id)
+        for backup in (node for node in members if equal and node.ha_role == BACKUP):
+            problem = f"is {BACKUP}, but pair {name!r} has a broker_coordination_id; make all of its nodes {PRIMARY}"
+            yield Fault(backup.name, "broker_ha_role", problem)
+        for extra in () if equal else primaries[1:]:
             yield Fault(
                 extra.name,
                 "broker_ha_role",
                 f"is {PRIMARY}, but {primaries[0].name} already is the primary of pair {name!r}; make one a {BACKUP}",
             )
-        if not primaries:
+        if not primaries and not equal:
             yield Fault(
                 members[0].name, "broker_ha_role", f"is {BACKUP} like all of pair {name!r}; make one node the {PRIMARY}"
             )
-        if len(primaries) == len(members):
+        if len(primaries) == len(members) and (len(members) == 1 or not equal):
             yield Fault(members[0].name, "broker_pair", f"{name!r} has no backup; give it a node with role {BACKUP}")
         for node in members[1:]:
             for variable in table().topology:
@@ -215,13 +223,33 @@ def a_shared_store_is_shared(nodes: tuple[Node, ...]) -> Iterator[Fault]:
     owners: dict[tuple[str, str], Node] = {}
     for node in nodes:
         first = owners.setdefault((node.machine, node.store_directory), node)
-        if first is not node and (not node.pair or first.pair != node.pair):
+        together = first.pair == node.pair and node.ha_policy == first.ha_policy == SHARED_STORE
+        if first is not node and not (node.pair and together):
             yield Fault(
                 node.name,
                 "broker_store_directory",
                 f"is {node.store_directory}, which {first.name} uses on the same machine; "
                 "one store serves one pair only",
             )
+
+
+REQUIRED_PROPERTY = {"witness": "addresses", "zookeeper": "connect-string", "file": "locks-folder"}
+
+
+def a_lock_manager_has_its_address(nodes: tuple[Node, ...]) -> Iterator[Fault]:
+    """The property without which no service can be asked is given, and none where no lock manager is used."""
+    for node in nodes:
+        properties = node.values["lock_manager_properties"]
+        if not isinstance(properties, Mapping):
+            continue  # has a fault already
+        used = node.uses_lock_manager
+        if properties and not used:
+            unused = f"is given, but {VOTES if node.ha_policy == REPLICATION else node.ha_policy} uses no lock manager"
+            yield Fault(node.name, "broker_lock_manager_properties", f"{unused}; remove it")
+        required = REQUIRED_PROPERTY.get(node.lock_manager, "")
+        if used and required and not properties.get(required):
+            problem = f"lacks {required!r}, which the lock manager {node.lock_manager} needs"
+            yield Fault(node.name, "broker_lock_manager_properties", problem)
 
 
 def failure_domains_differ(nodes: tuple[Node, ...]) -> Iterator[Fault]:
@@ -291,6 +319,7 @@ RULES: tuple[Callable[[tuple[Node, ...]], Iterator[Fault]], ...] = (
     a_primary_alone_has_no_partner,
     every_pair_is_complete,
     a_shared_store_is_shared,
+    a_lock_manager_has_its_address,
     failure_domains_differ,
     nothing_is_used_twice,
 )

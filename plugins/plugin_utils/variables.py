@@ -99,7 +99,7 @@ class Variable:
     def _integer(self, value: object) -> int:
         text = str(value).strip()
         low = 0 if self.minimum is None else self.minimum
-        is_number = not isinstance(value, bool) and text.isascii() and text.isdigit()
+        is_number = not isinstance(value, bool) and text.isascii() and text.removeprefix("-").isdigit()
         if is_number and low <= int(text) and (self.maximum is None or int(text) <= self.maximum):
             return int(text)
         limits = f"from {low} to {self.maximum}" if self.maximum is not None else f"of at least {low}"

@@ -66,7 +66,7 @@ def test_every_input_is_described_and_secrets_are_marked(name: str) -> None:
     for variable in role_of(name).variables:
         assert variable.name.startswith(f"{name}_"), variable.name
         assert all(variable.description), variable.name
-        assert variable.secret is bool(re.search(r"_(password|token)$", variable.name)), variable.name
+        assert variable.secret is bool(re.search(r"_(password|token|secret)$", variable.name)), variable.name
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))

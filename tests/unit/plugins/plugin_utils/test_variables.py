@@ -21,7 +21,7 @@ from ansible_collections.understudy.broker.plugins.plugin_utils.variables import
 CORE = "{urn:activemq:core}"
 
 NEW_ROW = """
-- name: broker_vote_retries
+- name: broker_example_retries
   type: int
   default: 12
   minimum: -1
@@ -61,17 +61,17 @@ def test_a_new_row_is_read_judged_rendered_and_documented(with_new_row: variable
     nodes: Any = built.as_dict()["nodes"]
     assert nodes["b"]["core"]["ha-policy"]["shared-store"]["backup"]["quorum"] == {"vote-retries": 12}
     assert "quorum" not in str(nodes["a"]["core"])
-    changed = {**HOSTS, "b": {**HOSTS["b"], "broker_vote_retries": 7}}
+    changed = {**HOSTS, "b": {**HOSTS["b"], "broker_example_retries": 7}}
     (fault,) = topology.build_topology(HOSTS, changed).faults
-    assert str(fault) == "b: broker_vote_retries: is 7 but 12 at a; the nodes of pair 'p' must agree"
-    wrong = {**HOSTS, "b": {**HOSTS["b"], "broker_vote_retries": 700}}
+    assert str(fault) == "b: broker_example_retries: is 7 but 12 at a; the nodes of pair 'p' must agree"
+    wrong = {**HOSTS, "b": {**HOSTS["b"], "broker_example_retries": 700}}
     (fault,) = topology.build_topology(HOSTS, wrong).faults
-    assert str(fault) == "b: broker_vote_retries: is '700'; give a whole number from -1 to 100"
+    assert str(fault) == "b: broker_example_retries: is '700'; give a whole number from -1 to 100"
     texts = dict(variables.files(with_new_row))
-    assert "broker_vote_retries: 12\n" in texts["roles/broker/defaults/main.yml"]
+    assert "broker_example_retries: 12\n" in texts["roles/broker/defaults/main.yml"]
     options = yaml.safe_load(texts["roles/broker/meta/argument_specs.yml"])["argument_specs"]["main"]["options"]
-    assert options["broker_vote_retries"]["version_added"] == "0.3.0"
-    assert "| `broker_vote_retries` | int | `12` | pair |" in texts["docs/operations/variables.md"]
+    assert options["broker_example_retries"]["version_added"] == "0.3.0"
+    assert "| `broker_example_retries` | int | `12` | pair |" in texts["docs/operations/variables.md"]
 
 
 @pytest.mark.parametrize("failback", [True, False])
@@ -124,7 +124,6 @@ def test_an_unknown_field_of_a_row_is_an_error() -> None:
         ("broker_security_drill_user", "x", "is a former name; set broker_drill_user instead"),
         ("broker_install_root", "/x", "is set by the role broker; set broker_root instead"),
         ("broker_service_apply", True, "is set by the role broker; remove it"),
-        ("broker_group_name", "g", "is not available in this version; remove it"),
     ],
 )
 def test_former_reserved_and_inner_names_are_refused(name: str, value: object, problem: str) -> None:
