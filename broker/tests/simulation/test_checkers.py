@@ -83,6 +83,13 @@ def test_ledger_findings_become_violations_by_sort():
     assert found([*story([*map(delivery, range(4))]), row(Kind.REFUSED, 3)]) == ["unexplained", "refused"]
 
 
+def test_a_message_that_was_damaged_before_its_confirmation_and_sent_again_may_come_late():
+    sent = [row(Kind.SENT, 0), row(Kind.SENT, 1)]
+    late = [*sent, delivery(1), delivery(0), row(Kind.CONFIRMED, 0), row(Kind.CONFIRMED, 1)]
+    assert "reordered" in checks(judge_ledger(late, set_aside={("p", 1)}))
+    assert "reordered" not in checks(judge_ledger(late, set_aside={("p", 0)}))
+
+
 def test_messages_set_aside_are_not_lost_and_the_others_are():
     sent = [row(kind, number) for number in range(2) for kind in (Kind.SENT, Kind.CONFIRMED)]
     sent.append(Row(Kind.DRAINED, "", 0, "q", 9000, "observer", "q"))

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import random
 
-from understudy.testing.fault_plan import LATER_KINDS, REPLICATION_KINDS, WEIGHTS, Fault, FaultKind, draw_faults
+from understudy.testing.fault_plan import (
+    LATER_KINDS,
+    REPLICATION_KINDS,
+    REPLICATION_LATER_KINDS,
+    WEIGHTS,
+    Fault,
+    FaultKind,
+    draw_faults,
+)
 
 
 def draw(seed: int, **options) -> tuple[Fault, ...]:
@@ -25,7 +33,9 @@ def test_faults_lie_in_order_between_the_two_moments():
 
 
 def test_every_kind_is_drawn_and_clients_only_if_there_are_some():
-    assert WEIGHTS.keys() | LATER_KINDS.keys() | REPLICATION_KINDS.keys() | {FaultKind.DAMAGE} == set(FaultKind)
+    assert WEIGHTS.keys() | LATER_KINDS.keys() | REPLICATION_KINDS.keys() | REPLICATION_LATER_KINDS.keys() | {
+        FaultKind.DAMAGE
+    } == set(FaultKind)
     drawn = {fault.kind for seed in range(100) for fault in draw(seed, clients=["p", "c"])}
     assert drawn == set(WEIGHTS)
     replicated = {fault.kind for seed in range(100) for fault in draw(seed, weights=REPLICATION_KINDS)}

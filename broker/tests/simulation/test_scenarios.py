@@ -11,7 +11,15 @@ import pytest
 
 from understudy.ha import lock_proof
 from understudy.testing.checkers import Violation
-from understudy.testing.fault_plan import ACTIVE, LATER_KINDS, PASSIVE, REPLICATION_KINDS, Fault, FaultKind
+from understudy.testing.fault_plan import (
+    ACTIVE,
+    LATER_KINDS,
+    PASSIVE,
+    REPLICATION_KINDS,
+    REPLICATION_LATER_KINDS,
+    Fault,
+    FaultKind,
+)
 from understudy.testing.plan import draw_plan
 from understudy.testing.scenario import Scenario
 from understudy.testing.scenario_run import ScenarioRun
@@ -21,27 +29,23 @@ from understudy.testing.simulate import quiet_logging
 #: Seeds of all scenarios in a short run, in blocks of so many.
 SEEDS = 115
 BLOCK = 5
-#: Of each scenario, its seeds in a short run.
+#: Of each scenario, its seeds here. `make simulation-long` runs more of them.
 SHORT = {
     "shared-store": range(50),
     "shared-store-backups": range(30),
     "shared-store-symmetric": range(20),
     "replication": range(15),
 }
-#: And in a long one.
-LONG = {
-    "shared-store": range(50, 1000),
-    "shared-store-backups": range(30, 600),
-    "shared-store-symmetric": range(20, 400),
-    "replication": range(15, 121),
-}
 
+_OF_REPLICATION = REPLICATION_KINDS | REPLICATION_LATER_KINDS
 #: Seeds that once broke a promise, with what was wrong then. They stay, whatever their plan is now.
 REGRESSIONS = {
     166: "a consumer counted silence during a failover as an empty queue",
     318: "the order of a queue was judged although the broker still had the consumer's dead predecessor",
     1226: "a consumer counted the silence before the last confirmation as the end",
+    622: "a node without its lock ended because the next owner had removed its unfinished snapshot: not expected",
     706: "no node could start after the log had been trimmed to a damaged record",
+    1104: "a message damaged before its confirmation and sent again counted as reordered",
     1445: "a node counted as serving that was resumed at the moment at which the other activated, and had not run yet",
     4194: "two consumers that were open together counted as successors because their deliveries did not overlap",
 }
@@ -67,7 +71,7 @@ def blocks(seeds: dict[str, range], size: int):
 
 
 def test_the_short_run_covers_all_scenarios():
-    assert SHORT.keys() == LONG.keys() == SCENARIOS.keys()
+    assert SHORT.keys() == SCENARIOS.keys()
     assert sum(map(len, SHORT.values())) == SEEDS
 
 
@@ -120,16 +124,10 @@ def test_a_commit_covers_every_send_before_it():
     assert judge(0, without=range(100), run_class=HastyCommitRun) == ""
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(("scenario", "seeds"), list(blocks(LONG, 50)))
-def test_every_promise_is_kept_for_long(scenario, seeds):
-    assert [text for seed in seeds if (text := judge(seed, SCENARIOS[scenario]))] == []
-
-
 def test_the_seeds_contain_every_fault_failovers_and_redeliveries():
     """The plans cover every fault, and the runs do fail over and deliver again."""
     plans = [draw_plan(seed) for seed in range(SEEDS)]
-    assert {fault.kind for plan in plans for fault in plan.faults} == set(FaultKind) - REPLICATION_KINDS.keys()
+    assert {fault.kind for plan in plans for fault in plan.faults} == set(FaultKind) - _OF_REPLICATION.keys()
     assert {job.mode for plan in plans for job in plan.consumers} == {
         "auto",
         "client",
@@ -192,8 +190,9 @@ def test_a_node_that_trusts_a_proof_of_three_seconds_is_found(monkeypatch):
 def every_kind():
     """Each kind in each scenario; those of further scenarios are long."""
     for scenario in SCENARIOS:
-        for kind in LATER_KINDS if scenario in SHARED_STORES else (LATER_KINDS | REPLICATION_KINDS):
-            if scenario not in SHARED_STORES and kind is FaultKind.STORE_CUT_OFF:
+        for kind in LATER_KINDS if scenario in SHARED_STORES else (LATER_KINDS | _OF_REPLICATION):
+            # the steps of crash-at-step: test_replicated_pair
+            if scenario not in SHARED_STORES and kind in (FaultKind.STORE_CUT_OFF, FaultKind.CRASH_AT_STEP):
                 continue
             marks = () if scenario == SHARED_STORE.name else pytest.mark.long
             yield pytest.param(scenario, kind, id=f"{scenario}-{kind.value}", marks=marks)

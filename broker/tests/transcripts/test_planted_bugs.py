@@ -13,6 +13,7 @@ from understudy.ha.lock_proof import LockProof
 from understudy.ha.shared_store import SharedStorePolicy
 from understudy.store.log import end
 from understudy.store.message_store import MessageStore
+from understudy.store.replication.shipping import Shipping
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -46,9 +47,15 @@ def _prepares_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MessageStore, "store_prepare", lambda self, *arguments: self.last_sequence)
 
 
+def _goes_on_without_asking(patch: pytest.MonkeyPatch) -> None:
+    """A message that waits for a lost replica is confirmed before the lock manager has answered."""
+    patch.setattr(Shipping, "stop_sending", Shipping.detach)
+
+
 BUGS: list[tuple[str, str, Plant]] = [
     ("ha", "split-brain-by-pause", _confirms_without_a_lock),
     ("ha", "clean-stop", _leaves_the_store_owned),
+    ("replication", "loss-of-the-replica", _goes_on_without_asking),
     ("store", "damage-is-refused", _takes_damage_for_a_torn_tail),
     ("store", "transactions", _commits_what_is_rolled_back),
     ("session", "restart-after-acknowledgements", _writes_no_acknowledgement),

@@ -8,12 +8,18 @@ from pathlib import Path
 import pytest
 
 from transcripts.ha import HaDriver
+from transcripts.replication import ReplicationDriver
 from transcripts.script import Driver, Transcript
 from transcripts.session import SessionDriver
 from transcripts.store import StoreDriver
 
 HERE = Path(__file__).parent
-DRIVERS: dict[str, Callable[[], Driver]] = {"ha": HaDriver, "store": StoreDriver, "session": SessionDriver}
+DRIVERS: dict[str, Callable[[], Driver]] = {
+    "ha": HaDriver,
+    "replication": ReplicationDriver,
+    "session": SessionDriver,
+    "store": StoreDriver,
+}
 FILES = [path for folder in DRIVERS for path in sorted((HERE / folder).glob("*.txt"))]
 
 

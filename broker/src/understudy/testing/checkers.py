@@ -20,8 +20,9 @@ from understudy.testing.sim_loop import Failure
 
 #: Findings of one sort that are spelled out.
 _LISTED_MAX: Final = 5
-#: Sorts of findings about messages that are gone.
-_EXPLAINED_BY_DAMAGE: Final = frozenset({"lost", "partial", "unresolved"})
+#: Sorts of findings that the damage of a message explains. It is gone; one that was damaged before it was confirmed is
+#: sent again by its client, is no duplicate then, and comes after later messages, which were stored already.
+_EXPLAINED_BY_DAMAGE: Final = frozenset({"lost", "partial", "unresolved", "reordered"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ def judge_ledger(
     Args:
         drained: The run came to its end, so nothing may be unresolved.
         set_aside: Producer and number of damaged messages that are in the quarantine of the store, which explains
-            that they are in no queue.
+            that they are in no queue, and why one that was not confirmed before comes late.
         sessions: When the session began through which a DELIVERED row came. A message that a client
             had fetched before its connection broke may reach its application after another
             consumer has acknowledged it; the ledger cannot see that, the session's age shows it.

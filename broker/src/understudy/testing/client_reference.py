@@ -35,6 +35,7 @@ _CONNECTOR_FIELDS = {
     "refreshTimeout": ("DiscoveryGroup", "refresh_timeout_ms"),
     "discoveryInitialWaitTimeout": ("DiscoveryGroup", "initial_wait_timeout_ms"),
     "localBindAddress": ("DiscoveryGroup", "local_bind_address"),
+    "file": ("DiscoveryGroup", "jgroups_file"),
 }
 _OTHER = {
     "keyStorePassword": "Of the key in keyStorePath.",
@@ -83,7 +84,7 @@ def page() -> str:
         lines.append(f"| {parameter} | {default} | {texts.get(('ClientOptions', name)) or _OTHER[parameter]} |")
     for title, parameters in (
         ("Of a connector, inside the brackets; or after them, for all connectors", CONNECTOR_PARAMETERS),
-        ("Of a discovery group (udp://)", GROUP_PARAMETERS),
+        ("Of a discovery group (udp:// and jgroups://)", GROUP_PARAMETERS),
     ):
         lines += ["", f"## {title}", "", "| parameter | meaning |", "|---|---|"]
         for parameter in parameters:

@@ -96,6 +96,9 @@ class PairOptions:
     """A node that starts passes over damaged records of known extent (``quarantine-damaged-records``)."""
     replicated: bool = False
     """Each node has a store of its own, and a witness decides which one is active."""
+    older: frozenset[str] = frozenset()
+    """Nodes that are of the version before until their first restart, as in a rolling update: they speak the oldest
+    replication protocol."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,18 @@ from dataclasses import dataclass, field
 
 from understudy.errors import BrokerError, ManagementError, NotActive
 from understudy.ha.activation import ActivationFacts
+from understudy.ha.replication.promotion import Promotion
+from understudy.management.cluster_facts import (
+    BroadcastFacts,
+    ClusterFacts,
+    DiscoveryFacts,
+    EntryFacts,
+    LinkFacts,
+    MemberFacts,
+)
 from understudy.management.controls import (
     AcceptorFacts,
+    EarlierData,
     FollowingFacts,
     InvocationRequest,
     KernelFacts,
@@ -47,6 +57,26 @@ def fake_queue(name: str = "orders", **changes: object) -> QueueFacts:
     return QueueFacts(**(fields | changes))  # type: ignore[arg-type]
 
 
+_ALL_OUTCOMES = ("added", "changed", "refreshed", "own", "unusable", "damaged", "rejected")
+_CLUSTER = ClusterFacts(
+    "JOINED",
+    [MemberFacts("11111111-2222-3333-4444-555555555555", True, "tcp://10.0.0.1:61616", "tcp://10.0.0.2:61616", None)],
+    [LinkFacts("tcp://10.0.0.3:61616", None, "WAITING", 2)],
+    [
+        DiscoveryFacts(
+            "dg",
+            "udp://231.7.7.7:9876",
+            "LISTENING",
+            None,
+            [EntryFacts("other", ["tcp://10.0.0.3:61616"], "10.0.0.3", 150)],
+            dict.fromkeys(_ALL_OUTCOMES, 1),
+            0,
+        )
+    ],
+    [BroadcastFacts("bg", "udp://231.7.7.7:9876", "BROADCASTING", ["tcp://10.0.0.1:61616"], 2_000, 7, 0, None)],
+)
+
+
 @dataclass
 class FakeNodeView:
     """An active primary of a shared-store pair, unless its fields are changed. Implements ``NodeView``."""
@@ -69,10 +99,16 @@ class FakeNodeView:
     connections: int = 5
     sessions: int = 6
     confirmations: int = 1234
+    cluster: ClusterFacts = _CLUSTER
     quarantine: tuple[int, list[dict[str, object]]] = (0, [])
     queue_facts: list[QueueFacts] = field(default_factory=lambda: [fake_queue()])
     stops: list[bool] = field(default_factory=list)
     """``failover`` of every stop that was requested."""
+    waiting_because: str | None = None
+    promotion: Promotion | None = None
+    earlier_data: EarlierData | None = None
+    promoted: Promotion | BrokerError = field(default_factory=lambda: ManagementError("not one of a replicated pair"))
+    """Answer to a promotion."""
     invocations: list[InvocationRequest] = field(default_factory=list)
 
     @property
@@ -102,3 +138,6 @@ class FakeNodeView:
 
     def request_stop(self, *, failover: bool) -> None:
         self.stops.append(failover)
+
+    def request_promotion(self, answer: Callable[[Promotion | BrokerError], None]) -> None:
+        answer(self.promoted)

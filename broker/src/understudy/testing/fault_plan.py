@@ -80,6 +80,15 @@ class FaultKind(Enum):
     """Cut a node off the witness, both ways or one way."""
     CRASH_IN_COPY = "crash-in-copy"
     """Start the passive node again, and kill it or the active one at a disk operation while the store is copied."""
+    CRASH_AT_STEP = "crash-at-step"
+    """Kill the next node whose machines reach a step that the seed draws (``steps.STEPS``), or cut its power; the nodes
+    are made to copy, to fail over or to fail back for it."""
+    PART_THEN_KILL = "part-then-kill"
+    """Cut the nodes off each other; kill the active one a moment or some seconds later, and let the other one, whose
+    data is old by then, reach everything again while it stays down."""
+    ACTIVE_ALONE = "active-alone"
+    """Cut the active node off its replica and the witness, with a reset of the connection to the replica; clients
+    reach it."""
 
 
 #: How often each kind is drawn, relative to the others.
@@ -123,6 +132,13 @@ REPLICATION_KINDS: Final = {
     FaultKind.CRASH_IN_COPY: 4,
 }
 
+#: Kinds for such nodes drawn from a stream of their own, and the share of the seeds with each.
+REPLICATION_LATER_KINDS: Final = {
+    FaultKind.CRASH_AT_STEP: 0.5,
+    FaultKind.PART_THEN_KILL: 0.25,
+    FaultKind.ACTIVE_ALONE: 0.2,
+}
+
 #: Share of the seeds with ``DAMAGE``.
 _DAMAGE_CHANCE: Final = 0.2
 
@@ -142,6 +158,7 @@ _WITHOUT_TARGET: Final = frozenset(
         FaultKind.WITNESS_FLAPS,
         FaultKind.WITNESS_PAUSED,
         FaultKind.CRASH_IN_COPY,
+        *REPLICATION_LATER_KINDS,
     }
 )
 
@@ -203,14 +220,20 @@ def draw_faults(
 
 
 def draw_later_faults(
-    stream: random.Random, faults: tuple[Fault, ...], *, begin_s: float, end_s: float
+    stream: random.Random,
+    faults: tuple[Fault, ...],
+    *,
+    begin_s: float,
+    end_s: float,
+    chances: Mapping[FaultKind, float] = LATER_KINDS,
 ) -> tuple[Fault, ...]:
-    """``faults`` and, now and then, one of each of ``LATER_KINDS``; numbers follow those of ``faults``."""
+    """``faults`` and, now and then, one of each kind in ``chances``; numbers follow the highest of ``faults``."""
     more: list[Fault] = []
-    for kind, chance in LATER_KINDS.items():
+    first = 1 + max((fault.number for fault in faults), default=-1)
+    for kind, chance in chances.items():
         if stream.random() < chance:
             at_s = stream.uniform(begin_s, end_s)
-            more.append(_draw_fault(stream, len(faults) + len(more), at_s, kind, ()))
+            more.append(_draw_fault(stream, first + len(more), at_s, kind, ()))
     return tuple(sorted((*faults, *more), key=lambda fault: fault.at_s))
 
 

@@ -56,6 +56,10 @@ class ManualTime:
                 callback()
         self._now_ms = until_ms
 
+    def stop_process(self, duration_ms: int) -> None:
+        """Let that much time pass without a call; those that fall due come at the next ``advance``."""
+        self._now_ms += duration_ms
+
     def pending(self) -> int:
         """Calls still to come."""
         return sum(timer.callback is not None for _, _, timer in self._pending)

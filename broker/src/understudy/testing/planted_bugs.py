@@ -1,7 +1,7 @@
 """Planted bugs: each breaks one promise of the broker on purpose, and a simulated run must find it.
 
 ``planting`` defines planted bugs. ``python -m understudy.testing.simulate --plant NAME`` runs seeds with one
-planted. Those of nodes, damaged records and XA branches are in modules of their own.
+planted. Those of nodes, replicated pairs, damaged records and XA branches are in modules of their own.
 
 To add one, write a function that takes a ``Patch`` and decorate it with ``planted``; the parametrised
 test in ``tests/simulation/test_planted_bugs.py`` then requires that one of its seeds finds it.
@@ -24,7 +24,11 @@ from understudy.session.session import ServerSession
 from understudy.session.transaction import Transaction
 from understudy.store.message_store import MessageStore
 from understudy.store.reference import MessageReference, RunSlice
-from understudy.testing import planted_branch_bugs, planted_damage_bugs, planted_node_bugs  # noqa: F401  # for BUGS
+from understudy.testing import (  # noqa: F401  # for BUGS
+    planted_branch_bugs,
+    planted_damage_bugs,
+    planted_node_bugs,
+)
 from understudy.testing.fault_plan import Fault, FaultKind
 from understudy.testing.plan import Plan
 from understudy.testing.planting import BUGS as BUGS
@@ -127,7 +131,7 @@ def _acknowledgements_not_written(patch: Patch) -> None:
 
 @planted(
     "duplicate-ids-ignored", promise="no duplicate while duplicate detection is on", checks=["duplicated"],
-    seeds=range(8, 60),
+    seeds=range(8, 60), elsewhere={"replication": range(3, 12)},
 )  # fmt: skip
 def _duplicate_ids_ignored(patch: Patch) -> None:
     """A message that a client sends again after a failover is stored a second time."""

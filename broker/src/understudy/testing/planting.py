@@ -40,7 +40,7 @@ class Patch:
             setattr(owner, name, old)
 
 
-#: Plants the bug; returns the run to use instead of ``ScenarioRun``, or None.
+#: Plants the bug; returns the run to use instead of that of the scenario, or None.
 _Plant = Callable[[Patch], type[ScenarioRun] | None]
 
 
@@ -60,11 +60,13 @@ class PlantedBug:
     _plant: _Plant
 
     @contextmanager
-    def planted(self) -> Iterator[type[ScenarioRun]]:
-        """While open, brokers and clients of this process have the bug; run the yielded class."""
+    def planted(self) -> Iterator[type[ScenarioRun] | None]:
+        """While open, brokers and clients of this process have the bug; run the yielded class, or that of the scenario
+        if it is None.
+        """
         patch = Patch()
         try:
-            yield self._plant(patch) or ScenarioRun
+            yield self._plant(patch)
         finally:
             patch.restore()
 
@@ -87,7 +89,7 @@ def planted(
     *,
     promise: str,
     checks: Sequence[str],
-    seeds: range,
+    seeds: range | None = None,
     elsewhere: Mapping[str, range] | None = None,
 ) -> Callable[[_Plant], _Plant]:
     """Register a planted bug; its docstring describes the bug.
@@ -96,11 +98,12 @@ def planted(
         promise: The promise it breaks, as a sentence.
         checks: One of these checks must fail.
         seeds: Within these seeds of each scenario of a shared store. Keep it short: begin with a seed that finds it.
+            None: it makes no sense there.
         elsewhere: Seeds of other scenarios, or of one of those if they differ.
     """
 
     def register(plant: _Plant) -> _Plant:
-        within = dict.fromkeys(SHARED_STORES, seeds) | dict(elsewhere or {})
+        within = ({} if seeds is None else dict.fromkeys(SHARED_STORES, seeds)) | dict(elsewhere or {})
         BUGS[name] = PlantedBug(name, promise, frozenset(checks), within, plant.__doc__ or "", plant)
         return plant
 

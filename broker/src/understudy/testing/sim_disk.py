@@ -1,18 +1,15 @@
 """A file system in memory that loses unsynced data in a crash, shared by several nodes.
 
-``SimVolume`` is the medium. Each node opens it through its own ``SimDisk`` (``volume.disk(owner)``),
-where the owner is what dies together: a machine. All owners see each other's writes at once, as on
-a coherent network file system, but a write or a directory change is *pending* until synced, and
-pending changes are at the mercy of ``power_loss``: each sector of each pending write survives or
-not, independently; so does each creation, rename and removal. ``File.sync`` makes the pending
-writes of its own owner last, not those another machine has cached.
+``SimVolume`` is the medium. Each node opens it through its own ``SimDisk`` (``volume.disk(owner)``), where the owner is
+a machine. All owners see each other's writes at once, as on a coherent network file system, but a write or a directory
+change is *pending* until synced, and a ``power_loss`` decides about each sector of each pending write, and about each
+creation, rename, link and removal, independently. ``File.sync`` makes the pending writes of its own owner last, not
+those another machine has cached. ``crash_process`` is kill -9: the owner's handles and locks are gone, its pending
+writes live on in the kernel and may still be lost by a later ``power_loss``.
 
-``crash_process`` is kill -9: the owner's handles and locks are gone, its pending writes live on
-in the kernel and may still be lost by a later ``power_loss``.
-
-Faults: ``capacity_bytes`` (full disk), ``fail_next_sync``, ``flip_bit``, ``revoke_lock``, and
-``before_operation``, called with the name of every operation that changes something, which may
-raise to cut a run there. Nothing here draws randomness but from the generator it is given.
+Faults: ``capacity_bytes`` (full disk), ``fail_next_sync``, ``flip_bit``, ``revoke_lock``, and ``before_operation``,
+called with the name of every operation that changes something, which may raise to cut a run there. Randomness comes
+only from the generators that are given.
 """
 
 from __future__ import annotations
@@ -154,9 +151,7 @@ class SimVolume:
             del self._locks[path]
 
     def power_loss(self, stream: random.Random, owner: str | None = None) -> None:
-        """The owner's machine loses its power: random parts of its unsynced data survive. One draw
-        in four keeps all, one loses all. Without an owner it is every machine.
-        """
+        """The owner's machine, or every machine, loses its power: random parts of its unsynced data survive."""
         for name in [owner] if owner is not None else sorted({change.owner for change in self._changes()}):
             self.crash_process(name)
         self.lose_unsynced(stream, owner)
@@ -248,9 +243,7 @@ class SimVolume:
         return other
 
     def replace_files(self, below: str, other: SimVolume) -> None:
-        """Replace the files below a directory by those of ``other``, everything synced: another copy is
-        mounted, or restored. Open files keep their contents.
-        """
+        """Replace the files below a directory by those of ``other``, synced; open files keep their contents."""
         prefix = below.rstrip("/") + "/"
         self._pending_names = [
             change
@@ -265,7 +258,7 @@ class SimVolume:
 
     def used_bytes(self) -> int:
         """Room taken by all files."""
-        return sum(len(inode.visible) for inode in self._names.values())
+        return sum(len(inode.visible) for inode in {id(each): each for each in self._names.values()}.values())
 
     # --- used by SimDisk, SimFile and SimFileLock -----------------------------------------------------
 
@@ -524,6 +517,13 @@ class SimDisk:
         if self.volume.is_directory(target):
             raise DiskFailed(f"cannot rename {source}: Is a directory")
         self.volume.rename_file(self.owner, source, target, inode)
+
+    def link(self, source: str, target: str) -> None:
+        self._operate("link")
+        self.volume.need_directory(posixpath.dirname(target))
+        if self.volume.has(target):
+            raise FileExistsError(target)
+        self.volume.rename_file(self.owner, None, target, self.volume.find(source))
 
     def remove(self, path: str) -> None:
         self._operate("remove")

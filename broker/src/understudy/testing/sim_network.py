@@ -188,10 +188,11 @@ class SimNetwork:
         self.loop.record(f"network healed {one or '*'} {other or '*'}")
         self._paths_changed()
 
-    def reset(self, host: str) -> None:
-        """Reset every connection of a host at both ends; bytes on their way are lost."""
-        self.loop.record(f"network reset {host}")
-        for pipe in [pipe for pipe in self._pipes if host in (pipe.source.host, pipe.target.host)]:
+    def reset(self, host: str, other: str | None = None) -> None:
+        """Reset every connection of a host, or those with one other host, at both ends; bytes on their way are lost."""
+        self.loop.record(f"network reset {host}" if other is None else f"network reset {host} {other}")
+        hosts = [(pipe, (pipe.source.host, pipe.target.host)) for pipe in self._pipes]
+        for pipe in [pipe for pipe, ends in hosts if host in ends and (other is None or other in ends)]:
             pipe.drop()
             pipe.target.reset_arrived(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"))
 

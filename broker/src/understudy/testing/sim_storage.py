@@ -128,6 +128,9 @@ class ProcessDisk:
     def rename(self, source: str, target: str) -> None:
         self.change(f"rename {source} {target}", lambda: self._inner.rename(source, target))
 
+    def link(self, source: str, target: str) -> None:
+        self.change(f"link {source} {target}", lambda: self._inner.link(source, target))
+
     def remove(self, path: str) -> None:
         self.change(f"remove {path}", lambda: self._inner.remove(path))
 

@@ -6,19 +6,24 @@ pause it or cut its power. ``lock_manager`` is the client of a node, in the node
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
 
 from understudy.errors import BrokerError
+from understudy.ha.distributed_lock import LockManager
 from understudy.ha.witness_client import WitnessClientOptions, WitnessLockManager
 from understudy.ports import Clock, Entropy, Timers
+from understudy.runtime.environment import Environment
 from understudy.runtime.turn import Turn
 from understudy.runtime.witness_dialer import LoopWitnessDialer
 from understudy.runtime.witness_server import WitnessPorts, WitnessServer
 from understudy.testing.sim_disk import SimVolume
 from understudy.testing.sim_environment import SimClock, SimEntropy, SimTimers, Skew
 from understudy.testing.sim_loop import Death, SimLoop, SimProcess
-from understudy.testing.sim_storage import CrashPoint, ObservedWorker, ProcessDisk, ProcessLock
+from understudy.testing.sim_storage import CrashPoint, ObservedWorker, ProcessDisk, ProcessLock, SharedStorage
 from understudy.testing.sim_writer import SimWorker
+from understudy.wire.core.packets_replication import REPLICATION_PROTOCOL, REPLICATION_PROTOCOL_MIN
 
 PORT: Final = 61_619
 SECRET: Final = b"the secret of every simulated witness"
@@ -106,3 +111,29 @@ class SimWitness:
         """
         options = WitnessClientOptions([(self.host, PORT)], SECRET, name, self._lease_ms)
         return WitnessLockManager(options, LoopWitnessDialer(self._loop, turn), clock, timers, entropy)
+
+
+class OwnStorage(SharedStorage):
+    """The disk of one node, and its way to the witness."""
+
+    witness: SimWitness
+    older: frozenset[str] = frozenset()
+    """See ``PairOptions.older``."""
+
+    def environment(
+        self, process: SimProcess, skew: Skew, crash_point: CrashPoint, heard: Callable[[float], None]
+    ) -> Environment:
+        """See ``SharedStorage``; the lock manager is the simulated witness."""
+
+        def lock_manager(options: Any, name: str, environment: Environment, loop: Any, turn: Any) -> LockManager:
+            return self.witness.lock_manager(name, turn, environment.clock, environment.timers, environment.entropy)
+
+        old = process.name in self.older and process.incarnation == 1
+        return replace(
+            super().environment(process, skew, crash_point, heard),
+            lock_manager=lock_manager,
+            replication_protocol=REPLICATION_PROTOCOL_MIN if old else REPLICATION_PROTOCOL,
+        )
+
+    def expire_leases(self, host: str) -> None:
+        """A lock on a disk of the own host has no lease."""

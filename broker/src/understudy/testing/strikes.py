@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from understudy.errors import BrokerError, DiskFailed, DiskFull, LockLost
+from understudy.errors import BrokerError, DiskFailed, DiskFull, LockLost, SegmentMissing
 from understudy.testing.cluster import SimCluster, SimNode
 from understudy.testing.cluster_configuration import STORE
 from understudy.testing.damage import damage_waiting
@@ -226,7 +226,8 @@ class Strikes:
             process.pause()
             self.later(fault.duration_s, process.resume)
         elif kind in (FaultKind.LEASE_LOST, FaultKind.SHORT_ZOMBIE):
-            self.expected |= {LockLost}
+            # the next owner of the store removes files, and an operation on one of them fails
+            self.expected |= {LockLost, DiskFailed, SegmentMissing}
             process.pause()
             lost_s, more_s = LEASE_S, fault.duration_s
             if kind is FaultKind.SHORT_ZOMBIE:

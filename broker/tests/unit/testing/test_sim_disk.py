@@ -130,7 +130,7 @@ def test_full(volume: SimVolume) -> None:
     assert disk.space("/d").free_bytes == 1000
 
 
-def test_a_failed_sync_drops_what_it_should_have_kept(volume: SimVolume) -> None:
+def test_a_failed_sync_drops_the_unsynced_bytes(volume: SimVolume) -> None:
     disk = volume.disk("a")
     file = disk.open("/d/f", create=True)
     file.write(0, (b"1",))

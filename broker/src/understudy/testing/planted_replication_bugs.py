@@ -1,0 +1,101 @@
+"""Planted bugs of a replicated pair: stale data, confirmations that do not wait, copies that differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from understudy.ha import activation_sequence
+from understudy.ha.activation_sequence import ActivationRequest
+from understudy.ha.sequence_verdict import Verdict
+from understudy.ports import Operation
+from understudy.store.log import epoch
+from understudy.store.log.operation_context import OperationContext
+from understudy.store.log.operations import Append
+from understudy.store.message_store import MessageStore
+from understudy.store.replication import shipping
+from understudy.store.replication.shipping import Shipping
+from understudy.testing.fault_plan import ACTIVE, PASSIVE, Fault, FaultKind
+from understudy.testing.planting import Patch, planted
+from understudy.testing.replicated_pair import with_pair_faults
+from understudy.testing.scenario_run import ScenarioRun
+
+_REPLICATION: Final = "replication"
+_NOT_LOST: Final = "no confirmed durable message is lost"
+#: What shows when a node serves without the newest data.
+_OLD_DATA: Final = ("lost", "duplicated", "reordered", "refused", "unresolved", "epoch", "two-confirming")
+
+
+@planted(
+    "stale-data-activates", promise="a node with stale data does not become active by itself", checks=_OLD_DATA,
+    elsewhere={_REPLICATION: range(4)},
+)  # fmt: skip
+def _stale_data_activates(patch: Patch) -> type[ScenarioRun]:
+    """A node that gets the lock activates although the activation sequence says that its data is old, and takes the
+    number of the newer data for its own. Without the second part its claim fails: two barriers keep old data out.
+    """
+
+    def compare(shared: int, local: int) -> Verdict:
+        verdict: Verdict = old(shared, local)
+        return Verdict.IN_SYNC if verdict is Verdict.STALE else verdict
+
+    def permitted(self: ActivationRequest) -> None:
+        self._local.value = abs(self._shared)
+        permit(self)
+
+    old = patch.replace(activation_sequence, "compare", compare)
+    permit = patch.replace(ActivationRequest, "_permitted", permitted)
+    return with_pair_faults(Fault(0, 8.0, FaultKind.PART_THEN_KILL, "", 8.0, 0.99, 0))
+
+
+@planted("confirmed-before-replica", promise=_NOT_LOST, checks=["lost"], elsewhere={_REPLICATION: range(7, 12)})
+def _confirmed_before_replica(patch: Patch) -> type[ScenarioRun]:
+    """Confirmations do not wait for a replica that is in sync."""
+    patch.replace(OperationContext, "attach_replica", lambda self: None)
+    return with_pair_faults(Fault(0, 8.0, FaultKind.PART_THEN_KILL, "", 8.0, 0.3, 0))
+
+
+@planted("confirmed-before-claim", promise=_NOT_LOST, checks=_OLD_DATA, elsewhere={_REPLICATION: range(4)})
+def _confirmed_before_claim(patch: Patch) -> type[ScenarioRun]:
+    """A node that has lost its replica confirms before it has raised the activation sequence."""
+    patch.replace(Shipping, "stop_sending", lambda self: self.detach())
+    return with_pair_faults(Fault(0, 8.0, FaultKind.ACTIVE_ALONE, "", 10.0, 0.0, 0))
+
+
+@planted("epoch-kept", promise="epochs only grow", checks=["epoch"], elsewhere={_REPLICATION: range(3)})
+def _epoch_kept(patch: Patch) -> type[ScenarioRun]:
+    """A node that becomes active takes the epoch of the node before."""
+    old: Callable[[Any], int] = patch.replace(epoch, "newest_epoch", lambda names: max(0, old(names) - 1))
+    return with_pair_faults(Fault(0, 8.0, FaultKind.KILL, ACTIVE, 8.0, 0.0, 0))
+
+
+@planted(
+    "replica-forgets-acknowledgements", promise="an acknowledged message is not delivered again",
+    checks=["duplicated", "left-over"], elsewhere={_REPLICATION: range(4)},
+)  # fmt: skip
+def _replica_forgets_acknowledgements(patch: Patch) -> None:
+    """Every tenth acknowledgement is confirmed and not written."""
+    count = 0
+
+    def store_acknowledges(self: MessageStore, *arguments: Any, **options: Any) -> None:
+        nonlocal count
+        count += 1
+        if count % 10:
+            old(self, *arguments, **options)
+
+    old = patch.replace(MessageStore, "store_acknowledges", store_acknowledges)
+
+
+@planted(
+    "operation-not-replicated", promise="a replica in sync has the files of its active node", checks=["copy"],
+    elsewhere={_REPLICATION: range(4)},
+)  # fmt: skip
+def _operation_not_replicated(patch: Patch) -> type[ScenarioRun]:
+    """Submissions that are no batch of the log, such as a new or a removed segment, are not executed by the replica."""
+
+    def replicated(operations: Sequence[Operation]) -> Sequence[Operation]:
+        kept: Sequence[Operation] = old(operations) if type(operations[0]) is Append else []
+        return kept
+
+    old = patch.replace(shipping, "replicated", replicated)
+    return with_pair_faults(Fault(0, 2.0, FaultKind.KILL, PASSIVE, 0.3, 0.0, 0))

@@ -1,0 +1,116 @@
+"""Goal: a replicated pair keeps its promises when a node ends at any step; the comparison of its stores can fail."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from understudy.runtime.replication import NodeReplication
+from understudy.testing.cluster_configuration import STORE
+from understudy.testing.copy_judge import differences
+from understudy.testing.fault_plan import Fault, FaultKind
+from understudy.testing.replicated_run import ReplicatedRun
+from understudy.testing.replicated_strikes import ReplicatedStrikes
+from understudy.testing.scenarios import SCENARIOS
+from understudy.testing.sim_disk import SimVolume
+from understudy.testing.simulate import quiet_logging
+from understudy.testing.steps import STEPS, name_of
+from understudy.wire.core.packets_replication import REPLICATION_PROTOCOL, REPLICATION_PROTOCOL_MIN
+
+PAIR = SCENARIOS["replication"]
+SEGMENT = f"{STORE}/journal/segment-{1:012d}-{1:010d}.log"
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    with quiet_logging():
+        yield
+
+
+def crash_at(step, choice, *before):
+    """The violations of a run in which a node crashes at a step, and the names of the steps reached."""
+    reached = []
+
+    class OneStep(ReplicatedStrikes):
+        def step_of(self, fault):
+            return step
+
+    class OneStepRun(ReplicatedRun):
+        strikes_class = OneStep
+
+        def judge(self):
+            reached.extend(self.strikes.reached)
+            return super().judge()
+
+    fault = Fault(0, 8.0, FaultKind.CRASH_AT_STEP, "", 1.0, choice, 0)
+    plan = replace(PAIR.draw(3), faults=(*before, fault), heal_s=18.0)
+    return PAIR.run_plan(plan, run_class=OneStepRun).violations, reached
+
+
+def volume(**files):
+    """A store with these files in the directory of its log."""
+    made = SimVolume()
+    disk = made.disk("maker")
+    for directory in (STORE, f"{STORE}/journal", f"{STORE}/large-messages"):
+        disk.make_directory(directory)
+    for path, content in files.items():
+        disk.open(path, create=True).write(0, [content])
+    return made
+
+
+def test_stores_with_equal_records_are_equal():
+    other_node = {f"{STORE}/journal/server.lock": b"other"}
+    assert differences(volume(**{SEGMENT: b"records\0\0"}), volume(**{SEGMENT: b"records"}, **other_node)) == []
+
+
+@pytest.mark.parametrize(
+    ("replica", "text"),
+    [
+        ({}, f"{SEGMENT} is missing on the replica"),
+        ({SEGMENT: b"recordX"}, f"{SEGMENT} differs at offset 6: 7 bytes on the active node, 7 there"),
+        ({SEGMENT: b"rec"}, f"{SEGMENT} differs at offset 3: 7 bytes on the active node, 3 there"),
+        (
+            {SEGMENT: b"records", f"{STORE}/large-messages/7.large": b"body"},
+            f"{STORE}/large-messages/7.large is on the replica only",
+        ),
+    ],
+)
+def test_a_difference_is_found(replica, text):
+    assert differences(volume(**{SEGMENT: b"records"}), volume(**replica)) == [text]
+
+
+PARTED = Fault(1, 7.0, FaultKind.PART_NODES, "", 8.0, 0.3, 0)
+WITHOUT_WITNESS = Fault(1, 7.9, FaultKind.WITNESS_PAUSED, "", 4.0, 0.3, 0)
+#: Until the step is reached: the active node is killed, stopped with a failover, its replica is started again, that
+#: with nodes that do not reach each other, and the first with a witness that does not answer.
+TRIES = ((0.6,), (0.9,), (0.3,), (0.3, PARTED), (0.6, WITHOUT_WITNESS))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("step", STEPS, ids=name_of)
+def test_a_node_crashes_at_each_step(step):
+    found = []
+    for choice, *before in TRIES:
+        violations, reached = crash_at(step, choice, *before)
+        found += violations
+        if reached:
+            break
+    assert (found, reached) == ([], [name_of(step)])
+
+
+def test_some_pairs_are_updated_node_by_node(monkeypatch):
+    """A node of the version before speaks the oldest protocol with the other one until it has started again."""
+    plans = {seed: PAIR.draw(seed) for seed in range(15)}
+    assert {frozenset(), frozenset("a"), frozenset("b")} <= {plan.pair.older for plan in plans.values()}
+    spoken = set()
+    make_copy = NodeReplication._make_copy
+
+    def noting(self, owner, protocol):
+        spoken.add(protocol)
+        return make_copy(self, owner, protocol)
+
+    monkeypatch.setattr(NodeReplication, "_make_copy", noting)
+    seed = next(seed for seed, plan in plans.items() if plan.pair.older == frozenset("b"))
+    assert PAIR.run_seed(seed).violations == ()
+    assert spoken == {REPLICATION_PROTOCOL_MIN, REPLICATION_PROTOCOL}
