@@ -1,13 +1,19 @@
-"""The machine as both shells need it: wall clock, socket options, multicast groups, places in a program."""
+"""The machine as both shells need it: wall clock, socket options, discovery, places in a program."""
 
 from __future__ import annotations
 
-import ipaddress
+import contextlib
 import socket
 import sys
 from datetime import UTC, datetime
 
 from understudy.client.core.options import Connector, DiscoveryGroup
+from understudy.discovery.carriers import Carrier, MemberList, Multicast
+from understudy.discovery.jgroups import read_stack
+from understudy.discovery.sockets import member_places, member_socket, multicast_listener
+from understudy.errors import ConfigError
+from understudy.limits import JGROUPS_BYTES_MAX
+from understudy.wire.core.broadcast import to_channel
 
 
 def system_wall_ms() -> int:
@@ -41,26 +47,29 @@ def tune(connection: socket.socket, connector: Connector) -> None:
             connection.setsockopt(socket.SOL_SOCKET, option, size_bytes)
 
 
-def join_group(group: DiscoveryGroup) -> socket.socket:
-    """A socket that receives datagrams of a multicast group; several processes can listen at a time.
+def carrier_of(group: DiscoveryGroup) -> Carrier:
+    """How the broadcasts of a discovery group travel; reads the file of a JGroups stack.
 
     Raises:
-        OSError: the group cannot be joined.
+        ConfigError: the file cannot be read, or a protocol in it cannot be mapped.
     """
-    address = ipaddress.ip_address(group.address)
-    family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_DGRAM)
+    if not group.jgroups_file:
+        return Multicast(group.address, group.port, group.local_bind_address)
     try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Bound to the group itself, so that datagrams that are sent to this host alone are not received.
-        listening.bind((group.address, group.port))
-        if family == socket.AF_INET6:
-            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, address.packed + (0).to_bytes(4, "big"))
-        else:
-            interface = ipaddress.ip_address(group.local_bind_address or "0.0.0.0").packed
-            listening.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, address.packed + interface)
-        listening.setblocking(False)
-    except (OSError, ValueError) as error:
-        listening.close()
-        raise OSError(str(error)) from error
-    return listening
+        with open(group.jgroups_file, "rb") as file:
+            data = file.read(JGROUPS_BYTES_MAX + 1)
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", file=group.jgroups_file) from error
+    return read_stack(data, group.jgroups_channel, file=group.jgroups_file)
+
+
+def listening_socket(carrier: Multicast | MemberList) -> socket.socket:
+    """A socket that receives broadcasts, without waiting. Raises OSError: it cannot be opened."""
+    return multicast_listener(carrier) if isinstance(carrier, Multicast) else member_socket(carrier, any_port=True)
+
+
+def ask_members(carrier: MemberList, sending: socket.socket) -> None:
+    """Ask every member of a list for its broadcast; hosts that have no address are left out."""
+    for place in member_places(carrier):
+        with contextlib.suppress(OSError):
+            sending.sendto(to_channel(carrier.channel, b""), place)

@@ -63,7 +63,7 @@ def public_functions(shell: ModuleType) -> Iterator[tuple[str, ast.FunctionDef |
 
 
 @pytest.mark.parametrize("shell", [aio, sync], ids=["aio", "sync"])
-def test_methods_say_what_they_take_raise_and_do_in_a_failover(shell: ModuleType) -> None:
+def test_docstrings_name_arguments_errors_and_behaviour_in_a_failover(shell: ModuleType) -> None:
     """Arguments, errors of what waits, what a failover does to the call, and tasks or threads."""
     faults = []
     for place, function in public_functions(shell):

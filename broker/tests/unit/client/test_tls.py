@@ -1,4 +1,4 @@
-"""TLS contexts from PEM files, and what is said about files that are something else."""
+"""TLS contexts from PEM files, and the errors for files of another format."""
 
 from __future__ import annotations
 

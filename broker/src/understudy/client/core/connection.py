@@ -22,6 +22,7 @@ from typing import Final, Protocol
 from understudy.client.core.calls import Calls, Waiter, settle
 from understudy.client.core.dials import Dials
 from understudy.client.core.failover import Event, Reconnection, State
+from understudy.client.core.life import Life
 from understudy.client.core.listeners import Listeners
 from understudy.client.core.options import ClientOptions, ClientUrl, Connector, ServingNode
 from understudy.client.core.pump import Pump
@@ -153,8 +154,7 @@ class ClientState:
         self._connect_waiter: Waiter[None] | None = None
         self._phase_deadline_ms: int | None = None
         self._retry_ms: int | None = None
-        self._received_ms = 0
-        self._ping_ms: int | None = None
+        self._life = Life(url.options)
         self._connected_ms = 0
 
     def new_calls(self) -> Calls:
@@ -233,7 +233,7 @@ class ClientState:
         decoder = self._decoder
         if decoder is None:
             return
-        self.now_ms = self._received_ms = self.clock.monotonic_ms()
+        self.now_ms = self._life.received_ms = self.clock.monotonic_ms()
         try:
             frames = decoder.receive_data(data)
         except ProtocolError as error:
@@ -351,7 +351,7 @@ class ClientState:
         assert connector is not None
         # a frozen process accepts connections too; then the other connectors must get their turn
         self._limit_phase(min(self.options.call_timeout_ms, connector.connect_timeout_ms))
-        self._received_ms = self.clock.monotonic_ms()
+        self._life.received_ms = self.clock.monotonic_ms()
         self.transmit(MAGIC)
         self._send(CONNECTION_CHANNEL, Ping(self.options.connection_ttl_ms))
         self._restoration = Restoration(self, self.new_calls())
@@ -374,9 +374,9 @@ class ClientState:
         self._phase_deadline_ms = None
         self._restoration = None
         self._connected_ms = now_ms = self.clock.monotonic_ms()
-        if self.options.client_failure_check_period_ms >= 0:
-            self._ping_ms = now_ms + self.options.client_failure_check_period_ms
-            self.wake_at(self._ping_ms)
+        self._life.begin(now_ms)
+        if self._life.ping_ms is not None:
+            self.wake_at(self._life.ping_ms)
         self.control.reset(self.cause)
         self.control.open()
         if self._connect_waiter is not None:
@@ -530,7 +530,7 @@ class ClientState:
         if self._restoration is not None:
             self._restoration.abandon()
             self._restoration = None
-        self._phase_deadline_ms = self._ping_ms = None
+        self._phase_deadline_ms = self._life.ping_ms = None
 
     def _lost(self, error: BrokerError, *, hang_up: bool = True) -> None:
         if self.state in (State.IDLE, State.DIALLING, State.WAITING, State.CLOSED):
@@ -558,19 +558,19 @@ class ClientState:
 
     def _watch_life(self, now_ms: int) -> None:
         options = self.options
-        if 0 <= options.connection_ttl_ms < now_ms - self._received_ms:
-            self._lost(ConnectionLost(f"{self.connector}: nothing received for {options.connection_ttl_ms} ms"))
+        limit_ms = self._life.too_long(now_ms)
+        if limit_ms is not None:
+            self._lost(ConnectionLost(f"{self.connector}: nothing received for {limit_ms} ms"))
             return
         for session in self.sessions.values():
             waiting_ms = now_ms - session.last_confirmation_ms
             if session.sends.unconfirmed and waiting_ms >= options.call_timeout_ms:
                 self._lost(CallTimedOut(f"{self.connector}: no send confirmed for {waiting_ms} ms"))
                 return
-        if self._ping_ms is not None and now_ms >= self._ping_ms:
+        if self._life.ping_due(now_ms):
             for session in self.sessions.values():
                 session.confirm_received()
             self._send(CONNECTION_CHANNEL, Ping(options.connection_ttl_ms))
-            self._ping_ms = now_ms + options.client_failure_check_period_ms
 
     def _next_deadline_ms(self) -> int | None:
         moments = [self._retry_ms, self._creation.retry_ms, self._phase_deadline_ms, self._dials.next_deadline_ms()]
@@ -579,9 +579,7 @@ class ClientState:
         moments.append(self.control.next_deadline_ms())
         moments += [session.calls.next_deadline_ms() for session in self.sessions.values()]
         if self.state is State.CONNECTED:
-            moments.append(self._ping_ms)
-            if self.options.connection_ttl_ms >= 0:
-                moments.append(self._received_ms + self.options.connection_ttl_ms + 1)
+            moments.append(self._life.next_deadline_ms())
             for session in self.sessions.values():
                 if session.sends.unconfirmed:
                     moments.append(session.last_confirmation_ms + self.options.call_timeout_ms)

@@ -118,6 +118,9 @@ class ClientOptions:
     """Silence after which either side gives the other up; -1 = never."""
     client_failure_check_period_ms: int = 30_000
     """Time between pings; -1 = none."""
+    silence_timeout_ms: int = 5_000
+    """Ours: silence of the broker after which a client with ``ha=true`` and ``reconnectAttempts=-1`` fails over, with
+    four pings within it. -1 = only connectionTTL counts, as for every other client."""
     confirmation_window_size: int = -1
     """Bytes after which received commands are confirmed, which lets a session be reattached; -1 = off."""
     consumer_window_size: int = 1024 * 1024
@@ -179,7 +182,7 @@ class DiscoveryGroup:
     """Where brokers broadcast their connectors (artemis-ha s. 7.1)."""
 
     address: str
-    """A multicast address."""
+    """A multicast address; empty with a JGroups stack."""
     port: int = DISCOVERY_PORT
     refresh_timeout_ms: int = 10_000
     """A node that was not heard for so long is forgotten."""
@@ -187,8 +190,13 @@ class DiscoveryGroup:
     """Longest wait for the first broadcast."""
     local_bind_address: str | None = None
     """Address of the network interface to listen on; None for the system's choice."""
+    jgroups_file: str = ""
+    """File with a JGroups stack that says how brokers are found instead; empty: by multicast."""
+    jgroups_channel: str = ""
 
     def __str__(self) -> str:
+        if self.jgroups_file:
+            return f"jgroups://{self.jgroups_channel}"
         return f"udp://[{self.address}]:{self.port}" if ":" in self.address else f"udp://{self.address}:{self.port}"
 
 

@@ -1,4 +1,4 @@
-"""At most so many messages a second: producerMaxRate and consumerMaxRate.
+"""Limits of messages per second: producerMaxRate and consumerMaxRate.
 
 Messages are spread evenly; one that comes a little early, within ``_TOLERANCE_MS``, goes at once, so
 that a high rate does not need a timer per message. Not here: waiting (the shells).

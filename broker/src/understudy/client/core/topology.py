@@ -76,6 +76,15 @@ class Topology:
         """The node said itself that it stops; it may be announced again at any time."""
         self._nodes.pop(node_id, None)
 
+    def primaries(self) -> tuple[Connector, ...]:
+        """Where the nodes serve, by node id.
+
+        Each node lists the nodes of its cluster in an order of its own. A round over the nodes visits each of them once
+        only if the order is the same whichever node the topology came from.
+        """
+        nodes = sorted(self._nodes.values(), key=lambda node: node.node_id)
+        return tuple(node.primary for node in nodes if node.primary is not None)
+
     def node_at(self, connector: Connector) -> Node | None:
         """The node one of whose servers is at ``connector``, or the only one there is.
 

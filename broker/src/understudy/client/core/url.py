@@ -4,8 +4,8 @@
 ``(tcp://a:61616,tcp://b:61616?sslEnabled=true)?ha=true&reconnectAttempts=-1``: parameters after
 the bracket belong to the connection, those inside it to one connector. Without brackets one list
 serves both, split by name. ``udp://231.7.7.7:9876?refreshTimeout=5000`` listens for brokers that
-broadcast their connectors. Names and defaults: artemis-ha s. 8; connector keys:
-artemis-core s. 1.5.
+broadcast their connectors; ``jgroups://channel?file=stack.xml`` does so in the way that a JGroups
+stack says. Names and defaults: artemis-ha s. 8; connector keys: artemis-core s. 1.5.
 
 Invariant: a parameter is honoured, listed as without effect, or refused by name (``parameters``);
 none is dropped silently. Not here: dialling, or the choice of the next connector (``failover``).
@@ -19,7 +19,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Final
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote
 
 from understudy.client.core.options import (
     DISCOVERY_PORT,
@@ -47,6 +47,7 @@ _SPELLINGS: Final = {
     "call_failover_timeout_ms": "callFailoverTimeout",
     "connection_ttl_ms": "connectionTTL",
     "client_failure_check_period_ms": "clientFailureCheckPeriod",
+    "silence_timeout_ms": "silenceTimeout",
     "load_balancing_policy": "connectionLoadBalancingPolicyClassName",
     "client_id": "clientID",
     "group_id": "groupID",
@@ -63,6 +64,7 @@ _LEAST: Final = {
     "call_failover_timeout_ms": -1,
     "connection_ttl_ms": -1,
     "client_failure_check_period_ms": -1,
+    "silence_timeout_ms": -1,
     "confirmation_window_size": -1,
     "consumer_window_size": -1,
     "consumer_max_rate": -1,
@@ -121,7 +123,7 @@ CONNECTOR_PARAMETERS: Final = (
     "connect-timeout-millis",
 )
 #: Parameters of a discovery group.
-GROUP_PARAMETERS: Final = ("refreshTimeout", "discoveryInitialWaitTimeout", "localBindAddress")
+GROUP_PARAMETERS: Final = ("refreshTimeout", "discoveryInitialWaitTimeout", "localBindAddress", "file")
 _HONOURED: Final = tuple(each.lower() for each in (*OPTION_PARAMETERS, *CONNECTOR_PARAMETERS, *GROUP_PARAMETERS))
 _KNOWN: Final[Mapping[str, str]] = {
     name.lower(): name
@@ -160,12 +162,13 @@ def parse_url(text: str) -> ClientUrl:
     found = _split(_pairs(query, text), text)
     options = _options(found.options, text)
     ignored = list(found.ignored)
-    if inside.startswith("udp://"):
-        group = _group(inside.removeprefix("udp://"), found.group, text)
+    scheme, _, place = inside.partition("://")
+    if scheme in ("udp", "jgroups"):
+        group = (_group if scheme == "udp" else _jgroups)(place, found.group, text)
         template = _settings(Connector("", 0), found.connector, text)
         return ClientUrl((), options, group, template, tuple(ignored))
     if found.group:
-        raise ConfigError(f"client URL {text!r}: {next(iter(found.group))!r} belongs to udp://")
+        raise ConfigError(f"client URL {text!r}: {next(iter(found.group))!r} belongs to udp:// and jgroups://")
     connectors = [_connector(part.strip(), found.connector, ignored, text) for part in inside.split(",")]
     if len(connectors) > _CONNECTORS_MAX:
         raise ConfigError(f"client URL with {len(connectors)} connectors, limit {_CONNECTORS_MAX}")
@@ -233,14 +236,30 @@ def _group(place: str, values: Mapping[str, str], url: str) -> DiscoveryGroup:
         multicast = False
     if not multicast:
         raise ConfigError(f"client URL {url!r}: {host!r} is no multicast address")
-    defaults = DiscoveryGroup(host, port)
+    if "file" in values:
+        raise ConfigError(f"client URL {url!r}: 'file' belongs to jgroups://")
+    return replace(
+        _timeouts(DiscoveryGroup(host, port), values, url), local_bind_address=values.get("localBindAddress")
+    )
+
+
+def _jgroups(place: str, values: Mapping[str, str], url: str) -> DiscoveryGroup:
+    channel, file = unquote(place.rstrip("/")), values.get("file", "")
+    if not channel or not file:
+        hint = "jgroups://channel?file=/path/of/stack.xml"
+        raise ConfigError(f"client URL {url!r}: a channel and the file of its stack are needed", hint=hint)
+    if "localBindAddress" in values:
+        raise ConfigError(f"client URL {url!r}: 'localBindAddress' belongs to udp://; the stack has bind_addr")
+    return _timeouts(DiscoveryGroup("", jgroups_file=file, jgroups_channel=channel), values, url)
+
+
+def _timeouts(defaults: DiscoveryGroup, values: Mapping[str, str], url: str) -> DiscoveryGroup:
     return replace(
         defaults,
         refresh_timeout_ms=_at_least(1, "refreshTimeout", values, defaults.refresh_timeout_ms, url),
         initial_wait_timeout_ms=_at_least(
             1, "discoveryInitialWaitTimeout", values, defaults.initial_wait_timeout_ms, url
         ),
-        local_bind_address=values.get("localBindAddress"),
     )
 
 
@@ -248,8 +267,8 @@ def _connector(part: str, shared: Mapping[str, str], ignored: list[str], url: st
     scheme, separator, rest = part.partition("://")
     if not separator or scheme != "tcp":
         hint = "write tcp://host:port"
-        if scheme in {"jgroups", "vm"}:
-            hint = f"{scheme}:// exists in Java only"
+        if scheme == "vm":
+            hint = "vm:// exists in Java only"
         raise ConfigError(f"client URL {url!r}: {part!r} is no connector", hint=hint)
     place, _, query = rest.partition("?")
     inner = _split(_pairs(query, url), url)

@@ -97,7 +97,7 @@ class ConnectionFactory:
         except BaseException:
             link.close()
             raise
-        self._learnt = tuple(node.primary for node in link.core.topology if node.primary is not None)
+        self._learnt = link.core.topology.primaries()
         return Connection(link, creation_place())
 
     def _start(self) -> int:

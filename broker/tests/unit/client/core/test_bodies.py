@@ -67,7 +67,7 @@ def test_fields_out_of_range_are_refused() -> None:
         build_message(b"", address="a", routing=None, duplicate_id=None, timestamp_ms=0, priority=10)
 
 
-def test_a_whole_message_gets_what_it_lacks() -> None:
+def test_a_complete_message_gets_its_missing_fields() -> None:
     bare = Message(b"x", properties={"p": 1}, priority=7)
     done = complete_message(bare, address="a", routing=0, duplicate_id="d")
     assert (done.address, done.priority, done.body) == ("a", 7, b"x")

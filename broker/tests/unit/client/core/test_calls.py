@@ -21,7 +21,7 @@ from understudy.wire.core.packets import Commit, NullResponse, Packet, QueueQuer
 
 
 class Line:
-    """A ``Calls`` with what it sent."""
+    """A ``Calls`` and its sent packets."""
 
     def __init__(self, *, failover_timeout_ms: int = 500) -> None:
         self.clock = FakeClock()
@@ -170,7 +170,7 @@ def test_no_failover_in_time_fails_the_call_but_not_the_connection() -> None:
     assert len(line.calls) == 0
 
 
-def test_a_commit_out_of_time_says_what_is_known() -> None:
+def test_a_commit_out_of_time_reports_an_unknown_outcome() -> None:
     line = Line()
     line.calls.open()
     outcome = line.commit()

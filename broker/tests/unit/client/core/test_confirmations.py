@@ -27,7 +27,7 @@ def test_confirmed_commands_are_dropped() -> None:
 
 
 def test_a_server_that_counts_more_than_was_sent_is_followed() -> None:
-    """Else the difference would be taken off what it has not got, at every reattachment from then on."""
+    """Otherwise every later reattachment would drop packets that the broker has not received."""
     window = Confirmations(100)
     for frame in (b"0", b"1"):
         window.sent(frame)

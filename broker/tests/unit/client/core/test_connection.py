@@ -247,6 +247,49 @@ def test_pings_and_the_connection_ttl() -> None:
     assert drive.core.failing_over
 
 
+HA = "tcp://a:1?ha=true&reconnectAttempts=-1"
+
+
+def test_a_client_that_never_gives_up_fails_over_after_the_silence_timeout() -> None:
+    drive = Drive(HA)
+    drive.connect()
+    for _ in range(8):
+        drive.tick(1_250)
+        assert drive.sent() == [(0, Ping(60_000))]
+        drive.answer(0, Ping(60_000))
+    for _ in range(4):
+        assert drive.tick(1_250) is not None
+        assert not drive.core.failing_over
+    drive.tick(1)
+    assert drive.core.failing_over
+
+
+@pytest.mark.parametrize("url", [f"{HA}&silenceTimeout=-1", HA.replace("-1", "3"), HA.replace("ha=true", "ha=false")])
+def test_other_clients_wait_for_the_connection_ttl(url: str) -> None:
+    drive = Drive(url)
+    drive.connect()
+    for _ in range(29):
+        drive.tick(1_000)
+    assert drive.sent() == []
+    for _ in range(31):
+        drive.tick(1_000)
+    assert not drive.core.failing_over
+    drive.tick(1)
+    assert drive.core.failing_over
+
+
+def test_time_in_which_the_client_was_stopped_is_no_silence_of_the_broker() -> None:
+    drive = Drive(HA)
+    drive.connect()
+    drive.tick(50_000)
+    assert not drive.core.failing_over
+    for _ in range(4):
+        drive.tick(1_250)
+    assert not drive.core.failing_over
+    drive.tick(1)
+    assert drive.core.failing_over
+
+
 def test_no_pings_when_switched_off() -> None:
     drive = Drive("tcp://a:1?clientFailureCheckPeriod=-1&connectionTTL=-1")
     drive.connect()

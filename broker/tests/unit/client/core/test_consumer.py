@@ -431,7 +431,7 @@ def test_credits_wait_for_a_slow_reader() -> None:
         consumer.large_continues(PIECE, True, 100_030)
     consumer.force()
     given = credits_of(host)
-    assert given <= 50 + (READ_AHEAD_BYTES // 100_000) * 100_030, "what is ahead of the reader costs credits"
+    assert given <= 50 + (READ_AHEAD_BYTES // 100_000) * 100_030, "chunks ahead of the reader cost credits"
     while received.stream.take(1 << 20):
         pass
     consumer.force()

@@ -142,7 +142,7 @@ def test_consumers_are_created_again_with_their_queue_and_credits() -> None:
     )
     assert (create.routing_type, create.max_consumers, create.requires_response) == (0, 3, False)
     assert [type(each) for each in packets] == [SessionStart, CreateQueueV2, CreateConsumer]
-    assert outcome.value.take() is None, "what was buffered comes again"
+    assert outcome.value.take() is None, "buffered messages are delivered again"
     talk.answer(info)
     assert talk.sent() == [FlowToken(0, 1 << 20)]
     talk.deliver(outcome.value, 1, 2)

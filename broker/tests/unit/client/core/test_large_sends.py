@@ -52,7 +52,7 @@ def pieces_of(body: LargeBodySend) -> list[bytes]:
 
 
 class Host:
-    """Records what goes out, in order, as texts."""
+    """Records outgoing packets, in order, as texts."""
 
     def __init__(self, window_bytes: int = -1) -> None:
         self.log: list[str] = []
@@ -115,7 +115,7 @@ def test_pieces_are_exact_and_the_last_is_shorter(size: int, sizes: list[int]) -
         assert [len(piece) for piece in pieces_of(body)] == sizes
 
 
-def test_what_can_be_read_again() -> None:
+def test_bodies_that_can_be_read_again() -> None:
     def once() -> Iterator[bytes]:
         yield b"x" * 300
 
@@ -143,7 +143,7 @@ def test_sources_of_something_else_are_refused() -> None:
             LargeBodySend(source, 100).peek()
 
 
-def test_what_is_a_stream(tmp_path: object) -> None:
+def test_values_that_are_streams(tmp_path: object) -> None:
     assert all(map(is_stream, (tmp_path, io.BytesIO(), [b"x"], iter([b"x"]))))
     assert not any(map(is_stream, (None, b"x", "x", {"a": 1}, HEADER)))
 
@@ -276,7 +276,7 @@ def test_a_body_that_cannot_be_read_again_is_an_unknown_outcome(all_sent: bool) 
     assert behind.error is None
 
 
-def test_without_a_duplicate_id_only_what_was_never_finished_is_repeated() -> None:
+def test_without_a_duplicate_id_only_unfinished_sends_are_repeated() -> None:
     host = Host()
     host.sends.resume()
     finished, unfinished = host.large(resend=False), host.large(resend=False)

@@ -1,4 +1,4 @@
-"""Sends: order, credits, confirmations by id, and what is sent again."""
+"""Sends: order, credits, confirmations by id, and repeated sends."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_addresses_have_their_own_credits_and_keep_their_order() -> None:
     assert host.frames == ["y/1", "x/2"]
 
 
-def test_a_full_address_fails_what_waits_for_it() -> None:
+def test_a_full_address_fails_its_waiting_sends() -> None:
     host = Host(window_bytes=1000)
     host.sends.resume()
     outcome, other = host.send("x"), host.send("y", address="b")
@@ -188,7 +188,7 @@ def test_credits_start_again_with_a_new_session() -> None:
     host.packets.clear()
     host.sends.resend(LOST)
     assert host.packets == [ProducerRequestCredits(500, "a")]
-    assert host.frames == ["x/1", "x/1"], "what was sent before needs no credits, the new one does"
+    assert host.frames == ["x/1", "x/1"], "the repeated send needs no credits, the new one does"
 
 
 def test_a_full_window_reopens_in_batches() -> None:
@@ -225,7 +225,7 @@ def test_ignoring_back_pressure_is_refused() -> None:
         host.send("x")
 
 
-def test_a_doomed_transaction_forgets_what_it_did_not_send() -> None:
+def test_a_doomed_transaction_drops_its_unsent_messages() -> None:
     host = Host()
     outcome = host.send("x", confirm=False)
     host.sends.drop()

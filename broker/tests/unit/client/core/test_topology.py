@@ -30,7 +30,7 @@ def test_older_fills_gaps() -> None:
 def test_removal_is_remembered() -> None:
     topology = Topology()
     topology.node_up("n", 5, A, B)
-    assert not topology.node_down("n", 4), "older than what is known"
+    assert not topology.node_down("n", 4), "older than the known event"
     assert topology.node_down("n", 6)
     assert not topology.node_up("n", 5, A, B), "older than the removal"
     assert topology.node_up("n", 7, A, B)
@@ -56,6 +56,15 @@ def test_node_at() -> None:
     by_backup = topology.node_at(B)
     assert by_backup is not None
     assert by_backup.node_id == "n"
+
+
+def test_the_primaries_are_in_the_same_order_whichever_node_told_them() -> None:
+    ours, theirs = Topology(), Topology()
+    for node_id, primary in (("n2", B), ("n1", A), ("n3", None)):
+        ours.node_up(node_id, 1, primary, C)
+    for node_id, primary in (("n3", None), ("n1", A), ("n2", B)):
+        theirs.node_up(node_id, 1, primary, C)
+    assert ours.primaries() == theirs.primaries() == (A, B)
 
 
 def test_bounded() -> None:

@@ -57,7 +57,7 @@ def test_rollback_stops_acknowledges_rolls_back_and_starts() -> None:
     assert talk.sent() == [SessionStop()]
     talk.answer(NullResponse())
     assert talk.sent() == [Acknowledge(0, 1, False), Rollback(False)]
-    assert consumer.take() is None, "what was buffered comes again"
+    assert consumer.take() is None, "buffered messages are delivered again"
     talk.answer(NullResponse())
     assert talk.sent() == [SessionStart()]
     assert outcome.settled
@@ -94,7 +94,7 @@ def test_a_failover_dooms_the_open_transaction() -> None:
     assert sends_of(talk.sent())[0][0] == b"c"
 
 
-def test_what_is_taken_while_no_connection_works_is_lost_with_the_session_that_delivered_it() -> None:
+def test_a_message_taken_without_a_connection_is_lost_with_the_session_that_delivered_it() -> None:
     """It is delivered again: a commit that came to an end would have been believed."""
     talk = PacketDriver(TRANSACTED)
     consumer = talk.consumer()
@@ -105,7 +105,7 @@ def test_what_is_taken_while_no_connection_works_is_lost_with_the_session_that_d
     assert talk.session.rollback_only
 
 
-def test_what_is_taken_while_no_connection_works_is_acknowledged_after_a_reattachment() -> None:
+def test_a_message_taken_without_a_connection_is_acknowledged_after_a_reattachment() -> None:
     talk = PacketDriver(TRANSACTED, url=WINDOW)
     consumer = talk.consumer()
     talk.deliver(consumer, 1)

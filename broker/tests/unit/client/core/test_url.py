@@ -1,4 +1,4 @@
-"""Client URLs: every parameter, its default, and what is refused (artemis-ha s. 8)."""
+"""Client URLs: every parameter, its default, and refused values (artemis-ha s. 8)."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class ScriptedSession:
         self.drive.answer(self.session.channel_id, packet)
 
     def ask(self, call: Callable[[Any], None], expected: Packet, *answers: Packet) -> Outcome:
-        """Call, check what went out, answer it."""
+        """Call, check the sent packet, answer it."""
         outcome = Outcome()
         call(outcome)
         assert self.sent()[-1] == expected
@@ -123,7 +123,7 @@ def test_refusals_carry_their_code() -> None:
     assert not is_rollback(XaError(xa_code=XaCode.UNKNOWN_XID))
 
 
-def test_what_was_received_is_acknowledged_in_the_branch() -> None:
+def test_received_messages_are_acknowledged_in_the_branch() -> None:
     talk = ScriptedSession()
     opened = Outcome()
     talk.session.consumers.open("q", opened)
