@@ -1,20 +1,27 @@
 """A pair with replication beside a single node: messages per second, and the freeze at the end of the copy.
 
-Two processes on this machine, each with its own store on the same disk, so the replica competes for processor and disk
-with the active node: the ratio is a lower bound for a pair of two hosts.
+Two processes on this machine, so the replica competes for the processors with the active node. Its store is on the same
+disk, where each node waits for the syncs of the other (the floor shows by how much), or elsewhere, as in memory.
+A replica on a host of its own shares neither with the active node: the processor time of the active node per message is
+the part of the cost that remains there.
 """
 
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
 import re
 import statistics
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -32,13 +39,25 @@ RATIO_PERCENT_MIN = 60
 #: Goal: longest stop of the writers at the end of a copy, with 1 GiB of messages and producers at work.
 FREEZE_MS_MAX = 250
 
+#: Where the store of a replica is that shares no disk with its active node.
+OTHER_STORE = "/dev/shm"
+#: Bytes of a batch of the floor, and the time that it is measured for in seconds.
+_FLOOR_BYTES = 1_200
+_FLOOR_S = 2.0
+
 _SHARED = re.compile(r"<shared-store>.*</shared-store>", re.DOTALL)
 
 
 class ReplicatedPair:
     """A primary and its backup, each with its own store; the lock manager is a directory."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, replica_store: Path | None = None) -> None:
+        """Write the configurations.
+
+        Args:
+            directory: Of both nodes.
+            replica_store: Of the store of the backup, when it is elsewhere.
+        """
         locks = directory / "locks"
         locks.mkdir(parents=True)
         ports = {"primary": free_port(), "backup": free_port()}
@@ -46,8 +65,9 @@ class ReplicatedPair:
         self.backup = Node(directory / "backup", "backup", ports["backup"])
         for node, other in ((self.primary, "backup"), (self.backup, "primary")):
             node.config.parent.mkdir(parents=True)
+            store = node.directory / "store" if replica_store is None or node is self.primary else replica_store
             text = PAIR_XML.format(
-                name=f"{node.role}-node", store=node.directory / "store", primary_port=ports["primary"],
+                name=f"{node.role}-node", store=store, primary_port=ports["primary"],
                 backup_port=ports["backup"], port=node.port, acceptor="", connector="", role=node.role, other=other,
                 failover_on_shutdown="false", security="false", extra="",
             )  # fmt: skip
@@ -81,8 +101,13 @@ class Rates:
     """Messages per second of one case."""
 
     case: str
+    place: str
+    """Of the store of the replica."""
     single: float
     replicated: float
+    single_cpu_us: float
+    """Of the active node, per message."""
+    replicated_cpu_us: float
 
     @property
     def percent(self) -> float:
@@ -99,9 +124,33 @@ class Freeze:
     frozen_ms: float
 
 
-def rates(case: str, directory: Path, window_ms: int) -> Rates:
+def syncs(directory: Path, writers: int) -> float:
+    """Syncs per second of one of so many processes that append to preallocated files at the same time."""
+
+    def write(path: Path, count: Any) -> None:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        os.pwrite(descriptor, bytes(8 << 20), 0)
+        os.fsync(descriptor)
+        end, number = time.monotonic() + _FLOOR_S, 0
+        while time.monotonic() < end:
+            os.pwrite(descriptor, bytes(_FLOOR_BYTES), number * _FLOOR_BYTES % (8 << 20))
+            os.fdatasync(descriptor)
+            number += 1
+        count.value = number
+
+    fork = multiprocessing.get_context("fork")
+    counts = [fork.Value("q", 0) for _ in range(writers)]
+    processes = [fork.Process(target=write, args=(directory / f"floor-{n}", counts[n])) for n in range(writers)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    return sum(float(count.value) for count in counts) / writers / _FLOOR_S
+
+
+def rates(case: str, directory: Path, window_ms: int, place: str, replica_store: Path | None) -> Rates:
     """One case with and without a replica, one after the other on the same active node."""
-    driver, pair = build_driver(directory), ReplicatedPair(directory / "pair")
+    driver, pair = build_driver(directory), ReplicatedPair(directory / "pair", replica_store)
     try:
         pair.primary.start().wait_ready("active")
         assert pair.primary.process is not None
@@ -114,8 +163,9 @@ def rates(case: str, directory: Path, window_ms: int) -> Rates:
                 driver, CoreLink(pair.primary.port), CASES[case][1], f"busy{step}", [pair.primary.process.pid],
                 warmup_ms=1_000, window_ms=window_ms,
             )  # fmt: skip
-            found.append(outcome.per_s)
-        return Rates(case, found[0], found[1])
+            found.append(outcome)
+        alone, beside = found
+        return Rates(case, place, alone.per_s, beside.per_s, alone.broker_cpu_us, beside.broker_cpu_us)
     finally:
         pair.end()
 
@@ -154,32 +204,51 @@ def freeze(directory: Path, size_mib: int) -> Freeze:
 @click.option("--window-ms", default=5_000, show_default=True, help="Load of each measurement.")
 @click.option("--cases", default="pipelined,blocking", show_default=True, help="Cases of the peer benchmark.")
 @click.option("--size-mib", default=1024, show_default=True, help="Messages that wait during the copy.")
+@click.option(
+    "--other-store",
+    default=OTHER_STORE,
+    show_default=True,
+    help="Directory on another disk, or in memory, for the store of the replica.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of tables.")
-def replication(*, rounds: int, window_ms: int, cases: str, size_mib: int, as_json: bool) -> None:
+def replication(*, rounds: int, window_ms: int, cases: str, size_mib: int, other_store: str, as_json: bool) -> None:
     """Throughput of a pair with replication beside that of a single node, and the freeze at the end of the copy."""
-    found: dict[str, list[Rates]] = {case: [] for case in cases.split(",") if case}
+    places = {"the same disk": None, other_store: other_store}
+    found: dict[tuple[str, str], list[Rates]] = {(case, at): [] for case in cases.split(",") if case for at in places}
     freezes: list[Freeze] = []
+    floors: list[tuple[float, float]] = []
     for _ in range(rounds):
-        for case, values in found.items():
-            with tempfile.TemporaryDirectory(prefix="understudy-bench-") as name:
-                values.append(rates(case, Path(name), window_ms))
-        with tempfile.TemporaryDirectory(prefix="understudy-bench-") as name:
-            freezes.append(freeze(Path(name), size_mib))
+        with _directory(None) as directory:
+            floors.append((syncs(directory, 1), syncs(directory, 2)))
+        for (case, place), values in found.items():
+            with _directory(None) as directory, _directory(places[place]) as other:
+                store = other / "store" if places[place] else None
+                values.append(rates(case, directory, window_ms, place, store))
+        with _directory(None) as directory:
+            freezes.append(freeze(directory, size_mib))
     if as_json:
-        rows = {case: [asdict(each) for each in values] for case, values in found.items()}
-        print(json.dumps({"benchmark": "replication", "rates": rows, "freezes": [asdict(each) for each in freezes]}))
+        rows = [asdict(each) for values in found.values() for each in values]
+        result = {"benchmark": "replication", "rates": rows, "freezes": [asdict(each) for each in freezes]}
+        print(json.dumps({**result, "syncs_per_s": floors}))
         return
     table = Table(title=f"Messages per second with a replica in sync, {rounds} rounds, {datetime.now():%Y-%m-%d}")
-    for column in ("case", "single node", "with a replica", "%", "goal"):
+    for column in ("case", "store of the replica", "single node", "with a replica", "%", "goal", "CPU µs per message"):
         table.add_column(column, justify="right")
-    for case, values in found.items():
+    for (case, place), values in found.items():
         percent = statistics.median(each.percent for each in values)
         table.add_row(
-            case, f"{statistics.median(each.single for each in values):,.0f}",
+            case, place, f"{statistics.median(each.single for each in values):,.0f}",
             f"{statistics.median(each.replicated for each in values):,.0f}", f"{percent:.0f}",
             f">= {RATIO_PERCENT_MIN}: {'met' if percent >= RATIO_PERCENT_MIN else 'MISSED'}",
+            f"{statistics.median(each.single_cpu_us for each in values):.1f},"
+            f" {statistics.median(each.replicated_cpu_us for each in values):.1f}",
         )  # fmt: skip
     Console(width=120).print(table)
+    alone, beside = (statistics.median(each[n] for each in floors) for n in range(2))
+    print(
+        f"floor of the disk: {alone:,.0f} syncs of {_FLOOR_BYTES} bytes per second of one process,"
+        f" {beside:,.0f} of each of two ({100 * beside / alone:.0f} %)"
+    )
     median_ms = statistics.median(each.frozen_ms for each in freezes)
     print(
         f"copy of {size_mib} MiB while a producer sends: in sync after"
@@ -187,3 +256,9 @@ def replication(*, rounds: int, window_ms: int, cases: str, size_mib: int, as_js
         f" {', '.join(f'{each.frozen_ms:.0f}' for each in freezes)} ms, median {median_ms:.0f}"
         f" (goal <= {FREEZE_MS_MAX}: {'met' if median_ms <= FREEZE_MS_MAX else 'MISSED'})"
     )
+
+
+@contextmanager
+def _directory(parent: str | None) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="understudy-bench-", dir=parent) as name:
+        yield Path(name)

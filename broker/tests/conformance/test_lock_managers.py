@@ -18,12 +18,33 @@ from understudy.errors import BrokerError
 SLOW = ("zookeeper", "memory")
 
 
-@pytest.fixture(params=[pytest.param(each, marks=[pytest.mark.long] * (each in SLOW)) for each in SERVICES])
-def kind(request: pytest.FixtureRequest) -> str:
-    found: str = request.param
+def kinds(*without: str) -> list[object]:
+    """Parameters of a fixture: all kinds but these."""
+    return [pytest.param(each, marks=[pytest.mark.long] * (each in SLOW)) for each in SERVICES if each not in without]
+
+
+def installed(found: str) -> str:
+    """The kind, or the test is skipped."""
     if found not in available_kinds():
         pytest.skip(f"{found} is not installed")
     return found
+
+
+@pytest.fixture(params=kinds())
+def kind(request: pytest.FixtureRequest) -> str:
+    return installed(request.param)
+
+
+@pytest.fixture(params=kinds("file"))
+def remote(request: pytest.FixtureRequest) -> str:
+    """A kind with a service that can go away."""
+    return installed(request.param)
+
+
+@pytest.fixture(params=kinds("file", "zookeeper"))
+def restarting(request: pytest.FixtureRequest) -> str:
+    """A kind with a service that starts again within a lease."""
+    return installed(request.param)
 
 
 def test_a_lock_has_one_holder(kind: str, tmp_path: Path) -> None:
@@ -138,27 +159,25 @@ def test_the_end_of_a_holder_frees_its_lock_after_the_lease(kind: str, tmp_path:
     on_service(kind, tmp_path, case)
 
 
-def test_errors_name_the_provider_and_its_address(kind: str, tmp_path: Path) -> None:
+def test_errors_name_the_provider_and_its_address(remote: str, tmp_path: Path) -> None:
     async def case(service: LockService) -> None:
-        if not await service.go_away():
-            pytest.skip("this provider cannot go away")
+        await service.go_away()
         node = service.new_node("one")
         error = await node.try_start()
         assert error is not None
         assert error.code == "lock-manager-unavailable"
         assert service.place in str(error)
 
-    on_service(kind, tmp_path, case)
+    on_service(remote, tmp_path, case)
 
 
-def test_a_service_that_goes_away_takes_the_lock_with_the_lease(kind: str, tmp_path: Path) -> None:
+def test_a_service_that_goes_away_takes_the_lock_with_the_lease(remote: str, tmp_path: Path) -> None:
     """Nothing is confirmed afterwards, the listener of the lock and that of the manager are called once."""
 
     async def case(service: LockService) -> None:
         one = await service.node("one")
         assert await one.acquire("a") is True
-        if not await service.go_away():
-            pytest.skip("this provider cannot go away")
+        await service.go_away()
         await service.until(lambda: _true(one.lost))
         assert not one.holds("a")
         assert len(one.lost) == 1
@@ -166,23 +185,24 @@ def test_a_service_that_goes_away_takes_the_lock_with_the_lease(kind: str, tmp_p
         await service.until(lambda: _true(one.unavailable_errors))
         assert len(one.unavailable_errors) == 1
 
-    on_service(kind, tmp_path, case)
+    on_service(remote, tmp_path, case)
 
 
-def test_a_service_that_restarts_within_the_lease_keeps_the_lock_with_its_holder(kind: str, tmp_path: Path) -> None:
+def test_a_service_that_restarts_within_the_lease_keeps_the_lock_with_its_holder(
+    restarting: str, tmp_path: Path
+) -> None:
     async def case(service: LockService) -> None:
         one, two = await service.node("one"), await service.node("two")
         assert await one.acquire("a") is True
         assert await one.set("n", 7) is None
-        if not await service.restart():
-            pytest.skip("this provider does not restart")
+        await service.restart()
         await asyncio.sleep(service.lease_s)
         assert one.holds("a")
         assert one.lost == []
         assert await two.acquire("a") is False
         assert await two.get("n") == 7
 
-    on_service(kind, tmp_path, case)
+    on_service(restarting, tmp_path, case)
 
 
 async def _true(found: list[BrokerError]) -> bool:

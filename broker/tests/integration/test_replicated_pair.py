@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from support.processes import COMMAND
 from support.replicated import (
     ReplicatedPair,
     Traffic,
@@ -17,6 +22,8 @@ from support.replicated import (
     wait_logged,
     wait_until,
 )
+from understudy.client.sync import connect
+from understudy.errors import BrokerError
 
 MakeTraffic = Callable[[ReplicatedPair, int], Traffic]
 
@@ -58,6 +65,8 @@ def test_a_backup_that_came_into_sync_under_load_serves_after_a_kill(
     load.wait_confirmed(200)
     pair.backup.start()
     wait_in_sync(pair.primary, pair.backup)
+    for node, role, other in ((pair.primary, "backup", pair.backup), (pair.backup, "primary", pair.primary)):
+        assert node.facts()["peer"] == {"role": role, "connector": f"{other.host}:{other.port}"}
     load.wait_more(100)
     pair.primary.kill()
     pair.backup.wait_ready("active")
@@ -180,3 +189,70 @@ def test_a_second_backup_attaches_when_the_first_one_is_gone(make_pair: Callable
     pair.backup.kill()
     wait_in_sync(pair.primary, second, 2)
     wait_until(lambda: logged(second, "AMQ221024") == 1, second)
+
+
+def test_the_contract_of_an_address_decides_whether_a_confirmation_waits_for_a_paused_replica(
+    make_pair: Callable[..., ReplicatedPair],
+) -> None:
+    contract = "<durability-contract>local</durability-contract>"
+    settings = f'<address-settings><address-setting match="fast">{contract}</address-setting></address-settings>'
+    pair = make_pair(extra=settings, replication="<replica-silence>-1</replica-silence>").start()
+    confirmed: list[str] = []
+
+    def send_safe() -> None:
+        safe.send("waits for the disk of the replica")
+        confirmed.append("safe")
+
+    with connect(pair.url) as connection, connection.session() as one, connection.session() as other:
+        fast, safe = one.producer("fast"), other.producer("safe")
+        fast.send("both nodes")
+        safe.send("both nodes")
+        pair.backup.pause()
+        waiting = threading.Thread(target=send_safe)
+        waiting.start()
+        for number in range(20):
+            fast.send(f"the active node {number}")
+        assert confirmed == []
+        assert logged(pair.primary, "replica lost") == 0
+        # the replica is dropped: its connection ends
+        pair.backup.kill()
+        waiting.join(30)
+        assert confirmed == ["safe"]
+    assert logged(pair.primary, "the node goes on without a replica") == 1
+
+
+def test_a_returning_node_keeps_the_common_part_of_its_log(make_pair: Callable[..., ReplicatedPair]) -> None:
+    contract = "<durability-contract>local</durability-contract>"
+    settings = f'<address-settings><address-setting match="fast">{contract}</address-setting></address-settings>'
+    small = "<journal-file-size>1048576</journal-file-size>"
+    pair = make_pair(extra=small + settings, replication="<replica-silence>-1</replica-silence>").start()
+    produce(pair.url, 600, size=15_000)
+    primary_only = f"tcp://127.0.0.1:{pair.primary.port}?reconnectAttempts=0"
+    with suppress(BrokerError), connect(primary_only) as connection, connection.session() as session:
+        fast = session.producer("fast")
+        fast.send("both nodes")
+        pair.backup.pause()
+        for number in range(20):
+            fast.send(f"only the first active node {number}")
+        pair.primary.kill()
+        pair.backup.kill()
+    pair.backup.start().wait_ready("active")
+    produce(pair.url, 20, size=1_000)
+    times = logged(pair.backup, "replica in sync") + 1
+    pair.primary.start()
+    wait_in_sync(pair.backup, pair.primary, times)
+    journal = pair.primary.directory / "data" / "journal"
+    log_bytes = sum(path.stat().st_size for path in journal.glob("segment-*"))
+    copied = [json.loads(line)["bytes"] for line in pair.primary.log.read_text().splitlines() if '"copied"' in line]
+    assert copied
+    assert 0 < sum(copied) < log_bytes / 4
+    _, node = pair.primary.get("/api/v1/node")
+    earlier = node["earlier_data"]
+    assert isinstance(earlier, dict)
+    assert earlier["messages"] == 20
+    command = [str(COMMAND), "data", "compare", "--json", earlier["directory"], str(journal)]
+    report = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=False).stdout)
+    (between,) = report["pairs"]
+    assert between["sequence"] == earlier["sequence"]
+    assert between["left_only"]["messages"] == 20
+    consume(pair.url, 620)

@@ -93,7 +93,7 @@ def test_everything_lives_on_when_the_active_is_killed(either_pair: EitherPair) 
         answers = session.consumer(replies, auto_create=False)
         news = session.subscriber("news", name="all", shared=True, durable=False)
         stream = receiving.consumer("stream")
-        session.create_queue("xa")  # Artemis deletes auto-created queues that are empty but for what is in doubt
+        session.create_queue("xa")  # Artemis deletes auto-created queues with in-doubt messages only
         in_doubt = Xid(7, b"branch", b"global")
         branches.xa.start(in_doubt)
         branches.producer("xa").send("decided later")
@@ -246,8 +246,8 @@ def test_cut_connections_within_the_confirmation_window(broker: Target) -> None:
 
     Against Artemis a message may come again with delivery count 2: where its disk takes longer than the client needs to
     come back, it answers REATTACH_SESSION with an id below acknowledgements that it has carried out, the client must
-    send them again, and one that finds nothing to acknowledge (AMQ229027) rolls back what was delivered; or it closes a
-    session while that moves (AMQ222061) and refuses it the next time. ADR 0009 has what was seen. Only with one of
+    send them again, and one that finds nothing to acknowledge (AMQ229027) rolls back the deliveries; or it closes a
+    session while that moves (AMQ222061) and refuses it the next time. ADR 0009 has the observations. Only with one of
     these lines in its log is it let pass here.
     """
     queue, rounds = "reattached", 150

@@ -1,7 +1,9 @@
-"""Goal: a confirmation is released exactly when all required voters have confirmed its sequence, in order.
+"""Goal: a confirmation is released exactly when all voters of its contract have confirmed its sequence, and never
+before an earlier one of its session.
 
-Method: random requests on one ``OperationContext``, interleaved with random confirmations of the voters and with
-replicas that come into sync and are lost; every release is checked against a model of the rule.
+Method: random requests of two sessions on one ``OperationContext``, under the contract of the node or one of an
+address, interleaved with random confirmations of the voters, replicas that come into sync and are lost, and other
+configurations; every release is checked against a model of the rule.
 """
 
 from __future__ import annotations
@@ -12,18 +14,33 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from understudy.errors import DiskFailed
+from understudy.routing.response_order import ResponseOrder
 from understudy.store.log.operation_context import Contract, OperationContext, Voter
 
 STEPS = st.lists(
     st.one_of(
         st.just("append"),
-        st.just("ask"),
-        st.sampled_from(list(Contract)),
+        #: the request of a session, for an address with this contract
+        st.tuples(st.sampled_from([0, 1]), st.sampled_from([None, *Contract])),
+        st.sampled_from(["attach", "hold", "detach"]),
+        #: a configuration: the contract of the node, and that of an address
+        st.tuples(st.sampled_from(list(Contract)), st.sampled_from(list(Contract))),
         #: a voter confirms so many percent of the rest
         st.tuples(st.sampled_from(list(Voter)), st.sampled_from([50, 100])),
     ),
     max_size=60,
 )
+_VOTERS = {contract: set(contract.value) for contract in Contract}
+
+
+@dataclass
+class Request:
+    """One request: released when the voters of its contract have confirmed its sequence."""
+
+    session: int
+    sequence: int
+    contract: Contract | None
+    """None: the strictest one in force."""
 
 
 @dataclass
@@ -31,35 +48,75 @@ class Model:
     """Requests, releases and marks of the voters."""
 
     context: OperationContext = field(default_factory=OperationContext)
-    marks: dict[Voter, int] = field(default_factory=lambda: dict.fromkeys(Voter, 0))
-    required: Contract = Contract.LOCAL
-    asked: list[int] = field(default_factory=list)
-    """Sequence of each request."""
+    orders: list[ResponseOrder] = field(default_factory=lambda: [ResponseOrder(), ResponseOrder()])
+    marks: dict[Voter, int] = field(default_factory=lambda: {Voter.LOCAL_DISK: 0})
+    configured: tuple[Contract, Contract] = (Contract.REPLICA_DISK, Contract.REPLICA_DISK)
+    held: bool = False
+    asked: list[Request] = field(default_factory=list)
     released: list[int] = field(default_factory=list)
     """Indexes of requests."""
-    durable: int = 0
+    durable: dict[Contract, int] = field(default_factory=lambda: dict.fromkeys(Contract, 0))
 
     def take(self, step: object) -> None:
         match step:
             case "append":
                 self.context.appended += 1
-            case "ask":
-                self.asked.append(self.context.appended)
-                self.context.when_durable(self.context.appended, self.released.append, len(self.asked) - 1)
-            case Contract():
-                # a replica that comes into sync has what the local disk has
-                self.marks |= dict.fromkeys((Voter.REPLICA_MEMORY, Voter.REPLICA_DISK), self.marks[Voter.LOCAL_DISK])
-                self.required = step
-                self.context.require(step)
+            case (int(session), None | Contract() as contract):
+                self._ask(session, contract if contract in self.configured else None)
+            case "attach":
+                self.marks = dict.fromkeys(Voter, self.marks[Voter.LOCAL_DISK])
+                self.held = False
+                self.context.attach_replica()
+            case "hold":
+                self.held = len(self.marks) > 1
+                self.context.hold()
+            case "detach":
+                self.marks = {Voter.LOCAL_DISK: self.marks[Voter.LOCAL_DISK]}
+                self.held = False
+                self.context.detach_replica()
+            case (Contract() as common, Contract() as own):
+                self.configured = (common, own)
+                self.context.demand(common, [own])
             case (Voter() as voter, int(percent)):
-                self.marks[voter] += (self.context.appended - self.marks[voter]) * percent // 100
-                self.context.advance(self.marks[voter], voter)
-        self.durable = max(self.durable, min(self.marks[voter] for voter in self.required.value))
+                mark = self.marks.get(voter, 0)
+                mark += (self.context.appended - mark) * percent // 100
+                if voter in self.marks:
+                    self.marks[voter] = mark
+                self.context.advance(mark, voter)
+        self._release()
+
+    def _ask(self, session: int, contract: Contract | None) -> None:
+        order, sequence = self.orders[session], self.context.appended
+        self.asked.append(Request(session, sequence, contract or self.configured[0]))
+        lane = order.enter(self.context, self.context.lane(contract))
+        order.sequence = sequence
+        lane.when_durable(sequence, self.released.append, len(self.asked) - 1)
+
+    def _release(self) -> None:
+        """The marks of the contracts; a contract stricter than all configured ones needs no more than those."""
+        strictest = max(self.configured, key=lambda each: each.strength)
+        if self.held:
+            return
+        for contract in Contract:
+            voters = _VOTERS[contract] & _VOTERS[strictest] & set(self.marks)
+            self.durable[contract] = max(self.durable[contract], min(self.marks[voter] for voter in voters))
 
     def check(self) -> None:
-        assert self.context.durable == self.durable
-        assert self.released == [index for index, sequence in enumerate(self.asked) if sequence <= self.durable]
+        strictest = max(self.configured, key=lambda each: each.strength)
+        assert self.context.durable <= self.durable[strictest]
         assert self.context.waiting == len(self.asked) - len(self.released)
+        assert len(set(self.released)) == len(self.released)
+        for index in self.released:
+            request = self.asked[index]
+            assert request.contract is not None
+            assert request.sequence <= self.durable[request.contract]
+        for session in (0, 1):
+            own = [index for index in self.released if self.asked[index].session == session]
+            assert own == sorted(own)
+            # a prefix of the requests of the session
+            waiting = [index for index, request in enumerate(self.asked) if request.session == session]
+            for index in waiting[: len(own)]:
+                assert index in own
 
 
 @settings(max_examples=500)
@@ -69,10 +126,34 @@ def test_a_request_is_released_exactly_when_the_required_voters_have_confirmed_i
     for step in steps:
         model.take(step)
         model.check()
+    model.take("attach")
     for voter in Voter:
         model.take((voter, 100))
     model.check()
     assert model.context.waiting == 0
+
+
+@given(STEPS)
+def test_the_only_session_waits_no_longer_than_the_contracts_of_its_requests(steps: list[object]) -> None:
+    """Liveness: with one session and one configuration, exactly those requests wait that may not be released."""
+    model = Model()
+    model.take((Contract.REPLICA_DISK, Contract.LOCAL))
+    for step in steps:
+        match step:
+            case (Contract(), Contract()):
+                continue
+            case (int(), contract):
+                model.take((0, contract))
+            case _:
+                model.take(step)
+        model.check()
+        wanted = 0
+        for request in model.asked:
+            assert request.contract is not None
+            if request.sequence > model.durable[request.contract]:
+                break
+            wanted += 1
+        assert len(model.released) == wanted
 
 
 @given(STEPS)
@@ -84,12 +165,12 @@ def test_a_failed_context_releases_nothing_under_any_contract(steps: list[object
     model.context.fail(DiskFailed("the disk has failed"))
     for voter in Voter:
         model.context.advance(model.context.appended, voter)
-    model.context.require(Contract.LOCAL)
+    model.context.detach_replica()
     assert model.released == before
     assert model.context.waiting == 0
 
 
-def test_a_replica_that_is_not_required_delays_and_releases_nothing() -> None:
+def test_the_confirmation_of_a_replica_that_is_not_in_sync_releases_nothing() -> None:
     context, released = OperationContext(), list[str]()
     context.appended = 2
     context.when_durable(1, released.append, "first")
@@ -99,13 +180,13 @@ def test_a_replica_that_is_not_required_delays_and_releases_nothing() -> None:
     assert released == ["first"]
 
 
-def test_requests_that_wait_for_a_lost_replica_are_released_when_it_is_not_required_any_more() -> None:
+def test_requests_that_wait_for_a_lost_replica_are_released_when_there_is_none_any_more() -> None:
     context, released = OperationContext(), list[str]()
-    context.require(Contract.REPLICA_DISK)
+    context.attach_replica()
     context.appended = 1
     context.when_durable(1, released.append, "first")
     context.advance(1)
     context.advance(1, Voter.REPLICA_MEMORY)
     assert released == []
-    context.require(Contract.LOCAL)
+    context.detach_replica()
     assert released == ["first"]

@@ -24,6 +24,7 @@ from understudy.store.log.records import SealRecord, SegmentEnd
 from understudy.store.log.segment import SegmentHeader
 from understudy.store.replication import copy_messages, operation_codec
 from understudy.store.replication.copy_messages import (
+    CommonFiles,
     CopyIdentity,
     Directory,
     FilesPart,
@@ -80,6 +81,7 @@ OPEN = st.builds(
     st.lists(st.builds(OpenFile, NAMES), max_size=2).map(tuple),
     st.lists(st.builds(OpenBody, NAMES, SIZES, U32), max_size=2).map(tuple),
 )
+STATED_FILES = st.lists(st.builds(StatedFile, DIRECTORIES, NAMES, SIZES)).map(tuple)
 OF_CLASS: dict[type, st.SearchStrategy[Any]] = {
     Append: st.builds(
         lambda name, offset, parts, last: Append(name, offset, parts, sum(map(len, parts)), last),
@@ -96,7 +98,8 @@ OF_CLASS: dict[type, st.SearchStrategy[Any]] = {
         st.booleans(),
     ),
     PassEnd: st.builds(PassEnd, st.integers(1, 1 << 31), SIZES),
-    FilesPart: st.builds(FilesPart, st.lists(st.builds(StatedFile, DIRECTORIES, NAMES, SIZES)).map(tuple)),
+    FilesPart: st.builds(FilesPart, STATED_FILES),
+    CommonFiles: st.builds(CommonFiles, STATED_FILES),
     FinalState: st.builds(FinalState, OPEN, OPEN, U64, st.builds(CopyIdentity, NODE_IDS, U64, I64, NAMES, I64)),
 }  # fmt: skip
 

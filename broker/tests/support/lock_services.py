@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from support import zookeeper
 from support.ports import free_port
+from understudy.config.lock_options import ZooKeeperLockOptions
 from understudy.errors import BrokerError
 from understudy.ha.distributed_lock import LockManager
 from understudy.ha.witness_client import WitnessClientOptions, WitnessLockManager
@@ -174,13 +175,13 @@ class LockService:
         """End a node without a release."""
         raise NotImplementedError
 
-    async def go_away(self) -> bool:
-        """End the service; False: this kind cannot."""
-        return False
+    async def go_away(self) -> None:
+        """End the service; a lock of a file has none."""
+        raise NotImplementedError
 
-    async def restart(self) -> bool:
-        """End the service and start it again within the lease; False: this kind cannot."""
-        return False
+    async def restart(self) -> None:
+        """End the service and start it again within the lease, where it starts fast enough."""
+        raise NotImplementedError
 
     async def until(self, condition: Callable[[], Awaitable[Any]]) -> None:
         """Wait until a condition holds."""
@@ -201,15 +202,13 @@ class _Memory(LockService):
         assert isinstance(node.manager, _Renewing)
         node.manager.ended = True
 
-    async def go_away(self) -> bool:
+    async def go_away(self) -> None:
         self.service.reachable = False
-        return True
 
-    async def restart(self) -> bool:
+    async def restart(self) -> None:
         self.service.reachable = False
         await asyncio.sleep(self.lease_s / 4)
         self.service.reachable = True
-        return True
 
 
 class _Renewing(MemoryLockManager):
@@ -287,15 +286,13 @@ class _Witness(LockService):
         assert isinstance(node.manager, WitnessLockManager)
         node.manager.ask = lambda *arguments, **options: False  # type: ignore[method-assign]  # it sends nothing
 
-    async def go_away(self) -> bool:
+    async def go_away(self) -> None:
         self.server.stop()
         await self.running
-        return True
 
-    async def restart(self) -> bool:
+    async def restart(self) -> None:
         await self.go_away()
         await self._serve()
-        return True
 
     async def close(self) -> None:
         await super().close()
@@ -327,15 +324,15 @@ class _ZooKeeper(LockService):
 
     async def open(self) -> None:
         # only here, so that tests of the other kinds run without the package
-        from understudy.runtime.zookeeper import ZooKeeperClientOptions, ZooKeeperLockManager
+        from understudy.runtime.zookeeper import ZooKeeperLockManager
 
-        self._options, self._manager = ZooKeeperClientOptions, ZooKeeperLockManager
+        self._manager = ZooKeeperLockManager
         self.ensemble = zookeeper.Ensemble(self.directory, 1)
         self.place = self.ensemble.connect_string
         await self.loop.run_in_executor(None, self.ensemble.start)
 
     def make_manager(self, name: str) -> LockManager:
-        options = self._options(
+        options = ZooKeeperLockOptions(
             self.ensemble.connect_string, "test", session_ms=int(self.lease_s * 1000), connection_ms=3_000, retries=0
         )
         return self._manager(options, self.loop, self.turn, self.clock, self.timers)
@@ -347,9 +344,8 @@ class _ZooKeeper(LockService):
         client._stopped.set()
         client._connection._socket.shutdown(socket.SHUT_RDWR)
 
-    async def go_away(self) -> bool:
+    async def go_away(self) -> None:
         await self.loop.run_in_executor(None, self.ensemble.kill)
-        return True
 
     async def close(self) -> None:
         await super().close()

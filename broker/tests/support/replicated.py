@@ -7,7 +7,10 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+from support.certificates import make as make_certificate
+from support.networks import MANAGEMENT_PORT, Network
 from support.ports import free_port
 from support.processes import COMMAND, READY_S, Node
 
@@ -23,7 +26,7 @@ XML = """<?xml version="1.0"?>
     <cluster-user>cluster</cluster-user>
     <cluster-password>a-secret-of-this-test</cluster-password>
     <connectors>{connectors}</connectors>
-    <acceptors><acceptor name="core">tcp://127.0.0.1:{port}</acceptor></acceptors>
+    <acceptors><acceptor name="core">tcp://{host}:{port}{acceptor}</acceptor></acceptors>
     <cluster-connections>
       <cluster-connection name="pair">
         <connector-ref>{name}</connector-ref>
@@ -42,6 +45,7 @@ XML = """<?xml version="1.0"?>
         </{role}>
       </replication>
     </ha-policy>
+    {extra}
   </core>
 </configuration>
 """
@@ -50,6 +54,26 @@ XML = """<?xml version="1.0"?>
 def property_of(key: str, value: object) -> str:
     """A property of a lock manager."""
     return f'<property key="{key}" value="{value}"/>'
+
+
+class PairCertificates:
+    """An authority, and a certificate of the nodes and one of the clients."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir()
+        authority = make_certificate("CN=authority,O=Example", authority=True)
+        self.ca = authority.write_certificate(directory / "ca.pem")
+        self.node = make_certificate("CN=node,O=Example", authority).write(directory / "node.pem")
+        stranger = make_certificate("CN=stranger", authority=True)
+        self.unknown = make_certificate("CN=node,O=Example", stranger).write(directory / "unknown.pem")
+
+    def acceptor(self) -> str:
+        """Parameters of an acceptor that asks for a certificate."""
+        return f"?sslEnabled=true;keyStorePath={self.node};trustStorePath={self.ca};needClientAuth=true"
+
+    def connector(self, own: Path | None = None) -> str:
+        """Parameters of a connector that presents a certificate."""
+        return f"?sslEnabled=true;trustStorePath={self.ca};keyStorePath={own or self.node}"
 
 
 class ReplicatedPair:
@@ -65,6 +89,11 @@ class ReplicatedPair:
         connection_ttl_ms: int = 60_000,
         saved_max: int = 2,
         backups: int = 1,
+        network: Network | None = None,
+        acceptor: str = "",
+        connector: str = "",
+        extra: str = "",
+        replication: str = "",
     ) -> None:
         """Args:
         directory: Scratch directory.
@@ -74,6 +103,11 @@ class ReplicatedPair:
         connection_ttl_ms: Silence after which a connection between the nodes is closed.
         saved_max: max-saved-replicated-journals-size of every node.
         backups: How many backups there are.
+        network: Has a host of the name of each node; None: all are on loopback.
+        acceptor: More of the URL of each acceptor.
+        connector: More of the URL of each connector.
+        extra: More elements of ``core``.
+        replication: More elements of ``primary`` and ``backup``.
         """
         locks = directory / "locks"
         locks.mkdir()
@@ -81,14 +115,21 @@ class ReplicatedPair:
             folder = property_of("locks-folder", locks)
             manager = f"<class-name>file</class-name><properties>{folder}</properties>"
         names = ["primary", *("backup" if number == 1 else f"backup{number}" for number in range(1, backups + 1))]
+        hosts = {name: network.address(name) if network is not None else "127.0.0.1" for name in names}
         ports = {name: free_port() for name in names}
-        connectors = "".join(f'<connector name="{name}">tcp://127.0.0.1:{ports[name]}</connector>' for name in names)
+        places = {name: f"tcp://{hosts[name]}:{ports[name]}" for name in names}
+        connectors = "".join(f'<connector name="{name}">{places[name]}{connector}</connector>' for name in names)
         self.nodes: list[Node] = []
         for name in names:
             role = "primary" if name == "primary" else "backup"
-            node = Node(directory / name, role, ports[name])
+            node = Node(directory / name, role, ports[name], hosts[name])
+            if network is not None:
+                node.command = (*network.command(name), *node.command)
+                node.http_port = MANAGEMENT_PORT
             node.config.parent.mkdir(parents=True)
-            settings = f"<max-saved-replicated-journals-size>{saved_max}</max-saved-replicated-journals-size>"
+            settings = (
+                f"<max-saved-replicated-journals-size>{saved_max}</max-saved-replicated-journals-size>" + replication
+            )
             if role == "backup":
                 settings += f"<allow-failback>{str(allow_failback).lower()}</allow-failback>"
             others = "".join(f"<connector-ref>{other}</connector-ref>" for other in names if other != name)
@@ -97,7 +138,10 @@ class ReplicatedPair:
                     name=name,
                     store=node.directory / "data",
                     connectors=connectors,
+                    host=node.host,
                     port=node.port,
+                    acceptor=acceptor,
+                    extra=extra,
                     call_timeout_ms=call_timeout_ms,
                     connection_ttl_ms=connection_ttl_ms,
                     others=others,
@@ -108,8 +152,9 @@ class ReplicatedPair:
             )
             self.nodes.append(node)
         self.primary, self.backup = self.nodes[:2]
-        servers = ",".join(f"tcp://127.0.0.1:{port}" for port in ports.values())
-        self.url = f"({servers})?ha=true&reconnectAttempts=-1&initialConnectAttempts=-1&retryInterval=100"
+        self.url = (
+            f"({','.join(places.values())})?ha=true&reconnectAttempts=-1&initialConnectAttempts=-1&retryInterval=100"
+        )
 
     def start(self) -> ReplicatedPair:
         """Start the primary and the first backup; returns when the backup is in sync."""
@@ -150,13 +195,16 @@ def wait_in_sync(active: Node, replica: Node, times: int = 1) -> None:
 class Traffic:
     """A producer with duplicate ids and a consumer, each a process with a ledger."""
 
-    def __init__(self, url: str, directory: Path, count: int, *, rate: int = 500) -> None:
+    def __init__(self, url: str, directory: Path, count: int | None, *, rate: int = 500) -> None:
+        """``count``: messages to send; None: the producer sends until ``stop``."""
         self.url = url
         self.count = count
         self.produced, self.consumed = directory / "produced.jsonl", directory / "consumed.jsonl"
+        self._enough = directory / "enough"
         self.consumer = _command("consume", "--url", url, "--queue", "q", "--ack", "transacted", "--batch", 20,
                                  "--ledger", self.consumed)  # fmt: skip
-        self.producer = _command("produce", "--url", url, "--queue", "q", "--count", count, "--size", 200,
+        limit = ("--count", 1, "--until", self._enough) if count is None else ("--count", count)
+        self.producer = _command("produce", "--url", url, "--queue", "q", *limit, "--size", 200,
                                  "--rate", rate, "--ledger", self.produced)  # fmt: skip
 
     def wait_confirmed(self, count: int) -> None:
@@ -170,15 +218,24 @@ class Traffic:
 
     def wait_more(self, count: int) -> None:
         """Wait until the ledger of the producer has that many more lines, or all: a slow node may start late."""
-        self.wait_confirmed(min(self.lines + count, self.count))
+        wanted = self.lines + count
+        self.wait_confirmed(wanted if self.count is None else min(wanted, self.count))
 
     @property
     def lines(self) -> int:
         """Lines in the ledger of the producer."""
         return self.produced.read_bytes().count(b"\n") if self.produced.exists() else 0
 
-    def check(self, active: Node) -> None:
-        """Wait for the end of the producer and an empty queue; nothing is lost, nothing delivered twice unmarked."""
+    def stop(self) -> None:
+        """Let a producer without a number of messages end."""
+        self._enough.touch()
+
+    def check(self, active: Node) -> dict[str, Any]:
+        """Wait for the end of the producer and an empty queue; nothing is lost, nothing delivered twice unmarked.
+
+        Returns:
+            The report of ``understudy ledger check``.
+        """
         out, err = self.producer.communicate(timeout=120)
         assert self.producer.returncode == 0, out + err + active.tail()
 
@@ -193,9 +250,12 @@ class Traffic:
         assert self.consumer.returncode == 0, out + err
         check = _command("ledger", "check", "--json", self.produced, self.consumed)
         out, err = check.communicate(timeout=60)
-        report = json.loads(out)
+        report: dict[str, Any] = json.loads(out)
         assert report["ok"], report
-        assert (report["counts"]["confirmed"], report["counts"]["messages"]) == (self.count, self.count)
+        counts = report["counts"]
+        assert counts["confirmed"] == counts["messages"]
+        assert self.count in (None, counts["messages"])
+        return report
 
     def end(self) -> None:
         """End both processes."""

@@ -233,12 +233,14 @@ class Replica:
 class Copying:
     """One copy from an active store to a replica, in steps."""
 
-    def __init__(self, rig: ReplicatedHarness, replica: Replica) -> None:
+    def __init__(self, rig: ReplicatedHarness, replica: Replica, *, states_common: bool = True) -> None:
+        """``states_common``: as of a ``CopySource``."""
         assert rig.store is not None
         self.rig = rig
         self.replica = replica
         directories = StoreDirectories(rig.disk(rig.owner), DIRECTORY, BODIES)
-        self.source = CopySource(directories, rig.log, rig.bodies_applier, rig.store.epoch)
+        log, bodies = rig.log, rig.bodies_applier
+        self.source = CopySource(directories, log, bodies, rig.store.epoch, states_common=states_common)
         self.target = replica.begin()
         self.worker = SimWorker(rig.time, rig.stream)
         self.sent: list[CopyMessage] = []

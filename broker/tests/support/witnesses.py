@@ -20,10 +20,13 @@ WAIT_S = 30
 class WitnessProcess:
     """A witness of a scratch directory."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, host: str = "127.0.0.1", prefix: tuple[str, ...] = ()) -> None:
+        """``prefix``: beginning of a command line that runs on the host of that address, see ``Network.command``."""
         self.directory = directory
+        self.host = host
+        self.prefix = prefix
         self.port = free_port()
-        self.address = f"127.0.0.1:{self.port}"
+        self.address = f"{host}:{self.port}"
         self.secret = directory / "secret"
         self.state = directory / "state" / "witness.state"
         self.process: subprocess.Popen[str] | None = None
@@ -44,7 +47,7 @@ class WitnessProcess:
     def start(self, *more: str, environment: dict[str, str] | None = None) -> None:
         """Start it and wait until it answers."""
         self.process = subprocess.Popen(
-            [COMMAND, "witness", *self.arguments(*more)],
+            [*self.prefix, str(COMMAND), "witness", *self.arguments(*more)],
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, **(environment or {})},
@@ -52,7 +55,7 @@ class WitnessProcess:
         end = time.monotonic() + WAIT_S
         while time.monotonic() < end and self.process.poll() is None:
             try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
+                socket.create_connection((self.host, self.port), 1).close()
                 return
             except OSError:
                 time.sleep(0.02)

@@ -1,6 +1,6 @@
-"""Proof of the cluster credentials on a dialled connection (ADR 0005): both sides prove that they know the password.
+"""Proof of the cluster credentials (ADR 0005): both sides of a connection prove that they know the password.
 
-Source: artemis-core s. 9.1. Not here: the accepting side (``protocols.core.cluster_channel``).
+Source: artemis-core s. 9.1.
 """
 
 from __future__ import annotations
@@ -50,3 +50,55 @@ def _answered(proved: Callable[[], None], answer: packets.Packet) -> None:
     if not isinstance(answer, packets.ClusterConnectReply) or not answer.authorized:
         raise ClusterSecurityError("the other node refused the cluster credentials")
     proved()
+
+
+class DiallerProof:
+    """The accepting side of one connection."""
+
+    def __init__(
+        self, credentials: ClusterCredentials | None, peer: str, send: Callable[[packets.Packet], None]
+    ) -> None:
+        """Args:
+        credentials: Of this node; None: every other node is refused.
+        peer: ``host:port`` of the other side, for errors.
+        send: Sends an answer on the cluster channel.
+        """
+        self._credentials = credentials
+        self._peer = peer
+        self._send = send
+        self._dialler_nonce = b""
+        self._own_nonce = b""
+        self.authorized = False
+        """Whether the other side has proved that it knows the password."""
+
+    def receive(self, packet: packets.Packet, authorized: Callable[[], None]) -> None:
+        """Answer a packet of the other side.
+
+        Args:
+            packet: On the cluster channel.
+            authorized: Called when the proof is right, before the answer.
+
+        Raises:
+            ClusterSecurityError: the proof is wrong, or the packet is out of order.
+        """
+        credentials, peer = self._credentials, self._peer
+        if isinstance(packet, packets.ClusterHello):
+            if credentials is None or packet.user != credentials.user:
+                self._send(packets.ClusterConnectReply(False))
+                raise ClusterSecurityError(f"{peer}: cluster user {packet.user!r} is not ours")
+            self._dialler_nonce, self._own_nonce = packet.nonce, credentials.nonce()
+            proof = credentials.acceptor_proof(self._dialler_nonce, self._own_nonce)
+            self._send(packets.ClusterChallenge(self._own_nonce, proof))
+        elif isinstance(packet, packets.ClusterProof) and credentials is not None and self._own_nonce:
+            expected = credentials.dialler_proof(self._dialler_nonce, self._own_nonce)
+            self._own_nonce = b""
+            credentials.verify(expected, packet.proof, peer)
+            self.authorized = True
+            authorized()
+            self._send(packets.ClusterConnectReply(True))
+        elif isinstance(packet, packets.ClusterConnect):
+            # a plain password is neither requested nor accepted: see cluster.credentials
+            self._send(packets.ClusterConnectReply(False))
+            raise ClusterSecurityError(f"{peer} sent a plain cluster password")
+        else:
+            raise ClusterSecurityError(f"{peer}: {type(packet).__name__} before the credentials were proved")

@@ -1,8 +1,9 @@
 """The part of a node in its cluster: links to the other members, announcements, the topology they tell, and votes.
 
-Source: artemis-ha s. 2.2, 2.3, 3.3, 7.2, 7.3. A node keeps a link to each active node that it knows: those of its
-static connectors, and those of the topology. Every link subscribes to the topology of the other node. An active node
-announces itself on its links; a passive one announces itself as the backup of its node id, or only listens.
+Source: artemis-ha s. 2.2, 2.3, 3.3, 7.1 to 7.3. A node keeps a link to each active node that it knows: those of its
+static connectors, those that were discovered, and those of the topology. Every link subscribes to the topology of the
+other node. An active node announces itself on its links; a passive one announces itself as the backup of its node id,
+or only listens.
 
 A member whose link is lost is removed from the topology, so that votes are answered correctly; its link goes on
 trying. A removal that another member reports is ignored while the own link to that node is open.
@@ -24,6 +25,7 @@ from functools import partial
 from understudy.cluster.credentials import ClusterCredentials
 from understudy.cluster.member_link import LinkSettings, MemberLink
 from understudy.cluster.topology import Member, Topology
+from understudy.limits import CLUSTER_NODES_MAX
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.ports import Clock, Timer, Timers
 from understudy.wire.core import packets
@@ -110,16 +112,22 @@ class Membership(Machine[State, Event]):
         self.node_id = ""
         self.links: dict[_Place, MemberLink] = {}
         """By host and port."""
+        self.on_twin: Callable[[TransportConfiguration, bool], None] | None = None
+        """Called with the connector of another node that is active under the id of this active one, and whether this
+        one is the younger."""
         self._topology = topology
         self._own = own
         self._statics = [each for each in statics if not each.same_place(own)]
+        self._discovered: list[TransportConfiguration] = []
         self._settings = settings
         self._credentials = credentials
         self._dialer = dialer
         self._clock = clock
         self._timers = timers
         self._given_up: set[_Place] = set()
-        """Static connectors that are not tried again while another member is connected."""
+        """Candidates that are not tried again while another member is connected."""
+        self._twins: dict[_Place, int] = {}
+        """Event ids of nodes that are active under the id of this one, until it is known which is the younger."""
         self._unlisten: Callable[[], None] | None = None
         self._timer: Timer | None = None
         self._updating = False
@@ -144,6 +152,30 @@ class Membership(Machine[State, Event]):
     def leave(self) -> None:
         """Close all links; the topology stays as it is."""
         self.fire(Event.LEAVE)
+
+    def set_discovered(self, connectors: Sequence[TransportConfiguration]) -> None:
+        """Connectors at which nodes were discovered, instead of those of the last call.
+
+        They are dialled like static ones. A connector that is no longer among them is not dialled any more, unless it
+        was connected or is in the topology.
+        """
+        before = {_place(each) for each in self._discovered}
+        self._discovered = [each for each in connectors if not each.same_place(self._own)][:CLUSTER_NODES_MAX]
+        now = {_place(each) for each in self._discovered}
+        # a node that is heard again is tried again
+        self._given_up -= now - before
+        for place in before - now:
+            link = self.links.get(place)
+            if link is not None and not link.ever_joined and not self._is_candidate(link.target):
+                self._end_link(place)
+        self._update_links()
+
+    def _candidates(self) -> list[TransportConfiguration]:
+        """Connectors of nodes whose node ids are not known."""
+        return [*self._statics, *self._discovered]
+
+    def _is_candidate(self, connector: TransportConfiguration) -> bool:
+        return any(map(connector.same_place, self._candidates()))
 
     @property
     def announced_to(self) -> TransportConfiguration | None:
@@ -229,7 +261,33 @@ class Membership(Machine[State, Event]):
         first_hand = link.target.same_place(packet.primary)
         if first_hand:
             link.node_id = packet.node_id
+            self._check_twin(link, packet)
         self._topology.update(news, first_hand=first_hand)
+
+    def _check_twin(self, link: MemberLink, packet: packets.ClusterTopologyV2) -> None:
+        """The node at the other end says that it is active under ``packet.node_id``."""
+        if packet.node_id != self.node_id or self.state is not State.JOINED or link.target.same_place(self._own):
+            return
+        waiting = _place(link.target) in self._twins
+        self._twins[_place(link.target)] = packet.unique_event_id
+        if not waiting:
+            # both nodes may still raise their event ids by the announcements after their start
+            attempts = self._settings.notification_attempts + 1
+            delay_ms = attempts * self._settings.notification_interval_ms
+            self._timers.call_later(delay_ms, partial(self._judge_twin, link))
+
+    def _judge_twin(self, link: MemberLink) -> None:
+        event_id = self._twins.pop(_place(link.target), None)
+        own = self._topology.member(self.node_id)
+        if event_id is None or own is None or self.state is not State.JOINED or not link.joined:
+            return
+        younger = (own.event_id, _place(self._own)) > (event_id, _place(link.target))
+        log.error(
+            "another node is active under the node id of this one",
+            extra={"id": "AMQ222294", "node_id": self.node_id, "at": link.target.to_url(), "younger": younger},
+        )
+        if self.on_twin is not None:
+            self.on_twin(link.target, younger)
 
     def _removal_reported(self, link: MemberLink, packet: packets.ClusterTopologyV2) -> None:
         for other in self.links.values():
@@ -248,7 +306,7 @@ class Membership(Machine[State, Event]):
         if joined and not any(each.joined for each in self.links.values()):
             # no member is left that would report the others: look for all of them again
             self._given_up.clear()
-        static = any(link.target.same_place(each) for each in self._statics)
+        static = self._is_candidate(link.target)
         if dismissed and not static:
             self._end_link(place)
         elif self._exhausted(link, static):
@@ -291,13 +349,13 @@ class Membership(Machine[State, Event]):
 
     def _wanted(self) -> dict[_Place, tuple[TransportConfiguration, str | None]]:
         wanted: dict[_Place, tuple[TransportConfiguration, str | None]] = {}
-        for each in self._statics:
+        for each in self._candidates():
             if not self._topology.lists(each) and _place(each) not in self._given_up:
                 wanted[_place(each)] = (each, None)
         for member in self._topology.members():
             if member.primary is None or member.primary.same_place(self._own):
                 continue
-            if not self._settings.direct_connections_only or any(map(member.primary.same_place, self._statics)):
+            if not self._settings.direct_connections_only or self._is_candidate(member.primary):
                 wanted[_place(member.primary)] = (member.primary, member.node_id)
         return wanted
 
@@ -392,6 +450,7 @@ class Membership(Machine[State, Event]):
         for place in list(self.links):
             self._end_link(place)
         self._given_up.clear()
+        self._twins.clear()
 
     # The table comes last: it names the functions above.
     TABLE = table(

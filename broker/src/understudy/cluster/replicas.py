@@ -19,6 +19,10 @@ class ReplicaChannel(Protocol):
         """Address of the replica."""
         ...
 
+    def silent_ms(self) -> int:
+        """Time since the first call after the last data of the replica, pings included."""
+        ...
+
     def send(self, packet: packets.Packet) -> None:
         """Send a packet."""
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from understudy.cluster.credentials import ClusterCredentials
 from understudy.cluster.replicas import Replicas
 from understudy.cluster.topology import Topology
+from understudy.wire.core.peer import Dialer
+from understudy.wire.core.transport import TransportConfiguration
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,3 +21,9 @@ class ClusterServices:
     """None without a cluster connection: connections of other nodes are refused."""
     replicas: Replicas | None = None
     """Takes replicas of this node; None in a node without replication."""
+    dialer: Dialer | None = None
+    """Opens connections to other brokers; None: there are no bridges."""
+    connector: Callable[[str], TransportConfiguration] = TransportConfiguration
+    """A configured connector by its name."""
+    discovered: Callable[[str | None], Sequence[TransportConfiguration]] = lambda group: ()
+    """Connectors of the nodes that were heard in a discovery group."""

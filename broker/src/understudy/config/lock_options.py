@@ -12,6 +12,11 @@ class FileLockOptions:
     locks_folder: str
     """It must exist."""
 
+    @property
+    def lease_limit_ms(self) -> int | None:
+        """How long a lock outlives the connection of its node; None: no limit is known."""
+        return None
+
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperLockOptions:
@@ -25,10 +30,21 @@ class ZooKeeperLockOptions:
     retries: int = 1
     retries_ms: int = 1_000
     auth: str = ""
-    """``scheme:credential``."""
+    """``scheme:credential``, for example ``digest:user:password``."""
     tls_ca: str = ""
+    """File with the certificates of authorities; not empty: TLS is used."""
     tls_certificate: str = ""
     tls_key: str = ""
+
+    @property
+    def lease_limit_ms(self) -> int | None:
+        """See ``FileLockOptions``: the session."""
+        return self.session_ms
+
+    @property
+    def root(self) -> str:
+        """Path below which all nodes are."""
+        return f"/{self.namespace}" if self.namespace else ""
 
     def __repr__(self) -> str:
         return f"ZooKeeperLockOptions({self.connect_string!r}, namespace={self.namespace!r})"
@@ -44,6 +60,11 @@ class WitnessLockOptions:
     lease_ms: int = 6_000
     identity: bytes | None = None
     """Property ``id``; None: the first witness that answers."""
+
+    @property
+    def lease_limit_ms(self) -> int | None:
+        """See ``FileLockOptions``."""
+        return self.lease_ms
 
 
 LockManagerOptions = FileLockOptions | ZooKeeperLockOptions | WitnessLockOptions

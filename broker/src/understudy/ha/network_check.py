@@ -160,7 +160,8 @@ class NetworkCheck(Machine[State, Event]):
     def _reporting(self, number: int, target: str) -> Callable[[Reach], None]:
         def report(reach: Reach) -> None:
             if reach is Reach.LOOPBACK and target not in self._loopback:
-                log.warning("a loopback address is left out of the network check", extra={"target": target})
+                extra = {"id": "AMQ202001", "target": target}
+                log.warning("a loopback address is left out of the network check", extra=extra)
                 self._loopback.add(target)
             if number != self._round or self.state is not State.CHECKING:
                 return
@@ -175,7 +176,10 @@ class NetworkCheck(Machine[State, Event]):
 
     def _end_check(self, reachable: bool) -> None:
         if reachable is not self.reachable:
-            log.warning("network reachable again" if reachable else "network not reachable: no target answered")
+            if reachable:
+                log.info("network reachable again", extra={"id": "AMQ201000"})
+            else:
+                log.warning("network not reachable: no target answered", extra={"id": "AMQ201001"})
         self.reachable = reachable
         if not self.empty:
             self._timer = self._timers.call_later(self._options.period_ms, lambda: self.fire(Event.PERIOD_OVER))

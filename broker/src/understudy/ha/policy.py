@@ -205,6 +205,10 @@ class Standby(Protocol):
         """Stop following the log."""
         ...
 
+    def watch_cluster(self) -> None:
+        """Connect to the members of the cluster and learn which nodes are active, until ``withdraw``."""
+        ...
+
     def announce(self) -> None:
         """Tell the active node that this one is its backup, again whenever the connection was lost.
 

@@ -122,7 +122,13 @@ class WitnessLockManager(Machine[State, Event], WitnessLinkOwner):
     INITIAL = State.STOPPED
 
     def __init__(
-        self, options: WitnessClientOptions, dialer: WitnessDialer, clock: Clock, timers: Timers, entropy: Entropy
+        self,
+        options: WitnessClientOptions,
+        dialer: WitnessDialer,
+        clock: Clock,
+        timers: Timers,
+        entropy: Entropy,
+        granted: Callable[[str, bytes], None] = lambda lock_id, token: None,
     ) -> None:
         """Not started.
 
@@ -132,12 +138,14 @@ class WitnessLockManager(Machine[State, Event], WitnessLinkOwner):
             clock: Boot time.
             timers: For renewals and attempts.
             entropy: For nonces and tokens.
+            granted: Called with the id and the token of each lock that this node holds from now on.
         """
         super().__init__()
         self.options = options
         self.clock = clock
         self.timers = timers
         self.entropy = entropy
+        self.granted = granted
         self._dialer = dialer
         self._listener: ManagerListener | None = None
         self._available = False

@@ -49,6 +49,8 @@ class WitnessRequests(Protocol):
     clock: Clock
     timers: Timers
     entropy: Entropy
+    granted: Callable[[str, bytes], None]
+    """Called with the id and the token of each lock that this node holds from now on."""
 
     def ask(
         self,
@@ -111,6 +113,7 @@ class WitnessLock:
             granted = False
         elif granted:
             self._token = token
+            self._manager.granted(self._id, token)
         elif isinstance(found, Answer):
             log.debug("lock not granted", extra={"id": self._id, "reason": found.text})
         elif was_sent:

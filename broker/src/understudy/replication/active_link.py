@@ -24,12 +24,18 @@ from understudy.limits import REPLICA_BEHIND_BYTES_PAUSE
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.ports import Clock, Operation, Timer, Timers
 from understudy.replication.progress import ReplicaProgress
-from understudy.store.log.operation_context import Contract, OperationContext, Voter
+from understudy.replication.silence import SilenceWatch
+from understudy.store.log.operation_context import OperationContext, Voter
 from understudy.store.replication.copy_messages import Directory
 from understudy.store.replication.operation_codec import encode
 from understudy.store.replication.shipping import Shipping
 from understudy.wire.core import packets
-from understudy.wire.core.packets_replication import OPERATIONS_BYTES_MAX, REPLICATION_PROTOCOL, ReplicaProblem
+from understudy.wire.core.packets_replication import (
+    OPERATIONS_BYTES_MAX,
+    REPLICATION_PROTOCOL,
+    REPLICATION_PROTOCOL_MIN,
+    ReplicaProblem,
+)
 
 log = logging.getLogger(__name__)
 
@@ -72,14 +78,16 @@ class CopyOwner(Protocol):
 class LinkOptions:
     """Settings of the link."""
 
-    contract: Contract
-    """Durability contract while a replica is in sync."""
     group: str | None = None
     """group-name."""
     sync_timeout_ms: int = 30_000
-    """initial-replication-sync-timeout: longest freeze of the writers."""
+    """initial-replication-sync-timeout: longest freeze of the writers; negative: no limit."""
     call_timeout_ms: int = 30_000
-    """call-timeout of the cluster connection: longest time without progress of a replica in sync."""
+    """call-timeout: longest time without progress of a replica in sync; negative: no limit."""
+    silence_ms: int = -1
+    """replica-silence: longest time without data of a replica, which pings; negative: no limit (ADR 0060)."""
+    protocol: int = REPLICATION_PROTOCOL
+    """Newest version of the replication protocol that this node speaks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +167,7 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
         options: LinkOptions,
         authority: Authority,
         shipping: Shipping,
-        new_copy: Callable[[CopyOwner], Copy],
+        new_copy: Callable[[CopyOwner, int], Copy],
         events: LinkEvents,
         clock: Clock,
         timers: Timers,
@@ -193,6 +201,7 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
         self._frozen = False
         self._frozen_at_ms = 0
         self._timer: Timer | None = None
+        self._silence = SilenceWatch(options.silence_ms, clock, timers, self._silent)
         self._progress = ReplicaProgress(0)
         self._finished: Callable[[], None] | None = None
 
@@ -231,18 +240,27 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
             connection.send(packets.ReplicaAnswer(problem, text))
             return
         connection.send(
-            packets.ReplicaAnswer(ReplicaProblem.NONE, "", REPLICATION_PROTOCOL, self._node_id, self._epoch)
+            packets.ReplicaAnswer(ReplicaProblem.NONE, "", self._common(registration), self._node_id, self._epoch)
         )
         self.fire(LinkEvent.REGISTER, Registered(registration, connection))
 
+    def _common(self, registration: packets.ReplicaRegistration) -> int:
+        """The version of the protocol that both nodes speak."""
+        return min(registration.protocol, self.options.protocol)
+
     def _problem(self, registration: packets.ReplicaRegistration) -> tuple[ReplicaProblem, str]:
-        if registration.protocol < REPLICATION_PROTOCOL:
-            return ReplicaProblem.PROTOCOL, f"this node speaks replication protocol {REPLICATION_PROTOCOL} only"
+        if registration.protocol < REPLICATION_PROTOCOL_MIN:
+            return (
+                ReplicaProblem.PROTOCOL,
+                f"replication protocol {registration.protocol}, this node speaks {REPLICATION_PROTOCOL_MIN} and newer",
+            )
         if registration.group != self.options.group:
             return (
                 ReplicaProblem.OTHER_GROUP,
                 f"group-name is {self.options.group!r}, that of the backup {registration.group!r}",
             )
+        if registration.node_id not in (None, self._node_id):
+            return ReplicaProblem.OTHER_NODE, f"this is node {self._node_id}, not {registration.node_id}"
         if self._leaving or self._state in (LinkState.CLOSED, LinkState.FINISHING):
             return ReplicaProblem.NOT_ACTIVE, "the node is stopping"
         if self._replica is not None or self._state is not LinkState.FREE:
@@ -274,11 +292,6 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
     def congested(self) -> bool:
         """Whether the replica has so much to execute that no client should be read."""
         return self._progress.behind_bytes > REPLICA_BEHIND_BYTES_PAUSE
-
-    @property
-    def replica(self) -> packets.ReplicaRegistration | None:
-        """The registered replica."""
-        return self._replica.registration if self._replica is not None else None
 
     # --- CopyOwner -----------------------------------------------------------------------------------
 
@@ -323,11 +336,17 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
     def _begin_copy(self, replica: Registered) -> None:
         self._replica = replica
         log.info("replica registered", extra={"peer": replica.connection.peer, "backup": replica.registration.name})
-        self._copy = self._new_copy(self)
+        self._silence.begin(replica.connection.silent_ms)
+        self._copy = self._new_copy(self, self._common(replica.registration))
+
+    def _silent(self, silent_ms: int) -> None:
+        log.error("silent replica dropped", extra={"silent_ms": silent_ms})
+        self.fire(LinkEvent.LOST, f"nothing received for {silent_ms} ms")
 
     def _freeze(self) -> None:
         self._frozen_at_ms = self._clock.monotonic_ms()
-        self._timer = self._timers.call_later(self.options.sync_timeout_ms, self._sync_timed_out)
+        if self.options.sync_timeout_ms >= 0:
+            self._timer = self._timers.call_later(self.options.sync_timeout_ms, self._sync_timed_out)
         self._frozen = True
         replica = self._replica
 
@@ -340,9 +359,22 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
     def _send_rest(self) -> None:
         assert self._context is not None
         assert self._copy is not None
-        self._shipping.attach(self, self._context, self.options.contract)
+        self._shipping.attach(self, self._context)
         self._progress = ReplicaProgress(self._clock.monotonic_ms())
-        self._copy.finish()
+        copy = self._copy
+        assert self._replica is not None
+        connector = self._replica.registration.connector
+
+        def noted(error: BrokerError | None) -> None:
+            if self._copy is not copy:
+                return
+            if error is not None:
+                self.fire(LinkEvent.LOST, str(error))
+            else:
+                copy.finish()
+
+        # before the replica can believe that it may take over
+        self._authority.share(f"{connector.host}:{connector.port}", noted)
 
     def _sync_timed_out(self) -> None:
         self._timer = None
@@ -387,6 +419,8 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
     def _watch_progress(self) -> None:
         """Drop a replica that makes no progress (artemis-ha s. 3.9)."""
         timeout_ms = self.options.call_timeout_ms
+        if timeout_ms < 0:
+            return
         silent_ms = self._progress.silent_ms(self._clock.monotonic_ms())
         if silent_ms > timeout_ms:
             log.error("slow replica dropped", extra={"id": "AMQ222207", "silent_ms": silent_ms})
@@ -415,13 +449,14 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
             self.fire(LinkEvent.PERMITTED)
             self._events.replica_lost(replica.registration)
 
-        self._authority.claim(answered)
+        self._authority.claim(answered, alone=True)
 
     def _go_on(self) -> None:
         log.warning("the node goes on without a replica")
         self._shipping.detach()
 
     def _drop(self, reason: str) -> None:
+        self._silence.end()
         replica, self._replica = self._replica, None
         self._progress = ReplicaProgress(0)
         if replica is not None:

@@ -25,7 +25,12 @@ from understudy.ports import Clock, Executor, Operation, Timers
 from understudy.store.replication.copy_messages import Directory
 from understudy.store.replication.operation_codec import decode
 from understudy.wire.core import packets
-from understudy.wire.core.packets_replication import REPLICATION_CHANNEL, REPLICATION_PROTOCOL, ReplicaProblem
+from understudy.wire.core.packets_replication import (
+    REPLICATION_CHANNEL,
+    REPLICATION_PROTOCOL,
+    REPLICATION_PROTOCOL_MIN,
+    ReplicaProblem,
+)
 from understudy.wire.core.peer import CorePeer, Dialer, PeerOptions
 from understudy.wire.core.transport import TransportConfiguration
 
@@ -79,6 +84,12 @@ class ReplicaOptions:
     """Of the cluster."""
     peer: PeerOptions
     """Time limits of the connection: those of the cluster connection."""
+    copied_at: Callable[[], int] = lambda: -1
+    """``Authority.copied_at``."""
+    node_id: Callable[[], str | None] = lambda: None
+    """Node id of the only node of which this one becomes the replica; None: of any node of the group."""
+    protocol: int = REPLICATION_PROTOCOL
+    """Newest version of the replication protocol that this node speaks."""
 
 
 class ReplicaState(Enum):
@@ -167,16 +178,17 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
         self._received = 0
         self._durable = 0
         self._reporting = False
-        self._fail_over = False
         self._ended: list[Callable[[], None]] = []
 
-    @property
-    def active_node(self) -> TransportConfiguration | None:
-        """The node that accepted this one as its replica."""
-        registered = self._state in (_S.COPYING, _S.IN_SYNC)
-        return self._peer.target if self._peer is not None and registered else None
-
     # --- Replica -------------------------------------------------------------------------------------
+
+    @property
+    def active_node(self) -> str | None:
+        """See ``Replica``."""
+        if self._peer is None or self._state not in (_S.COPYING, _S.IN_SYNC):
+            return None
+        target = self._peer.target
+        return f"{target.host}:{target.port}"
 
     def seek(self) -> None:
         """See ``Replica``."""
@@ -296,16 +308,29 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
         peer.accept_frames(FRAME_BYTES_MAX)
         options = self.options
         registration = packets.ReplicaRegistration(
-            REPLICATION_PROTOCOL, options.name, options.group, None, options.wants_failback, options.connector
+            options.protocol,
+            options.name,
+            options.group,
+            options.wants_failback,
+            options.connector,
+            options.node_id(),
+            options.copied_at(),
         )
         peer.request(registration, REPLICATION_CHANNEL, (packets.ReplicaAnswer,), self._answered)
 
     def _answered(self, answer: packets.Packet) -> None:
         assert isinstance(answer, packets.ReplicaAnswer)
-        if answer.problem == ReplicaProblem.NONE:
-            self.fire(ReplicaEvent.ACCEPTED)
-        else:
+        if answer.problem != ReplicaProblem.NONE:
             self.fire(ReplicaEvent.REFUSED, answer.text)
+        elif not REPLICATION_PROTOCOL_MIN <= answer.protocol <= self.options.protocol:
+            text = (
+                f"replication protocol {answer.protocol}, this node speaks {REPLICATION_PROTOCOL_MIN} to"
+                f" {self.options.protocol}"
+            )
+            self.fire(ReplicaEvent.REFUSED, text)
+        else:
+            log.info("accepted as replica", extra={"node_id": answer.node_id, "epoch": answer.epoch})
+            self.fire(ReplicaEvent.ACCEPTED)
 
     def _begin_copy(self) -> None:
         self._received = self._durable = 0

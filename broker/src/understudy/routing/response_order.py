@@ -10,6 +10,7 @@ from typing import Protocol
 from understudy.errors import BrokerError
 from understudy.routing.address import Address
 from understudy.routing.queues.queue import Queue
+from understudy.store.log.operation_context import Lane, OperationContext
 from understudy.store.reference import MessageReference, RunSlice
 
 Permit = Callable[..., None]
@@ -20,9 +21,13 @@ Done = Callable[[BrokerError | None], None]
 
 
 class ResponseOrder:
-    """The order one session's operations are released in."""
+    """The order one session's operations are released in.
 
-    __slots__ = ("permit", "sequence", "user")
+    Operations of one session may wait for different durability contracts (ADR 0065). One that needs less than an
+    earlier one that still waits joins the lane of that one, so answers do not overtake each other.
+    """
+
+    __slots__ = ("lane", "permit", "sequence", "user")
 
     def __init__(self, permit: Permit | None = None, user: str = "") -> None:
         """Args:
@@ -31,12 +36,46 @@ class ResponseOrder:
         """
         self.sequence = 0
         """Log sequence that the latest operation waits for."""
+        self.lane: Lane | None = None
+        """Where it waits; None: in the context, for the strictest contract."""
         self.permit = permit
         self.user = user
+
+    def enter(self, context: OperationContext, lane: Lane | None) -> Lane:
+        """Where an operation has to wait for the contract of a lane, in order; to be called before ``sequence`` is set.
+
+        Args:
+            context: Of the store.
+            lane: Of the address of the operation; None: the context.
+        """
+        current = self.lane
+        if current is None:
+            if self.sequence > context.durable:
+                lane = None
+        elif (
+            lane is not None and self.sequence > current.durable and current.contract.strength > lane.contract.strength
+        ):
+            lane = current
+        self.lane = lane
+        return context if lane is None else lane
+
+
+Lanes = set[Lane | None]
+"""Lanes of several addresses; None: the context."""
+
+
+def strictest(lanes: Lanes) -> Lane | None:
+    """The lane of the strictest contract; None: the context, also for no lanes."""
+    if None in lanes or not lanes:
+        return None
+    return max((lane for lane in lanes if lane is not None), key=lambda lane: lane.contract.strength)
 
 
 class RoutingTransaction(Protocol):
     """An open transaction, as routing uses it."""
+
+    lanes: Lanes
+    """Of the addresses that it concerns: its commit waits for the strictest one."""
 
     def log_id(self) -> int:
         """The id its records carry in the log."""

@@ -6,9 +6,11 @@ The steps of the copy block and run on a thread; everything else happens on the 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from understudy.errors import BrokerError, DiskFailed
 from understudy.ha.local_sequence import LocalSequence
+from understudy.ha.replication.standing import Origin
 from understudy.ids import coordination_node_id
 from understudy.ports import Operation, Worker
 from understudy.replication.replica_link import TargetOwner
@@ -21,7 +23,9 @@ from understudy.store.replication.copy_messages import (
     decode_message,
     encode_message,
 )
-from understudy.store.replication.copy_target import CopyTarget
+from understudy.store.replication.copy_target import CopyTarget, TargetState
+from understudy.store.replication.divergence import Divergence, read_note, saved_directories
+from understudy.store.replication.old_replicas import saved_numbers
 from understudy.store.replication.replica_log import ReplicaLog
 from understudy.store.replication.replica_state import (
     ReplicaState,
@@ -29,6 +33,12 @@ from understudy.store.replication.replica_state import (
     read_replica_state,
     write_replica_state,
 )
+
+_ORIGINS: Final = {
+    ReplicaStatus.NONE: Origin.OWN,
+    ReplicaStatus.INCOMPLETE: Origin.INCOMPLETE,
+    ReplicaStatus.IN_SYNC: Origin.COPIED,
+}
 
 
 class TargetCopy:
@@ -96,16 +106,7 @@ class TargetCopy:
             if error is not None:
                 self._failed(error)
                 return
-            target = self._target
-            self._log = ReplicaLog(
-                target.log,
-                target.bodies,
-                self._worker,
-                sequence=target.sequence,
-                on_progress=lambda progress: self._owner.progress(progress.durable),
-                on_failure=self._failed,
-                note_incomplete=self._note_incomplete,
-            )
+            self._log = self._make_log()
             self._owner.copied()
             self._owner.copy_send(b"".join(encode_message(ready)))
 
@@ -113,6 +114,18 @@ class TargetCopy:
             self._local.write(state.activation_sequence, noted)
         else:
             noted(None)
+
+    def _make_log(self) -> ReplicaLog:
+        target = self._target
+        return ReplicaLog(
+            target.log,
+            target.bodies,
+            self._worker,
+            sequence=target.sequence,
+            on_progress=lambda progress: self._owner.progress(progress.durable),
+            on_failure=self._failed,
+            note_incomplete=self._note_incomplete,
+        )
 
     def execute(self, index: int, directory: Directory, operations: Sequence[Operation], size_bytes: int) -> None:
         """See ``CopyTarget``."""
@@ -124,6 +137,9 @@ class TargetCopy:
         self._ending = True
 
         def steps_ended() -> None:
+            if self._log is None and self._target.state is TargetState.READY:
+                # complete, but the answer was not sent: its files are open, and are closed like those of any other
+                self._log = self._make_log()
             if self._log is not None:
                 self._log.finish(lambda error: ended())
             else:
@@ -137,6 +153,16 @@ def is_complete(parts: NodeParts) -> bool:
     """Whether the data of a node is complete: not that of a copy that did not end."""
     state = read_replica_state(parts.environment.disk, store_directories(parts).log)
     return state.status is not ReplicaStatus.INCOMPLETE
+
+
+def data_origin(parts: NodeParts) -> tuple[Origin, int]:
+    """Origin of the data of a node and, of a copy, the activation sequence when it ended.
+
+    Raises:
+        StoreError: the note about it cannot be read.
+    """
+    state = read_replica_state(parts.environment.disk, store_directories(parts).log)
+    return _ORIGINS[state.status], state.activation_sequence
 
 
 def adopt_identity(parts: NodeParts, coordination_id: str | None) -> None:
@@ -155,3 +181,20 @@ def own_data(parts: NodeParts) -> None:
     disk, directory = parts.environment.disk, store_directories(parts).log
     if read_replica_state(disk, directory).status is not ReplicaStatus.NONE:
         write_replica_state(disk, directory, ReplicaState())
+
+
+EarlierNote = tuple[str, Divergence]
+"""Path of an ``oldreplica.N``, and its note."""
+
+
+def earlier_data(parts: NodeParts) -> EarlierNote | None:
+    """The newest ``oldreplica.N``; None if there is none, or its note is not complete.
+
+    Raises:
+        DiskFailed: the note cannot be read.
+    """
+    directories = store_directories(parts)
+    numbers = saved_numbers(directories.disk, directories.log)
+    directory = saved_directories(directories, numbers[-1]).log if numbers else ""
+    note = read_note(directories.disk, directory) if numbers else None
+    return (directory, note) if note is not None and note.complete else None

@@ -26,6 +26,7 @@ from understudy.store.replication.copy_messages import (
 )
 from understudy.store.replication.copy_source import CopySource, SourceState
 from understudy.store.replication.store_files import StoreDirectories
+from understudy.wire.core.packets_replication import COMMON_FILES_PROTOCOL
 
 
 def store_directories(parts: NodeParts) -> StoreDirectories:
@@ -103,7 +104,13 @@ class SourceCopy:
     """The copy of an active node's store to a replica."""
 
     def __init__(
-        self, parts: NodeParts, opened: StoreOwner, worker: Worker, authority: Authority, owner: CopyOwner
+        self,
+        parts: NodeParts,
+        opened: StoreOwner,
+        worker: Worker,
+        authority: Authority,
+        owner: CopyOwner,
+        protocol: int,
     ) -> None:
         """The replica begins: it sends its inventory.
 
@@ -113,6 +120,7 @@ class SourceCopy:
             worker: Reads the files.
             authority: Has the activation sequence of the data.
             owner: Sends messages and gets the result.
+            protocol: Version of the replication protocol that both nodes speak.
         """
         assert opened.store is not None
         self._parts = parts
@@ -120,7 +128,9 @@ class SourceCopy:
         self._authority = authority
         self._owner = owner
         log, bodies = opened.appliers
-        self._source = CopySource(store_directories(parts), log, bodies, self._store.epoch)
+        self._source = CopySource(
+            store_directories(parts), log, bodies, self._store.epoch, states_common=protocol >= COMMON_FILES_PROTOCOL
+        )
         self._told = False
         """The owner knows that little is left."""
         self._steps = Steps(worker, lambda: self._source.wants_step, self._source.step, self._stepped)

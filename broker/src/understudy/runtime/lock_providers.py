@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Final
 
 from understudy.config.lock_options import FileLockOptions, LockManagerOptions, WitnessLockOptions
 from understudy.errors import ConfigError
@@ -13,8 +14,12 @@ from understudy.limits import WITNESS_SECRET_BYTES_MIN
 from understudy.runtime.environment import Environment
 from understudy.runtime.file_modes import check_files
 from understudy.runtime.lock_folder import FolderLockManager
+from understudy.runtime.lock_release import LockReleaser
 from understudy.runtime.turn import Turn
 from understudy.runtime.witness_dialer import LoopWitnessDialer
+
+#: Port of ZooKeeper where the connect string has none.
+ZOOKEEPER_PORT: Final = 2181
 
 
 def make_lock_manager(
@@ -48,16 +53,35 @@ def make_lock_manager(
             options.addresses, read_secret(options.secret_file), name, options.lease_ms, options.identity
         )
         dialer = LoopWitnessDialer(loop, turn)
-        return WitnessLockManager(client, dialer, clock, turn, environment.entropy)
+        releaser = LockReleaser(
+            addresses=list(client.addresses),
+            lease_ms=client.lease_ms,
+            secret=client.secret.hex(),
+            name=name,
+            identity=None if client.identity is None else client.identity.hex(),
+        )
+        return WitnessLockManager(client, dialer, clock, turn, environment.entropy, releaser.granted)
     try:
         # kazoo is an optional dependency
-        from understudy.runtime.zookeeper import ZooKeeperClientOptions, ZooKeeperLockManager
+        from understudy.runtime.zookeeper import ZooKeeperLockManager
     except ImportError as error:
         raise ConfigError(
             f"the lock manager zookeeper needs the package kazoo: {error}", hint="pip install 'understudy[zookeeper]'"
         ) from error
-    values = {field: getattr(options, field) for field in ZooKeeperClientOptions.__slots__}
-    return ZooKeeperLockManager(ZooKeeperClientOptions(**values), loop, turn, clock, turn)
+    if options.tls_ca:
+        # the releaser speaks no TLS: after a crash the session timeout decides
+        return ZooKeeperLockManager(options, loop, turn, clock, turn)
+    releaser = LockReleaser(addresses=_servers(options.connect_string), lease_ms=options.session_ms)
+    return ZooKeeperLockManager(options, loop, turn, clock, turn, releaser.session_begun)
+
+
+def _servers(connect_string: str) -> list[tuple[str, int]]:
+    """Hosts and ports, as kazoo reads them."""
+    found = []
+    for place in connect_string.partition("/")[0].split(","):
+        host, _, port = place.strip().rpartition(":")
+        found.append((host.strip("[]"), int(port)) if port.isdigit() and host else (place.strip(), ZOOKEEPER_PORT))
+    return found
 
 
 def read_secret(path: str) -> bytes:

@@ -9,29 +9,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from understudy.cluster.replicas import Replicas
 from understudy.config.high_availability import ReplicationConfiguration
 from understudy.errors import BrokerError
 from understudy.ha.activation import Step
 from understudy.ha.local_sequence import LocalSequence
-from understudy.ha.replication.ports import Authority, Replica
+from understudy.ha.replication.ports import Authority, Listener, Replica
 from understudy.ports import HoldableLogWriter, Worker
-from understudy.replication.active_link import ActiveLink, LinkOptions
-from understudy.runtime.copied_store import adopt_identity, own_data
+from understudy.replication.active_link import ActiveLink, CopyOwner, LinkOptions
+from understudy.runtime.copied_store import EarlierNote, adopt_identity, earlier_data, own_data
 from understudy.runtime.copying import SourceCopy, StoreOwner
 from understudy.runtime.parts import NodeParts, Owner
-from understudy.store.log.operation_context import Contract
+from understudy.runtime.waiting_acceptors import WaitingAcceptors
 from understudy.store.replication.copy_messages import Directory
 from understudy.store.replication.shipping import Shipping, ShippingWriter
 from understudy.wire.core import packets
-
-_CONTRACTS: Final = {
-    "local": Contract.LOCAL,
-    "replica-memory": Contract.REPLICA_MEMORY,
-    "replica-disk": Contract.REPLICA_DISK,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +54,18 @@ class NodeReplication:
         self._owner = owner
         self.shipping = Shipping()
         environment, settings = parts.environment, used.settings
+        connection = parts.configuration.current.cluster_connection(settings.cluster_name)
         self.link = ActiveLink(
             LinkOptions(
-                contract=_CONTRACTS[settings.durability_contract],
                 group=settings.group_name,
                 sync_timeout_ms=settings.initial_replication_sync_timeout_ms,
-                call_timeout_ms=parts.configuration.current.cluster_connections[0].call_timeout_ms,
+                call_timeout_ms=connection.call_timeout_ms,
+                silence_ms=settings.silence_ms,
+                protocol=environment.replication_protocol,
             ),
             used.authority,
             self.shipping,
-            lambda link: SourceCopy(parts, self._opened(), used.worker, used.authority, link),
+            self._make_copy,
             self,
             environment.lock_clock or environment.clock,
             parts.turn,
@@ -80,6 +75,9 @@ class NodeReplication:
         self._stores: StoreOwner | None = None
         self._replica_asks: Callable[[], None] | None = None
 
+    def _make_copy(self, owner: CopyOwner, protocol: int) -> SourceCopy:
+        return SourceCopy(self._parts, self._opened(), self.used.worker, self.used.authority, owner, protocol)
+
     def adopt_identity(self) -> None:
         """At the start of the node, once its lock directory is open."""
         adopt_identity(self._parts, self.used.settings.coordination_id)
@@ -88,6 +86,14 @@ class NodeReplication:
     def replicas(self) -> Replicas:
         """For the connections of an active node."""
         return self.link
+
+    def earlier_data(self) -> EarlierNote | None:
+        """Data of this node that another active node did not have; see ``runtime.copied_store``."""
+        return earlier_data(self._parts)
+
+    def listener(self) -> Listener | None:
+        """Acceptors for the time that this node waits; None with a lock manager."""
+        return WaitingAcceptors(self._parts, self.used.authority) if self.used.authority.by_votes else None
 
     # --- the active node -----------------------------------------------------------------------------
 
@@ -127,7 +133,7 @@ class NodeReplication:
 
     async def _claim(self) -> None:
         claimed: asyncio.Future[BrokerError | None] = self._parts.loop.create_future()
-        self.used.authority.claim(claimed.set_result)
+        self.used.authority.claim(claimed.set_result, alone=False)
         error = await claimed
         if error is not None:
             raise error
@@ -154,7 +160,7 @@ class NodeReplication:
         """See ``Replication``."""
         return self.link.in_sync
 
-    def leave(self, *, fail_over: bool) -> None:
+    def leave(self) -> None:
         """See ``Replication``."""
         self.link.leave()
 

@@ -10,7 +10,6 @@ from understudy.errors import StoreError
 from understudy.ha.activation import Step
 from understudy.runtime.parts import NodeParts
 from understudy.store.log.follower import Follower
-from understudy.wire.core.transport import TransportConfiguration
 
 log = logging.getLogger(__name__)
 
@@ -31,10 +30,10 @@ class NodeStandby:
         """The reason why the log cannot be followed at the moment."""
 
     @property
-    def announced_to(self) -> TransportConfiguration | None:
-        """The active node that knows this one as its backup."""
-        membership = self._parts.membership
-        return None if membership is None else membership.announced_to
+    def announced_to(self) -> str | None:
+        """Host and port of the active node that knows this one as its backup."""
+        connector = None if self._parts.membership is None else self._parts.membership.announced_to
+        return None if connector is None else f"{connector.host}:{connector.port}"
 
     # --- ha.policy.Standby ---------------------------------------------------------------------
 
@@ -52,6 +51,11 @@ class NodeStandby:
         if self.follower is not None:
             self.follower.close()
             self.follower = None
+
+    def watch_cluster(self) -> None:
+        """See ``Standby``."""
+        if self._parts.membership is not None:
+            self._parts.membership.watch(self._parts.lock.node_id)
 
     def announce(self) -> None:
         """Announce this node, unless it is announced already."""

@@ -30,7 +30,7 @@ def connector(port: int) -> TransportConfiguration:
 
 
 class Wire:
-    """One dialled connection; implements ``ports.Connection`` and decodes what was sent on it."""
+    """One dialled connection; implements ``ports.Connection`` and decodes the sent bytes."""
 
     peer = "peer:1"
     certificate_subject = None

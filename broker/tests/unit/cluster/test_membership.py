@@ -317,6 +317,94 @@ def test_two_nodes_active_under_one_id_are_noticed(caplog: pytest.LogCaptureFixt
     assert b.sees()["A"] == ("spare", None)
 
 
+def discover(node: Node, *hosts: str) -> None:
+    node.membership.set_discovered([connector(each) for each in hosts])
+
+
+def test_a_discovered_node_is_dialled_and_tells_the_others() -> None:
+    network = Network()
+    network.node("b").activate("B")
+    network.node("c", "b").activate("C")
+    a = network.node("a").activate("A")
+    discover(a, "a", "b")
+    network.run(1_000)
+    assert set(a.sees()) == {"A", "B", "C"}
+    assert a.joined_to() == {"b", "c"}
+    discover(a)
+    network.run(1_000)
+    assert a.joined_to() == {"b", "c"}, "the connection does not depend on the broadcasts"
+
+
+def test_a_discovered_address_without_a_node_is_forgotten_with_its_entry() -> None:
+    network = Network()
+    a = network.node("a").activate("A")
+    discover(a, "forged")
+    network.run(3_000)
+    assert {"forged"} == {link.target.host for link in a.membership.links.values()}
+    discover(a)
+    dials = len(network.dials)
+    network.run(3_000)
+    assert not a.membership.links
+    assert len(network.dials) == dials
+
+
+def test_a_backup_finds_its_active_node_by_discovery() -> None:
+    network = Network()
+    a = network.node("a").activate("A")
+    spare = network.node("spare").stand_by("A")
+    discover(spare, "a")
+    network.run(500)
+    assert spare.membership.announced_to == connector("a")
+    assert a.sees() == {"A": ("a", "spare")}
+
+
+def test_a_node_that_is_discovered_again_is_tried_again() -> None:
+    network = Network()
+    settings = MembershipSettings(initial_connect_attempts=2)
+    a = network.node("a", settings=settings).activate("A")
+    discover(a, "b")
+    network.run(5_000)
+    assert not a.membership.links
+    network.node("b").activate("B")
+    network.run(2_000)
+    assert not a.joined_to()
+    discover(a)
+    discover(a, "b")
+    network.run(1_000)
+    assert a.joined_to() == {"b"}
+
+
+@pytest.mark.parametrize("later_ms", [0, 300, 10_000])
+def test_of_two_nodes_with_one_id_exactly_one_is_the_younger(later_ms: int) -> None:
+    """However close their starts are, exactly one of them is the younger."""
+    network = Network()
+    found: dict[str, list[bool]] = {"a": [], "b": []}
+    nodes = {host: network.node(host) for host in found}
+    for host, node in nodes.items():
+        node.membership.on_twin = lambda connector, younger, host=host: found[host].append(younger)  # type: ignore[misc]
+        node.activate("SAME")
+        network.run(later_ms)
+    discover(nodes["a"], "b")
+    discover(nodes["b"], "a")
+    network.run(10_000)
+    assert set(found["a"]) == {False}
+    assert set(found["b"]) == {True}
+
+
+def test_a_node_is_not_its_own_twin() -> None:
+    network, *nodes = three()
+    found: list[bool] = []
+    for node in nodes:
+        node.membership.on_twin = lambda connector, younger: found.append(younger)
+    network.run(10_000)
+    spare = network.node("spare", "a").stand_by("A")
+    nodes[0].die()
+    network.run(1_000)
+    spare.activate("A")
+    network.run(10_000)
+    assert found == []
+
+
 def test_a_clean_stop_ends_the_links_to_the_member() -> None:
     network, a, b, _ = three()
     a.stop()

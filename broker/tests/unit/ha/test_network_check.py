@@ -90,6 +90,7 @@ def test_a_loopback_address_is_left_out_of_later_checks(caplog: pytest.LogCaptur
     world.time.advance(5_000)
     assert [target for target, _ in world.prober.probes] == ["b"]
     assert "loopback" in caplog.text
+    assert [record.__dict__.get("id") for record in caplog.records].count("AMQ202001") == 1
 
 
 def test_a_check_without_targets_is_not_made() -> None:

@@ -25,7 +25,7 @@ class Store:
 
 
 class Node:
-    """One node with its policy; implements both ports and records what it was asked."""
+    """One node with its policy; implements both ports and records the requests."""
 
     def __init__(self, store: Store, time: ManualTime, role: Role) -> None:
         self.store = store
@@ -178,7 +178,7 @@ def test_an_active_backup_looks_for_a_returning_primary_only_while_one_stands_by
 def test_a_proof_is_as_old_as_the_question(time: ManualTime, slow_answers: int) -> None:
     """A store that hangs while it is asked proves nothing about now: it is asked again, and not without limit."""
     _, one, _ = pair(time)
-    one.policy._polling.cancel()  # only what is asked for a confirmation counts here
+    one.policy._polling.cancel()  # only checks for a confirmation count here
     time.advance(LOCK_PROOF_MS + 1)
     asked = []
 
@@ -193,7 +193,7 @@ def test_a_proof_is_as_old_as_the_question(time: ManualTime, slow_answers: int) 
     assert (found is None) == (slow_answers < LOCK_PROOF_ATTEMPTS)
 
 
-def test_a_slow_check_is_no_proof_for_what_was_written_meanwhile(time: ManualTime) -> None:
+def test_a_slow_check_is_no_proof_for_later_writes(time: ManualTime) -> None:
     _, one, _ = pair(time)
     one.policy._polling.cancel()
     began_ms = time.monotonic_ms()

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import pytest
+
 from support.replica_links import Channel, ManualAuthority, ManualCopy, StepWriter, registration
 from understudy.errors import BrokerError, DiskFull, LockLost
 from understudy.replication.active_link import ActiveLink, LinkOptions, LinkState
-from understudy.store.log.operation_context import Contract, OperationContext
+from understudy.store.log.operation_context import OperationContext
 from understudy.store.log.operations import Append, CloseFiles, RemoveFile, SyncFile
 from understudy.store.replication.copy_messages import Directory
 from understudy.store.replication.shipping import Shipping, ShippingWriter
 from understudy.testing.manual_time import ManualTime
 from understudy.wire.core import packets
-from understudy.wire.core.packets_replication import ReplicaProblem
+from understudy.wire.core.packets_replication import REPLICATION_PROTOCOL, REPLICATION_PROTOCOL_MIN, ReplicaProblem
 
 NODE_ID = "11111111-2222-3333-4444-555555555555"
 
@@ -28,8 +30,10 @@ class Active:
         self.context = OperationContext()
         self.copies: list[ManualCopy] = []
         self.events: list[str] = []
+        self.protocols: list[int] = []
+        """Version of the protocol of each copy."""
         self.link = ActiveLink(
-            LinkOptions(contract=Contract.REPLICA_DISK, **options),  # type: ignore[arg-type]
+            LinkOptions(**options),  # type: ignore[arg-type]
             self.authority,
             self.shipping,
             self._copy,
@@ -40,7 +44,8 @@ class Active:
         self.link.open(NODE_ID, 3, self.context)
         self.confirmed: list[int] = []
 
-    def _copy(self, link: ActiveLink) -> ManualCopy:
+    def _copy(self, link: ActiveLink, protocol: int) -> ManualCopy:
+        self.protocols.append(protocol)
         self.copies.append(ManualCopy(link))
         return self.copies[-1]
 
@@ -97,8 +102,35 @@ def test_registrations_are_refused_with_the_reason() -> None:
     node.register(group="fish")
     assert answer_of(node.register(group="fish")).problem == ReplicaProblem.ALREADY_REPLICATING
     node = Active()
+    assert answer_of(node.register(node_id="of another pair")).problem == ReplicaProblem.OTHER_NODE
+    assert answer_of(node.register(node_id=NODE_ID)).problem == ReplicaProblem.NONE
+    node = Active()
     node.link.leave()
     assert answer_of(node.register()).problem == ReplicaProblem.NOT_ACTIVE
+
+
+def test_the_last_pass_begins_once_it_is_noted_that_the_replica_may_take_over() -> None:
+    node = Active()
+    node.authority.holds_notes = True
+    channel = node.register()
+    node.link.little_left()
+    node.local.step()
+    assert node.authority.shared is not None
+    assert not node.copies[-1].finishing
+    node.authority.shared(None)
+    assert node.copies[-1].finishing
+    assert not channel.closed
+
+
+def test_a_replica_is_dropped_if_it_cannot_be_noted_that_it_may_take_over() -> None:
+    node = Active()
+    node.authority.holds_notes = True
+    channel = node.register()
+    node.link.little_left()
+    node.local.step()
+    assert node.authority.shared is not None
+    node.authority.shared(LockLost("the disk is full"))
+    assert (channel.closed, node.copies[-1].finishing) == (True, False)
 
 
 def test_nothing_waits_for_a_replica_that_is_being_copied_to() -> None:
@@ -188,7 +220,7 @@ def test_a_replica_that_may_have_noted_that_it_is_in_sync_counts_as_in_sync() ->
     node.local.step()
     node.write(1)
     node.link.connection_lost(channel, "reset")
-    assert node.authority.calls == ["claim"]
+    assert node.authority.calls == ["claim alone"]
     node.local.step()
     assert node.confirmed == [], "confirmations wait for the permission"
     assert node.authority.claimed is not None
@@ -246,7 +278,62 @@ def test_a_slow_replica_is_dropped_after_the_call_timeout() -> None:
     assert not channel.closed, "it made progress"
     node.time.advance(300)
     assert channel.closed
-    assert node.authority.calls == ["claim"]
+    assert node.authority.calls == ["claim alone"]
+
+
+def test_a_silent_replica_is_dropped_and_waited_for_no_longer_once_the_authority_permits_it() -> None:
+    node = Active(silence_ms=4_000)
+    channel = node.synchronise()
+    channel.time = node.time
+    node.time.advance(3_900)
+    assert not channel.closed
+    channel.heard_ms = node.time.monotonic_ms()
+    node.write(1)
+    node.local.step()
+    node.time.advance(3_900)
+    assert not channel.closed, "it was heard meanwhile"
+    node.time.advance(800)
+    assert channel.closed
+    assert (node.authority.calls, node.confirmed) == (["claim alone"], [])
+    assert node.authority.claimed is not None
+    node.authority.claimed(None)
+    assert (node.confirmed, node.events) == ([1], ["in sync", "lost"])
+
+
+def test_a_silent_replica_that_is_being_copied_to_is_dropped_without_a_claim() -> None:
+    node = Active(silence_ms=4_000)
+    channel = node.register()
+    channel.time = node.time
+    node.time.advance(4_600)
+    assert channel.closed
+    assert node.authority.calls == []
+    assert node.link.state is LinkState.FREE
+    assert node.time.pending() == 0
+
+
+def test_time_in_which_the_active_node_was_stopped_is_no_silence_of_its_replica() -> None:
+    node = Active(silence_ms=4_000)
+    channel = node.synchronise()
+    channel.time = node.time
+    node.time.advance(1_000)
+    node.time.stop_process(60_000)
+    node.time.advance(3_900)
+    assert not channel.closed
+    node.time.advance(1_000)
+    assert channel.closed, "it was not heard after that either"
+
+
+def test_negative_time_limits_are_no_limits() -> None:
+    node = Active(sync_timeout_ms=-1, call_timeout_ms=-1, silence_ms=-1)
+    channel = node.register()
+    node.link.little_left()
+    node.time.advance(3_600_000)
+    node.local.step()
+    node.link.copied()
+    node.write(1)
+    node.time.advance(3_600_000)
+    assert not channel.closed
+    assert node.link.in_sync
 
 
 def test_progress_that_cannot_be_is_an_error() -> None:
@@ -324,3 +411,26 @@ def test_a_node_that_is_about_to_stop_in_the_last_pass_confirms_nothing_more() -
     assert node.authority.calls == [], "the replica may be active soon"
     node.local.step()
     assert node.confirmed == []
+
+
+@pytest.mark.parametrize(
+    ("offered", "spoken"),
+    [
+        (REPLICATION_PROTOCOL_MIN, REPLICATION_PROTOCOL_MIN),
+        (REPLICATION_PROTOCOL, REPLICATION_PROTOCOL),
+        (REPLICATION_PROTOCOL + 1, REPLICATION_PROTOCOL),
+    ],
+)
+def test_a_replica_of_another_version_is_taken_with_the_version_that_both_speak(offered: int, spoken: int) -> None:
+    node = Active()
+    channel = node.register(protocol=offered)
+    assert packets.ReplicaAnswer(ReplicaProblem.NONE, "", spoken, NODE_ID, 3) in channel.sent
+    assert node.protocols == [spoken]
+
+
+def test_a_replica_of_a_version_that_is_too_old_is_refused_with_both_versions() -> None:
+    node = Active()
+    channel = node.register(protocol=0)
+    text = f"replication protocol 0, this node speaks {REPLICATION_PROTOCOL_MIN} and newer"
+    assert channel.sent == [packets.ReplicaAnswer(ReplicaProblem.PROTOCOL, text)]
+    assert node.protocols == []

@@ -1,10 +1,20 @@
-"""``ReplicaLink``: time limits of its connection."""
+"""``ReplicaLink``: time limits of its connection, and answers to its registration."""
 
 from __future__ import annotations
 
+import pytest
+
 from understudy.cluster.credentials import ClusterCredentials
-from understudy.replication.replica_link import ReplicaLink, ReplicaOptions
+from understudy.replication.replica_link import ReplicaEvent, ReplicaLink, ReplicaOptions, ReplicaState
 from understudy.testing.manual_time import ManualTime
+from understudy.wire.core import packets
+from understudy.wire.core.codec import encode
+from understudy.wire.core.packets_replication import (
+    REPLICATION_CHANNEL,
+    REPLICATION_PROTOCOL,
+    REPLICATION_PROTOCOL_MIN,
+    ReplicaProblem,
+)
 from understudy.wire.core.peer import Link, PeerOptions
 from understudy.wire.core.transport import TransportConfiguration
 
@@ -19,6 +29,7 @@ class Parts:
         self.reasons: list[str] = []
 
     def dial(self, connector: TransportConfiguration, link: Link) -> None:
+        self.link = link
         link.connected(self)
 
     def send(self, data: bytes) -> None: ...
@@ -36,6 +47,8 @@ class Parts:
     def soon(self, call: object) -> None: ...
 
     def accepted(self) -> None: ...
+
+    def begin(self) -> None: ...
 
     def in_sync(self) -> None: ...
 
@@ -59,3 +72,27 @@ def test_a_silent_node_is_given_up_after_the_ttl_of_the_cluster_connection() -> 
     time.advance(200)
     assert len(parts.reasons) == 1
     assert "nothing received" in parts.reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "refused"),
+    [
+        (REPLICATION_PROTOCOL_MIN - 1, True),
+        (REPLICATION_PROTOCOL_MIN, False),
+        (REPLICATION_PROTOCOL, False),
+        (REPLICATION_PROTOCOL + 1, True),
+    ],
+)
+def test_an_active_node_of_another_version(protocol: int, refused: bool) -> None:
+    parts, time = Parts(), ManualTime()
+    own, other = (TransportConfiguration("c", parameters={"host": "192.0.2.1", "port": port}) for port in ("1", "2"))
+    limits = PeerOptions(connection_ttl_ms=60_000, check_period_ms=30_000, call_timeout_ms=20_000)
+    options = ReplicaOptions("backup", own, None, False, ClusterCredentials("cluster", "secret", parts), limits)
+    link = ReplicaLink(options, lambda: [other], parts, lambda owner: parts, parts, time, time, parts)  # type: ignore
+    link.seek()
+    link.fire(ReplicaEvent.PROVED, parts.link)
+    answer = packets.ReplicaAnswer(ReplicaProblem.NONE, "", protocol, "node", 3)
+    parts.link.receive_data(encode(answer, REPLICATION_CHANNEL))
+    text = f"replication protocol {protocol}, this node speaks {REPLICATION_PROTOCOL_MIN} to {REPLICATION_PROTOCOL}"
+    assert parts.reasons == ([text] if refused else [])
+    assert (link.state is ReplicaState.COPYING) is not refused

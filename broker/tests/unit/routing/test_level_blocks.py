@@ -1,4 +1,4 @@
-"""Blocks of a level that are made of messages that came alone, and what is kept of those that were looked at."""
+"""Blocks of a level that are made of messages that came alone, and the memory that browsed ones keep."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_queue_that_was_looked_through_keeps_no_objects() -> None:
     assert objects() - before < 2 * 2 * 1024, "those of the first block and of the last"
 
 
-def test_what_cannot_be_joined_is_still_in_few_blocks() -> None:
+def test_messages_that_cannot_be_joined_are_still_in_few_blocks() -> None:
     level = Level(4)
     for number in range(3_000):
         (add_durable if number % 2 else add_transient)(level, number + 1)

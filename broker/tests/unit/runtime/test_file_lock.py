@@ -1,4 +1,4 @@
-"""Descriptors and requests of real locks; what they share with the simulated ones is in ``conformance``."""
+"""Descriptors and requests of real locks; the behaviour shared with simulated ones is in ``conformance``."""
 
 from __future__ import annotations
 

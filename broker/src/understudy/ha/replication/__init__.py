@@ -1,1 +1,1 @@
-"""Replication of a store to another node: the link, the policy, permission to be active (ADR 0057)."""
+"""Replication: the policy of a pair, the life of a passive node, permission to be active (ADR 0057)."""

@@ -11,11 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from understudy.errors import BrokerError, LockLost
+from understudy.errors import ActivationRefused, BrokerError, LockLost, LockManagerUnavailable
 from understudy.ha.activation_sequence import ActivationRequest
 from understudy.ha.distributed_lock import DistributedLock, LockManager
 from understudy.ha.local_sequence import LocalSequence
-from understudy.ha.replication.ports import Answer
+from understudy.ha.replication.lock_promotion import LockPromotion
+from understudy.ha.replication.ports import Answer, Cause
+from understudy.ha.replication.promotion import Promotion
+from understudy.ha.replication.standing import WaitingCopy
 from understudy.ha.sequence_claim import SequenceClaim
 from understudy.ha.sequence_wait import NextSequence
 from understudy.ports import Clock, Fence, Timers
@@ -43,6 +46,8 @@ class LockFence:
 
 class LockAuthority:
     """Implements ``ha.replication.ports.Authority`` and ``ha.distributed_lock.ManagerListener``."""
+
+    by_votes = False
 
     def __init__(
         self,
@@ -82,6 +87,7 @@ class LockAuthority:
         self._claimed: Answer | None = None
         self._lost: Callable[[BrokerError], None] | None = None
         self._wait: NextSequence | None = None
+        self._promotion: LockPromotion | None = None
 
     # --- Authority -----------------------------------------------------------------------------------
 
@@ -95,12 +101,16 @@ class LockAuthority:
         """See ``Authority``."""
         return -1 if self._local.value is None else self._local.value
 
-    def may_request(self) -> bool:
+    def data_node_id(self) -> str | None:
+        """See ``Authority``."""
+        return None
+
+    def may_request(self, *, looked: bool) -> bool:
         """See ``Authority``."""
         return self._complete() and (self._local.load() is not None or self._first_start())
 
-    def request(self, answer: Answer) -> None:
-        """See ``Authority``."""
+    def request(self, cause: Cause, answer: Answer) -> None:
+        """See ``Authority``. The lock decides, whatever the cause."""
         self._answer = answer
         if self._available:
             self._begin_request()
@@ -115,7 +125,23 @@ class LockAuthority:
         if request is not None:
             request.cancel()
 
-    def claim(self, answer: Answer) -> None:
+    def share(self, replica: str, answer: Answer) -> None:
+        """See ``Authority``: the lock manager keeps the sequence, nothing has to be noted."""
+        answer(None)
+
+    def listens(self) -> bool:
+        """See ``Authority``: the lock manager knows which data is the newest."""
+        return False
+
+    def copied_at(self) -> int:
+        """See ``Authority``."""
+        return -1
+
+    def copy_waits(self, copy: WaitingCopy) -> bool:
+        """See ``Authority``."""
+        return False
+
+    def claim(self, answer: Answer, *, alone: bool) -> None:
         """See ``Authority``."""
         if not self._available:
             answer(LockLost(f"{self._manager.name} is not available"))
@@ -158,8 +184,24 @@ class LockAuthority:
         if handed_over is not None:
             handed_over()
 
+    def promote(self, answer: Callable[[Promotion | BrokerError], None]) -> None:
+        """See ``Authority``. The lock shows that no other node is active."""
+        if not self._available:
+            answer(LockManagerUnavailable(f"{self._manager.name} is not available"))
+        elif not self._complete():
+            answer(ActivationRefused(f"node {self._node_id()}: the data of this node is a copy that was not completed"))
+        elif self._promotion is None:
+
+            def ended(outcome: Promotion | BrokerError) -> None:
+                self._promotion = None
+                answer(outcome)
+
+            self._promotion = LockPromotion(self._node_id(), self._manager, self._local, ended)
+            self._promotion.begin()
+
     def close(self) -> None:
         """See ``Authority``."""
+        self._promotion = None
         self.cancel()
         self._end_wait()
         self._end_claim()
@@ -183,6 +225,8 @@ class LockAuthority:
         answer = self._answer
         self.cancel()
         claimed = self._end_claim()
+        if self._promotion is not None:
+            self._promotion.cancel(error)
         if answer is not None:
             answer(error)
         if claimed is not None:

@@ -29,7 +29,7 @@ class ReplicationOptions:
     """Settings of the policy (artemis-ha s. 1)."""
 
     role: Role
-    allow_failback: bool = False
+    allow_failback: bool = True
     """allow-failback: an active backup yields when its primary has caught up and asks for it."""
     restart_backup: bool = True
     """restart-backup: after yielding it goes on as a backup instead of stopping."""
@@ -119,7 +119,7 @@ class ReplicationPolicy:
 
     def leave(self, *, fail_over: bool) -> None:
         """Take no other replica. The present one takes over when this node stops (artemis-ha s. 3.10)."""
-        self._replication.leave(fail_over=True)
+        self._replication.leave()
 
     def give_back(self) -> None:
         """Give the permission to the primary, and go on as a backup when that is active."""

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from enum import Enum, auto
 from typing import Protocol
 
 from understudy.errors import BrokerError
 from understudy.ha.activation import Step
+from understudy.ha.replication.promotion import Promotion
+from understudy.ha.replication.standing import WaitingCopy
 from understudy.ports import Fence
 
 Answer = Callable[[BrokerError | None], None]
 """Called once, with None or the error."""
+
+
+class Cause(Enum):
+    """Why a node requests the permission to activate."""
+
+    START = auto()
+    """Its data may be the newest, and it is not the replica of an active node."""
+    LOST = auto()
+    """It was a replica in sync and lost its active node."""
+    TOLD = auto()
+    """The active node has stopped and told it to take over."""
 
 
 class Authority(Protocol):
@@ -29,15 +43,33 @@ class Authority(Protocol):
         """Activation sequence of the data of this node; -1 if there is none."""
         ...
 
-    def may_request(self) -> bool:
-        """Whether the data of this node is a complete one, so that it may be the newest.
+    @property
+    def by_votes(self) -> bool:
+        """Whether there is no lock manager: at a start an active node is looked for before the permission is requested,
+        and a node that is not active takes part in the cluster.
+        """
+        ...
+
+    def data_node_id(self) -> str | None:
+        """Node id of the only node whose replica this one becomes, because its data is of that node; None: of any.
 
         Raises:
             StoreError: the notes about the data cannot be read.
         """
         ...
 
-    def request(self, answer: Answer) -> None:
+    def may_request(self, *, looked: bool) -> bool:
+        """Whether to request the permission at a start: the data may be the newest.
+
+        Args:
+            looked: An active node of the pair was looked for since the start, and none was found.
+
+        Raises:
+            StoreError: the notes about the data cannot be read.
+        """
+        ...
+
+    def request(self, cause: Cause, answer: Answer) -> None:
         """Request the permission to activate; it is kept until ``release``.
 
         The answer is ``ActivationRefused`` if another node has newer data. Any other error says that there is no answer
@@ -49,9 +81,42 @@ class Authority(Protocol):
         """End a request without an answer."""
         ...
 
-    def claim(self, answer: Answer) -> None:
+    def claim(self, answer: Answer, *, alone: bool) -> None:
         """With the permission: make sure that no other data counts as the newest from now on. At each activation, and
-        when the replica is lost, before anything is confirmed without it. An error ends the node.
+        when the replica is lost (``alone``), before anything is confirmed without it. An error ends the node.
+        """
+        ...
+
+    def share(self, replica: str, answer: Answer) -> None:
+        """Note durably, if the data of this node depends on it at a start, that a replica is about to be in sync.
+
+        Args:
+            replica: ``host:port`` of its connector.
+            answer: Called once.
+        """
+        ...
+
+    def listens(self) -> bool:
+        """Whether this node, while it waits, is to hear whether its last replica waits, too (ADR 0064).
+
+        Raises:
+            StoreError: the notes about the data cannot be read.
+        """
+        ...
+
+    def copied_at(self) -> int:
+        """Sequence of the data of this node if that is a complete copy which was not taken over with; else -1.
+
+        Raises:
+            StoreError: the notes about the data cannot be read.
+        """
+        ...
+
+    def copy_waits(self, copy: WaitingCopy) -> bool:
+        """A node waits with a complete copy: whether that proves that the data of this node is the newest.
+
+        Raises:
+            StoreError: the notes about the data cannot be read.
         """
         ...
 
@@ -67,13 +132,35 @@ class Authority(Protocol):
         """Give the permission back, and call when another node is active, or is not within a time."""
         ...
 
+    def promote(self, answer: Callable[[Promotion | BrokerError], None]) -> None:
+        """Make the data of this node count as the newest, because an administrator says so; the node is not active.
+
+        The answer names the sequences before and after, or is the error because of which nothing has changed.
+        """
+        ...
+
     def close(self) -> None:
         """The node ends: give everything back."""
         ...
 
 
+class Listener(Protocol):
+    """The acceptors of a node that waits, for its last replica only (ADR 0064)."""
+
+    def open(self) -> None:
+        """Listen, unless it does already. An error is logged, and the next call tries again."""
+
+    def close(self) -> None:
+        """The addresses are free when the call returns."""
+
+
 class Replica(Protocol):
     """The copy of the active node's store on this node, and the connection by which it is kept up to date."""
+
+    @property
+    def active_node(self) -> str | None:
+        """Host and port of the node that accepted this one as its replica; None: none has."""
+        ...
 
     def seek(self) -> None:
         """Look for an active node, and register there. The listener gets ``accepted`` or ``not_found``."""
@@ -126,6 +213,6 @@ class Replication(Protocol):
         """Whether a replica is in sync."""
         ...
 
-    def leave(self, *, fail_over: bool) -> None:
+    def leave(self) -> None:
         """The node is about to deactivate: take no other replica; tell the present one."""
         ...

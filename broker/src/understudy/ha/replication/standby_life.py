@@ -10,12 +10,14 @@ Source: artemis-ha s. 3.2, 4.3, 4.4. Not here: the permission itself (``Authorit
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from enum import Enum, auto
 from typing import ClassVar, Final
 
-from understudy.errors import ActivationRefused, BrokerError
+from understudy.errors import ActivationRefused, BrokerError, ManagementError
 from understudy.ha.policy import Decisions, Standby
-from understudy.ha.replication.ports import Authority, Replica
+from understudy.ha.replication.ports import Authority, Cause, Listener, Replica
+from understudy.ha.replication.promotion import Promotion
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.ports import Timer, Timers
 
@@ -38,6 +40,8 @@ class StandbyState(Enum):
     """It looks for an active node that takes a replica."""
     PAUSED = auto()
     """No permission, and no active node; both are tried again soon."""
+    PROMOTING = auto()
+    """An administrator said that the data of this node is to count as the newest."""
     COPYING = auto()
     """It gets the files of the active node."""
     IN_SYNC = auto()
@@ -60,6 +64,8 @@ class StandbyEvent(Enum):
     NO_ANSWER = auto()
     """Payload: the error because of which there is none, or None after ``REQUEST_MS``."""
     RETRY = auto()
+    PROMOTE = auto()
+    PROMOTED = auto()
     ACCEPTED = auto()
     NOT_FOUND = auto()
     """Payload: the reason."""
@@ -72,6 +78,8 @@ class StandbyEvent(Enum):
 
 
 _S, _E = StandbyState, StandbyEvent
+#: The node looks for an active one, or waits.
+_UNDECIDED: Final = (StandbyState.REQUESTING, StandbyState.SEEKING, StandbyState.PAUSED)
 
 
 class StandbyLife(Machine[StandbyState, StandbyEvent]):
@@ -94,12 +102,22 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
         super().__init__()
         self.replica: Replica
         """Set once, before ``begin``."""
+        self.all_heard: Callable[[], bool] = lambda: True
+        """Whether the candidates of ``replica`` are complete: other nodes that broadcast have had time to be heard."""
+        self.listener: Listener | None = None
+        """Set once, before ``begin``; None: the node does not listen while it waits."""
         self._life = life
         self._standby = standby
         self._authority = authority
         self._timers = timers
         self._retry_wait_ms = retry_wait_ms
         self._timer: Timer | None = None
+        self._looked = False
+        """An active node was looked for since ``begin``."""
+        self._cause = Cause.LOST
+        """Why the active node is not there any more."""
+        self._promotion: Callable[[Promotion | BrokerError], None] | None = None
+        """Gets the answer to ``promote``."""
         self._said: str | None = None
         """The last reason for waiting that was logged."""
 
@@ -107,11 +125,26 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
 
     def begin(self) -> None:
         """The node is QUEUED."""
+        self._looked = False
+        if self._authority.by_votes:
+            self._standby.watch_cluster()
         self.fire(StandbyEvent.BEGIN)
 
     def stop(self) -> None:
-        """The node ends, or has become active."""
+        """The node ends."""
         self.fire(StandbyEvent.STOP)
+
+    def promote(self, answer: Callable[[Promotion | BrokerError], None]) -> None:
+        """Let the data of this node count as the newest, once the present search has found no active node; the node
+        then activates. The answer is called before that; it is an error if the node does not activate.
+        """
+        if self._promotion is not None or self._state not in _UNDECIDED:
+            state = "has an active node or asks for one" if self._promotion is None else "is being promoted"
+            answer(ManagementError(f"the node {state} ({self._state.name})"))
+            return
+        self._promotion = answer
+        if self._state is StandbyState.PAUSED:
+            self.fire(StandbyEvent.PROMOTE)
 
     # --- ReplicaListener -----------------------------------------------------------------------------
 
@@ -140,15 +173,13 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
     def _request_or_seek(self) -> None:
         self._forget_timer()
         try:
-            may_request = self._authority.may_request()
+            if not self._authority.may_request(looked=self._looked):
+                self.fire(StandbyEvent.NO_ANSWER, None)
+                return
+            self._timer = self._timers.call_later(REQUEST_MS, lambda: self.fire(StandbyEvent.NO_ANSWER, None))
+            self._authority.request(Cause.START, self._answered)
         except BrokerError as error:
             self._life.fail(error)
-            return
-        if may_request:
-            self._timer = self._timers.call_later(REQUEST_MS, lambda: self.fire(StandbyEvent.NO_ANSWER, None))
-            self._authority.request(self._answered)
-        else:
-            self.fire(StandbyEvent.NO_ANSWER, None)
 
     def _answered(self, error: BrokerError | None) -> None:
         if error is None:
@@ -160,7 +191,9 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
 
     def _activate_first(self) -> None:
         """Data of this node is the newest, and no other node is active."""
+        self._stop_listening()
         self._forget_timer()
+        self._answer_promotion(ManagementError("the node activates without a promotion"))
         self._life.take_place()
         self._life.activate()
 
@@ -172,19 +205,64 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
 
     def _pause(self, reason: str) -> None:
         log.debug("no active node", extra={"reason": reason})
-        self._timer = self._timers.call_later(self._retry_wait_ms, lambda: self.fire(StandbyEvent.RETRY))
+        self._listen()
+        if self._authority.by_votes and not self.all_heard():
+            # a search among some of the nodes does not show that none is active
+            wait_ms = REQUEST_AGAIN_MS
+        else:
+            wait_ms = self._retry_wait_ms if self._looked or not self._authority.by_votes else 0
+            self._looked = True
+        self._timer = self._timers.call_later(wait_ms, lambda: self.fire(StandbyEvent.RETRY))
+        if self._promotion is not None:
+            self.fire(StandbyEvent.PROMOTE)
+
+    def _listen(self) -> None:
+        """Its last replica may wait, too, and say so."""
+        try:
+            if self.listener is not None and self._authority.listens():
+                self.listener.open()
+        except BrokerError as error:
+            self._life.fail(error)
+
+    def _stop_listening(self) -> None:
+        if self.listener is not None:
+            self.listener.close()
+
+    def _promote(self) -> None:
+        self._forget_timer()
+        self._authority.promote(self._promoted)
+
+    def _promoted(self, outcome: Promotion | BrokerError) -> None:
+        self._answer_promotion(outcome)
+        self.fire(StandbyEvent.PROMOTED)
+
+    def _answer_promotion(self, outcome: Promotion | BrokerError) -> None:
+        promotion, self._promotion = self._promotion, None
+        if promotion is not None:
+            promotion(outcome)
 
     # --- as a replica ----------------------------------------------------------------------------------
 
     def _copy(self) -> None:
+        self._stop_listening()
         self._said = None
+        self._answer_promotion(ManagementError("an active node was found: this node copies its data"))
         self._life.take_place()
 
     def _synced(self) -> None:
         log.info("replica in sync", extra={"id": "AMQ221024"})
         self._standby.follow()
+        if self._authority.by_votes:
+            self._standby.announce()
 
-    def _end_copy(self, reason: str = "the active node has stopped") -> None:
+    def _end_copy_lost(self, reason: str) -> None:
+        self._end_copy(Cause.LOST, reason)
+
+    def _end_copy_told(self) -> None:
+        self._end_copy(Cause.TOLD, "the active node has stopped")
+
+    def _end_copy(self, cause: Cause, reason: str) -> None:
+        self._cause = cause
         log.warning("the connection to the active node has ended", extra={"reason": reason})
         self.replica.end(lambda: self.fire(StandbyEvent.COPY_ENDED))
 
@@ -194,7 +272,7 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
         self.replica.end(lambda: self._life.queue_again())
 
     def _take_over(self) -> None:
-        self._authority.request(self._answered)
+        self._authority.request(self._cause, self._answered)
 
     def _ask_again(self, error: BrokerError | None) -> None:
         self._say(error)
@@ -212,7 +290,9 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
     # --- end -------------------------------------------------------------------------------------------
 
     def _stop(self) -> None:
+        self._stop_listening()
         self._forget_timer()
+        self._answer_promotion(ManagementError("the node ends"))
         self._authority.cancel()
         self.replica.end(lambda: None)
 
@@ -226,6 +306,11 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
         if error is not None and str(error) != self._said:
             self._said = str(error)
             log.warning("not active", extra={"error": str(error), "hint": error.hint})
+
+    @property
+    def waiting_because(self) -> str | None:
+        """Why the data of this node is not used while there is no active node; None if that is not known."""
+        return self._said if self._state in _UNDECIDED else None
 
     TABLE = table(
         StandbyState,
@@ -241,11 +326,14 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
             (_S.SEEKING, _E.STOP): To(_S.IDLE, _stop),
             (_S.PAUSED, _E.RETRY): To(_S.REQUESTING, _request_or_seek),
             (_S.PAUSED, _E.STOP): To(_S.IDLE, _stop),
+            (_S.PAUSED, _E.PROMOTE): To(_S.PROMOTING, _promote),
+            (_S.PROMOTING, _E.PROMOTED): To(_S.REQUESTING, _request_or_seek),
+            (_S.PROMOTING, _E.STOP): To(_S.IDLE, _stop),
             (_S.COPYING, _E.SYNCED): To(_S.IN_SYNC, _synced),
             (_S.COPYING, _E.LOST): To(_S.IDLE, _lose_copy),
             (_S.COPYING, _E.STOP): To(_S.IDLE, _stop),
-            (_S.IN_SYNC, _E.LOST): To(_S.ENDING_COPY, _end_copy),
-            (_S.IN_SYNC, _E.FAIL_OVER): To(_S.ENDING_COPY, _end_copy),
+            (_S.IN_SYNC, _E.LOST): To(_S.ENDING_COPY, _end_copy_lost),
+            (_S.IN_SYNC, _E.FAIL_OVER): To(_S.ENDING_COPY, _end_copy_told),
             (_S.IN_SYNC, _E.STOP): To(_S.IDLE, _stop),
             (_S.ENDING_COPY, _E.COPY_ENDED): To(_S.TAKING_OVER, _take_over),
             (_S.ENDING_COPY, _E.STOP): To(_S.IDLE, _stop),
@@ -263,6 +351,9 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
             _E.REFUSED: ILLEGAL,
             _E.NO_ANSWER: IGNORED,
             _E.RETRY: ILLEGAL,
+            _E.PROMOTE: ILLEGAL,
+            # the node ended meanwhile
+            _E.PROMOTED: IGNORED,
             _E.ACCEPTED: ILLEGAL,
             _E.NOT_FOUND: IGNORED,
             _E.SYNCED: ILLEGAL,

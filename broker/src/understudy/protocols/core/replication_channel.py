@@ -63,6 +63,10 @@ class ReplicationChannel:
         """See ``ReplicaChannel``."""
         return self._owner.connection.peer
 
+    def silent_ms(self) -> int:
+        """See ``ReplicaChannel``."""
+        return self._owner.silent_ms()
+
     def send(self, packet: packets.Packet) -> None:
         """See ``ReplicaChannel``."""
         self._owner.send(packet, REPLICATION_CHANNEL)

@@ -5,16 +5,18 @@ promise rests. The call is made when the log is durable up to that sequence, by 
 ``fail`` no call is made any more: whether the records are durable is unknown.
 
 Durability is stated by voters: the local disk and, with replication, the memory and the disk of the replica. The
-context keeps one mark per voter, the highest sequence that it has confirmed. The contract (``Contract``) names the
-voters that are required; ``durable`` is the lowest of their marks. It is ``LOCAL`` while no replica is in sync
-(``require``; ADR 0057).
+context keeps one mark per voter, the highest sequence that it has confirmed. A contract (``Contract``) names the
+voters that are required while a replica is in sync; without one it is the local disk (ADR 0057).
 
-Order: entries wait in one lane, first in, first out.
+Lanes: calls wait in lanes, first in, first out, one lane per contract. The context itself is the lane of the strictest
+contract that the configuration has for the node or an address, and ``durable`` is its mark; there are further lanes
+only for weaker contracts of addresses (``demand``, ADR 0065). Which lane a request of a session may use without
+overtaking an earlier one is decided by ``routing.response_order``.
 
-Invariants: ``durable <= appended``; the sequence of a waiting entry is above ``durable``; sequences in the lane do not
-fall; ``durable`` does not fall. A bug in a released call ends the object that it was for and delays no other:
-``internal_error`` is called of the first object among the call and its arguments that has it, or that they are bound
-to. That object is looked for only then, so it costs nothing per call.
+Invariants: ``durable <= appended``; the mark of a lane is at least that of a stricter one; the sequence of a waiting
+entry is above the mark of its lane; sequences in a lane do not fall; marks do not fall. A bug in a released call ends
+the object that it was for and delays no other: ``internal_error`` is called of the first object among the call and its
+arguments that has it, or that they are bound to. That object is looked for only then, so it costs nothing per call.
 
 Not here: writing, syncing and replicating; they call ``advance``.
 """
@@ -22,7 +24,7 @@ Not here: writing, syncing and replicating; they call ``advance``.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from functools import partial
 from typing import Any, Protocol
@@ -50,26 +52,63 @@ class Voter(Enum):
 
 
 class Contract(Enum):
-    """Durability contract of a node: the voters that a confirmation waits for. Each includes the weaker ones."""
+    """Durability contract: the voters that a confirmation waits for. Each includes the weaker ones."""
 
     LOCAL = (Voter.LOCAL_DISK,)
     REPLICA_MEMORY = (Voter.LOCAL_DISK, Voter.REPLICA_MEMORY)
     REPLICA_DISK = (Voter.LOCAL_DISK, Voter.REPLICA_MEMORY, Voter.REPLICA_DISK)
+
+    @property
+    def strength(self) -> int:
+        """Greater for a stricter contract."""
+        return len(self.value)
 
 
 _Entry = tuple[int, Callable[..., None], tuple[Any, ...]]
 """Sequence, call and arguments."""
 
 
-class OperationContext:
-    """The sequences that are durable, and the calls that wait for later ones."""
+class Lane:
+    """Calls that wait for one contract."""
 
-    __slots__ = ("_marks", "_required", "_waiting", "appended", "durable", "failure", "gathered", "released")
+    __slots__ = ("_calls", "_context", "_voters", "contract", "durable")
+
+    def __init__(self, contract: Contract, durable: int, context: OperationContext) -> None:
+        """Nothing waits; everything up to the sequence ``durable`` is durable already."""
+        self.contract = contract
+        self.durable = durable
+        """Highest sequence that all required voters have confirmed."""
+        self._context = context
+        self._voters: tuple[Voter, ...] = Contract.LOCAL.value
+        """Required now."""
+        self._calls: deque[_Entry] = deque()
+
+    def when_durable(self, sequence: int, call: Callable[..., None], *args: Any) -> None:
+        """Call once everything up to ``sequence`` is durable: now if it is, else in turn. Never after ``fail``."""
+        context = self._context
+        if context.failure is not None:
+            return
+        if sequence <= self.durable:
+            call(*args)
+            return
+        if context.gathered is not None:
+            context.gathered.close()
+        calls = self._calls
+        if calls and sequence < calls[-1][0]:
+            sequence = calls[-1][0]
+        calls.append((sequence, call, args))
+
+
+class OperationContext(Lane):
+    """The sequences that are durable, and the calls that wait for later ones; itself the lane of the strictest contract
+    in force.
+    """
+
+    __slots__ = ("_common", "_held", "_lanes", "_marks", "_weaker", "appended", "failure", "gathered", "released")
 
     def __init__(self, durable: int = 0) -> None:
         """Everything up to the sequence ``durable`` is on the local disk already."""
-        self.durable = durable
-        """Highest sequence that all required voters have confirmed."""
+        super().__init__(Contract.REPLICA_DISK, durable, self)
         self.appended = durable
         """Highest sequence that was appended or promised to ``gathered``; kept by the journal."""
         self.gathered: GatheredRecords | None = None
@@ -78,10 +117,16 @@ class OperationContext:
         """Why nothing is released any more."""
         self.released = 0
         """Calls that had to wait and were released, for metrics."""
-        self._waiting: deque[_Entry] = deque()
+        self._common = Contract.REPLICA_DISK
+        """Contract of addresses that have none of their own."""
+        self._weaker: dict[Contract, Lane] = {}
+        """Lanes of contracts that are or were weaker than the strictest one."""
+        self._lanes: tuple[Lane, ...] = (self,)
+        """All lanes, the weakest first: calls of a session that wait in several are released in order."""
         self._marks: dict[Voter, int] = {Voter.LOCAL_DISK: durable}
-        """Highest sequence that each voter has confirmed; of the replica only while it is required."""
-        self._required: tuple[Voter, ...] = Contract.LOCAL.value
+        """Highest sequence that each voter has confirmed; of the replica only while one is in sync."""
+        self._held = False
+        """A replica was lost, and the node is not yet permitted to go on without it."""
 
     @property
     def failed(self) -> bool:
@@ -91,43 +136,75 @@ class OperationContext:
     @property
     def waiting(self) -> int:
         """Calls not yet released."""
-        return len(self._waiting)
-
-    def when_durable(self, sequence: int, call: Callable[..., None], *args: Any) -> None:
-        """Call once everything up to ``sequence`` is durable: now if it is, else in turn. Never after ``fail``."""
-        if self.failure is not None:
-            return
-        if sequence <= self.durable:
-            call(*args)
-            return
-        if self.gathered is not None:
-            self.gathered.close()
-        waiting = self._waiting
-        if waiting and sequence < waiting[-1][0]:
-            sequence = waiting[-1][0]
-        waiting.append((sequence, call, args))
+        return sum(len(lane._calls) for lane in self._lanes)
 
     def mark(self, voter: Voter) -> int:
-        """Highest sequence that a voter has confirmed; 0 for a replica that is not required."""
+        """Highest sequence that a voter has confirmed; 0 for a replica that is not in sync."""
         return self._marks.get(voter, 0)
 
-    def require(self, contract: Contract) -> None:
-        """Confirmations wait for this contract from now on. A replica that is required now and was not before has
-        everything that the local disk has; one that is required no longer delays nothing: calls that waited for it
-        only are released.
+    # --- contracts ----------------------------------------------------------------------------------
+
+    def demand(self, common: Contract, others: Iterable[Contract] = ()) -> None:
+        """Contracts of the configuration from now on. Calls that wait stay in their lanes.
+
+        Args:
+            common: Of the node.
+            others: Of addresses that have their own.
 
         Raises:
             As ``advance``.
         """
-        local = self._marks[Voter.LOCAL_DISK]
-        self._marks = dict.fromkeys(contract.value, local)
-        self._required = contract.value
+        wanted = {common, *others}
+        self._common = common
+        self.contract = max(wanted, key=lambda each: each.strength)
+        for contract in wanted - {self.contract, *self._weaker}:
+            self._weaker[contract] = Lane(contract, self.durable, self)
+        weaker = sorted(self._weaker.values(), key=lambda each: each.contract.strength)
+        self._lanes = (*weaker, self)
+        self._choose_voters()
+
+    def lane(self, contract: Contract | None) -> Lane | None:
+        """Where calls for an address wait, by its contract, None being that of the node; None: in the context."""
+        contract = contract or self._common
+        return None if contract is self.contract else self._weaker[contract]
+
+    def _choose_voters(self) -> None:
+        """Voters of each lane, never more than those of the strictest contract; release calls that need fewer now."""
+        strictest = [voter for voter in self.contract.value if voter in self._marks]
+        for lane in self._lanes:
+            lane._voters = tuple([voter for voter in strictest if voter in lane.contract.value])
         self._release()
+
+    # --- the replica --------------------------------------------------------------------------------
+
+    def attach_replica(self) -> None:
+        """A replica is in sync: it has everything that the local disk has. Confirmations wait for it from now on, as
+        far as their contracts ask.
+        """
+        self._held = False
+        self._marks = dict.fromkeys(Voter, self._marks[Voter.LOCAL_DISK])
+        self._choose_voters()
+
+    def hold(self) -> None:
+        """The replica is lost: release nothing until ``detach_replica``, whatever the contract."""
+        self._held = len(self._marks) > 1
+
+    def detach_replica(self) -> None:
+        """There is no replica: the local disk alone is required, and calls that waited for the replica are released.
+
+        Raises:
+            As ``advance``.
+        """
+        self._held = False
+        self._marks = {Voter.LOCAL_DISK: self._marks[Voter.LOCAL_DISK]}
+        self._choose_voters()
+
+    # --- releasing ----------------------------------------------------------------------------------
 
     def advance(self, sequence: int, voter: Voter = Voter.LOCAL_DISK) -> None:
         """A voter has confirmed everything up to ``sequence``: release calls that waited for it.
 
-        The confirmation of a replica that is not required is ignored: it came by a connection that has ended.
+        The confirmation of a replica that is not in sync is ignored: it came by a connection that has ended.
 
         Raises:
             BrokerError: of a released call; the node can go on no longer.
@@ -139,24 +216,25 @@ class OperationContext:
 
     def _release(self) -> None:
         """Release the calls that wait for nothing any more."""
-        sequence = min([self._marks[voter] for voter in self._required])
-        if self.failure is not None or sequence <= self.durable:
-            return
-        self.durable = sequence
         bug: Exception | None = None
-        waiting = self._waiting
-        while waiting and waiting[0][0] <= sequence:
-            _, call, args = waiting.popleft()
-            self.released += 1
-            try:
-                call(*args)
-            except BrokerError:
-                raise
-            except Exception as error:  # a bug in one answer keeps none of the others back
-                bug = bug or tell_owner(error, call, *args)
+        for lane in self._lanes:
             # a released call may itself fail the context: the others must then stay unheard
-            if self.failure is not None:
+            if self.failure is not None or self._held:
                 break
+            sequence = min([self._marks[voter] for voter in lane._voters])
+            if sequence <= lane.durable:
+                continue
+            lane.durable = sequence
+            calls = lane._calls
+            while calls and calls[0][0] <= sequence:
+                _, call, args = calls.popleft()
+                self.released += 1
+                try:
+                    call(*args)
+                except BrokerError:
+                    raise
+                except Exception as error:  # a bug in one answer keeps none of the others back
+                    bug = bug or tell_owner(error, call, *args)
         if bug is not None:
             raise bug
 
@@ -165,7 +243,8 @@ class OperationContext:
         if self.failure is None:
             self.failure = error
             self.gathered = None
-            self._waiting.clear()
+            for lane in self._lanes:
+                lane._calls.clear()
 
 
 def tell_owner(bug: Exception, *objects: object) -> Exception | None:

@@ -1,11 +1,11 @@
 """Messages of the copy of a store, and their bytes (docs/architecture.md, "Replication").
 
 From the backup: ``InventoryPart`` (one or more, the last one marked), ``Written`` (for the window), ``TargetReady`` or
-``CopyFailed``. From the active node: ``SetAside`` at most once and first; then for each file ``KeepFile`` or
-``DropFile`` if the backup has it, ``Piece`` for its bytes and ``EndFile`` with its size; ``RenamedFile`` and
-``DropFile`` for changes between two passes; ``PassEnd`` after each pass. After the final pass all files are stated by
-``FilesPart`` and the open ones by ``FinalState``, which the backup answers with ``TargetReady``. Either side may send
-``CopyFailed``.
+``CopyFailed``. From the active node: ``SetAside`` at most once and first, after any ``CommonFiles``; then for each file
+``KeepFile`` or ``DropFile`` if the backup has it, ``Piece`` for its bytes and ``EndFile`` with its size;
+``RenamedFile`` and ``DropFile`` for changes between two passes; ``PassEnd`` after each pass. After the final pass all
+files are stated by ``FilesPart`` and the open ones by ``FinalState``, which the backup answers with ``TargetReady``.
+Either side may send ``CopyFailed``.
 
 ``encode_message(message)`` returns parts, ``decode_message(data)`` a message or ``RemoteProtocolError``. The link
 carries the bytes and knows nothing of them. An encoded message is at most ``COPY_MESSAGE_BYTES_MAX`` long.
@@ -100,8 +100,15 @@ class CopyFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class CommonFiles:
+    """Files of the backup that are complete and the same at the active node. ``SetAside`` follows, and keeps them."""
+
+    files: tuple[StatedFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SetAside:
-    """The data of the backup is not a prefix of that of the active node: move all files away."""
+    """The data of the backup is not a prefix of that of the active node: move all files away but the common ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +211,7 @@ CopyMessage = (
     | Written
     | TargetReady
     | CopyFailed
+    | CommonFiles
     | SetAside
     | KeepFile
     | Piece
@@ -261,6 +269,7 @@ _MESSAGES: Final = Kinds(
         10: Shape(RenamedFile, {**_FILE, "target": NAME}),
         11: Shape(PassEnd, {"number": number("I", 1, 1 << 31), "sent_bytes": SIZE}),
         12: Shape(FilesPart, {"files": several(_STATED_FILE.field)}),
+        14: Shape(CommonFiles, {"files": several(_STATED_FILE.field)}),
         13: Shape(
             FinalState,
             {"log": _OPEN_FILES.field, "bodies": _OPEN_FILES.field, "sequence": U64, "identity": _IDENTITY.field},

@@ -18,6 +18,7 @@ Not here: the other side (``copy_target``), holding the writers, sending.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -29,6 +30,7 @@ from understudy.ports import File
 from understudy.store.log.applier import UNFINISHED, Applier
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, parse_name
 from understudy.store.replication.copy_messages import (
+    CommonFiles,
     CopyFailed,
     CopyIdentity,
     CopyMessage,
@@ -59,6 +61,8 @@ from understudy.store.replication.store_files import (
     newest_segment,
 )
 from understudy.store.snapshots.reserve import RESERVE_NAME
+
+log = logging.getLogger(__name__)
 
 #: A pass that sent at most this much is followed by the last one. Bytes.
 LITTLE_BYTES: Final = 8 * 1024 * 1024
@@ -118,7 +122,15 @@ class _Extent:
 class CopySource:
     """One copy of a store that is active here."""
 
-    def __init__(self, directories: StoreDirectories, log: Applier, bodies: Applier, epoch: int) -> None:
+    def __init__(
+        self,
+        directories: StoreDirectories,
+        log: Applier,
+        bodies: Applier,
+        epoch: int,
+        *,
+        states_common: bool = True,
+    ) -> None:
         """Nothing is read yet.
 
         Args:
@@ -126,7 +138,10 @@ class CopySource:
             log: Writes the directory of the log.
             bodies: Writes the directory of large messages.
             epoch: Of this activation.
+            states_common: Whether the backup knows ``CommonFiles``; otherwise it sets all files of a log that differs
+                aside.
         """
+        self._states_common = states_common
         self._directories = directories
         self._disk = directories.disk
         self._log = log
@@ -144,6 +159,8 @@ class CopySource:
         self._theirs: dict[_Key, InventoryFile] = {}
         """Files of the backup that were not compared yet."""
         self._keeps_nothing = False
+        self._common: set[_Key] = set()
+        """Files of the backup that are complete and the same here."""
         self._sent: dict[_Key, _Sent] = {}
         self._end: tuple[int, CopyIdentity] | None = None
         self._work = self._all()
@@ -252,12 +269,44 @@ class CopySource:
             if newest is not None:
                 same = yield from self._is_prefix((Directory.LOG, newest))
             if not same:
-                theirs.clear()
+                if self._states_common:
+                    yield from self._find_common()
+                for key in [key for key in theirs if key not in self._common]:
+                    del theirs[key]
                 yield SetAside()
         present = set(list_store(self._disk, self._directories))
         for key in [key for key in theirs if key not in present]:
             del theirs[key]
             yield DropFile(*key)
+
+    def _find_common(self) -> _Work:
+        """State which files of the backup are complete and the same here; none if no segment is: then nothing shows
+        that both logs have the same beginning.
+        """
+        for key, each in sorted(self._theirs.items()):
+            if key[1] == RESERVE_NAME or is_entry(*key) or is_unfinished(*key):
+                continue
+            try:
+                file = self._disk.open(self._directories.path(*key), read_only=True)
+            except FileNotFoundError:
+                continue
+            try:
+                if file.size() == each.length and (not is_segment(*key) or has_seal(file, key[1])):
+                    found = yield from hash_of(file, each.length)
+                    if found == each.hash:
+                        self._common.add(key)
+            finally:
+                file.close()
+        segments = sum(is_segment(*key) for key in self._common)
+        size_bytes = sum(self._theirs[key].length for key in self._common)
+        if not segments:
+            self._common.clear()
+            log.warning("no segment of the backup is the same here: everything is copied")
+            return
+        log.info("the backup keeps the common files", extra={"segments": segments, "bytes": size_bytes})
+        stated = [StatedFile(*key, self._theirs[key].length) for key in sorted(self._common)]
+        for at in range(0, len(stated), COPY_LIST_FILES_MAX):
+            yield CommonFiles(tuple(stated[at : at + COPY_LIST_FILES_MAX]))
 
     def _is_prefix(self, key: _Key) -> Generator[int, None, bool]:
         """Whether a file of the backup is the beginning of the file of the same name here."""
@@ -372,6 +421,9 @@ class CopySource:
         theirs = self._theirs.pop(key, None)
         if theirs is None:
             return 0
+        if key in self._common and theirs.length == end:
+            yield KeepFile(*key, theirs.length)
+            return theirs.length
         if theirs.length <= end:
             found = yield from hash_of(file, theirs.length)
             if found == theirs.hash:

@@ -34,6 +34,7 @@ from understudy.store.log.operations import CloseFiles
 from understudy.store.quarantine import quarantine_path
 from understudy.store.replication import old_replicas
 from understudy.store.replication.copy_messages import (
+    CommonFiles,
     CopyFailed,
     CopyMessage,
     Directory,
@@ -51,6 +52,7 @@ from understudy.store.replication.copy_messages import (
     TargetReady,
     Written,
 )
+from understudy.store.replication.divergence import Divergence, complete_note, saved_directories, write_note
 from understudy.store.replication.inventory import take_inventory
 from understudy.store.replication.replica_state import (
     ReplicaState,
@@ -111,6 +113,8 @@ class CopyTarget:
         """``replica.state`` says that the files are those of a copy."""
         self._sizes: dict[_Key, int] = {}
         """Files that are kept or were received, with their sizes."""
+        self._common: set[_Key] = set()
+        """Files that stay when the others are moved away."""
         self._stated: dict[_Key, int] = {}
         self._open: tuple[_Key, File] | None = None
         self._inventory = self._take_inventory()
@@ -203,7 +207,7 @@ class CopyTarget:
             execute = _EXECUTE.get(type(message))
             if execute is None:
                 raise RemoteProtocolError(f"{type(message).__name__} of an active node")
-            if not isinstance(message, (SetAside, FilesPart)):
+            if not isinstance(message, (CommonFiles, SetAside, FilesPart)):
                 self._note()
             execute(self, message)
         if self.written_bytes > self._answered_bytes:
@@ -220,6 +224,13 @@ class CopyTarget:
 
     # --- messages -----------------------------------------------------------------------------------
 
+    def _take_common(self, message: CommonFiles) -> None:
+        for each in message.files:
+            key = (each.directory, each.name)
+            if key not in self._sizes or is_entry(*key):
+                raise RemoteProtocolError(f"{each.name!r} is not a file that can stay")
+            self._common.add(key)
+
     def _set_aside(self, message: SetAside) -> None:
         if self._noted:
             raise RemoteProtocolError("SetAside after files were changed")
@@ -231,14 +242,33 @@ class CopyTarget:
             self._move(number)
         else:
             self._note()
-            old_replicas.remove_store(disk, directories)
-        self._sizes.clear()
+            old_replicas.remove_store(disk, directories, self._common)
+        self._sizes = {key: size_bytes for key, size_bytes in self._sizes.items() if key in self._common}
 
     def _move(self, number: int) -> None:
-        log.warning("earlier data is moved away", extra={"directory": self._directories.log, "number": number})
-        old_replicas.move_to(self._disk, self._directories, number)
+        disk, directories = self._disk, self._directories
+        log.warning(
+            "earlier data is moved away",
+            extra={"directory": directories.log, "number": number, "common_files": len(self._common)},
+        )
+        old_replicas.move_to(disk, directories, number, self._common)
+        disk.make_directory(saved_directories(directories, number).log)
+        write_note(disk, saved_directories(directories, number).log, Divergence())
         self._note()
-        old_replicas.prune(self._disk, self._directories, self._saved_max or 1)
+        old_replicas.prune(disk, directories, self._saved_max or 1)
+
+    def _note_divergence(self) -> None:
+        """Complete the note of the newest saved copy, once the segments of the active node are here."""
+        numbers = old_replicas.saved_numbers(self._disk, self._directories.log)
+        note = complete_note(self._disk, self._directories, numbers[-1]) if numbers else None
+        if note is not None:
+            log.warning(
+                "records of earlier data are not in the log of the active node" if note.records else
+                "earlier data has no record that is not in the log of the active node",
+                extra={"directory": f"{self._directories.log}/oldreplica.{numbers[-1]}", "epoch": note.epoch,
+                       "segment": note.segment, "offset": note.offset, "sequence": note.sequence,
+                       "records": note.records, "messages": note.messages},
+            )  # fmt: skip
 
     def _keep_file(self, message: KeepFile) -> None:
         file = self._file(message)
@@ -290,6 +320,8 @@ class CopyTarget:
     def _end_pass(self, message: PassEnd) -> None:
         log.info("copied", extra={"pass": message.number, "bytes": message.sent_bytes})
         self._sync_directories()
+        if message.number == 1:
+            self._note_divergence()
 
     def _take_stated(self, message: FilesPart) -> None:
         for each in message.files:
@@ -373,6 +405,7 @@ class CopyTarget:
 
 
 _EXECUTE: Final[dict[type, Callable[[CopyTarget, Any], None]]] = {
+    CommonFiles: CopyTarget._take_common,
     SetAside: CopyTarget._set_aside,
     KeepFile: CopyTarget._keep_file,
     Piece: CopyTarget._write_piece,

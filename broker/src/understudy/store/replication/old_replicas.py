@@ -1,5 +1,6 @@
 """Earlier data of a backup: moved to ``oldreplica.N`` before a copy begins, in the directory of the log and in that of
-large messages alike, N being one more than the highest number there.
+large messages alike, N being one more than the highest number there. Files that the active node has too stay, and get a
+second name there, so the moved copy is complete and takes no more space.
 
 At most ``max-saved-replicated-journals-size`` of them are kept, the newest; 0 removes the data instead of moving it,
 -1 keeps all (Artemis manual, "ha-policy"; its FileMoveManager). Only files of a store are moved (``store_files``).
@@ -8,13 +9,17 @@ At most ``max-saved-replicated-journals-size`` of them are kept, the newest; 0 r
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Final
 
 from understudy.ports import Disk
 from understudy.store.quarantine import DIRECTORY_NAME
 from understudy.store.replication.copy_messages import Directory
+from understudy.store.replication.divergence import NOTE_NAME
 from understudy.store.replication.store_files import StoreDirectories, belongs, list_store
+
+Key = tuple[Directory, str]
 
 _NAME: Final = re.compile(r"oldreplica\.([0-9]{1,9})", re.ASCII)
 
@@ -30,28 +35,41 @@ def next_number(disk: Disk, directories: StoreDirectories) -> int:
     return max(numbers, default=0) + 1
 
 
-def move_to(disk: Disk, directories: StoreDirectories, number: int) -> None:
-    """Move all files of the store to ``oldreplica.<number>``, durably. May be repeated after a crash."""
+def move_to(disk: Disk, directories: StoreDirectories, number: int, common: Collection[Key] = ()) -> None:
+    """Move the files of the store to ``oldreplica.<number>``, durably, and link the common ones, which do not change.
+    May be repeated after a crash, also without the common ones: files that have their link already stay.
+
+    Raises:
+        DiskFailed: also if the file system has no links; then everything can be moved by another call.
+    """
     # names of an earlier process may not be durable
     _sync(disk, directories)
     found = list_store(disk, directories)
     made: set[str] = set()
-    for directory, name in found:
+    # links first: as long as one is missing, every file is in the store
+    for key in sorted(found, key=lambda key: key not in common):
+        directory, name = key
         base = directories.path(directory, f"oldreplica.{number}")
         folder = f"{base}/{DIRECTORY_NAME}" if "/" in name else base
         if folder not in made:
             disk.make_directory(folder)
             made.add(folder)
-        disk.rename(directories.path(directory, name), f"{base}/{name}")
+        if disk.exists(f"{base}/{name}"):
+            continue
+        if key in common:
+            disk.link(directories.path(*key), f"{base}/{name}")
+        else:
+            disk.rename(directories.path(*key), f"{base}/{name}")
     for folder in sorted(made, reverse=True):
         disk.sync_directory(folder)
     _sync(disk, directories)
 
 
-def remove_store(disk: Disk, directories: StoreDirectories) -> None:
-    """Remove all files of the store, durably."""
-    for directory, name in list_store(disk, directories):
-        disk.remove(directories.path(directory, name))
+def remove_store(disk: Disk, directories: StoreDirectories, common: Collection[Key] = ()) -> None:
+    """Remove all files of the store but the common ones, durably."""
+    for key in list_store(disk, directories):
+        if key not in common:
+            disk.remove(directories.path(*key))
     _sync(disk, directories)
 
 
@@ -74,6 +92,8 @@ def _remove(disk: Disk, directory: Directory, base: str) -> None:
             if belongs(directory, prefix + name):
                 with suppress(FileNotFoundError):
                     disk.remove(f"{folder}/{name}")
+        if folder == base and disk.exists(f"{base}/{NOTE_NAME}"):
+            disk.remove(f"{base}/{NOTE_NAME}")
         if not disk.list(folder):
             disk.remove_directory(folder)
 

@@ -11,7 +11,7 @@ until they are *thawed*; then the waiting jobs are submitted, in order.
 Invariant: between ``attach`` and ``detach`` every operation that changes a file of the store is sent, once and in an
 order in which it can be executed.
 
-Not here: the connection (``ha.replication``), the encoding of the operations (``operation_codec``).
+Not here: the connection (``replication.active_link``), the encoding of the operations (``operation_codec``).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Protocol
 
 from understudy.errors import ReplicaFailed
 from understudy.ports import HoldableLogWriter, Operation
-from understudy.store.log.operation_context import Contract, OperationContext, Voter
+from understudy.store.log.operation_context import OperationContext, Voter
 from understudy.store.log.operations import Append, SealSegment
 from understudy.store.replication.copy_messages import Directory
 from understudy.store.replication.operation_codec import replicated
@@ -84,15 +84,18 @@ class Shipping:
         for writer in self._writers:
             writer.thaw()
 
-    def attach(self, stream: ReplicaStream, context: OperationContext, contract: Contract) -> None:
+    def attach(self, stream: ReplicaStream, context: OperationContext) -> None:
         """The replica has the files as they are now, while the writers are frozen: confirmations wait for it."""
         self.stream, self._context, self.index = stream, context, 0
-        self._sent = {voter: deque() for voter in contract.value if voter is not Voter.LOCAL_DISK}
-        context.require(contract)
+        # both marks are kept under every contract: a reload may give an address a stricter one
+        self._sent = {Voter.REPLICA_MEMORY: deque(), Voter.REPLICA_DISK: deque()}
+        context.attach_replica()
 
     def stop_sending(self) -> None:
-        """The replica is lost. Confirmations wait for it until ``detach``."""
+        """The replica is lost. Nothing is confirmed until ``detach``, whatever its contract."""
         self.stream = None
+        if self._context is not None:
+            self._context.hold()
 
     def detach(self) -> None:
         """Confirmations do not wait for a replica any more.
@@ -103,7 +106,7 @@ class Shipping:
         self.stream = None
         self._sent = {}
         if self._context is not None:
-            self._context.require(Contract.LOCAL)
+            self._context.detach_replica()
 
     def confirmed(self, voter: Voter, index: int) -> None:
         """The replica has received, or executed durably, everything up to a submission.

@@ -4,7 +4,8 @@ The backup sends ``ReplicaRegistration`` after both sides have proved the cluste
 ships records of its journal (``wire.core.replication``); an Understudy pair ships operations on files, so that the
 copies are equal byte by byte. Bodies::
 
-    -110  ReplicaRegistration  i32 protocol, str name, str? group, str? node id, b8 wants failback, tc connector
+    -110  ReplicaRegistration  i32 protocol, str name, str? group, b8 wants failback, tc connector
+                               [, str? node id [, i64 copied at]]
     -111  ReplicaAnswer        i32 problem, str text, i32 protocol, str? node id, i64 epoch
     -112  ReplicationCopy      i32 n, n bytes
     -113  ReplicationOperations  i64 index, i8 directory, b8 more, i32 n, n bytes
@@ -31,8 +32,12 @@ from understudy.wire.core.layout import (
 )
 
 REPLICATION_CHANNEL: Final = 2
-#: Version of the packets and of their content. A node offers its newest, the answer names the one that both speak.
-REPLICATION_PROTOCOL: Final = 1
+#: Newest and oldest version of the packets and of their content that this node speaks. A replica offers its newest, the
+#: answer names the newest that both speak.
+REPLICATION_PROTOCOL: Final = 2
+REPLICATION_PROTOCOL_MIN: Final = 1
+#: First version that has the message ``CommonFiles`` in the copy.
+COMMON_FILES_PROTOCOL: Final = 2
 #: Bytes of operations in one packet; longer ones are sent in several.
 OPERATIONS_BYTES_MAX: Final = 1024 * 1024
 
@@ -52,6 +57,8 @@ class ReplicaProblem(IntEnum):
     """The nodes have no version of the protocol in common."""
     NOT_CONFIGURED = 5
     """The node is no primary or backup of a replicated pair."""
+    OTHER_NODE = 6
+    """It has another node id than the data of the backup."""
 
 
 @dataclass(slots=True)
@@ -59,18 +66,21 @@ class ReplicaRegistration(Packet):
     """A backup requests a copy of the store and everything that follows."""
 
     TYPE: ClassVar[int] = -110
+    GROUPS: ClassVar[tuple[str, ...]] = ("node_id", "copied_at")
     protocol: I32
     """Newest version that the backup speaks."""
     name: Text
     """Of the backup, for logs and errors."""
     group: TextOrNull
     """Element ``group-name``."""
-    node_id: TextOrNull
-    """Node id of its data; None: it has none."""
     wants_failback: Flag
     """It is the primary of the pair, and asks to become active when it is in sync."""
     connector: Connector
     """For the topology: clients reach the backup by it once it is active."""
+    node_id: TextOrNull = None
+    """Node id of the data of the backup, if it takes the place of a replica of that node only; None: of any node."""
+    copied_at: I64 = -1
+    """Sequence of the complete copy with which the backup waits; -1: it does not (ADR 0064)."""
 
 
 @dataclass(slots=True)
@@ -85,7 +95,9 @@ class ReplicaAnswer(Packet):
     protocol: I32 = REPLICATION_PROTOCOL
     """Version that both sides speak from now on."""
     node_id: TextOrNull = None
+    """Of the store of the active node."""
     epoch: I64 = 0
+    """Of its activation."""
 
 
 @dataclass(slots=True)

@@ -8,6 +8,8 @@ import pytest
 
 from support.replica_links import ManualAuthority
 from understudy.errors import ActivationRefused, BrokerError, LockManagerUnavailable
+from understudy.ha.replication.ports import Cause
+from understudy.ha.replication.promotion import Promotion
 from understudy.ha.replication.standby_life import REQUEST_AGAIN_MS, REQUEST_MS, StandbyLife, StandbyState
 from understudy.testing.manual_time import ManualTime
 
@@ -48,6 +50,12 @@ class Node:
 
     def fail(self, error: BrokerError) -> None:
         self.calls.append(f"fail: {error}")
+
+    def watch_cluster(self) -> None:
+        self.calls.append("watch")
+
+    def announce(self) -> None:
+        self.calls.append("announce")
 
     def follow(self) -> None:
         self.calls.append("follow")
@@ -147,6 +155,95 @@ def test_an_incomplete_copy_is_not_used_when_the_active_node_is_lost() -> None:
     assert node.authority.calls == []
 
 
+PROMOTED = Promotion("n", 6, None, 7)
+
+
+def by_votes() -> Node:
+    """A node of a pair without a lock manager."""
+    node = Node()
+    node.authority.by_votes = True
+    return node
+
+
+def test_a_node_that_votes_looks_for_an_active_one_before_it_requests_the_permission() -> None:
+    node = by_votes()
+    node.life.begin()
+    assert (node.calls, node.authority.calls, node.replica.seeks) == (["watch"], [], 1)
+    node.life.not_found("refused")
+    node.time.advance(0)
+    assert (node.authority.calls, node.authority.cause) == (["request"], Cause.START)
+    node.authority.answer(ActivationRefused("a copy"))
+    assert node.replica.seeks == 2
+    node.life.not_found("refused")
+    node.time.advance(1_999)
+    assert node.authority.calls == ["request"]
+    node.time.advance(1)
+    assert node.authority.calls == ["request"] * 2
+
+
+def test_a_search_counts_once_all_broadcasts_were_heard() -> None:
+    """Before that, the active node may be one of which nothing was heard."""
+    node = by_votes()
+    heard = False
+    node.life.all_heard = lambda: heard
+    node.life.begin()
+    for seeks in (1, 2, 3):
+        assert (node.authority.calls, node.replica.seeks) == ([], seeks)
+        heard = seeks == 3
+        node.life.not_found("no other connector is configured")
+        node.time.advance(1_000)
+    assert node.authority.calls == ["request"]
+
+
+def test_a_replica_in_sync_of_a_node_that_votes_is_announced_to_the_cluster() -> None:
+    node = by_votes()
+    node.life.begin()
+    node.life.accepted()
+    node.life.in_sync()
+    assert node.calls == ["watch", "take place", "follow", "announce"]
+
+
+@pytest.mark.parametrize(("told", "cause"), [(True, Cause.TOLD), (False, Cause.LOST)])
+def test_the_authority_knows_whether_the_replica_was_requested_to_take_over(told: bool, cause: Cause) -> None:
+    node = Node()
+    node.in_sync()
+    if told:
+        node.life.fail_over()
+        # the connection ends after the last packet
+    node.life.lost("reset")
+    node.replica.ended[0]()
+    assert node.authority.cause is cause
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_promotion_waits_for_the_end_of_the_search_then_the_node_asks_again(early: bool) -> None:
+    node = by_votes()
+    answers: list[Promotion | BrokerError] = []
+    node.life.begin()
+    if early:
+        node.life.promote(answers.append)
+        assert node.authority.promoted is None
+    node.life.not_found("refused")
+    if not early:
+        node.life.promote(answers.append)
+    assert node.authority.promoted is not None
+    node.authority.promoted(PROMOTED)
+    assert (answers, node.authority.calls) == ([PROMOTED], ["request"])
+    node.authority.answer()
+    assert node.calls == ["watch", "take place", "activate"]
+
+
+def test_a_promotion_ends_if_an_active_node_is_found() -> None:
+    node = by_votes()
+    answers: list[Promotion | BrokerError] = []
+    node.life.begin()
+    node.life.promote(answers.append)
+    node.life.accepted()
+    assert "an active node was found" in str(answers)
+    node.life.promote(answers.append)
+    assert "COPYING" in str(answers[1])
+
+
 @pytest.mark.parametrize("state", list(StandbyState))
 def test_it_stops_in_every_state(state: StandbyState) -> None:
     node = Node(complete=state is not StandbyState.COPYING)
@@ -157,6 +254,12 @@ def test_it_stops_in_every_state(state: StandbyState) -> None:
             node.life.begin,
             lambda: node.time.advance(REQUEST_MS),
             lambda: node.life.not_found("refused"),
+        ],
+        StandbyState.PROMOTING: [
+            node.life.begin,
+            lambda: node.time.advance(REQUEST_MS),
+            lambda: node.life.not_found("refused"),
+            lambda: node.life.promote(lambda outcome: None),
         ],
         StandbyState.COPYING: [node.life.begin, node.life.accepted],
         StandbyState.IN_SYNC: [node.in_sync],

@@ -317,7 +317,7 @@ def test_a_segment_that_is_cut_between_two_passes_is_cut_at_the_backup(pair: Pai
 
 
 def test_earlier_data_is_moved_completely_after_a_crash_at_any_step() -> None:
-    for operations in range(1, 60):
+    for operations in range(1, 100):
         volume = SimVolume()
         pair = Pair(volume.disk("a"), "/copies")
         first, other = segment(1, allocated_bytes=8192), segment(2, allocated_bytes=8192)

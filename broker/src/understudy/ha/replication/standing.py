@@ -1,0 +1,152 @@
+"""Age of the data of a node of a replicated pair, and whether it may become active alone (ADR 0059).
+
+Pure values: the durable notes of the node in, a ``Standing`` out. The notes are the activation sequence, which rises
+at each activation and each time an active node goes on without its replica; the sequence at which a replica last came
+into sync with this node; and the state of the copy, if the data is one. Not here: the files of the notes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+_PROMOTE: Final = (
+    "run 'understudy promote --accept-data-loss' here: messages that only the other node has are lost then"
+)
+
+
+class Origin(Enum):
+    """Where the data of a node comes from."""
+
+    OWN = auto()
+    """The node was active with it, or there is none."""
+    INCOMPLETE = auto()
+    """A copy that did not end."""
+    COPIED = auto()
+    """A copy that was complete when the node was last the replica of an active one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """The durable notes of one node."""
+
+    origin: Origin = Origin.OWN
+    sequence: int | None = None
+    """Activation sequence of the data; None: it never had one."""
+    copied_at: int = -1
+    """COPIED: sequence of the active node when the copy ended."""
+    shared_at: int | None = None
+    """Sequence of this node, as the active one, when a replica last came into sync with it; None: none has."""
+    shared_with: str | None = None
+    """``host:port`` of that replica; None: the note is from before ADR 0064."""
+
+
+class Standing(Enum):
+    """The age of the data of a node, as far as the node can know by itself."""
+
+    NEW = auto()
+    """There is no data, or it was never replicated."""
+    INCOMPLETE = auto()
+    """Part of a copy. It can never be used."""
+    REPLICA = auto()
+    """A complete copy. Its active node may have gone on without this one."""
+    SHARED = auto()
+    """The node was active and had a replica in sync. That one may have taken over."""
+    NEWEST = auto()
+    """No other node had a copy of the data when this node last began to serve or went on alone."""
+
+
+def standing(notes: Notes) -> Standing:
+    """The standing of a node with these notes."""
+    if notes.origin is Origin.INCOMPLETE:
+        return Standing.INCOMPLETE
+    if notes.origin is Origin.COPIED:
+        # a take-over raises the sequence first; then the data is that of this node, whether it has served or not
+        claimed = notes.sequence is not None and notes.sequence > notes.copied_at
+        return Standing.NEWEST if claimed else Standing.REPLICA
+    if notes.sequence is None:
+        return Standing.NEW
+    return Standing.SHARED if notes.shared_at == notes.sequence else Standing.NEWEST
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingCopy:
+    """The statement of a node that waits with a complete copy (ADR 0064)."""
+
+    node_id: str
+    """Node id of the data."""
+    copied_at: int
+    """Sequence of the active node when the copy ended."""
+    place: str
+    """``host:port`` of the connector of the node that waits."""
+
+
+def waiting_copy(notes: Notes, node_id: str, place: str) -> WaitingCopy | None:
+    """The statement that a node with these notes may make while it waits; None unless its standing is ``REPLICA``.
+
+    A node with this standing does not activate before it was in sync with an active node of its id again, except by a
+    promotion, so the statement stays true after a restart of that node.
+    """
+    return WaitingCopy(node_id, notes.copied_at, place) if standing(notes) is Standing.REPLICA else None
+
+
+def was_last_active(notes: Notes, node_id: str, copy: WaitingCopy) -> bool:
+    """Whether a waiting copy proves that the data of this node is the newest.
+
+    At one activation sequence at most one replica comes into sync, because the loss of a replica raises the sequence.
+    The owner of ``copy`` is that replica, by its place, and it has not taken over. So no node was active after this
+    one, which has everything that it confirmed. A spare that was copying at the same sequence proves nothing.
+    """
+    if standing(notes) is not Standing.SHARED or notes.sequence is None or notes.shared_with is None:
+        return False
+    return copy == WaitingCopy(node_id, notes.sequence, notes.shared_with)
+
+
+class Start(Enum):
+    """Action of a node without a lock manager at its start, and each time it looks for an active node again."""
+
+    ACTIVATE = auto()
+    LOOK_FIRST = auto()
+    """Look for an active node of the pair; activate if there is none."""
+    FOLLOW_ONLY = auto()
+    """Look for an active node, and never activate before it was the replica of one."""
+
+
+def start(found: Standing, *, primary: bool, check_for_active: bool, last_active: bool = False) -> Start:
+    """The decision for a node.
+
+    Args:
+        found: Its standing.
+        primary: Whether it is configured as primary: only that begins with data that was never replicated.
+        check_for_active: check-for-active-server. Data that was replicated is never used without looking.
+        last_active: A waiting copy has proved ``was_last_active``.
+    """
+    if found is Standing.NEWEST or (found is Standing.SHARED and last_active):
+        return Start.LOOK_FIRST
+    if found is Standing.NEW and primary:
+        return Start.LOOK_FIRST if check_for_active else Start.ACTIVATE
+    return Start.FOLLOW_ONLY
+
+
+def refusal(found: Standing, node_id: str, sequence: int | None) -> tuple[str, str]:
+    """Why a node follows only, and what to do: text and hint of an error."""
+    number = "no activation sequence" if sequence is None else f"activation sequence {sequence}"
+    if found is Standing.INCOMPLETE:
+        return (
+            f"node {node_id}: the data of this node is a copy that was not completed",
+            "start the other node of the pair: this one copies its data",
+        )
+    if found is Standing.NEW:
+        return (
+            f"node {node_id}: a backup without data does not activate before it was in sync with an active node",
+            "start the primary of the pair",
+        )
+    if found is Standing.REPLICA:
+        reason = "is a copy; the node that was active may have newer data"
+    else:
+        reason = "had a replica in sync when this node ended; that replica may have taken over and have newer data"
+    return (
+        f"node {node_id}: the data of this node ({number}) {reason}",
+        f"start the other node of the pair: this one copies its data; if that data is lost for good, {_PROMOTE}",
+    )

@@ -1,0 +1,274 @@
+"""The authority of a pair without a lock manager: the notes of the node, votes of the cluster, the network check.
+
+A replica that lost its active node asks the other nodes of the cluster whether that is gone; an active node that lost
+its replica asks, if it is configured to, whether it is still seen. Where the network check has targets its result
+replaces the votes. At a start the notes of the node decide whether its data can be the newest (ADR 0059). Nothing
+proves the permission while it is held: two nodes that do not reach each other can both be active where the votes allow
+it.
+
+Source: artemis-ha s. 3.1-3.3. Not here: the votes (``ha.votes``), the rules about data (``standing``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from understudy.errors import ActivationRefused, BrokerError, DiskFailed, LockLost
+from understudy.ha.local_sequence import LocalSequence
+from understudy.ha.network_check import NetworkCheck
+from understudy.ha.replication.ports import Answer, Cause
+from understudy.ha.replication.promotion import Promotion
+from understudy.ha.replication.shared_note import SharedNote
+from understudy.ha.replication.standing import (
+    Notes,
+    Origin,
+    Standing,
+    Start,
+    WaitingCopy,
+    refusal,
+    standing,
+    start,
+    was_last_active,
+)
+from understudy.ha.vote_round import Pending
+from understudy.ha.votes import QuorumVoter
+from understudy.ports import Fence
+
+log = logging.getLogger(__name__)
+
+
+class NoFence:
+    """Nothing can be proved: writes are confirmed. Implements ``ports.Fence``."""
+
+    proved_until_ms: Final = 2**63 - 1
+
+    def why_not_confirm(self) -> BaseException | None:
+        """See ``Fence``."""
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class VoteAuthorityOptions:
+    """Settings of the authority (artemis-ha s. 1)."""
+
+    primary: bool
+    check_for_active: bool = False
+    """check-for-active-server."""
+    vote_on_failure: bool = False
+    """vote-on-replication-failure."""
+
+
+class VoteAuthority:
+    """Implements ``ha.replication.ports.Authority``."""
+
+    by_votes = True
+
+    def __init__(
+        self,
+        options: VoteAuthorityOptions,
+        local: LocalSequence,
+        shared: SharedNote,
+        copy: Callable[[], tuple[Origin, int]],
+        node_id: Callable[[], str],
+        voter: QuorumVoter,
+        network: NetworkCheck | None,
+    ) -> None:
+        """Args:
+        options: Settings.
+        local: Activation sequence of the data of this node.
+        shared: The note about its replica.
+        copy: Origin of the data and, of a copy, the sequence when it ended.
+        node_id: The present node id.
+        voter: Asks the cluster, or the network check.
+        network: The network check, if it has targets; also a replica that was requested to take over asks it.
+        """
+        self._options = options
+        self._local = local
+        self._shared = shared
+        self._copy = copy
+        self._node_id = node_id
+        self._voter = voter
+        self._network = network
+        self._fence = NoFence()
+        self._answer: Answer | None = None
+        """Of a request that has no answer yet."""
+        self._claimed: Answer | None = None
+        self._heard: WaitingCopy | None = None
+        """The last statement of a waiting copy (ADR 0064)."""
+        self._pending: Pending | None = None
+        """A vote under way."""
+
+    # --- Authority -----------------------------------------------------------------------------------
+
+    @property
+    def fence(self) -> Fence:
+        """See ``Authority``."""
+        return self._fence
+
+    @property
+    def sequence(self) -> int:
+        """See ``Authority``."""
+        return -1 if self._local.value is None else self._local.value
+
+    def standing(self) -> Standing:
+        """The standing of the data of this node. Raises StoreError: the notes cannot be read."""
+        return standing(self._notes())
+
+    def _notes(self) -> Notes:
+        origin, copied_at = self._copy()
+        shared_at = self._shared.load()
+        return Notes(origin, self._local.load(), copied_at, shared_at, self._shared.replica)
+
+    def listens(self) -> bool:
+        """See ``Authority``."""
+        return self.standing() is Standing.SHARED
+
+    def copied_at(self) -> int:
+        """See ``Authority``."""
+        notes = self._notes()
+        return notes.copied_at if standing(notes) is Standing.REPLICA else -1
+
+    def copy_waits(self, copy: WaitingCopy) -> bool:
+        """See ``Authority``."""
+        proved = was_last_active(self._notes(), self._node_id(), copy)
+        if proved:
+            self._heard = copy
+        return proved
+
+    def data_node_id(self) -> str | None:
+        """See ``Authority``. A primary without data looks for its own node id only, too (check-for-active-server)."""
+        found = self.standing()
+        any_node = found is Standing.INCOMPLETE or (found is Standing.NEW and not self._options.primary)
+        return None if any_node else self._node_id()
+
+    def may_request(self, *, looked: bool) -> bool:
+        """See ``Authority``."""
+        return looked or self._start(self.standing()) is Start.ACTIVATE
+
+    def _start(self, found: Standing) -> Start:
+        options = self._options
+        heard = self._heard
+        last_active = heard is not None and was_last_active(self._notes(), self._node_id(), heard)
+        primary, check = options.primary, options.check_for_active
+        return start(found, primary=primary, check_for_active=check, last_active=last_active)
+
+    def request(self, cause: Cause, answer: Answer) -> None:
+        """See ``Authority``."""
+        if cause is Cause.START:
+            found = self.standing()
+            if self._start(found) is Start.FOLLOW_ONLY:
+                text, hint = refusal(found, self._node_id(), self._local.value)
+                answer(ActivationRefused(text, hint=hint))
+            else:
+                answer(None)
+            return
+        self._answer = answer
+        if cause is Cause.LOST:
+            self._wait(self._voter.ask_whether_gone(self._node_id(), self._decided_gone), answer)
+        elif self._network is not None:
+            self._wait(self._network.ask(self._decided_gone), answer)
+        else:
+            self._decided_gone(True)
+
+    def _wait(self, pending: Pending, answer: Answer) -> None:
+        if self._answer is answer or self._claimed is answer:
+            self._pending = pending
+
+    def _decided_gone(self, gone: bool) -> None:
+        answer, self._answer, self._pending = self._answer, None, None
+        if answer is None:
+            return
+        if gone:
+            answer(None)
+            return
+        replaced = self._network is not None
+        reason = "the network check reaches no target" if replaced else "the vote of the cluster was lost"
+        text = f"node {self._node_id()}: {reason}, so the active node may still serve"
+        answer(ActivationRefused(text, hint="this node looks for the active node again"))
+
+    def cancel(self) -> None:
+        """See ``Authority``."""
+        self._answer = None
+        if self._claimed is None:
+            self._end_vote()
+
+    def _end_vote(self) -> None:
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            pending.cancel()
+
+    def claim(self, answer: Answer, *, alone: bool) -> None:
+        """See ``Authority``."""
+        self._claimed = answer
+        if alone and self._options.vote_on_failure:
+            self._wait(self._voter.ask_whether_active(self._decided_active), answer)
+        else:
+            self._raise_sequence()
+
+    def _decided_active(self, active: bool) -> None:
+        self._pending = None
+        if self._claimed is None:
+            return
+        if active:
+            self._raise_sequence()
+            return
+        text = f"node {self._node_id()}: the replica is lost, and the vote whether this node may stay active, too"
+        self._end_claim(LockLost(text))
+
+    def _raise_sequence(self) -> None:
+        value = max(0, self.sequence) + 1
+
+        def written(error: BaseException | None) -> None:
+            if error is None:
+                log.info("activation sequence", extra={"node": self._node_id(), "sequence": value})
+            self._end_claim(_failure(self._local.path, error))
+
+        self._local.write(value, written)
+
+    def _end_claim(self, error: BrokerError | None) -> None:
+        claimed, self._claimed = self._claimed, None
+        if claimed is not None:
+            claimed(error)
+
+    def share(self, replica: str, answer: Answer) -> None:
+        """See ``Authority``."""
+        self._shared.write(self.sequence, replica, lambda error: answer(_failure(self._shared.path, error)))
+
+    def watch(self, lost: Callable[[BrokerError], None]) -> None:
+        """See ``Authority``: votes give no permission that could end."""
+
+    def release(self) -> None:
+        """See ``Authority``: there is nothing to give back."""
+
+    def hand_over(self, handed_over: Callable[[], None]) -> None:
+        """See ``Authority``. The replica was requested to take over; this node then looks for it."""
+        handed_over()
+
+    def promote(self, answer: Callable[[Promotion | BrokerError], None]) -> None:
+        """See ``Authority``. What the other node has is not known."""
+        found = self.standing()
+        if found in (Standing.INCOMPLETE, Standing.NEW):
+            text, hint = refusal(found, self._node_id(), self._local.value)
+            answer(ActivationRefused(text, hint=hint))
+            return
+        before = self._local.value
+        value = max(0, self.sequence, self._copy()[1]) + 1
+
+        def written(error: BaseException | None) -> None:
+            answer(_failure(self._local.path, error) or Promotion(self._node_id(), before, None, value))
+
+        self._local.write(value, written)
+
+    def close(self) -> None:
+        """See ``Authority``."""
+        self._answer = self._claimed = None
+        self._end_vote()
+
+
+def _failure(path: str, error: BaseException | None) -> BrokerError | None:
+    if error is None or isinstance(error, BrokerError):
+        return error
+    return DiskFailed(f"{path}: {error}")

@@ -1,0 +1,99 @@
+"""A connection to a node that waits: its last replica registers; all others are closed at once (ADR 0064).
+
+Nothing of a client is read, so that a client goes on to its next connector at once. Limits of frames and time are those
+before a login. Not here: what the registration proves (``ha.replication.standing``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from understudy.cluster.credentials import ClusterCredentials
+from understudy.cluster.handshake import DiallerProof
+from understudy.errors import RemoteProtocolError
+from understudy.limits import FRAME_BYTES_BEFORE_LOGIN_MAX, LOGIN_TIMEOUT_MS
+from understudy.ports import Clock, Connection
+from understudy.protocols.core.cluster_channel import CLUSTER_CHANNEL, REPLICATION_CHANNEL
+from understudy.wire.core import packets
+from understudy.wire.core.codec import FrameDecoder, encode
+from understudy.wire.core.packets_replication import ReplicaProblem
+
+
+class WaitingConnection:
+    """One connection. Implements ``ConnectionHandler``."""
+
+    held_back = False
+    held_up = False
+    proved = False
+    outlives_sessions = False
+
+    def __init__(
+        self,
+        connection: Connection,
+        credentials: ClusterCredentials,
+        heard: Callable[[packets.ReplicaRegistration], str],
+        clock: Clock,
+    ) -> None:
+        """Args:
+        connection: Its outgoing half.
+        credentials: Of the cluster.
+        heard: Takes a registration; returns why it is refused at the moment.
+        clock: For the time limit.
+        """
+        self._connection = connection
+        self._heard = heard
+        self._clock = clock
+        self._until_ms = clock.monotonic_ms() + LOGIN_TIMEOUT_MS
+        self._decoder = FrameDecoder(role="server", limit_bytes=FRAME_BYTES_BEFORE_LOGIN_MAX)
+        self._proof = DiallerProof(credentials, connection.peer, lambda packet: self._send(packet, CLUSTER_CHANNEL))
+        self._closed = False
+
+    def receive_data(self, data: bytes | memoryview) -> bool:
+        """See ``ConnectionHandler``."""
+        if not self._closed:
+            for channel_id, packet, _ in self._decoder.receive_data(data):
+                self._receive(packet, channel_id)
+                if self._closed:
+                    break
+        return False
+
+    def _receive(self, packet: packets.Packet, channel_id: int) -> None:
+        if isinstance(packet, packets.Ping):
+            # our nodes send it first; it says nothing
+            return
+        if channel_id == CLUSTER_CHANNEL and not self._proof.authorized:
+            self._proof.receive(packet, lambda: None)
+        elif isinstance(packet, packets.ReplicaRegistration) and self._proof.authorized:
+            answer = packets.ReplicaAnswer(ReplicaProblem.NOT_ACTIVE, self._heard(packet))
+            self._send(answer, REPLICATION_CHANNEL)
+            self.disconnect()
+        else:
+            self.disconnect()
+
+    def _send(self, packet: packets.Packet, channel_id: int) -> None:
+        self._connection.send(encode(packet, channel_id))
+
+    def congested(self) -> bool:
+        """See ``ConnectionHandler``."""
+        return False
+
+    def resume_deliveries(self) -> None:
+        """Nothing waits for the socket."""
+
+    def check(self) -> None:
+        """See ``ConnectionHandler``."""
+        if self._clock.monotonic_ms() >= self._until_ms:
+            raise RemoteProtocolError(f"no registration within {LOGIN_TIMEOUT_MS} ms")
+
+    def disconnect(self) -> None:
+        """Close the connection once the answer is written."""
+        self._closed = True
+        self._connection.close()
+
+    def prevent_reattachment(self) -> None:
+        """There are no sessions."""
+
+    def connection_lost(self, reason: str) -> None:
+        """See ``ConnectionHandler``."""
+        self._closed = True
+        self._decoder.close()
