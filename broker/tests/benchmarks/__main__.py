@@ -10,9 +10,11 @@ from benchmarks.blocking import blocking
 from benchmarks.bodies import bodies
 from benchmarks.calls import calls
 from benchmarks.consolidation import consolidation
+from benchmarks.failover import failover
 from benchmarks.fairness import fairness
 from benchmarks.group_commit import group_commit
 from benchmarks.growth import growth
+from benchmarks.journal_source import journal_source
 from benchmarks.logins import logins
 from benchmarks.machine import as_installed, describe
 from benchmarks.memory import memory
@@ -28,9 +30,11 @@ BENCHMARKS: dict[str, click.Command | Callable[..., None]] = {
     "bodies": bodies,
     "calls": calls,
     "consolidation": consolidation,
+    "failover": failover,
     "fairness": fairness,
     "group-commit": group_commit,
     "growth": growth,
+    "journal-source": journal_source,
     "logins": logins,
     "memory": memory,
     "peers": peers,

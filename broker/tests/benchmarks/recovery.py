@@ -52,10 +52,13 @@ class _Case:
     segments_min: int
     compared: str = ""
     """The same store without a snapshot."""
+    duplicate_ids: bool = False
+    """Each message has one, of 36 bytes."""
 
 
 CASES = (
     _Case("live, log", 0, LIVE, 0),
+    _Case("live with duplicate ids, log", 0, LIVE, 0, duplicate_ids=True),
     _Case("live, snapshot", 0, LIVE, 10, "live, log"),
     _Case("dead and live, log", DEAD, DEAD // 1_000, 0),
     _Case("dead and live, snapshot", DEAD, DEAD // 1_000, 10, "dead and live, log"),
@@ -111,7 +114,8 @@ def _write(case: _Case, directory: str) -> tuple[int, int]:
     for number in range(total):
         message = Message(bytes(BODY_BYTES), address="a")
         message.assign_id(store.next_id())
-        store.store_message(message, address.address_id, (queue.queue_id,))
+        duplicate_id = b"%036d" % number if case.duplicate_ids else b""
+        store.store_message(message, address.address_id, (queue.queue_id,), duplicate_id=duplicate_id)
         if number % step:
             store.store_acknowledges(queue.queue_id, (message.message_id,))
         if number % 500 == 0:
