@@ -99,7 +99,7 @@ class Node:
         self.world.turn()
 
     def take(self, number: int = 0) -> None:
-        """The client acknowledges what it has and gives credits for a little more."""
+        """The client acknowledges its messages and gives credits for a few more."""
         for consumer in list(self.sessions[number].consumers.values()):
             if consumer.delivering:
                 self.sessions[number].acknowledge(consumer.consumer_id, list(consumer.delivering)[-1])
@@ -223,7 +223,7 @@ grouped = st.builds(
 )
 STEPS = ("sync", "sync", "take", "take_in_transaction", "take_one", "commit", "roll_back", "moment", "scan")
 SENDERS = st.sampled_from((0, 0, 1, 2, 2))
-#: Whether the turn ends after a step; what is sent in several steps before that is gathered.
+#: Whether the turn ends after a step; sends of several steps before that are gathered.
 ENDS = st.booleans()
 steps = st.lists(
     st.one_of(

@@ -229,7 +229,7 @@ def test_damage_in_a_consolidated_segment_is_located_and_never_served(seed: int)
     assert rig.failures == []
     left = rig.model.contents()["messages"].values()
     if any(failed & messages.keys() for messages in left):
-        assert path in rig.volume.paths(), "what is damaged stays to be seen"
+        assert path in rig.volume.paths(), "damaged segments stay for inspection"
 
 
 @settings(max_examples=60, **RELAXED)
@@ -305,7 +305,7 @@ def test_a_damaged_snapshot_is_said_and_never_served(seed: int) -> None:
         return
     assert contents_of(follower.state) == whole
     assert f"{DIRECTORY}/{follower.base.name}" not in hit if follower.base is not None else len(snapshots) <= len(hit)
-    # the node goes on, and makes new ones from what is whole
+    # the node goes on, and makes new ones from the undamaged segments
     rig.volume = volume
     check_recovered(rig, "b", None)
     rig.resume_from(rig.model.contents())
@@ -352,7 +352,7 @@ def load(rig: StoreHarness, stream: random.Random, kind: str, count: int) -> Non
 
 @settings(max_examples=24, **RELAXED)
 @given(SEEDS, st.sampled_from(("pinned", "slow", "many")), st.sampled_from((1, 2, 4)))
-def test_what_is_kept_is_bounded_by_what_is_live(seed: int, kind: str, segments_min: int) -> None:
+def test_the_size_of_the_log_is_bounded_by_its_live_messages(seed: int, kind: str, segments_min: int) -> None:
     stream = random.Random(seed)
     rig = StoreHarness(stream, compact_segments_min=segments_min, compact_percent=50)
     store = rig.activate("a")
@@ -369,6 +369,6 @@ def test_what_is_kept_is_bounded_by_what_is_live(seed: int, kind: str, segments_
     # a snapshot states the bindings again and is due after 16 KiB of log for each (docs/adr/0036-growth.md)
     bindings = len(store.state.addresses) + len(store.state.queues) + len(store.state.settings)
     interval = max(segments_min, bindings * 16 * 1024 // SEGMENT_BYTES_MIN)
-    # the log since the older snapshot, a run that is under way, what it copies, the open segment
+    # the log since the older snapshot, a run in progress with its copies, the open segment
     assert kept <= 2 * live_bytes + (4 * interval + 6) * SEGMENT_BYTES_MIN, (kind, live_bytes, kept, bindings)
     assert store.live_bytes >= live_bytes

@@ -129,7 +129,7 @@ def test_any_error_at_any_step_of_a_dispatch(
         pass
     assert all(world.store.quarantine.is_stored(entry.entry_id) for entry in world.store.quarantine.entries())
     check_counts(world, queue, consumers, before, lends=lends, pre_acknowledge=pre_acknowledge)
-    # the cause is gone: what waits is delivered, in order
+    # the cause is gone: waiting messages are delivered, in order
     order = [int(callback_of_message) for callback_of_message in [*map(bytes, waiting_bodies(world, queue))]]
     assert order == sorted(order)
     for session in sessions:

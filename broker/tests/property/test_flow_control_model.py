@@ -1,11 +1,11 @@
-"""Credits and what is given back, against a model that only counts.
+"""Credits and returned messages, against a model that only counts.
 
 Goal: whatever credits consumers ask for and however their sockets and connections behave,
 
 * nothing is sent to a consumer whose balance is not above zero, and a balance falls below zero by less
-  than one frame: what was sent is never more than what was credited and one frame;
-* what was delivered and not acknowledged goes back exactly once and in order when its consumer or its
-  connection ends, so that the next consumer sees what is left in the order of sending, without gaps;
+  than one frame: the sent bytes never exceed the credits by more than one frame;
+* delivered, unacknowledged messages go back exactly once and in order when its consumer or its
+  connection ends, so that the next consumer sees the remaining messages in the order of sending, without gaps;
 * delivery counts rise with each failed delivery that counts (artemis-core s. 6.4), and never fall below zero.
 
 Method: Hypothesis draws steps for three consumers of one queue; a model keeps the balance of each.
@@ -83,7 +83,7 @@ class Reader:
 
 
 @given(STEPS)
-def test_credits_and_what_is_given_back(steps: list[tuple[object, ...]]) -> None:
+def test_credits_and_returned_messages(steps: list[tuple[object, ...]]) -> None:
     world = World({"#": {"max_delivery_attempts": -1}})
     queue = world.queue()
     producer = world.session()

@@ -1,4 +1,4 @@
-"""The fuzzers themselves: they find what is planted, repeat themselves, and know what costs too much.
+"""The fuzzers themselves: they find planted bugs, repeat a run exactly, and notice excessive cost.
 
 And time without a clock: for the inputs that cost a decoder the most, twice the bytes make it do
 about twice the work, counted in lines of our code.
@@ -57,7 +57,7 @@ def test_a_planted_bug_is_found_kept_and_replayed(tmp_path: Path) -> None:
     assert target_name(outcome.failure.path) == "detect"
     with pytest.raises(IndexError):
         measure(target, outcome.failure.path.read_bytes())
-    # what is kept is replayed by one command; the real target of that name takes it
+    # a kept input is replayed by one command; the real target of that name takes it
     done = subprocess.run(
         [sys.executable, "-m", "fuzz", "--replay", str(outcome.failure.path)],
         cwd=Path(__file__).parents[1], capture_output=True, text=True,

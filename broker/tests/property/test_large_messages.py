@@ -1,6 +1,6 @@
 """Large messages wherever the node dies: whole or not there, and no file is left over.
 
-Goal: what was confirmed is there with its body, what is there has its body, and after an activation
+Goal: every confirmed message is there with its body, every present message has its body, and after an activation
 the directory holds exactly the files that the log speaks of. Method: one scenario that sends (alone,
 in transactions, to several queues), consumes, gives up to dead letters and rolls back, cut at every
 single operation of the simulated disk, by a kill and by power losses that tear and forget.

@@ -1,7 +1,7 @@
 """The file of a large message exists as long as the log has a reference to it, however references come and go.
 
 Goal: at any moment every file that a recovery would need exists, and the node counts at least as many references to it
-as the log has; what is delivered has the right bytes. When everything is consumed no file is left. Method: random
+as the log has; deliveries have the right bytes. When everything is consumed no file is left. Method: random
 programs over the real store on a simulated disk, with consolidation: sends (alone, in transactions, in XA branches that
 are prepared and decided by another node), acknowledgements likewise, dead letters, expiry, a divert, last-value, ring
 and non-destructive queues, operations of management, queues that are deleted, crashes between and within operations.

@@ -1,7 +1,7 @@
 """The references of a queue against a plain sorted list, however they are stored.
 
 Goal: whatever is appended, taken, put back, taken from the middle, expired or drained, the order
-is that of priority and arrival; what is put back comes back as it was left; nothing is lost, doubled
+is that of priority and arrival; returned messages come back unchanged; nothing is lost, doubled
 or kept in a page file for nothing. Method: random steps at tiny limits, so that a few dozen
 references make blocks that are open, packed, spilled to a simulated disk, and read back.
 """
@@ -60,7 +60,7 @@ class Model:
     """The structure, and what should be in it."""
 
     start: list[tuple[int, bool]] = field(default_factory=list)
-    """Priority of what is taken over at the beginning, and whether it was acknowledged since."""
+    """Priorities of the messages taken over at the beginning, and whether each was acknowledged since."""
 
     def __post_init__(self) -> None:
         self.volume = SimVolume()
@@ -71,7 +71,7 @@ class Model:
         self.out: dict[Key, MessageReference] = {}
         self.keys: dict[int, Key] = {}
         self.adopted: dict[int, list[Key]] = {}
-        """By priority, what was taken over: each key at its position."""
+        """Messages taken over, by priority: each key at its position."""
         log = Backlog()
         for number, (priority, _) in enumerate(self.start):
             reference = self.make(priority, number % 4, None)

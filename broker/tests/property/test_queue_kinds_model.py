@@ -5,8 +5,8 @@ queues every message for every consumer; for any sequence of sends, deliveries, 
 rollbacks, and any part of the log that a crash leaves.
 
 Method: over the real store on a simulated disk. Hypothesis draws a kind and a list of steps. What
-waits must be exactly what the model says after every step. A crash may lose what was not synced, so
-what a takeover finds is checked against what was confirmed, and the model goes on from there.
+waits must equal the model after every step. A crash may lose unsynced records, so
+the state after a takeover is checked against the confirmations, and the model goes on from there.
 """
 
 from __future__ import annotations

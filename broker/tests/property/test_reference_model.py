@@ -5,7 +5,7 @@ Goal: whatever producers, consumers, transactions, XA branches and operators do 
 messages that are large, paged, scheduled, expiring, grouped, diverted or duplicates, through deletions, full disks and
 crashes,
 
-* a queue counts exactly what it has: what waits, what is scheduled, what is with consumers and transactions;
+* a queue counts exactly its messages: waiting, scheduled, and with consumers and transactions;
 * an address and the node count exactly what their queues have, in memory and out of it;
 * when all clients have gone, the log has the messages that memory has, as often delivered, and a successor finds them;
 * when everything was taken out, nothing is left anywhere: no message, no byte, no file of a body, no page, no

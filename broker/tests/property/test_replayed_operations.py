@@ -1,7 +1,7 @@
 """Goal: the operations of a store, executed again on an empty directory, give the same files (ADR 0048).
 
 Method: random workloads over several activations, with large bodies, snapshots and a quarantined record, on a
-simulated disk whose applier records what it has executed. The recorded operations are executed by another applier on
+simulated disk whose applier records the executed operations. The recorded operations are executed by another applier on
 an empty volume; then all files are compared. Prefixes of the stream, and a crash with loss of unsynced data within it,
 must leave a log that opens.
 """

@@ -120,7 +120,7 @@ def check(messages: list[Message], many: list[Given]) -> None:
     found = [sorted(name for name in message.properties if name != "_AMQ_ROUTING_TYPE") for message in messages]
     assert [each for each in found if each] == [each for each in wanted if each]
     for message in messages:
-        # what is stored and delivered is these bytes
+        # these bytes are stored and delivered
         assert sorted(Message.decode(message.encoded).properties) == sorted(message.properties)
 
 

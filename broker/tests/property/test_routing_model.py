@@ -2,9 +2,9 @@
 
 Goal: whatever producers, consumers and transactions do, in whatever order the log becomes durable,
 
-* nothing is lost and nothing is made up: what was taken is in the queue, delivered and settled,
+* no message is lost or made up: each accepted message is in the queue, delivered and settled,
   expired, a dead letter, or in an open transaction; and the log would give a restart exactly the
-  durable part of what is not settled;
+  durable part of the unsettled messages;
 * each producer's messages are first delivered in its order;
 * nothing settled is delivered again;
 * the delivery count is one more than the number of failed deliveries that count (artemis-core s. 6.4);
@@ -159,7 +159,7 @@ class Model:
         self.send(producer, True, self.world.clock.now_ms + after_ms)
 
     def sync(self) -> None:
-        # What is released now becomes visible before anything is delivered.
+        # Messages released now become visible before anything is delivered.
         self.world.sync()
 
     def turn(self) -> None:

@@ -1,8 +1,8 @@
 """The store against a model: whatever is done, wherever it dies, whatever the disk then forgets.
 
-Goal: what was confirmed is there, what is there was done, in order, and a follower knows the same
+Goal: confirmed operations are there, no others are, in order, and a follower knows the same
 as a cold start. Method: random operations over a simulated volume that is cut at a random disk
-operation, loses or tears what was not synced, and is activated again by the same or another node.
+operation, loses or tears unsynced writes, and is activated again by the same or another node.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def one_life(
     if stream.random() < 0.8:
         rig.crash_at(stream.choice((stream.randrange(1, 16), stream.randrange(16, 60), 60, 200)))
     appended = cold.state.sequence + 1
-    # what was lost is forgotten before its sequences are used again
+    # lost operations are forgotten before its sequences are used again
     rig.model.crash(cold.state.sequence)
     try:
         store = rig.activate(owner, follower)

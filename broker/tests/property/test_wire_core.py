@@ -274,7 +274,7 @@ def test_any_split_gives_the_same_packets(
 
 
 def survives(data: bytes, version: int, role: Any = "client") -> None:
-    """Decode; documented errors are fine, anything else is not. What came must be sayable again."""
+    """Decode; documented errors are fine, anything else is not. A decoded packet must encode again."""
     decoder = FrameDecoder(role, 1 << 20)
     decoder.version = version
     try:

@@ -1,9 +1,9 @@
-"""An XA branch with a crash at every disk operation: all of it or nothing, and what was promised is
-in doubt until it is decided.
+"""An XA branch with a crash at every disk operation: all of it or nothing, and a prepared branch
+is in doubt until it is decided.
 
 Method: one branch acknowledges a message, sends to two addresses (one with two queues) and is
 prepared, then committed, rolled back or decided by an operator, over the real store on a simulated
-volume that dies at its n-th operation, for every n, with and without a loss of what was not synced.
+volume that dies at its n-th operation, for every n, with and without a loss of the unsynced writes.
 Another node takes over and must find one of the states that the answers given before allow.
 """
 
@@ -214,7 +214,7 @@ def decide_later(rig: StoreHarness, life: Life, decision: str, power_loss: bool,
 
 
 def test_a_prepared_branch_keeps_its_part_of_the_log() -> None:
-    """However much is written and acknowledged meanwhile, what it needs is not trimmed away."""
+    """Records that the branch needs are not truncated, however much is written and acknowledged meanwhile."""
     rig = StoreHarness(random.Random(1))
     life = Life(rig, "a")
     prepare_ground(life)

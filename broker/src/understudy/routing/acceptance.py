@@ -94,19 +94,23 @@ class Acceptance:
         references = references_of(store, message, queues, location, scheduled_ms)
         self.charge(message_id, size_bytes, queues)
         if transaction is not None:
+            transaction.lanes.add(address.lane)
             transaction.staged(queues, references)
             self.answer(order, done)
             return
         context = self.context
+        lane = order.lane or context
         if location is not None:
+            if lane is not context or address.lane is not None:
+                lane = order.enter(context, address.lane)
             order.sequence = sequence = store.last_sequence
-        elif order.sequence > context.durable:
+        elif order.sequence > lane.durable:
             # After everything else that the session waits for; the end of the log keeps the order whole.
             order.sequence = sequence = context.appended
         else:
             self.enqueue(queues, references, done)
             return
-        context.when_durable(sequence, self.enqueue, queues, references, done)
+        lane.when_durable(sequence, self.enqueue, queues, references, done)
 
     def charge(self, message_id: int, size_bytes: int, queues: tuple[Queue, ...]) -> None:
         """Count a message, with its body in memory, for its queues, their addresses and the node."""
@@ -173,13 +177,16 @@ class Acceptance:
     def answer(
         self, order: ResponseOrder, done: Done | None, sequence: int = 0, error: BrokerError | None = None
     ) -> None:
-        """Answer a request in its session's order, when ``sequence`` is durable too."""
+        """Answer a request in its session's order, when ``sequence`` is durable by the strictest contract too."""
         if done is None:
             return
         context = self.context
-        if max(sequence, order.sequence) > context.durable:
+        if sequence > context.durable:
+            order.lane = None
+        lane = order.lane or context
+        if max(sequence, order.sequence) > lane.durable:
             order.sequence = context.appended
-            context.when_durable(order.sequence, done, error)
+            lane.when_durable(order.sequence, done, error)
         else:
             done(error)
 

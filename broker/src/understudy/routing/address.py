@@ -24,6 +24,7 @@ from understudy.routing.lifecycle.duplicate_ids import DuplicateIdCache
 from understudy.routing.memory import AddressMemory
 from understudy.routing.queues.queue import Queue
 from understudy.routing.settings import AddressSettings
+from understudy.store.log.operation_context import Lane
 
 
 class Address(AddressMemory):
@@ -61,9 +62,10 @@ class Address(AddressMemory):
         *,
         auto_created: bool = False,
         internal: bool = False,
+        lane: Lane | None = None,
         duplicate_ids: DuplicateIdCache,
     ) -> None:
-        super().__init__(name, settings)
+        super().__init__(name, settings, lane)
         self.address_id = address_id
         self.routing_types = set(routing_types)
         self.auto_created = auto_created
@@ -76,7 +78,7 @@ class Address(AddressMemory):
         """Which take or copy its messages; see ``divert_by``."""
         self.plain_queues: tuple[Queue, ...] = ()
         """The ordinary queues that get every message that may be sent here, as it is, and nothing else does; none if
-        that depends."""
+        that depends, or if its messages have a lane of their own."""
         self._anycast: list[tuple[str, list[Binding]]] = []
         """Of this address and of each wildcard address that covers it, with the name of that."""
         self._multicast: list[Binding] = []
@@ -100,9 +102,9 @@ class Address(AddressMemory):
         """Wall time since which nothing is bound."""
         self._find_plain_queues()
 
-    def apply(self, settings: AddressSettings) -> None:
-        """Take new settings."""
-        self._limit(settings)
+    def apply(self, settings: AddressSettings, lane: Lane | None) -> None:
+        """Take new settings, and the lane of their durability contract."""
+        self._limit(settings, lane)
         self._find_plain_queues()
 
     @property
@@ -165,7 +167,8 @@ class Address(AddressMemory):
 
     def _find_plain_queues(self) -> None:
         sole = self._sole
-        if not sole or self.diverts or self.alters_messages or any(queue.kind is not None for queue in sole):
+        special = self.diverts or self.lane is not None or self.alters_messages
+        if not sole or special or any(queue.kind is not None for queue in sole):
             sole = ()
         self.plain_queues = sole
 

@@ -24,7 +24,7 @@ from understudy.routing.memory import AddressMemory
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
 from understudy.routing.response_order import BatchTransaction, ResponseOrder
-from understudy.store.log.operation_context import tell_owner
+from understudy.store.log.operation_context import Lane, tell_owner
 from understudy.store.reference import RunSlice
 
 Answered = Callable[[Sequence[int]], None]
@@ -162,7 +162,7 @@ class BatchSends:
         if waits:
             self._room_bytes -= size_bytes + count * self._head_bytes
             context.appended += count
-            order.sequence = context.appended
+            order.sequence, order.lane = context.appended, None
             if self._bytes >= GATHERED_BYTES_MAX:
                 self.close()
         else:
@@ -262,19 +262,26 @@ class BatchSends:
         if len(queues) > 1:
             _charge(office, queues, runs, size_bytes, count)
         if transaction is not None:
+            # plain messages wait for the strictest contract (``Address.plain_queues``)
+            transaction.lanes.add(None)
             for arrival in arrivals:
                 transaction.staged_run(queues, arrival)
             if not answers:
                 return
             arrivals = []
         sequence = context.appended
+        lane: Lane = context
         if order is not None:
             # messages that are not in the log, and answers for a transaction, come after everything else that the
             # session waits for; the end of the log keeps the order whole
-            if (durable_ids and transaction is None) or order.sequence > context.durable:
-                order.sequence = sequence
+            if durable_ids and transaction is None:
+                order.sequence, order.lane = sequence, None
+            else:
+                lane = order.lane or context
+                if order.sequence > lane.durable:
+                    order.sequence = sequence
             sequence = order.sequence
-        context.when_durable(sequence, enqueue_together, office, queues, arrivals, answers)
+        lane.when_durable(sequence, enqueue_together, office, queues, arrivals, answers)
 
 
 def _remember(

@@ -157,6 +157,7 @@ class Directory:
         """Set by the diverts, before there is an address."""
         self.settings = settings
         self._id_cache_size = id_cache_size
+        settings.demand_contracts(self._store.context)
         self.wildcard_routing = wildcard_routing
         self.addresses: dict[str, Address] = {}
         self.queues: dict[str, Queue] = {}
@@ -217,6 +218,7 @@ class Directory:
             settings,
             auto_created=auto_created,
             internal=internal,
+            lane=self.settings.lane_of(settings, self._store.context),
             duplicate_ids=DuplicateIdCache(self._id_capacity(settings), duplicate_ids),
         )
         address.paused = address.pause_stored = paused
@@ -233,11 +235,15 @@ class Directory:
 
     def apply_settings(self) -> None:
         """Give every address the settings that hold for it now; those of others changed nothing."""
+        context = self._store.context
+        self.settings.demand_contracts(context)
         for address in self.addresses.values():
             settings = self.settings.of(address.name)
-            if settings == address.settings:
+            # it depends on the settings of other addresses, too
+            lane = self.settings.lane_of(settings, context)
+            if settings == address.settings and lane is address.lane:
                 continue
-            address.apply(settings)
+            address.apply(settings, lane)
             address.counts_messages = address.counts_messages or self._office.memory.counts_messages
             address.duplicate_ids.resize(self._id_capacity(settings))
             self._paging.apply(address)

@@ -19,6 +19,7 @@ from understudy.errors import AddressFull
 from understudy.limits import PAGING_SLACK_BYTES
 from understudy.routing.settings import AddressSettings
 from understudy.routing.shared_messages import SharedMessages
+from understudy.store.log.operation_context import Lane
 from understudy.store.message_store import MessageStore
 from understudy.store.pages import PageChain
 from understudy.store.reference import MessageReference, Part
@@ -36,6 +37,7 @@ class AddressMemory:
 
     __slots__ = (
         "counts_messages",
+        "lane",
         "limited",
         "memory_bytes",
         "memory_max_bytes",
@@ -52,7 +54,7 @@ class AddressMemory:
         "size_bytes",
     )
 
-    def __init__(self, name: str, settings: AddressSettings) -> None:
+    def __init__(self, name: str, settings: AddressSettings, lane: Lane | None = None) -> None:
         self.name = name
         self.size_bytes = 0
         """Bytes of all messages that it holds."""
@@ -66,10 +68,12 @@ class AddressMemory:
         """The messages that are in several of its queues."""
         self.pages: PageChain | None = None
         """Its page files; None: bodies that the log does not have stay in memory."""
-        self._limit(settings)
+        self._limit(settings, lane)
 
-    def _limit(self, settings: AddressSettings) -> None:
+    def _limit(self, settings: AddressSettings, lane: Lane | None) -> None:
         self.settings = settings
+        self.lane = lane
+        """Where its messages wait to be durable; None: in the context, for the strictest contract."""
         paging = settings.address_full_policy is AddressFullPolicy.PAGE
         self.memory_max_bytes = settings.max_size_bytes if paging and settings.max_size_bytes >= 0 else _UNLIMITED
         self.counts_messages = paging and settings.max_size_messages >= 0

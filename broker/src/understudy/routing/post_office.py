@@ -19,7 +19,7 @@ from understudy.errors import (
     DuplicateIdRejected,
 )
 from understudy.limits import SELECTOR_STEPS_PER_TURN
-from understudy.message import DUPLICATE_ID, ROUTING_TYPE, SCHEDULED_DELIVERY, Message
+from understudy.message import BRIDGE_DUPLICATE_ID, DUPLICATE_ID, ROUTING_TYPE, SCHEDULED_DELIVERY, Message
 from understudy.ports import Clock, Entropy, Timers
 from understudy.properties import PropertyValue
 from understudy.routing.acceptance import Acceptance, scheduled_ms
@@ -30,7 +30,7 @@ from understudy.routing.directory import Directory
 from understudy.routing.lifecycle.auto_deletion import AutoDeletion
 from understudy.routing.lifecycle.dead_letters import DeadLetters
 from understudy.routing.lifecycle.diverts import Diverts
-from understudy.routing.lifecycle.duplicate_ids import duplicate_id_bytes
+from understudy.routing.lifecycle.duplicate_ids import duplicate_id_bytes, forwarded_id_bytes
 from understudy.routing.lifecycle.periodic_scan import PeriodicScan
 from understudy.routing.lifecycle.quarantine import DamagedMessages
 from understudy.routing.lifecycle.redelivery import Redelivery
@@ -244,8 +244,15 @@ class PostOffice:
             return
         duplicate_id: bytes | None = None
         duplicate = properties.get(DUPLICATE_ID)
-        if duplicate is not None:
+        if BRIDGE_DUPLICATE_ID in properties:
+            # instead of the id of the producer: a message that comes back to its broker is not a duplicate
+            properties = properties.copy()
+            duplicate = properties.pop(BRIDGE_DUPLICATE_ID)
+            message = message.replace(properties=properties, message_id=message.message_id)
+            duplicate_id = forwarded_id_bytes(duplicate)
+        elif duplicate is not None:
             duplicate_id = duplicate_id_bytes(duplicate)
+        if duplicate_id is not None:
             known = address.duplicate_ids.sequence_of(duplicate_id)
             if known is not None:
                 if transaction is not None:

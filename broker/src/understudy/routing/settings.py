@@ -18,12 +18,14 @@ from understudy.config.model import (
     AddressFullPolicy,
     AddressSettingsConfiguration,
     ConfigDeletionPolicy,
+    DurabilityContract,
     RoutingType,
     SlowConsumerPolicy,
     SlowConsumerUnit,
     WildcardConfiguration,
 )
 from understudy.config.wildcard import DEFAULT_WILDCARDS, literal_of, looked_up_name, matches, prefix_of, specificity
+from understudy.store.log.operation_context import Contract, Lane, OperationContext
 
 #: Manual: "Setting this to 0 means max-redelivery-delay = 10 x redelivery-delay".
 _MAX_REDELIVERY_FACTOR: Final = 10
@@ -129,6 +131,8 @@ class AddressSettings:
     """Queues of the address have metrics of their own."""
     id_cache_size: int | None = None
     """Duplicate ids remembered; None = the broker's id-cache-size."""
+    durability_contract: DurabilityContract | None = None
+    """Of its messages while a replica is in sync; None = that of the ha-policy."""
 
     def redelivery_delay_ms(self, delivery_count: int, share: float = 0.0) -> int:
         """Wait before a message that was tried ``delivery_count`` times is tried again (manual,
@@ -171,13 +175,16 @@ class AddressSettingsRepository:
         self,
         blocks: Iterable[tuple[str, Mapping[str, object]]] = (),
         wildcards: WildcardConfiguration = DEFAULT_WILDCARDS,
+        durability_contract: DurabilityContract = DurabilityContract.REPLICA_DISK,
     ) -> None:
         """Args:
         blocks: (match, values by field name of ``AddressSettings``); a value of None means "not
             set here". Enum values may be given as their names.
         wildcards: How matches are written.
+        durability_contract: Of addresses that have none of their own.
         """
         self.wildcards = wildcards
+        self._durability_contract = Contract[durability_contract.name]
         self._configured: dict[str, dict[str, object]] = {}
         self._added: dict[str, dict[str, object]] = {}
         self._blocks: dict[str, dict[str, object]] = {}
@@ -193,9 +200,10 @@ class AddressSettingsRepository:
         cls,
         blocks: Iterable[AddressSettingsConfiguration],
         wildcards: WildcardConfiguration = DEFAULT_WILDCARDS,
+        durability_contract: DurabilityContract = DurabilityContract.REPLICA_DISK,
     ) -> AddressSettingsRepository:
         """From the configuration, whose fields are named like those here, None being inherited."""
-        return cls(((block.match, _values_of(block)) for block in blocks), wildcards)
+        return cls(((block.match, _values_of(block)) for block in blocks), wildcards, durability_contract)
 
     def configure(self, blocks: Iterable[AddressSettingsConfiguration]) -> None:
         """Replace the blocks of the configuration; those that management added stay."""
@@ -219,6 +227,17 @@ class AddressSettingsRepository:
         self._order = [(match, literal_of(match, self.wildcards), prefix_of(match, self.wildcards)) for match in order]
         self._cache.clear()
         self._by_matches.clear()
+
+    def demand_contracts(self, context: OperationContext) -> None:
+        """Set the contracts of the context: that of the node and those of all blocks, used or not."""
+        configured = [block.get("durability_contract") for block in self._blocks.values()]
+        own = [Contract[each.name] for each in configured if isinstance(each, DurabilityContract)]
+        context.demand(self._durability_contract, own)
+
+    def lane_of(self, settings: AddressSettings, context: OperationContext) -> Lane | None:
+        """Where messages of an address with these settings wait to be durable; None: in the context."""
+        own = settings.durability_contract
+        return context.lane(None if own is None else Contract[own.name])
 
     def of(self, address: str) -> AddressSettings:
         """The settings that hold for an address."""
@@ -279,6 +298,8 @@ def _typed(name: str, value: object) -> object:
         return AddressFullPolicy(str(text).upper())
     if name in _ENUMS:
         return _ENUMS[name](str(text).upper())
+    if name == "durability_contract":
+        return DurabilityContract(str(text).lower())
     if name in _ROUTING_TYPES and isinstance(text, str):
         return RoutingType[text.upper()]
     return value

@@ -234,7 +234,7 @@ class ServerConsumer(Consumer):
         self.prompt()
 
     def prompt(self) -> None:
-        """Something changed that may let it take messages."""
+        """Deliver in this turn: a change may permit this consumer to take messages."""
         if not self._finish_first() and self.flow.credits > 0 and self.started:
             self.queue.prompt()
 

@@ -152,9 +152,10 @@ class ConsumingSession(SessionState):
         """
         consumer = self._consumer(consumer_id)
         context = self._office.context
-        if self.order.sequence > context.durable:
+        lane = self.order.lane or context
+        if self.order.sequence > lane.durable:
             self.order.sequence = context.appended
-            context.when_durable(context.appended, self._force_delivery, consumer, sequence)
+            lane.when_durable(context.appended, self._force_delivery, consumer, sequence)
         else:
             consumer.force_delivery(sequence)
 

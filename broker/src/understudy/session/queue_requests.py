@@ -115,12 +115,12 @@ class QueueRequests:
 
         Raises:
             SharedQueueMismatch: one of the name exists with another address or filter.
-            and what ``create_queue`` raises but QueueExists.
+            and the errors of ``create_queue`` except QueueExists.
         """
         configuration = self._unprefixed(configuration).with_plain_name()
         existing = self._directory.find_queue(configuration.name)
         if existing is not None:
-            # before the answer says anything of it
+            # before the answer discloses that the queue exists
             self._session.security.check(
                 Permission.CREATE_DURABLE_QUEUE if configuration.durable else Permission.CREATE_NON_DURABLE_QUEUE,
                 existing.address.name,

@@ -104,7 +104,7 @@ class SessionState:
         """
         context = self._office.context
         if max(self.order.sequence, context.appended) > context.durable:
-            self.order.sequence = context.appended
+            self.order.sequence, self.order.lane = context.appended, None
             context.when_durable(context.appended, call, *args)
         else:
             call(*args)

@@ -19,8 +19,9 @@ from understudy.limits import TRANSACTION_DUPLICATE_IDS_MAX, TRANSACTION_MESSAGE
 from understudy.machine import ILLEGAL, Machine, To, table
 from understudy.routing.address import Address
 from understudy.routing.batch import Arrival
-from understudy.routing.post_office import Done, PostOffice, ResponseOrder
+from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
+from understudy.routing.response_order import Done, Lanes, ResponseOrder, strictest
 from understudy.routing.staging import Acknowledgements, StagedSends
 from understudy.store.reference import MessageReference, Part, References
 
@@ -134,6 +135,8 @@ class Transaction(Machine[State, Event]):
         self._sends = StagedSends(office)
         self._duplicate_ids: list[tuple[Address, bytes]] = []
         self._acknowledged = Acknowledgements(office)
+        self.lanes: Lanes = set()
+        """Of the addresses whose messages were sent or settled in it."""
         self._outcomes: list[tuple[Queue, Part, Callable[[], None]]] = []
         """Deliveries settled otherwise than by an acknowledgement, and what the commit does with each."""
 
@@ -204,6 +207,7 @@ class Transaction(Machine[State, Event]):
         """
         self.fire(Event.WORK)
         self._acknowledged.add(queue, parts)
+        self.lanes.add(queue.address.lane)
         count = sum(map(len, parts))
         if self._state is State.ROLLBACK_ONLY:
             self._work.add(count)
@@ -225,6 +229,7 @@ class Transaction(Machine[State, Event]):
         """
         self.fire(Event.WORK)
         self._outcomes.append((queue, part, apply))
+        self.lanes.add(queue.address.lane)
         try:
             if self._state is not State.ROLLBACK_ONLY:
                 self._work.check()
@@ -300,10 +305,16 @@ class Transaction(Machine[State, Event]):
                 address.duplicate_ids.add(duplicate_id, office.store.last_sequence)
         self._duplicate_ids.clear()
         context = office.context
-        sequence = office.store.last_sequence if self._log_id else order.sequence
-        if sequence > context.durable:
+        lane = order.lane or context
+        if not self._log_id:
+            sequence = order.sequence
+        else:
+            sequence = office.store.last_sequence
+            if lane is not context or None not in self.lanes:
+                lane = order.enter(context, strictest(self.lanes))
+        if sequence > lane.durable:
             order.sequence = context.appended
-            context.when_durable(order.sequence, self._committed, done)
+            lane.when_durable(order.sequence, self._committed, done)
         else:
             self._committed(done)
 

@@ -60,7 +60,7 @@ def append_run(
 
     Args:
         journal: Gets the records.
-        context: Is told of them.
+        context: Gets the appended sequences.
         state: Likewise.
         parts: The messages, which are alike (``Sends.alike``) and durable.
         count: How many.
@@ -128,7 +128,7 @@ def append_ids(
 
     Args:
         journal: Gets the records.
-        context: Is told of them.
+        context: Gets the appended sequences.
         state: Likewise.
         address_id: Of the address the messages were sent to.
         duplicate_ids: In the order of the messages, each of at most ``DUPLICATE_ID_BYTES_MAX`` bytes.

@@ -483,7 +483,7 @@ class MessageStore:
         with a mark; every few seconds (disk-scan-period).
 
         Args:
-            disk: Is asked, if it is not that of the store.
+            disk: Disk of the files, if it is not that of the store.
 
         Raises:
             DiskFailed: a disk cannot be asked.

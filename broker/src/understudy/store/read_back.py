@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from understudy.errors import JournalCorrupt, RemoteProtocolError
+from understudy.errors import JournalCorrupt, RemoteProtocolError, SegmentMissing
 from understudy.kernel import crc32
 from understudy.message import Encoding, LargeMessage, Message, large_body_of
 from understudy.ports import Disk, File
@@ -75,6 +75,7 @@ class ReadBack:
         Raises:
             JournalCorrupt: the bytes there are not that record any more.
             DiskFailed: they cannot be read.
+            SegmentMissing: their segment was removed, and the node has to end.
         """
         location = self.resolve(location)
         return self._decode(location, self._fetch(*unpack_location(location)))
@@ -140,7 +141,11 @@ class ReadBack:
     def _file(self, number: int) -> File:
         file = self._files.pop(number, None)
         if file is None:
-            file = self._disk.open(self._path(number, self._epochs[number]), read_only=True)
+            path = self._path(number, self._epochs[number])
+            try:
+                file = self._disk.open(path, read_only=True)
+            except FileNotFoundError as error:
+                raise SegmentMissing(f"segment {path} was removed, perhaps by another node") from error
             if len(self._files) >= _OPEN_FILES_MAX:
                 self._files.pop(next(iter(self._files))).close()
         # last in the dict is the most recently used

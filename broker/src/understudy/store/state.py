@@ -266,6 +266,12 @@ class StoreState:
             ids = self.duplicate_ids[address_id] = deque(maxlen=self.id_cache_size)
         ids.extend(duplicate_ids)
 
+    def remember_packed(self, address_id: int, length: int, ids: bytes) -> None:
+        """The address has seen these ids of ``length`` bytes each, one after the other; see ``remember_duplicate``."""
+        # no more than the cache keeps are taken apart
+        begin = max(0, len(ids) - self.id_cache_size * length)
+        self.remember_duplicates(address_id, [ids[at : at + length] for at in range(begin, len(ids), length)])
+
     def transaction(self, tx_id: int, segment: int) -> TransactionRecord:
         """The open transaction of that id; begins it if there is none."""
         transaction = self.transactions.get(tx_id)

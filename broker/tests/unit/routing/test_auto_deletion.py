@@ -85,13 +85,13 @@ def test_a_consumer_between_two_sweeps_begins_the_wait_anew() -> None:
     assert world.office.directory.queues == {}
 
 
-def test_an_activation_deletes_what_is_empty_and_was_made_on_demand() -> None:
+def test_an_activation_deletes_empty_auto_created_queues() -> None:
     world = World({"kept.address": {"auto_delete_addresses": False}, "kept.queue": {"auto_delete_queues": False}})
     for name in ("empty", "kept.address", "kept.queue", "full"):
         world.session().send(text("m", name, properties={ROUTING_TYPE: 1}))
     world.queue("made.by.a.client")
     for name in ("empty", "kept.address", "kept.queue"):
-        # as after a restart, which forgets what was done with a queue
+        # as after a restart, which forgets the use of a queue
         queue = world.office.directory.queues[name]
         queue.purge()
         queue.messages_killed = 0
@@ -114,7 +114,7 @@ def test_a_full_disk_leaves_them_to_the_sweeps(monkeypatch: pytest.MonkeyPatch) 
     assert world.office.directory.queues == {}
 
 
-def test_messages_consumers_and_what_is_on_its_way_keep_it() -> None:
+def test_messages_consumers_and_deliveries_keep_it() -> None:
     world = used_world(automatic=False)
     session = world.session()
     session.send(text("on its way"))
@@ -146,7 +146,7 @@ def test_a_delay_and_a_message_count() -> None:
     assert world.office.directory.queues == {}
 
 
-def test_what_was_never_used_or_not_made_on_demand_stays() -> None:
+def test_unused_queues_and_those_not_auto_created_stay() -> None:
     world = World(address_queue_scan_period_ms=PERIOD_MS)
     world.queue("unused", auto_created=True)
     world.queue("configured")
@@ -167,7 +167,7 @@ def test_the_settings_may_keep_them() -> None:
     assert "q" in world.office.directory.addresses
 
 
-def test_what_was_never_used_goes_only_if_that_is_asked_for() -> None:
+def test_an_unused_queue_is_deleted_only_if_configured() -> None:
     world = World(
         {"unused": {"auto_delete_queues_skip_usage_check": True, "auto_delete_addresses_skip_usage_check": True}},
         address_queue_scan_period_ms=100,

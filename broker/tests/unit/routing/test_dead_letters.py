@@ -250,7 +250,7 @@ def test_paged_messages_are_read_back_to_be_moved() -> None:
     assert only(world, expired).body == b"m"
 
 
-def test_what_was_never_durable_is_moved_without_a_transaction() -> None:
+def test_a_non_durable_message_is_moved_without_a_transaction() -> None:
     world = World(DEAD)
     queue, expired = world.queue(), world.queue("EXP")
     world.session().send(text("m", durable=False, expiration=world.clock.now_ms + 1))

@@ -85,7 +85,7 @@ def test_a_deep_queue_comes_back_in_order(durable: bool) -> None:
     assert deep.take(reader)[500:] == [0, 1, 2]
 
 
-def test_only_what_is_not_in_the_log_has_its_body_paged() -> None:
+def test_only_messages_outside_the_log_have_their_bodies_paged() -> None:
     deep = Deep()
     deep.fill(20)
     assert deep.pages.size_bytes == 0
@@ -105,7 +105,7 @@ def test_bodies_stay_in_memory_up_to_the_maximum() -> None:
     assert deep.queue.address.memory_bytes < held
     assert deep.take(reader) == list(range(400))
     reads = deep.world.store.reads
-    assert 250 < reads < 400, "what is in memory is not read"
+    assert 250 < reads < 400, "messages in memory are not read"
 
 
 @pytest.mark.parametrize("node_wide", [False, True])
@@ -222,7 +222,7 @@ def test_a_search_for_a_marker_ends_with_its_consumer_and_when_it_has_enough(mon
     assert callback_of(stays).forced == [(0, 2, len(numbers(stays)))]
 
 
-def test_what_is_in_memory_is_passed_over_in_parts_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_in_memory_are_scanned_in_parts_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery, "LOOKS_MAX", 25)
     deep = Deep(max_size_bytes=-1)
     deep.fill(200)

@@ -130,7 +130,7 @@ def test_an_address_routes_as_configured_unless_a_queue_needs_another_way() -> N
     assert addresses["b"].routing_types == both
 
 
-def test_what_cannot_be_deployed_is_found_before_anything_changes() -> None:
+def test_a_configuration_that_cannot_be_deployed_changes_nothing() -> None:
     world = World()
     world.queue("q")
     session = world.session()

@@ -1,4 +1,4 @@
-"""Diverts: what is copied or moved where, once, all or nothing."""
+"""Diverts: messages are copied or moved once, all or nothing."""
 
 from __future__ import annotations
 
@@ -280,7 +280,7 @@ def test_scheduled_copies_and_settings_of_the_forwarding_address() -> None:
     assert (copy.expiration, copy.properties["_AMQ_INGRESS_TIMESTAMP"]) == (now + 50, now)
 
 
-def test_what_no_queue_wants_goes_to_the_dead_letters_if_asked() -> None:
+def test_unrouted_messages_go_to_the_dead_letter_address_if_configured() -> None:
     world = World({"copy": {"send_to_dla_on_no_route": True, "dead_letter_address": "DLQ"}})
     queue, dead = world.queue(), world.queue("DLQ")
     world.queue("never", address="copy", filter="a = 1")
@@ -307,7 +307,7 @@ def test_diverts_made_by_an_operator_last_until_they_are_destroyed() -> None:
     assert successor.office.diverts.by_name == {}
 
 
-def test_what_cannot_be_made_or_destroyed() -> None:
+def test_diverts_that_cannot_be_created_or_destroyed() -> None:
     world = World()
     divert(world, "d")
     with pytest.raises(DivertExists):
@@ -332,7 +332,7 @@ def test_an_address_with_diverts_is_not_deleted_for_being_unused() -> None:
     assert set(world.office.directory.addresses) == {"kept"}
 
 
-def test_listeners_hear_what_comes_and_goes() -> None:
+def test_listeners_are_called_for_created_and_destroyed_diverts() -> None:
     world, heard = World(), []
 
     class Listener:

@@ -6,7 +6,7 @@ import pytest
 
 from understudy.errors import LimitExceeded
 from understudy.limits import DUPLICATE_ID_BYTES_MAX
-from understudy.routing.lifecycle.duplicate_ids import DuplicateIdCache, duplicate_id_bytes
+from understudy.routing.lifecycle.duplicate_ids import DuplicateIdCache, duplicate_id_bytes, forwarded_id_bytes
 
 
 def test_the_oldest_is_forgotten_first() -> None:
@@ -61,3 +61,11 @@ def test_strings_and_bytes_are_keys_and_the_length_is_limited() -> None:
     assert duplicate_id_bytes(b"\x00\xff") == b"\x00\xff"
     with pytest.raises(LimitExceeded, match="limit"):
         duplicate_id_bytes("x" * (DUPLICATE_ID_BYTES_MAX + 1))
+
+
+def test_the_id_of_a_bridge_is_never_that_of_a_producer() -> None:
+    assert forwarded_id_bytes(b"x" * 24) not in (b"x" * 24, duplicate_id_bytes(b"x" * 24))
+    with pytest.raises(LimitExceeded, match="limit"):
+        forwarded_id_bytes("x" * (DUPLICATE_ID_BYTES_MAX + 1))
+    with pytest.raises(LimitExceeded, match="limit"):
+        forwarded_id_bytes("x" * DUPLICATE_ID_BYTES_MAX)

@@ -28,7 +28,7 @@ LIMITS: dict[str, tuple[dict[str, object], dict[str, int]]] = {
 
 
 class Full:
-    """An address that has taken what it holds."""
+    """An address at its limit."""
 
     def __init__(self, settings: dict[str, object], node: dict[str, int]) -> None:
         pages = Pages(SimVolume().disk("a"), "/paging", 1)

@@ -1,6 +1,6 @@
 """Goal: durable messages of several sessions in one turn are one batch, and nothing overtakes it (ADR 0038).
 
-Each test fails if what it is named after does not close the batch, or does not count what was gathered.
+Each test fails if the event in its name does not close the batch, or does not count the gathered messages.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def test_a_transaction_with_a_duplicate_of_the_batch_does_not_commit() -> None:
     assert turn.bodies() == [b"0"]
 
 
-def test_what_was_gathered_counts_for_the_limit_of_its_address() -> None:
+def test_gathered_messages_count_for_the_limit_of_their_address() -> None:
     turn = Turn({"q": {"address_full_policy": "DROP", "max_size_messages": 5}})
     for number, client in enumerate(turn.clients):
         client.send(text(str(number)), number)

@@ -156,7 +156,7 @@ def test_a_bucket_is_named_by_its_key(name: str, bucket: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "x", "2147483648", "1_0", "\u0663"])
-def test_what_is_no_number_of_a_bucket_is_a_group(name: str) -> None:
+def test_a_name_that_is_no_bucket_number_is_a_group(name: str) -> None:
     group = f"{BUCKET_KEY}{name}"
     assert bucket_key(group, 1009) == f"{BUCKET_KEY}{artemis_hash(group) % 1009}"
 

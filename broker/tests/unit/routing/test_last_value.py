@@ -125,7 +125,7 @@ def test_two_values_that_come_back_leave_the_newer() -> None:
     assert queue.messages_replaced == 1
 
 
-def test_what_was_delivered_is_acknowledged_as_ever() -> None:
+def test_a_replaced_delivered_message_is_acknowledged_normally() -> None:
     world = World()
     queue = world.queue(last_value=True)
     producer, consumer = world.session(), reader(world, transacted=True)
@@ -236,7 +236,7 @@ def test_values_that_leave_memory_are_replaced_too(limit: int, monkeypatch: pyte
     assert callback_of(reader(world)).bodies() == list(newest.values())
 
 
-def test_keys_of_what_was_consumed_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_of_consumed_messages_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(last_value, "_KEYS_MIN", 8)
     world = World()
     queue = world.queue(last_value=True)
@@ -284,7 +284,7 @@ def test_a_takeover_keeps_the_newest_of_what_a_crash_left() -> None:
     assert restore(World(store=store).office, store.state) == 2
 
 
-def test_a_value_that_comes_back_does_not_take_the_place_of_what_was_committed_later() -> None:
+def test_a_returned_value_does_not_replace_one_committed_later() -> None:
     """The later one may have the lower id: it was sent earlier, in a transaction."""
     world = World()
     queue = world.queue(last_value=True)

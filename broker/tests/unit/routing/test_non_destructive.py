@@ -94,7 +94,7 @@ def test_higher_priorities_and_selectors_and_credits_count_for_each() -> None:
     assert seen(slow) == "1350249"
 
 
-def test_what_is_given_back_is_offered_again_to_who_had_it() -> None:
+def test_a_returned_message_is_offered_again_to_the_same_consumer() -> None:
     world = World()
     queue = world.queue(non_destructive=True)
     send(world, "ABC")
@@ -182,7 +182,9 @@ def test_a_queue_can_become_non_destructive_and_ordinary_again() -> None:
     assert seen(session) == "ABC"
     first = callback_of(session).delivered[0][1].message_id
     session.acknowledge(0, first)
-    assert (queue.message_count, queue.delivering_count) == (2, 2), "what it had before is taken as before"
+    assert (queue.message_count, queue.delivering_count) == (2, 2), (
+        "messages delivered before are acknowledged as before"
+    )
     change_queue(world.office, queue, replace(queue.configuration, non_destructive=False))
     world.turn()
     assert seen(session) == "ABCC"
@@ -229,7 +231,7 @@ def test_the_file_of_a_large_message_stays_while_a_consumer_has_it() -> None:
     assert node.files() == []
 
 
-def test_what_cannot_leave_is_not_shown_again() -> None:
+def test_a_message_that_cannot_be_removed_is_not_delivered_again() -> None:
     """Neither to the consumer that holds a copy, which would then hold two, nor to one that acknowledged its copy."""
     world = World({"#": {"expiry_address": "EXP"}})
     queue = world.queue(non_destructive=True)

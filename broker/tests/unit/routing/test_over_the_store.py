@@ -51,7 +51,7 @@ class Node:
         return seen.bodies(), seen.counts()
 
 
-def test_a_takeover_finds_what_was_confirmed() -> None:
+def test_a_takeover_finds_the_confirmed_messages() -> None:
     rig = StoreHarness(random.Random(1))
     node = Node(rig, "a")
     world = node.world

@@ -43,7 +43,7 @@ def test_higher_priorities_first_then_order_of_arrival() -> None:
     assert len(waiting) == 5
 
 
-def test_what_is_put_back_is_where_it_was() -> None:
+def test_a_returned_message_keeps_its_place() -> None:
     waiting = filled(6)
     level = waiting.level(4)
     taken = [level.pop() for _ in range(4)]
@@ -96,7 +96,7 @@ def test_next_from_sees_returned_ones_below_the_base() -> None:
     assert len(waiting) == 500
 
 
-def test_drained_positions_stay_valid_for_what_is_out() -> None:
+def test_drained_positions_stay_valid_for_delivered_messages() -> None:
     waiting = filled(10)
     level = waiting.level(4)
     seventh = level.next_from(7)

@@ -211,7 +211,7 @@ def test_a_fully_qualified_name_of_no_address_that_may_be_made_is_refused() -> N
     assert isinstance(world.answers.error("refused"), AddressNotFound)
 
 
-def test_wildcard_addresses_get_what_they_cover() -> None:
+def test_wildcard_addresses_get_messages_of_the_addresses_they_cover() -> None:
     world = World()
     every = world.queue("every", address="news.#", routing_type=RoutingType.MULTICAST)
     session = world.session()
@@ -264,7 +264,7 @@ def test_the_turn_begins_again_after_the_last_queue_also_if_another_one_is_added
 
 
 @pytest.mark.parametrize(("sent", "bound"), [(0, RoutingType.ANYCAST), (1, RoutingType.MULTICAST)])
-def test_queues_of_a_wildcard_address_get_what_is_of_their_routing_type(sent: int, bound: RoutingType) -> None:
+def test_queues_of_a_wildcard_address_get_messages_of_their_routing_type(sent: int, bound: RoutingType) -> None:
     world = World()
     queue = world.queue("every", address="news.*", routing_type=bound)
     session = world.session()
@@ -441,7 +441,7 @@ def test_a_paged_message_keeps_its_encoding(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(decoded) == 3, "the CORE message has its own decoder"
 
 
-def test_what_cannot_be_paged_blocks_producers() -> None:
+def test_an_address_that_cannot_page_blocks_producers() -> None:
     world = World({"#": {"max_size_bytes": 1000}})
     queue = world.queue("t", durable=False, routing_type=RoutingType.MULTICAST)
     session = world.session()

@@ -10,7 +10,7 @@ import pytest
 from support.routing import World, callback_of, text
 from support.store import DIRECTORY, StoreHarness
 from understudy.config.model import RoutingType
-from understudy.errors import DescriptorsExhausted, DiskFailed, DiskFull
+from understudy.errors import DescriptorsExhausted, DiskFailed, DiskFull, SegmentMissing
 from understudy.management import queue_messages as messages
 from understudy.ports import File
 from understudy.routing.lifecycle import quarantine as quarantine_module
@@ -290,6 +290,17 @@ def test_what_the_disk_cannot_read_is_held_until_the_next_activation(
     assert consume(successor) == [b"a", b"b", b"c"]
 
 
+def test_a_segment_that_was_removed_ends_the_node_and_writes_no_entry(node: Node) -> None:
+    """The next owner of the store may have removed it: the messages are not damaged, and the quarantine is theirs."""
+    node.fill("a", "b")
+    for path in node.rig.segments():
+        node.rig.volume.disk("b").remove(path)
+    node.reader()
+    with pytest.raises(SegmentMissing):
+        node.settle()
+    assert node.store.quarantine.entries() == []
+
+
 def test_want_of_descriptors_says_nothing_about_a_message(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     node.fill("a", "b")
 
@@ -347,7 +358,7 @@ def test_an_entry_can_be_dropped_and_the_store_still_opens(node: Node) -> None:
     assert consume(Node(node.rig, "b")) == [b"b"]
 
 
-def test_the_consolidator_passes_over_what_was_set_aside(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_consolidator_skips_quarantined_messages(caplog: pytest.LogCaptureFixture) -> None:
     rig = StoreHarness(random.Random(4), compact_segments_min=2)
     node = Node(rig, "a")
     node.queue()

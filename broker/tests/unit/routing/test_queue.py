@@ -93,7 +93,7 @@ def test_a_paused_queue_takes_but_does_not_give() -> None:
     assert callback_of(session).bodies() == [b"a"]
 
 
-def test_purge_leaves_what_is_out_for_delivery() -> None:
+def test_purge_leaves_messages_in_delivery() -> None:
     world = World()
     queue = world.queue()
     session = world.session()

@@ -73,7 +73,7 @@ def test_delivery_counts_of_failed_deliveries_survive() -> None:
     assert callback_of(reader).counts() == [2]
 
 
-def test_queues_keep_what_they_were_asked_to_be() -> None:
+def test_queues_keep_their_requested_settings() -> None:
     world = World()
     world.queue(
         "t", address="news", routing_type=RoutingType.MULTICAST, filter="a = 1", max_consumers=4, auto_created=True

@@ -113,7 +113,9 @@ def test_a_full_disk_leaves_messages_out_and_makes_the_queue(caplog: pytest.LogC
     assert "retroactive messages left out" in caplog.text
 
 
-def test_what_cannot_be_made_is_missing(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_retroactive_queue_that_cannot_be_created_is_missing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     world = retroactive()
 
     def refuse(record: object) -> int:

@@ -38,7 +38,7 @@ def test_the_settings_of_the_address_make_a_ring() -> None:
     assert waits(queue) == [b"B"]
 
 
-def test_what_is_in_delivery_is_neither_counted_nor_removed_but_goes_when_it_comes_back() -> None:
+def test_a_message_in_delivery_is_not_counted_and_is_removed_when_it_returns() -> None:
     world = World()
     queue = world.queue(ring_size=3)
     consumer = world.session()
@@ -69,7 +69,7 @@ def test_a_rollback_into_a_full_ring_keeps_the_younger() -> None:
     assert waits(queue) == [b"C", b"D"]
 
 
-def test_a_scheduled_message_is_what_goes_when_the_ring_is_full() -> None:
+def test_a_scheduled_message_is_removed_when_the_ring_is_full() -> None:
     world = World()
     queue = world.queue(ring_size=3)
     send(world, "A", properties={SCHEDULED_DELIVERY: world.clock.now_ms + 100})
@@ -104,7 +104,7 @@ def test_an_ordinary_queue_can_become_a_ring() -> None:
     assert world.store.found().queues[queue.queue_id].settings["ring_size"] == 2
 
 
-def test_non_destructive_consumers_keep_what_they_have_of_a_ring() -> None:
+def test_non_destructive_consumers_keep_their_messages_of_a_ring() -> None:
     world = World()
     queue = world.queue(ring_size=2, non_destructive=True)
     consumer = world.session()

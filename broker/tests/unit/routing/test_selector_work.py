@@ -94,7 +94,7 @@ def test_other_clients_are_served_meanwhile() -> None:
     assert world.office.dirty, "the heavy one goes on"
 
 
-def test_asking_for_what_is_there_now_waits_for_its_turn() -> None:
+def test_a_forced_delivery_waits_for_its_turn() -> None:
     world = world_of("q")
     session = world.session()
     for number in range(10):

@@ -1,4 +1,4 @@
-"""A queue that is changed while it lives: what it becomes, what stays, what is refused."""
+"""Updates of an existing queue: changed, unchanged and refused settings."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_everything_that_may_change_does_and_is_found_after_a_restart() -> None:
             assert not found.enabled
 
 
-def test_what_was_not_asked_for_is_not_taken_from_the_settings_of_a_later_day() -> None:
+def test_settings_that_a_client_left_out_do_not_follow_later_address_settings() -> None:
     world = World()
     world.queue()
     later = World({"q": {"default_last_value_key": "code", "default_group_first_key": "f"}}, store=world.store)
@@ -64,7 +64,7 @@ def test_the_same_again_writes_nothing() -> None:
     assert world.store.last_sequence == written
 
 
-def test_a_disabled_queue_gets_nothing_and_its_consumers_what_it_has() -> None:
+def test_a_disabled_queue_takes_no_messages_and_delivers_those_it_has() -> None:
     world = World()
     queue, other = world.queue("q"), world.queue("other", address="q")
     session = world.session()
@@ -125,7 +125,7 @@ def test_becoming_a_last_value_queue_and_an_ordinary_one_again() -> None:
     assert queue.message_count == 2
 
 
-def test_what_is_refused_changes_nothing() -> None:
+def test_a_refused_update_changes_nothing() -> None:
     world = World()
     queue = world.queue()
     for number in range(2):

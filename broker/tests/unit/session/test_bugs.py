@@ -133,7 +133,7 @@ def test_a_queue_that_breaks_keeps_no_other_queue_from_its_turn(monkeypatch: pyt
     assert [callback.bodies() for callback in seen] == [[b"one"], [], [b"three"]]
 
 
-def test_what_was_taken_is_written_although_a_delivery_meets_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_accepted_messages_are_written_although_a_delivery_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     events: list[str] = []
     world = World()
     queue = world.queue()

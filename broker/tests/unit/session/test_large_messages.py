@@ -183,7 +183,7 @@ def test_a_disk_that_is_kept_free_refuses_before_it_writes(node: Node) -> None:
     assert node.files() == []
 
 
-def test_a_disk_that_is_kept_free_drops_what_is_to_be_dropped(node: Node) -> None:
+def test_a_drop_policy_drops_large_messages_while_the_disk_is_full(node: Node) -> None:
     settings = AddressSettingsConfiguration("q", disk_full_policy=DiskFullPolicy.DROP)
     node.world.office.directory.settings.add(settings)
     session = node.world.session()
@@ -550,7 +550,7 @@ def test_a_prepared_branch_keeps_its_files_over_a_takeover(node: Node, outcome: 
 
 
 def test_a_branch_that_is_too_old_when_the_body_is_safe(node: Node) -> None:
-    """The message belongs to what came of the branch, not to the transaction that was undone meanwhile."""
+    """The message belongs to the branch, not to the transaction that was rolled back meanwhile."""
     registry = node.world.resources
     registry.timeout_ms = 1
     session = node.world.session(xa=True, auto_commit_sends=False, auto_commit_acks=False)

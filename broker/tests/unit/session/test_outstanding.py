@@ -74,7 +74,7 @@ def test_deliveries_are_settled_in_order_or_one_by_one(steps: list[tuple[str, in
     assert not outstanding
 
 
-def test_what_was_delivered_together_goes_back_with_its_position_and_count() -> None:
+def test_messages_delivered_together_return_with_their_positions_and_counts() -> None:
     outstanding = Outstanding()
     sends = sends_of([Message(b"m", address="a", expiration=number) for number in range(5)])
     run = append_sends([(sends, 0, 5)], 100, 1, (1, 2), 0, LogPosition(1, 0, 10_000, 0, 0, 0))

@@ -74,7 +74,7 @@ def test_addresses() -> None:
     assert session.queues.query_address("a::q1").exists
 
 
-def test_a_wildcard_address_has_the_queues_of_what_it_covers() -> None:
+def test_a_wildcard_address_has_the_queues_of_the_addresses_it_covers() -> None:
     world = World()
     for name in ("a", "a.b", "a.b.c", "b.c", "a.*"):
         world.queue(f"q {name}", address=name)

@@ -104,7 +104,7 @@ def test_a_queue_with_too_little_to_do_is_not_judged() -> None:
     assert rig.listener.slow == [("q", 0)], "nine came and none was taken"
 
 
-def test_what_waits_counts_even_when_nothing_comes() -> None:
+def test_waiting_messages_count_even_without_new_ones() -> None:
     rig = SessionHarness()
     rig.consumer()
     rig.send(10)

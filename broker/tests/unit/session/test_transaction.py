@@ -235,7 +235,7 @@ def test_an_empty_commit_writes_nothing_and_waits_only_for_its_session() -> None
     assert world.answers.names[-1] == "not transacted"
 
 
-def test_the_machine_refuses_what_comes_after_the_end() -> None:
+def test_the_machine_refuses_events_after_the_end() -> None:
     transaction = Transaction(World().office)
     assert transaction.empty
     transaction.roll_back()

@@ -55,7 +55,7 @@ def test_a_connection_has_a_part_of_them(node: Node) -> None:
 
 
 @pytest.mark.parametrize("end", [lambda s: s.close(failed=True), lambda s: s.large.begin(header_of("b"))])
-def test_what_is_given_up_counts_no_more(node: Node, end: Callable[[ServerSession], None]) -> None:
+def test_an_aborted_upload_does_not_count(node: Node, end: Callable[[ServerSession], None]) -> None:
     slots = node.world.registry.uploads
     session = begun(node)
     assert slots._counts.total() == 2

@@ -1,4 +1,4 @@
-"""populate-validated-user and reject-empty-validated-user: what consumers may trust, what is refused."""
+"""populate-validated-user and reject-empty-validated-user: the property that consumers may trust, and refused sends."""
 
 from __future__ import annotations
 

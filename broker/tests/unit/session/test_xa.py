@@ -250,7 +250,7 @@ def test_a_session_that_closes_leaves_its_branch() -> None:
 
 
 @pytest.mark.parametrize("ended", [False, True], ids=["working in it", "ended"])
-def test_a_lost_connection_rolls_back_what_is_not_prepared(ended: bool) -> None:
+def test_a_lost_connection_rolls_back_unprepared_branches(ended: bool) -> None:
     """Artemis: requests of the client may be missing, and no other session knows that the branch is to be decided."""
     world, session = received_in_branch()
     if ended:
@@ -335,7 +335,7 @@ def test_work_after_a_failover_is_rolled_back_with_the_branch() -> None:
     roll_back_locally(world, session)
     assert callback_of(session).bodies() == [b"a", b"a"], "redelivered"
     assert callback_of(session).counts() == [1, 2]
-    assert count(world) == 1, "what was sent is gone"
+    assert count(world) == 1, "the sent message is gone"
     assert session.branches.in_doubt() == ()
     session.branches.roll_back(XID)
     refused(XaCode.UNKNOWN_XID, lambda: session.branches.roll_back(XID))
@@ -393,7 +393,7 @@ def test_a_local_rollback_without_a_failover_rolls_the_branch_back_too() -> None
     assert count(world) == 1
 
 
-def test_a_local_rollback_undoes_what_others_do_in_the_branch() -> None:
+def test_a_local_rollback_undoes_work_of_other_sessions_in_the_branch() -> None:
     world, session = received_in_branch()
     other = xa_session(world)
     other.branches.join(XID)
@@ -491,7 +491,7 @@ def test_an_old_branch_is_rolled_back() -> None:
     assert len(registry) == 2
     world.clock.advance(2_000)
     refused(XaCode.UNKNOWN_XID, lambda: session.branches.prepare(XID))
-    assert session.branches.in_doubt() == (OTHER,), "what is prepared waits without limit"
+    assert session.branches.in_doubt() == (OTHER,), "a prepared branch waits without limit"
     assert all(each.prepared for each in world.store.found().transactions.values())
 
 
@@ -596,7 +596,7 @@ def test_every_state_takes_every_event_or_refuses_it() -> None:
 @pytest.mark.parametrize("what", ["a message", "an acknowledgement"])
 @pytest.mark.parametrize("committed", [True, False], ids=["commit", "roll back"])
 def test_a_queue_made_on_demand_stays_while_a_branch_in_doubt_needs_it(what: str, committed: bool) -> None:
-    """Auto-deletion is for queues without messages (manual, "Automatic creation and deletion"): what is in doubt may
+    """Auto-deletion is for queues without messages (manual, "Automatic creation and deletion"): an in-doubt message may
     still be one, so it counts until the branch is decided, and the queue goes only then.
     """
     world = World(address_queue_scan_period_ms=1_000)

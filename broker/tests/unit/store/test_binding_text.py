@@ -71,7 +71,7 @@ def test_neighbours_that_differ_in_the_name_share_their_settings() -> None:
      b'{"durable":true,"filter":null,"name":"a","routing_type":2,"settings":{}}',
      b'{"durable":true,"filter":null,"name":"\xff","routing_type":1,"settings":{}}'],
 )  # fmt: skip
-def test_what_no_broker_wrote_is_refused(text: bytes) -> None:
+def test_a_text_that_no_broker_writes_is_refused(text: bytes) -> None:
     for _ in range(2):
         with pytest.raises((ValueError, KeyError, TypeError)):
             read_queue(text)

@@ -1,4 +1,4 @@
-"""References as columns: what goes in comes out, packed or not, and packed is small."""
+"""References as columns: reading returns the added ones, packed or not, and packed columns are small."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_packing_changes_nothing(priority: int, rows: list[tuple[int, ...]]) -> 
     st.lists(st.sampled_from([80, 80, 80, 81]), min_size=1, max_size=12),
     st.sampled_from([4096, U32 - 400]),
 )
-def test_packing_leaves_out_what_is_even_and_nothing_else(
+def test_packing_leaves_out_uniform_columns_and_nothing_else(
     steps: list[int], gaps: list[int], lengths: list[int], heads: list[int], offset: int
 ) -> None:
     columns, message_id = Columns(4), 5 << 40

@@ -91,7 +91,7 @@ def test_a_large_body_is_written_in_steps_and_synced_on_the_way(folder: Folder) 
     assert file.backlog_bytes == 0
 
 
-def test_what_waits_for_the_disk_counts(folder: Folder) -> None:
+def test_bytes_waiting_for_the_disk_count(folder: Folder) -> None:
     file = folder.large.create(7, durable=True, failed=folder.failed.append)
     for _ in range(10):
         file.append(bytes(STEP_BYTES))
@@ -255,7 +255,7 @@ def test_permission_is_newer_than_the_proof_may_be_old() -> None:
     assert REMOVE_AFTER_MS > LOCK_PROOF_MS
 
 
-def test_an_activation_removes_what_no_reference_needs() -> None:
+def test_an_activation_removes_unreferenced_files() -> None:
     folder = Folder()
     disk = folder.volume.disk("before")
     disk.make_directory(FOLDER)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import random
+import re
 
 import pytest
 from tests.support.store import DIRECTORY, NODE_ID, StoreHarness, contents_of
 
-from understudy.errors import DiskFailed, DiskFull, JournalCorrupt, LimitExceeded, StoreError, WrongNode
+from understudy.errors import DiskFailed, DiskFull, JournalCorrupt, LimitExceeded, SegmentMissing, StoreError, WrongNode
 from understudy.ids import NodeId, first_id_of_epoch
 from understudy.limits import RECORD_BYTES_MAX
 from understudy.message import Message
 from understudy.ports import Space
 from understudy.store.log.follower import recover
 from understudy.store.log.records import AddressRecord, QueueRecord
+from understudy.store.log.segment import segment_name
 from understudy.store.message_store import MessageStore
 from understudy.store.reference import Location
 from understudy.store.setting_record import SettingKind, SettingRecord
@@ -65,12 +67,22 @@ def test_read_back_from_memory_and_from_disk(made: Store) -> None:
     assert made.store.read_message(second).body == b"m"
 
 
-def test_reading_what_is_no_message_is_damage(made: Store) -> None:
+def test_reading_a_record_that_is_no_message_is_damage(made: Store) -> None:
     _, location = made.send()
     made.rig.settle()
     with pytest.raises(JournalCorrupt) as caught:
         made.store.read_message(Location(location + (1 << 32)))
     assert caught.value.file.startswith(DIRECTORY)
+
+
+def test_reading_from_a_segment_that_was_removed_fails_with_its_name(made: Store) -> None:
+    """By the next owner of the store, while a node that lost its lock still serves a turn."""
+    _, location = made.send()
+    made.rig.settle()
+    removed = f"{DIRECTORY}/{segment_name(location >> 64, 1)}"
+    made.rig.volume.disk("b").remove(removed)
+    with pytest.raises(SegmentMissing, match=re.escape(removed)):
+        made.store.read_message(location)
 
 
 def test_references_are_handed_over(made: Store) -> None:
@@ -229,7 +241,7 @@ def where_the_last_record_lies(made: Store) -> tuple[str, int, int]:
     return read.path, read.batch, read.offset - read.batch
 
 
-def test_an_activation_says_what_it_cuts(made: Store, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_activation_logs_the_truncated_bytes(made: Store, caplog: pytest.LogCaptureFixture) -> None:
     made.send()
     made.rig.settle()
     path, offset, length = where_the_last_record_lies(made)

@@ -1,4 +1,4 @@
-"""Page files: what is stored is read until released, files come and go, a sick disk costs nothing."""
+"""Page files: stored messages are readable until released, files are removed, a failing disk loses nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_nothing_is_made_before_something_is_stored() -> None:
     assert rig.files() == ["page-0000000001-000000000001.dat"]
 
 
-def test_what_is_stored_is_read_from_the_buffer_and_from_the_file() -> None:
+def test_stored_messages_are_read_from_the_buffer_and_from_the_file() -> None:
     rig = PagesHarness()
     bodies = [bytes([number]) * 10_000 for number in range(40)]
     places = [rig.chain.store(body) for body in bodies]
@@ -64,7 +64,7 @@ def test_a_file_goes_with_the_last_use_of_its_last_record() -> None:
     assert rig.pages.file_count == 0
 
 
-def test_closing_a_chain_keeps_what_is_still_needed() -> None:
+def test_closing_a_chain_keeps_needed_pages() -> None:
     rig = PagesHarness()
     place = rig.chain.store(b"needed")
     assert place is not None

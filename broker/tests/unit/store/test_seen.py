@@ -62,7 +62,7 @@ def test_a_store_that_is_not_older_is_accepted(volume: SimVolume, found: Positio
     SeenPosition(volume.disk("a"), "/instance").check(found)
 
 
-def test_what_is_lower_is_not_noted_and_can_be_accepted(volume: SimVolume) -> None:
+def test_a_lower_epoch_is_not_recorded_and_can_be_accepted(volume: SimVolume) -> None:
     seen = SeenPosition(volume.disk("a"), "/instance")
     seen.note(SEEN)
     seen.note(Position(NODE, 4, 2_000))

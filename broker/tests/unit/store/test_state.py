@@ -137,7 +137,7 @@ def test_duplicate_ids_of_missing_addresses_are_not_kept() -> None:
     assert not log.state.duplicate_ids
 
 
-def test_a_checkpoint_replaces_bindings_and_drops_what_it_does_not_name() -> None:
+def test_a_checkpoint_replaces_bindings_and_drops_those_it_does_not_name() -> None:
     log = Log()
     log.apply(AddressRecord(1, "old", (1,)))
     log.add(1, 7)

@@ -99,7 +99,7 @@ def test_again_changes_nothing_that_matters() -> None:
     check(rig, rig.volume)
 
 
-def test_without_copying_only_what_is_dead_goes() -> None:
+def test_without_copying_only_dead_segments_are_removed() -> None:
     rig = store_of(every=60)
     report = compact(rig.volume, 0)
     assert report.copied_messages == 0

@@ -1,5 +1,5 @@
 """Goal: a message comes back from its line exactly, typed; its duplicate id is the same each time and
-differs for a different message of the same id; what is no export file is refused with a reason.
+differs for a different message of the same id; other files are refused with a reason.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ def test_a_malformed_message_is_refused(change: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize("line", ["", "7", "[]", "{}", '{"what": {}}', '{"export": {"format": 3}}', '{"a":1,"b":2}'])
-def test_what_is_no_line_is_refused(line: str) -> None:
+def test_an_invalid_line_is_refused(line: str) -> None:
     for header in (None, HEADER):
         with pytest.raises(ValueError):
             parse_line(line, header)

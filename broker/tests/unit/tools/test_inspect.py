@@ -1,4 +1,4 @@
-"""Goal: tools see what is there and change nothing."""
+"""Goal: tools report the contents and change nothing."""
 
 from __future__ import annotations
 

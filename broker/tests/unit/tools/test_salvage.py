@@ -77,7 +77,7 @@ def test_a_whole_store_is_carried_over_whole(seed: int, consolidated: int) -> No
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_what_is_not_damaged_is_salvaged(seed: int) -> None:
+def test_undamaged_records_are_salvaged(seed: int) -> None:
     """Half a kilobyte somewhere in the records is overwritten: every message outside of it is in the new store."""
     rig = filled(100 + seed)
     whole = contents_of(recover(rig.disk("look"), DIRECTORY).state)["messages"]

@@ -34,7 +34,7 @@ from understudy.routing.directory import Directory
 from understudy.routing.divert import Divert
 from understudy.routing.lifecycle.dead_letters import DeadLetters
 from understudy.routing.queues.queue import Queue
-from understudy.routing.response_order import Done, ResponseOrder, RoutingTransaction
+from understudy.routing.response_order import Done, Lanes, ResponseOrder, RoutingTransaction, strictest
 from understudy.store.reference import MessageReference
 
 
@@ -353,6 +353,8 @@ class Together:
         self._log_id = 0
         self._staged: list[tuple[tuple[Queue, ...], list[MessageReference]]] = []
         self._duplicate_ids: list[tuple[Address, bytes]] = []
+        self.lanes: Lanes = set()
+        """See ``RoutingTransaction``."""
 
     def log_id(self) -> int:
         """See ``RoutingTransaction``."""
@@ -377,6 +379,7 @@ class Together:
         store = self._acceptance.store
         if self._log_id:
             store.store_commit(self._log_id)
+            order.enter(self._acceptance.context, strictest(self.lanes))
             order.sequence = store.last_sequence
         for address, duplicate_id in self._duplicate_ids:
             address.duplicate_ids.add(duplicate_id, store.last_sequence)
@@ -384,9 +387,10 @@ class Together:
     def release(self, order: ResponseOrder, done: Done | None) -> None:
         """Make it visible when the log has it, and then answer."""
         context = self._acceptance.context
-        if order.sequence > context.durable:
+        lane = order.lane or context
+        if order.sequence > lane.durable:
             order.sequence = context.appended
-            context.when_durable(order.sequence, self._release, done)
+            lane.when_durable(order.sequence, self._release, done)
         else:
             self._release(done)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from understudy.errors import LimitExceeded
 from understudy.limits import DUPLICATE_ID_BYTES_MAX
@@ -106,6 +107,19 @@ class DuplicateIdCache:
         """Forget all of them."""
         self._sequences.clear()
         self._order = None
+
+
+#: Before the keys of messages that a core bridge forwards, so that no ``_AMQ_DUPL_ID`` of a client equals one.
+_BRIDGED: Final = b"\0bridge\0"
+
+
+def forwarded_id_bytes(value: object) -> bytes:
+    """The key of a ``_AMQ_BRIDGE_DUP`` property, by which an address recognises a message that a bridge sends again.
+
+    Raises:
+        LimitExceeded: longer than ``DUPLICATE_ID_BYTES_MAX``.
+    """
+    return duplicate_id_bytes(_BRIDGED + duplicate_id_bytes(value))
 
 
 def duplicate_id_bytes(value: object) -> bytes:

@@ -22,7 +22,14 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from understudy.errors import BrokerError, DescriptorsExhausted, JournalCorrupt, MessageUnreadable, StoreError
+from understudy.errors import (
+    BrokerError,
+    DescriptorsExhausted,
+    JournalCorrupt,
+    MessageUnreadable,
+    SegmentMissing,
+    StoreError,
+)
 from understudy.message import Message
 from understudy.ports import Clock, Timers
 from understudy.routing.lifecycle.scheduled import ScheduledDeliveries
@@ -77,9 +84,13 @@ class DamagedMessages:
 
         Raises:
             MessageUnreadable: its bytes are damaged, or cannot be read.
+            SegmentMissing: the segment was removed. The node ends and writes nothing about the message, because the
+                next owner of the store may be the one who removed it.
         """
         try:
             return self._paging.read(queue, reference)
+        except SegmentMissing:
+            raise
         except BrokerError as error:
             # the damaged message may have been read ahead
             self._paging.forget_readers(queue)

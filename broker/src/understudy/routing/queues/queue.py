@@ -294,7 +294,7 @@ class Queue(QueueCounts):
             self.kind.returned(returned)
 
     def replaced(self, reference: MessageReference) -> None:
-        """End one that was taken out of ``pending`` for a newer message."""
+        """Acknowledge a message that a newer one has replaced; it is not in ``pending`` any more."""
         self.messages_replaced += 1
         only = References((reference,))
         self.log_acknowledges(only)
@@ -517,7 +517,7 @@ class Queue(QueueCounts):
         return self.groups.key(group, self.configuration.group_buckets)
 
     def prompt(self) -> None:
-        """Something changed that may let consumers take messages."""
+        """Deliver in this turn: a change may permit consumers to take messages."""
         if not self.dirty and self.message_count and self.consumers.by_priority:
             self.office.mark_dirty(self)
 

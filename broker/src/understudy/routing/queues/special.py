@@ -32,7 +32,7 @@ class SpecialQueue(Protocol):
         ...
 
     def prompt(self) -> None:
-        """Something changed that may let consumers take messages."""
+        """Deliver in this turn: a change may permit consumers to take messages."""
         ...
 
     def read_waiting(self, reference: MessageReference) -> Message | None:
@@ -40,5 +40,5 @@ class SpecialQueue(Protocol):
         ...
 
     def replaced(self, reference: MessageReference) -> None:
-        """End one that was taken out of ``pending`` for a newer message."""
+        """Acknowledge a message that a newer one has replaced; it is not in ``pending`` any more."""
         ...

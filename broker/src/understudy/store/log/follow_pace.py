@@ -11,6 +11,9 @@ from understudy.store.log.follower import Follower
 
 #: How often a passive node reads what the active one has written.
 FOLLOW_POLL_MS: Final = 50
+#: The same of a replica, whose process also receives and writes the log. Fewer and longer reads take about a third less
+#: processor time per message of it; a take-over then reads what half a second has brought.
+REPLICA_FOLLOW_POLL_MS: Final = 500
 #: ... and how seldom at most: the time doubles with each poll that finds nothing.
 FOLLOW_IDLE_POLL_MS: Final = 1_000
 #: Once it polls that seldom, so many looks in a row are ``Follower.quiet``, one request on a network file system, as
@@ -21,9 +24,14 @@ FOLLOW_QUIET_LOOKS: Final = 9
 class FollowPace:
     """When a passive node looks at its log again, and whether a quick look is enough."""
 
-    def __init__(self) -> None:
-        """Begins as if something had been found."""
-        self.delay_ms = FOLLOW_POLL_MS
+    def __init__(self, *, replica: bool = False) -> None:
+        """Begins as if something had been found.
+
+        Args:
+            replica: The log is a copy of this node, not the one that the active node writes.
+        """
+        self._busy_ms = REPLICA_FOLLOW_POLL_MS if replica else FOLLOW_POLL_MS
+        self.delay_ms = self._busy_ms
         """Time until the next look."""
         self._quiet_looks = 0
         """In a row."""
@@ -39,4 +47,4 @@ class FollowPace:
 
     def polled(self, applied_bytes: int) -> None:
         """A poll has applied so many bytes."""
-        self.delay_ms = FOLLOW_POLL_MS if applied_bytes else min(2 * self.delay_ms, FOLLOW_IDLE_POLL_MS)
+        self.delay_ms = self._busy_ms if applied_bytes else min(2 * self.delay_ms, FOLLOW_IDLE_POLL_MS)

@@ -1,8 +1,8 @@
 """Walking records: the hot reader of the log, and the search that tells a torn tail from damage.
 
-``replay`` applies a piece of the log to a state without parsing bodies. Messages in one queue and acknowledgements,
-which are nearly everything in a log, come from ``kernel.scan`` as columns; any other record goes through
-``records.decode`` and ``StoreState.apply``.
+``replay`` applies a piece of the log to a state without parsing bodies. Messages in one queue, acknowledgements
+and duplicate ids, which are nearly everything in a log, come from ``kernel.scan`` as columns; any other record goes
+through ``records.decode`` and ``StoreState.apply``.
 
 Not here: where bytes come from and which count (``follower``).
 """
@@ -81,7 +81,7 @@ def replay(state: StoreState, cursor: Cursor, data: bytes) -> Stop:
     sequence, batch = cursor.sequence, cursor.batch
     stop = Stop.ENDED
     while True:
-        code, behind, found, found_batch, first, id_min, id_max, groups, acknowledged = scan(
+        code, behind, found, found_batch, first, id_min, id_max, groups, acknowledged, duplicates = scan(
             data, at, origin, cursor.seed, sequence
         )
         if behind > at:
@@ -90,6 +90,8 @@ def replay(state: StoreState, cursor: Cursor, data: bytes) -> Stop:
                 state.remove_references(queue_id, array("Q", message_ids))
             for queue_id, priority, *columns in groups:
                 state.add_rows(queue_id, priority, number, Rows.of(columns))
+            for address_id, length, ids in duplicates:
+                state.remember_packed(address_id, length, ids)
             if id_max:
                 use.note(id_min)
                 use.note(id_max)

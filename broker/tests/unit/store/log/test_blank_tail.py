@@ -33,7 +33,7 @@ def is_blank(path: str, offset: int) -> bool:
     return BlankTails(RealDisk()).is_blank(path, offset)
 
 
-def test_what_was_reserved_is_blank(path: str) -> None:
+def test_reserved_bytes_are_blank(path: str) -> None:
     assert is_blank(path, 100)
     assert not is_blank(path, 99)
     assert is_blank(path, 3 * MIB + 5)
@@ -78,7 +78,7 @@ def test_a_file_of_many_parts_is_read_to_its_end(tmp_path: Path) -> None:
     assert not is_blank(place, 0)
 
 
-def test_what_was_reserved_is_not_read(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reserved_bytes_are_not_read(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where it is in the cache because the beginning of the block before it was read."""
     sizes: list[int] = []
     reading = os.pread
@@ -106,7 +106,7 @@ def test_each_place_is_looked_at_once(path: str) -> None:
         tails.is_blank(path + ".none", 0)
 
 
-def test_the_end_of_a_log_is_found_without_reading_what_was_never_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_end_of_a_log_is_found_without_reading_unwritten_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """A take-over on a network file system must not transfer the empty part of the segments."""
     rig = StoreHarness(random.Random(1), segment_bytes=4 * MIB)
     rig.activate("a")

@@ -48,7 +48,7 @@ def filled(seed: int) -> StoreHarness:
 
 
 def test_every_record_alone() -> None:
-    """Wherever one record is damaged: what may be missing is passed over, nothing else, and no neighbour is lost."""
+    """Damage of any one record: only records that may be missing are skipped, and no neighbour is lost."""
     rig = filled(1)
     whole = recover(rig.disk("judge"), DIRECTORY)
     before = contents_of(whole.state)["messages"]
@@ -244,7 +244,7 @@ def test_a_trimmed_log_that_begins_with_more_damage_than_is_known_is_refused() -
     following = [each for where, each in frames(rig) if where == path][1]
     rig.volume.flip_bit(path, frame.offset + frame.length - 1, 2)
     rig.volume.flip_bit(path, following.offset + following.length - 1, 2)
-    # one extent for two records: what it says of the first sequence contradicts TRIM
+    # one extent for two records: its first sequence contradicts TRIM
     both = QuarantineEntry(
         "message-1-1", "message", "x", 1, segment=number, epoch=epoch, offset=frame.offset,
         length=frame.length + following.length,

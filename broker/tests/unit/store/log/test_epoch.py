@@ -45,7 +45,7 @@ def test_every_activation_is_an_epoch_that_states_the_ends() -> None:
     assert [(end.epoch) for end in epochs[-1].ends] == [1, 2]
 
 
-def test_crash_at_every_step_of_an_activation_and_of_what_it_tidies() -> None:
+def test_crash_at_every_step_of_an_activation_and_of_its_clean_up() -> None:
     tidied = 0
     for step in range(1, 25):
         for seed in range(6):
@@ -118,7 +118,7 @@ def test_a_node_that_was_overtaken_tidies_nothing() -> None:
     assert {path: rig.volume.content(path) for path in rig.volume.paths()} == before
 
 
-def test_what_cannot_be_tidied_stops_nothing(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_clean_up_stops_nothing(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     rig = StoreHarness(random.Random(1))
     rig.activate("a")
     rig.queue()

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import cast
 
-from understudy.store.log.follow_pace import FOLLOW_IDLE_POLL_MS, FOLLOW_POLL_MS, FOLLOW_QUIET_LOOKS, FollowPace
+from understudy.store.log.follow_pace import (
+    FOLLOW_IDLE_POLL_MS,
+    FOLLOW_POLL_MS,
+    FOLLOW_QUIET_LOOKS,
+    REPLICA_FOLLOW_POLL_MS,
+    FollowPace,
+)
 from understudy.store.log.follower import Follower
 
 
@@ -35,6 +41,16 @@ def test_the_time_between_two_polls_doubles_until_something_is_found() -> None:
     assert delays == [100, 200, 400, 800, FOLLOW_IDLE_POLL_MS, FOLLOW_IDLE_POLL_MS]
     pace.polled(1)
     assert pace.delay_ms == FOLLOW_POLL_MS
+
+
+def test_a_replica_reads_its_log_less_often_while_that_grows() -> None:
+    pace = FollowPace(replica=True)
+    assert pace.delay_ms == REPLICA_FOLLOW_POLL_MS > FOLLOW_POLL_MS
+    for _ in range(3):
+        pace.polled(0)
+    assert pace.delay_ms == FOLLOW_IDLE_POLL_MS
+    pace.polled(1)
+    assert pace.delay_ms == REPLICA_FOLLOW_POLL_MS
 
 
 def test_an_idle_log_is_polled_after_some_quick_looks() -> None:

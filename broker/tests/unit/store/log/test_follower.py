@@ -158,7 +158,7 @@ def test_takeover_reads_only_the_tail() -> None:
     assert follower.restarts == 0
 
 
-def test_starts_over_when_the_new_epoch_ends_before_what_it_has_read() -> None:
+def test_starts_over_when_the_new_epoch_ends_before_the_read_records() -> None:
     rig = active()
     third = rig.follower("c")
     rig.send()
@@ -170,7 +170,7 @@ def test_starts_over_when_the_new_epoch_ends_before_what_it_has_read() -> None:
     rig.settle()
     catch_up(third)
     assert third.state.sequence == backup.state.sequence + 1
-    backup.finish = lambda disk: None  # type: ignore[method-assign]  # what it has read is what it goes by
+    backup.finish = lambda disk: None  # type: ignore[method-assign]  # its position in the log decides
     store = rig.activate("b", backup)
     catch_up(third)
     assert third.restarts == 1

@@ -101,7 +101,7 @@ def test_records_collect_while_the_next_segment_is_not_ready() -> None:
     assert list(recover(rig.disk("judge"), DIRECTORY).state.references[rig.queue_ids[0]]) == ids
 
 
-def test_the_reserve_is_the_spare_and_what_is_beyond_waits() -> None:
+def test_the_reserve_is_the_spare_and_records_beyond_it_wait() -> None:
     rig = StoreHarness(random.Random(1))
     store = store_with(rig)
     rig.volume.capacity_bytes = rig.volume.used_bytes()

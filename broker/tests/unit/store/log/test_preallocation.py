@@ -226,7 +226,7 @@ def test_a_batch_waits_one_turn_when_the_one_before_was_larger() -> None:
     assert store.context.durable == store.last_sequence
 
 
-def test_the_store_is_closed_only_when_what_is_being_removed_has_ended() -> None:
+def test_the_store_is_closed_only_after_pending_removals() -> None:
     rig = StoreHarness(random.Random(1))
     store = rig.activate("a")
     rig.queue()

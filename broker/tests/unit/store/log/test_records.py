@@ -1,4 +1,4 @@
-"""Goal: every record type survives encoding, and what is no record is refused as ValueError."""
+"""Goal: every record type survives encoding, and invalid records raise ValueError."""
 
 import json
 import struct

@@ -1,4 +1,4 @@
-"""Goal: while nothing changes, each file is listed, opened and read once, and what is answered is what is there."""
+"""Goal: while nothing changes, each file is listed, opened and read once, and the answers match the disk."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_each_question_is_asked_once(disk: SimDisk, asked: Counter[str]) -> None
     assert asked["close"] == 1
 
 
-def test_what_is_not_in_the_directory_is_not_listed(disk: SimDisk, asked: Counter[str]) -> None:
+def test_a_file_that_is_not_in_the_directory_is_not_listed(disk: SimDisk, asked: Counter[str]) -> None:
     files = SettledFiles(disk)
     assert files.list("/store/quarantine") == []
     files.list("/store")

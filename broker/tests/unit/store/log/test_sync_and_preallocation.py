@@ -1,5 +1,5 @@
 """Goal: journal-min-files prepares that many segments ahead; syncing off loses the newest at a power loss
-and nothing else: the log that is left is a prefix, never damage, and what must be synced is.
+and nothing else: the remaining log is a prefix, never damaged, and required syncs are done.
 """
 
 from __future__ import annotations

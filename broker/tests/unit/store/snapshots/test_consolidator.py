@@ -1,4 +1,4 @@
-"""The log consolidator: what it keeps, drops, copies, and what it does when something is wrong.
+"""The log consolidator: kept, dropped and copied records, and its behaviour after errors.
 
 Goal: each promise of ADR 0010 on its own, on a store whose content is known.
 """
@@ -115,7 +115,7 @@ def test_a_copied_message_is_read_from_where_it_was_put() -> None:
         assert after.read_message(reference.location).encoded == rig.bodies[reference.message_id]
 
 
-def test_what_was_dropped_dead_is_an_error_and_no_other_message() -> None:
+def test_reading_a_dropped_dead_message_is_an_error_and_never_another_message() -> None:
     rig = rig_of(percent=0)
     put(rig, pinned=True)
     _, location = put(rig)
@@ -346,7 +346,7 @@ def test_a_node_that_follows_does_not_remember_segments_that_are_gone() -> None:
     assert len(follower.state.removable) < gone // 2
 
 
-def test_forwarding_follows_more_than_one_move_and_forgets_what_is_dead() -> None:
+def test_relocation_follows_several_moves_and_forgets_dead_messages() -> None:
     relocations = Relocations()
     first, second, third = (Location(number << 64 | 4096 << 32 | 100) for number in (1, 2, 3))
     relocations.add(1, 4096, 7, second)
@@ -541,7 +541,7 @@ def test_segments_that_this_process_wrote_are_not_read_back() -> None:
 
 @pytest.mark.parametrize("limit", ["understudy.store.log.segment_skim.SKIMMED_SEGMENT_BYTES_MAX",
                                    "understudy.store.state.SKIMMED_BYTES_MAX"])  # fmt: skip
-def test_what_is_too_much_to_be_kept_is_read_back(limit: str) -> None:
+def test_copies_beyond_the_limit_of_memory_are_read_back(limit: str) -> None:
     rig = rig_of(percent=0)
     with mock.patch(limit, 0):
         put(rig, pinned=True)
