@@ -32,6 +32,7 @@ class Target:
     memory_floor_bytes: int = MEMORY_FLOOR_BYTES
     steps_per_byte: int = 200
     """Most lines of our code that may run for each byte of input, above the floor."""
+    steps_floor: int = STEPS_FLOOR
     input_bytes_max: int = 4096
     """Longest input that is made for it."""
     weight: int = 1
@@ -97,7 +98,7 @@ def count_steps(target: Target, data: bytes, room: str = "/understudy/") -> int:
         check(target, data)
     finally:
         sys.settrace(before)
-    allowed = STEPS_FLOOR + target.steps_per_byte * len(data)
+    allowed = target.steps_floor + target.steps_per_byte * len(data)
     if steps > allowed:
         raise ProportionLost(f"{target.name}: {steps} steps for an input of {len(data)}, allowed {allowed}")
     return steps

@@ -11,7 +11,7 @@ from fuzz.target import Target
 from support.managed import ManagedWorld
 from support.routing import text
 from understudy.client.aio.discovery import _Listener
-from understudy.client.core.discovery import Broadcast, Discovery, check_trust
+from understudy.client.core.discovery import Discovery, check_trust
 from understudy.client.core.options import ClientOptions, Connector, DiscoveryGroup
 from understudy.client.core.url import parse_url
 from understudy.errors import BrokerError, ConfigError
@@ -20,6 +20,7 @@ from understudy.management.controls import InvocationRequest, parse_invocation
 from understudy.management.controls_by_name import CONTROLS
 from understudy.management.operations import Kind, Parameter
 from understudy.runtime.node_view import _TOKEN
+from understudy.wire.core.broadcast import Broadcast
 from understudy.wire.core.transport import TransportConfiguration
 
 _GROUP = DiscoveryGroup("231.7.7.7")

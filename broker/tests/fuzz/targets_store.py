@@ -286,7 +286,16 @@ STORE = (
     Target("record", _record, (ValueError,), lambda: [bytes(each[:2]) + each[2] for each in _real_records()]),
     Target("log", _log, (StoreError,), _log_seeds, memory_per_byte=2048, memory_floor_bytes=8 << 20, weight=4),
     Target("segment", _segment, (StoreError,), _segment_seeds, input_bytes_max=16 << 10, memory_floor_bytes=8 << 20),
-    Target("block", _block, (JournalCorrupt,), _block_seeds, memory_per_byte=4096),
+    # rows that follow from the first one take no bytes; ``columns`` allows 131,072 of them in one block
+    Target(
+        "block",
+        _block,
+        (JournalCorrupt,),
+        _block_seeds,
+        memory_per_byte=4096,
+        memory_floor_bytes=32 << 20,
+        steps_floor=4_000_000,
+    ),
     Target("lock-file", _lock_file, (StoreError,), lambda: [b"L00" + bytes(range(1, 17))], memory_floor_bytes=1 << 20),
     Target("export-line", _export, (), _export_seeds),
 )

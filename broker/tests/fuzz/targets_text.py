@@ -11,8 +11,12 @@ from support.config import core
 from understudy.client.core.url import parse_url
 from understudy.config.password_codec import PasswordCodec
 from understudy.config.reader import read_broker_xml
+from understudy.discovery.carriers import MemberList
+from understudy.discovery.jgroups import read_stack
+from understudy.discovery.sockets import member_places
 from understudy.errors import BrokerError, ConfigError, InvalidSelector, LedgerDamaged
 from understudy.ledger.rows import parse
+from understudy.limits import DISCOVERY_HOSTS_MAX
 from understudy.management.controls import parse_stop
 from understudy.message import Message
 from understudy.security.authentication import PasswordHash, parse_certificate_users, parse_roles, parse_users
@@ -110,6 +114,14 @@ def _certificate_users(data: bytes) -> None:
     users.user_of(DistinguishedName("CN=alice, OU=clients", "CN=alice,OU=clients"))
 
 
+def _stack(data: bytes) -> None:
+    carrier = read_stack(data, "channel", file="stack.xml")
+    if isinstance(carrier, MemberList):
+        assert 0 < len(carrier.hosts) <= DISCOVERY_HOSTS_MAX
+        assert all(0 < port < 65_536 for _, port in member_places(carrier))
+    str(carrier)
+
+
 def _ledger(data: bytes) -> None:
     parse(data.decode("utf-8", "replace"))
 
@@ -132,6 +144,13 @@ URLS = [
     b"udp://231.7.7.7:9876?refreshTimeout=100",
 ]
 
+STACKS = [
+    b'<config><UDP mcast_addr="231.7.7.7" mcast_port="${p:5}" ip_ttl="1"/><PING/><pbcast.GMS/></config>',
+    b'<config xmlns="u"><TCP bind_addr="::1"/><TCPPING initial_hosts="a[1],[::1][2]"/></config>',
+    b'<config><TCP/><FILE_PING location="/shared"/><FD/></config>',
+    b'<config><TCP/><MPING mcast_port="7"/><SYM_ENCRYPT/></config>',
+]
+
 TEXT = (
     Target("selector", _selector, (InvalidSelector,), lambda: SELECTORS, memory_per_byte=4096),
     Target("like", _like, (), lambda: [b"\x80a%b_%c" + b"aaabbbccc" * 5, b"\x40%_a%"], memory_per_byte=2048),
@@ -140,6 +159,7 @@ TEXT = (
     Target("password-hash", _password, (ValueError,), lambda: [HASH]),
     Target("masked-password", _masked, (ValueError,), lambda: [MASKED_CODEC.mask("secret").encode()]),
     Target("client-url", _url, (BrokerError,), lambda: URLS, memory_per_byte=512),
+    Target("jgroups-stack", _stack, (ConfigError,), lambda: STACKS, memory_per_byte=1024, memory_floor_bytes=2 << 20),
     Target("certificate", facts_of, (ValueError,), lambda: [_certificate()]),
     Target("certificate-users", _certificate_users, (ConfigError,), lambda: [CERTIFICATE_USERS], memory_per_byte=1024),
     Target("ledger-row", _ledger, (LedgerDamaged,), lambda: [ROW], memory_per_byte=512),

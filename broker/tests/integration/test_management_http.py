@@ -18,6 +18,7 @@ import uvloop
 from yarl import URL
 
 from understudy.errors import ConfigError
+from understudy.ha.replication.promotion import Promotion
 from understudy.limits import HTTP_BODY_BYTES_MAX
 from understudy.management import openapi
 from understudy.runtime import http
@@ -161,9 +162,14 @@ def test_every_documented_path_is_served() -> None:
     async def test(server: ManagementServer, node: FakeNodeView) -> None:
         _, served, _ = await ask(server, "GET", "/api/v1/openapi.json")
         assert served == openapi.document(node.version)
+        bodies = {
+            "/api/v1/invoke": b'{"resource": "broker", "operation": "getNodeID"}',
+            "/api/v1/node/promote": b'{"accept_data_loss": true}',
+        }
+        node.promoted = Promotion("n", 3, None, 4)
         for path, item in served["paths"].items():
             for method, operation in item.items():
-                data = b'{"resource": "broker", "operation": "getNodeID"}' if path.endswith("/invoke") else b""
+                data = bodies.get(path, b"")
                 status, _, _ = await ask(server, method.upper(), path.replace("{name}", "orders"), data=data)
                 assert str(status) in operation["responses"], (method, path, status)
                 assert status < 300
@@ -187,6 +193,26 @@ def test_a_stop_that_cannot_be_read_stops_nothing(body: bytes) -> None:
         status, answer, _ = await ask(server, "POST", "/api/v1/node/stop", data=body)
         assert (status, answer["error"]["code"]) == (400, "bad-request")
         assert node.stops == []
+
+    serve(test)
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b'{"accept_data_loss": false}', b'{"accept_data_loss": true, "x": 1}'])
+def test_a_promotion_needs_the_consent(body: bytes) -> None:
+    async def test(server: ManagementServer, node: FakeNodeView) -> None:
+        status, answer, _ = await ask(server, "POST", "/api/v1/node/promote", data=body)
+        assert (status, answer["error"]["code"]) == (400, "bad-request")
+
+    serve(test)
+
+
+def test_a_promotion_answers_with_its_record_or_the_reason_of_the_refusal() -> None:
+    async def test(server: ManagementServer, node: FakeNodeView) -> None:
+        body = b'{"accept_data_loss": true}'
+        assert (await ask(server, "POST", "/api/v1/node/promote", data=body))[0] == 422
+        node.promoted = Promotion("n", 3, None, 4, 5)
+        record = {"node_id": "n", "before": 3, "newest_known": None, "sequence": 4, "wall_ms": 5}
+        assert (await ask(server, "POST", "/api/v1/node/promote", data=body))[:2] == (200, record)
 
     serve(test)
 

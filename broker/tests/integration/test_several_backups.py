@@ -17,6 +17,8 @@ import pytest
 
 from support.ports import free_port
 from support.processes import COMMAND, PAIR_XML, READY_S, Node
+from support.replicated import wait_until
+from understudy.management.controls import IN_LINE
 
 NAMES = ("a", "b", "c")
 
@@ -75,11 +77,8 @@ class Group:
         raise AssertionError("\n".join(f"{name}: {self.nodes[name].tail()}" for name in names))
 
     def wait_passive(self, name: str) -> None:
-        """Wait until a node is passive, ready or not: a backup without the backup lock is not ready."""
-        began = time.monotonic()
-        while self.nodes[name].get("/health/ready")[1].get("state") != "passive":
-            assert time.monotonic() - began < READY_S, self.nodes[name].tail()
-            time.sleep(0.02)
+        """Wait until a node is passive and ready: it follows the log, or is in line."""
+        self.nodes[name].wait_ready("passive")
 
     def end(self) -> None:
         for node in self.nodes.values():
@@ -152,6 +151,18 @@ def test_each_backup_takes_over_in_turn_and_the_primary_gets_its_place_back(grou
         ["a"], [second], [third], ["a"],
     ]  # fmt: skip
     assert len({epoch["node_id"] for epoch in confirmed_by["epochs"]}) == 1
+
+
+def test_a_backup_that_is_not_the_next_one_is_ready_and_says_why(group: Group) -> None:
+    group.start()
+    assert group.nodes["b"].get("/health/ready") == (200, {"ready": True, "state": "passive", "reason": None})
+    assert group.nodes["c"].get("/health/ready") == (200, {"ready": True, "state": "passive", "reason": IN_LINE})
+    group.nodes["b"].kill()
+
+    def follows() -> bool:
+        return group.nodes["c"].get("/health/ready")[1] == {"ready": True, "state": "passive", "reason": None}
+
+    wait_until(follows, group.nodes["c"])
 
 
 @pytest.mark.long

@@ -25,6 +25,7 @@ from understudy.cli.main import cli, exit_code_of
 from understudy.cli.status import started_at_ms
 from understudy.errors import BrokerError
 from understudy.ha.activation import ActivationFacts, StepTime
+from understudy.management.cluster_facts import ClusterFacts
 from understudy.management.controls import FollowingFacts
 from understudy.runtime.http import ManagementServer
 from understudy.runtime.management_listener import ManagementListener
@@ -273,3 +274,21 @@ def test_start_times_are_wall_clock() -> None:
     assert started is not None
     assert 0 < time.time() * 1000 - started < 3_600_000
     assert started_at_ms(2**22 + 1) is None
+
+
+def test_the_cluster_is_shown(served: Served) -> None:
+    code, result = invoke("cluster", "show", *served.options)
+    assert code == 0
+    for text in ("10.0.0.1:61616", "WAITING", "150 ms", "LISTENING", "1 damaged", "BROADCASTING"):
+        assert text in result.output
+    code, result = invoke("cluster", "show", *served.options, "--json")
+    assert code == 0
+    found = json.loads(result.output)
+    assert found["members"][0]["own"] is True
+    assert found["discovery"][0]["entries"][0]["connectors"] == ["tcp://10.0.0.3:61616"]
+
+
+def test_a_node_without_a_cluster_says_so(served: Served) -> None:
+    served.view.cluster = ClusterFacts()
+    code, result = invoke("cluster", "show", *served.options)
+    assert (code, result.output) == (0, "the node has no cluster-connection\n")

@@ -6,17 +6,21 @@ The package ``zookeeper`` of Debian is needed; without it the tests are skipped.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kazoo.client import KazooClient
 
 from support.lock_services import Node
 from support.zookeeper import Ensemble, installed
+from understudy.config.lock_options import ZooKeeperLockOptions
 from understudy.runtime.environment import BootClock, LoopTimers
+from understudy.runtime.lock_release import LockReleaser
 from understudy.runtime.turn import Turn
-from understudy.runtime.zookeeper import ZooKeeperClientOptions, ZooKeeperLockManager
+from understudy.runtime.zookeeper import ZooKeeperLockManager
 
 pytestmark = [
     pytest.mark.long,
@@ -24,6 +28,8 @@ pytestmark = [
 ]
 SESSION_MS = 4_000
 WAIT_S = 60
+#: Longest session timeout that a server with a tick of a second grants.
+SESSION_MAX_S = 20
 
 
 @pytest.fixture
@@ -40,7 +46,7 @@ def make(ensemble: Ensemble, session_ms: int = SESSION_MS) -> Node:
     """A node of its own, not started."""
     loop = asyncio.get_running_loop()
     timers = LoopTimers(loop)
-    options = ZooKeeperClientOptions(
+    options = ZooKeeperLockOptions(
         ensemble.connect_string, "n/s", session_ms=session_ms, session_percent=50, connection_ms=3_000, retries=2
     )
     return Node(ZooKeeperLockManager(options, loop, Turn(loop, timers), BootClock(), timers))
@@ -182,3 +188,31 @@ def test_the_nodes_are_those_of_artemis(ensemble: Ensemble) -> None:
         assert await one.acquire("id") is False
 
     with_nodes(1, case, ensemble)
+
+
+def test_the_session_of_a_process_that_has_ended_is_closed(tmp_path: Path) -> None:
+    """Its timeout is longer than the wait of this test: the releaser closes it (``runtime.lock_release``)."""
+    ensemble = Ensemble(tmp_path, 1, tick_ms=1_000)
+    try:
+        ensemble.start()
+        _close_a_session(ensemble)
+    finally:
+        ensemble.kill()
+
+
+def _close_a_session(ensemble: Ensemble) -> None:
+    client, other = (KazooClient(ensemble.connect_string, timeout=timeout_s) for timeout_s in (SESSION_MAX_S, 4))
+    other.start(WAIT_S)
+    client.start(WAIT_S)
+    client.create("/ephemeral", ephemeral=True)
+    address = ensemble.connect_string.partition(",")[0].rpartition(":")
+    releaser = LockReleaser(addresses=[(address[0], int(address[2]))], lease_ms=1_000 * SESSION_MAX_S)
+    releaser.session_begun(*client.client_id)
+    assert other.exists("/ephemeral")
+    releaser.node_ends()
+    end_s = time.monotonic() + SESSION_MAX_S / 2
+    while other.exists("/ephemeral"):
+        assert time.monotonic() < end_s
+        time.sleep(0.05)
+    client.stop()
+    other.stop()

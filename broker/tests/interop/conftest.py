@@ -1,7 +1,7 @@
 """The clients of Artemis: its JMS client and its command line, brought by Maven.
 
-What Maven brings stays in its own repository; what is unpacked or compiled goes to ``.scratch``. Every
-test says by ``@pytest.mark.feature("name")`` what it shows; ``feature_results`` keeps the outcomes, from
+Artifacts of Maven stay in its own repository; unpacked and compiled files go to ``.scratch``. Every
+test names its feature with ``@pytest.mark.feature("name")``; ``feature_results`` keeps the outcomes, from
 which ``understudy.testing.interop_matrix`` makes docs/interop.md.
 """
 

@@ -1,4 +1,4 @@
-"""The commands of the Artemis distribution, unmodified, against a real broker: what they print and what they did."""
+"""The commands of the Artemis distribution, unmodified, against a real broker: their output and their effect."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def test_connecting_before_the_broker_is_there(make_broker: MakeBroker) -> None:
 @pytest.mark.feature("load-balancing policies")
 @pytest.mark.parametrize("policy", ["RoundRobin", "Random", "RandomSticky", "FirstElement"])
 def test_policies(broker: Target, policy: str) -> None:
-    """Two ways to one broker; what comes over which is counted."""
+    """Two proxies before one broker, which count their connections."""
     with proxy_to(broker.node.port) as first, proxy_to(broker.node.port) as second:
         factory = ConnectionFactory(
             f"(tcp://127.0.0.1:{first.port},tcp://127.0.0.1:{second.port})?useTopologyForLoadBalancing=false"
@@ -220,10 +220,8 @@ GROUP = "231.7.7.7"
 
 
 @pytest.mark.feature("UDP discovery")
-def test_discovery(kind: str, make_broker: MakeBroker) -> None:
+def test_discovery(make_broker: MakeBroker) -> None:
     """A broker that broadcasts is found; a password goes there only if the URL says so."""
-    if kind == "understudy":
-        pytest.skip("this version does not broadcast its connectors")
     port = free_port()
     make_broker(
         elements="<broadcast-groups><broadcast-group name='b'><local-bind-address>127.0.0.1</local-bind-address>"

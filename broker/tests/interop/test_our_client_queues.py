@@ -384,7 +384,7 @@ def test_a_full_address_that_fails(session: Session) -> None:
 @pytest.mark.feature("producer windows and full addresses")
 def test_a_producer_that_goes_on_without_credits(broker: Target, session: Session) -> None:
     """Credits are checked "on the client side only" (manual, "Blocking CORE Producers"), so Artemis takes all of
-    it, far beyond max-size-bytes. Ours refuses what comes without credits to a full address that blocks (ADR 0013):
+    it, far beyond max-size-bytes. Ours refuses messages sent without credits to a full address that blocks (ADR 0013):
     the producer gets an error, nothing that was confirmed is lost, and memory stays bounded.
     """
     queue = f"blocking.q{next(_numbers)}"

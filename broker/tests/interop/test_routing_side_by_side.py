@@ -57,7 +57,7 @@ def test_a_queue_that_was_used_without_a_consumer_is_deleted(make_broker: Callab
 
 
 @pytest.mark.feature("queue attributes: max-consumers, exclusive, purge, auto-delete")
-def test_a_restart_deletes_what_is_empty(make_broker: Callable[..., Target]) -> None:
+def test_a_restart_deletes_empty_addresses_and_queues(make_broker: Callable[..., Target]) -> None:
     broker = make_broker(settings=_GONE, scan_period_ms=3_600_000)
     with connect(broker.url) as connection, connection.session() as session:
         for name in ("gone.empty", "gone.full", "kept.empty"):

@@ -9,43 +9,17 @@ from pathlib import Path
 import pytest
 
 from support.processes import Pair
+from support.small_addresses import ADDRESS_SETTINGS
 
 pytestmark = pytest.mark.maven
 
 Java = Callable[..., "subprocess.Popen[str]"]
 
-#: Addresses that are small and full soon, one whose slow consumers are disconnected, one with dead letters.
-_ADDRESS_SETTINGS = """
-    <address-settings>
-      <address-setting match="block.#">
-        <max-size-bytes>20000</max-size-bytes><address-full-policy>BLOCK</address-full-policy>
-      </address-setting>
-      <address-setting match="fail.#">
-        <max-size-bytes>20000</max-size-bytes><address-full-policy>FAIL</address-full-policy>
-      </address-setting>
-      <address-setting match="drop.#">
-        <max-size-bytes>20000</max-size-bytes><address-full-policy>DROP</address-full-policy>
-      </address-setting>
-      <address-setting match="slow.#">
-        <slow-consumer-threshold>10</slow-consumer-threshold>
-        <slow-consumer-check-period>1</slow-consumer-check-period>
-        <slow-consumer-policy>KILL</slow-consumer-policy>
-      </address-setting>
-      <address-setting match="dead.#">
-        <max-delivery-attempts>2</max-delivery-attempts>
-        <dead-letter-address>dead.letters</dead-letter-address>
-      </address-setting>
-    </address-settings>
-    <addresses>
-      <address name="dead.letters"><anycast><queue name="dead.letters"/></anycast></address>
-    </addresses>
-"""
-
 
 @pytest.fixture
 def small_pair(tmp_path: Path) -> Iterator[Pair]:
     """A running pair with those addresses."""
-    running = Pair(tmp_path, extra=_ADDRESS_SETTINGS)
+    running = Pair(tmp_path, extra=ADDRESS_SETTINGS)
     try:
         yield running.start()
     finally:

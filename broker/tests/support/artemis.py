@@ -25,6 +25,8 @@ class ArtemisNode:
 
     def __init__(self, command: Path, directory: Path, port: int, config: str, *, security: bool = False) -> None:
         self.directory = directory
+        self.prefix: tuple[str, ...] = ()
+        """Beginning of a command line that runs it on the host of the node, see ``networks.Network.command``."""
         self.port = port
         self.process: subprocess.Popen[bytes] | None = None
         self.log = directory / "run.log"
@@ -54,7 +56,7 @@ class ArtemisNode:
         environment = {**os.environ, "JAVA_ARGS": _JAVA_ARGS}
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [str(self.directory / "bin" / "artemis"), "run"], stdout=log, stderr=log, env=environment
+                [*self.prefix, str(self.directory / "bin" / "artemis"), "run"], stdout=log, stderr=log, env=environment
             )
         return self
 

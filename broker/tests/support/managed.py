@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from support.bridged import Listener
 from support.core import NODE, CoreNode
 from support.routing import World
+from understudy.bridges.bridges import Bridges
+from understudy.cluster.services import ClusterServices
 from understudy.config.model import Configuration
 from understudy.errors import ManagementError
 from understudy.management.controls_by_name import CONTROLS
@@ -72,6 +75,9 @@ class ManagedWorld(CoreNode):
             activated_ms=clock.monotonic_ms(),
             counters=self.counters,
             settings=self.settings,
+            bridges=Bridges(
+                self.configuration.bridges, ClusterServices(self.topology), self.services, clock, Listener()
+            ),
         )
         self.invocations = Invocations(self.managed, CONTROLS)
         self.requests = ManagementRequests(self.configuration.management_address, self.invocations)

@@ -79,10 +79,12 @@ _SECURITY_SETTINGS = """
 class Node:
     """One broker process and its instance directory."""
 
-    def __init__(self, directory: Path, role: str, port: int) -> None:
+    def __init__(self, directory: Path, role: str, port: int, host: str = "127.0.0.1") -> None:
         self.directory = directory
         self.role = role
         self.port = port
+        self.host = host
+        """Address of its acceptor and of its management."""
         self.http_port = free_port()
         self.process: subprocess.Popen[bytes] | None = None
         self.config = directory / "etc" / "broker.xml"
@@ -100,7 +102,9 @@ class Node:
         token.write_text(TOKEN)
         token.chmod(0o600)
         arguments = [*self.command, "run", "--config", str(self.config), "--instance", str(self.directory)]
-        arguments += ["--http", f"127.0.0.1:{self.http_port}", "--http-token-file", str(token), *self.arguments]
+        arguments += ["--http", f"{self.host}:{self.http_port}", "--http-token-file", str(token), *self.arguments]
+        if self.host != "127.0.0.1":
+            arguments.append("--http-allow-remote")
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=self._limit
@@ -134,7 +138,7 @@ class Node:
     def get(self, path: str) -> tuple[int, dict[str, object]]:
         """Status and JSON of a management request; (0, {}) when there is no answer."""
         request = urllib.request.Request(
-            f"http://127.0.0.1:{self.http_port}{path}", headers={"Authorization": f"Bearer {TOKEN}"}
+            f"http://{self.host}:{self.http_port}{path}", headers={"Authorization": f"Bearer {TOKEN}"}
         )
         try:
             with urllib.request.urlopen(request, timeout=30) as answer:
@@ -271,7 +275,7 @@ def invoke(node: Node, resource: str, operation: str, *parameters: object) -> tu
     """Status, and the result or the error's text."""
     body = {"resource": resource, "operation": operation, "parameters": parameters}
     request = urllib.request.Request(
-        f"http://127.0.0.1:{node.http_port}/api/v1/invoke",
+        f"http://{node.host}:{node.http_port}/api/v1/invoke",
         data=json.dumps(body).encode(),
         headers={"Authorization": f"Bearer {TOKEN}"},
     )

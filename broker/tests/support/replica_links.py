@@ -7,8 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from understudy.errors import BrokerError
+from understudy.ha.replication.ports import Cause
+from understudy.ha.replication.promotion import Promotion
+from understudy.ha.replication.standing import WaitingCopy
 from understudy.ports import Fence, Operation
 from understudy.replication.active_link import CopyOwner
+from understudy.testing.manual_time import ManualTime
 from understudy.wire.core import packets
 from understudy.wire.core.transport import TransportConfiguration
 
@@ -65,13 +69,42 @@ class ManualAuthority:
     lost: Callable[[BrokerError], None] | None = None
     calls: list[str] = field(default_factory=list)
     fence: Fence = field(default_factory=OpenFence)
+    by_votes: bool = False
+    cause: Cause | None = None
+    """Of the last request."""
+    shared: Callable[[BrokerError | None], None] | None = None
+    holds_notes: bool = False
+    """Whether ``share`` waits for the test."""
+    promoted: Callable[[Promotion | BrokerError], None] | None = None
 
-    def may_request(self) -> bool:
-        return self.complete
+    def may_request(self, *, looked: bool) -> bool:
+        return self.complete and (looked or not self.by_votes)
 
-    def request(self, answer: Callable[[BrokerError | None], None]) -> None:
+    def data_node_id(self) -> str | None:
+        return None
+
+    def request(self, cause: Cause, answer: Callable[[BrokerError | None], None]) -> None:
         self.calls.append("request")
+        self.cause = cause
         self.requested = answer
+
+    def listens(self) -> bool:
+        return False
+
+    def copied_at(self) -> int:
+        return -1
+
+    def copy_waits(self, copy: WaitingCopy) -> bool:
+        return False
+
+    def share(self, replica: str, answer: Callable[[BrokerError | None], None]) -> None:
+        if self.holds_notes:
+            self.shared = answer
+        else:
+            answer(None)
+
+    def promote(self, answer: Callable[[Promotion | BrokerError], None]) -> None:
+        self.promoted = answer
 
     def answer(self, error: BrokerError | None = None) -> None:
         """Answer the request."""
@@ -82,8 +115,8 @@ class ManualAuthority:
     def cancel(self) -> None:
         self.requested = None
 
-    def claim(self, answer: Callable[[BrokerError | None], None]) -> None:
-        self.calls.append("claim")
+    def claim(self, answer: Callable[[BrokerError | None], None], *, alone: bool) -> None:
+        self.calls.append("claim alone" if alone else "claim")
         self.claimed = answer
 
     def watch(self, lost: Callable[[BrokerError], None]) -> None:
@@ -108,6 +141,12 @@ class Channel:
     def __init__(self) -> None:
         self.sent: list[packets.Packet] = []
         self.closed = False
+        self.time: ManualTime | None = None
+        self.heard_ms = 0
+        """When the replica last sent something, by ``time``."""
+
+    def silent_ms(self) -> int:
+        return 0 if self.time is None else self.time.monotonic_ms() - self.heard_ms
 
     def send(self, packet: packets.Packet) -> None:
         self.sent.append(packet)
@@ -139,6 +178,8 @@ def connector(name: str = "backup", port: int = 61617) -> TransportConfiguration
     return TransportConfiguration(name, parameters={"host": "192.0.2.2", "port": str(port)})
 
 
-def registration(*, group: str | None = None, wants_failback: bool = False) -> packets.ReplicaRegistration:
+def registration(
+    *, group: str | None = None, wants_failback: bool = False, node_id: str | None = None, protocol: int = 1
+) -> packets.ReplicaRegistration:
     """The registration of a backup."""
-    return packets.ReplicaRegistration(1, "b", group, None, wants_failback, connector())
+    return packets.ReplicaRegistration(protocol, "b", group, wants_failback, connector(), node_id)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from support.unit_store import UnitStore
-from understudy.config.model import Permission, RoutingType
+from understudy.config.model import DurabilityContract, Permission, RoutingType
 from understudy.errors import BrokerError, NotAuthorized
 from understudy.message import LargeMessage, Message
 from understudy.routing.configuration import QueueConfiguration
@@ -203,11 +203,12 @@ class World:
         *,
         automatic: bool = True,
         store: MessageStore | None = None,
+        durability_contract: DurabilityContract = DurabilityContract.REPLICA_DISK,
         **options: Any,
     ) -> None:
         self.clock = FakeClock()
         self.store: Any = store if store is not None else UnitStore.begin(automatic=automatic)
-        self.settings = AddressSettingsRepository((settings or {}).items())
+        self.settings = AddressSettingsRepository((settings or {}).items(), durability_contract=durability_contract)
         self.office = PostOffice(
             store=self.store,
             settings=self.settings,

@@ -25,7 +25,17 @@ def installed() -> bool:
 class Ensemble:
     """A few servers; started by ``start``."""
 
-    def __init__(self, directory: Path, servers: int = 3, *, tick_ms: int = 200) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        servers: int = 3,
+        *,
+        tick_ms: int = 200,
+        host: str = "127.0.0.1",
+        prefix: tuple[str, ...] = (),
+    ) -> None:
+        """``host``, ``prefix``: address of the host of all servers, and what runs a command there (``Network``)."""
+        self._host, self._prefix = host, prefix
         self._directory = directory
         self.ports = [free_port() for _ in range(servers)]
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
@@ -35,11 +45,11 @@ class Ensemble:
             place.mkdir(parents=True)
             (place / "myid").write_text(f"{index + 1}\n")
             members = "".join(
-                f"server.{number + 1}=127.0.0.1:{peer}:{election}\n" for number, (peer, election) in enumerate(peers)
+                f"server.{number + 1}={host}:{peer}:{election}\n" for number, (peer, election) in enumerate(peers)
             )
             (place / "zoo.cfg").write_text(
                 f"tickTime={tick_ms}\ninitLimit=50\nsyncLimit=25\ndataDir={place}\nclientPort={port}\n"
-                "clientPortAddress=127.0.0.1\nadmin.enableServer=false\nforceSync=no\n4lw.commands.whitelist=*\n"
+                f"clientPortAddress={host}\nadmin.enableServer=false\nforceSync=no\n4lw.commands.whitelist=*\n"
                 + (members if servers > 1 else "")
             )
             (place / "log4j.properties").write_text(
@@ -51,7 +61,7 @@ class Ensemble:
     @property
     def connect_string(self) -> str:
         """Addresses of all servers."""
-        return ",".join(f"127.0.0.1:{port}" for port in self.ports)
+        return ",".join(f"{self._host}:{port}" for port in self.ports)
 
     def start(self, *indexes: int) -> None:
         """Start these servers, or all, and wait until they answer."""
@@ -69,6 +79,7 @@ class Ensemble:
             with (place / "log").open("ab") as output:
                 self._processes[index] = subprocess.Popen(
                     [
+                        *self._prefix,
                         "java",
                         "-Xmx64m",
                         "-XX:+UseSerialGC",
@@ -98,7 +109,7 @@ class Ensemble:
 
     def _ask(self, index: int) -> bytes:
         try:
-            with socket.create_connection(("127.0.0.1", self.ports[index]), 1) as link:
+            with socket.create_connection((self._host, self.ports[index]), 1) as link:
                 link.sendall(b"srvr")
                 return link.recv(4096)
         except OSError:

@@ -1,4 +1,4 @@
-"""Goal: the verdict of the peer benchmark follows from its figures, for each shape; its options mean what they say."""
+"""Goal: the verdict of the peer benchmark follows from its figures, for each shape; its options have an effect."""
 
 from __future__ import annotations
 

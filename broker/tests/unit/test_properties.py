@@ -44,7 +44,7 @@ def test_every_type(tag: int, value: PropertyValue, wire: str) -> None:
     properties = Properties()
     properties.set_typed("k", tag, value)
     assert properties.encode() == raw
-    for _ in range(2):  # the second time from what is remembered
+    for _ in range(2):  # the second time from the cache
         found = decoded(raw)
         assert found["k"] == value
         assert type(found["k"]) is type(value)
@@ -123,7 +123,7 @@ def test_a_remembered_block_is_only_taken_whole() -> None:
     assert (dict(found), end) == ({"k": 1}, 8 + len(raw))
 
 
-def test_what_is_remembered_stays_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_stays_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(typed, "_BLOCKS", {})
     monkeypatch.setattr(typed, "_BLOCKS_MAX", 3)
     monkeypatch.setattr(typed, "_KEYS", {})

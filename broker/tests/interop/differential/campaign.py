@@ -1,4 +1,4 @@
-"""One seed: its program at both brokers, and what came of it.
+"""One seed: its program at both brokers, and the outcome.
 
 A difference counts only if it is there again: a program that one of the brokers does not carry out the same way twice
 is called unstable, and is reported as that.

@@ -1,7 +1,7 @@
 """Behaviour that the programs leave out, with the reason: the brokers differ on purpose, or Artemis is not repeatable.
 
-Each entry is kept to by ``generator`` (it never draws it), by ``runner`` (it skips the step, at both brokers, from
-what it has seen so far) or by ``normaliser`` (it leaves the value out). docs/core-protocol.md lists them; a test holds
+Each entry is enforced by ``generator`` (it never draws it), by ``runner`` (it skips the step at both brokers, judged
+by the state so far) or by ``normaliser`` (it leaves the value out). docs/core-protocol.md lists them; a test holds
 the two together.
 """
 
@@ -295,6 +295,11 @@ READ_BACK = Exclusion(
     "max-read-page-bytes and max-read-page-messages",
     "they limit one reading here and change nothing that a client sees; Artemis delivers nothing more from the pages"
     " while that much is not acknowledged",
+)
+SELECTORS_OF_PAGED = Exclusion(
+    "consumers with a selector at queues of addresses that page",
+    "a message that follows others that do not match is delivered (ADR 0008); Artemis reads no more pages while"
+    " messages that do not match fill its memory",
 )
 PAGED_AND_SCHEDULED = Exclusion(
     "scheduled messages at addresses that page",

@@ -59,7 +59,7 @@ class Link:
         return self._answers.pop(0) if self._answers else None
 
     def wait(self, until: Callable[[], bool], timeout_s: float) -> bool:
-        """Take what comes until that is so. False: it was not in time."""
+        """Take packets until the condition holds. False: the time was over first."""
         deadline = time.monotonic() + timeout_s
         while not until():
             left = deadline - time.monotonic()

@@ -1,4 +1,4 @@
-"""Packets as plain values that two brokers must agree on: what may differ by nature is left out or named.
+"""Packets as plain values that two brokers must agree on; values that differ by nature are left out or named.
 
 Left out: message and correlation ids (whether there is one is kept), texts of errors, the part of the names that makes
 each run's queues its own, values of times (whether there is one is kept). Everything else is kept, wire types of

@@ -1,6 +1,6 @@
 """Parts of programs: each adds a step or a few to a program, about what the program has made so far.
 
-Not here: what a selector may look like (``selectors``), which parts make a program (``generator``), what is left out
+Not here: what a selector may look like (``selectors``), which parts make a program (``generator``), the exclusions
 and why (``exclusions``).
 """
 

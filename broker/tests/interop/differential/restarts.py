@@ -1,9 +1,9 @@
 """Programs with a restart of the broker in their middle: many of them before each restart, which takes seconds.
 
 Each has names of its own, so what one leaves does not matter to the others. A broker ends by its own will or is
-killed; what it had answered must be there again either way, and what it had not must be gone at both or at neither.
+killed. Answered requests must hold after either; an unanswered request must hold at both brokers or at neither.
 
-Not here: what is drawn (``generator.restarting``), how a program is run between restarts (``runner``).
+Elsewhere: drawing the program (``generator.restarting``), and running it between restarts (``runner``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where a message of a program would go, as far as it matters for what is left out.
+"""Where a message of a program would go, as far as the exclusions need it.
 
 Not here: sending it (``runner``).
 """

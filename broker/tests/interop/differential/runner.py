@@ -276,7 +276,7 @@ class Runner:
 
     def _takes_turns(self, session: Session, step: steps.Consume) -> bool:
         """Whether another consumer has the same right there, or a browser is among them
-        (``exclusions.TURNS``, ``BROWSED_LOANS``).
+        (``exclusions.TURNS``, ``BROWSED_LOANS``, ``SELECTORS_OF_PAGED``).
         """
         queue = step.queue.rpartition("::")[2]
         known = session.link.ask(packets.QueueQuery(self.name(queue)))
@@ -291,8 +291,8 @@ class Runner:
             paged = queue.startswith("paged") and any(other.received for other in others)
             alone = not known.durable and queue not in self._makers  # exclusions.BROWSED_ALONE
             return bool(known.non_destructive) or paged or alone  # exclusions.BROWSED_IN_PAGES
-        if self._makers.get(queue, step.session) != step.session:
-            return True  # exclusions.TEMPORARY_QUEUE_OF_ANOTHER_CONNECTION
+        if self._makers.get(queue, step.session) != step.session or (step.selector and queue.startswith("paged")):
+            return True  # exclusions.TEMPORARY_QUEUE_OF_ANOTHER_CONNECTION, SELECTORS_OF_PAGED
         if known.exclusive:  # exclusions.EXCLUSIVE_SELECTORS
             return any(other.selective or step.selector is not None for other in others)
         return any(
@@ -464,7 +464,7 @@ class Runner:
     # --- coming to rest ------------------------------------------------------------------------
 
     def _rest(self) -> dict[str, Any]:
-        """Let it come to rest. What came by itself, by session and consumer."""
+        """Wait until the broker sends nothing more. Returns the unsolicited packets by session and consumer."""
         news: dict[str, list[Any]] = {}
         quiet = 0
         for _ in range(20):
@@ -557,7 +557,7 @@ class Runner:
         return seen
 
     def _drain(self, session: Session, step: steps.Consume, name: str) -> Any:
-        """Everything in a queue; what is consumed is acknowledged."""
+        """All messages of a queue, consumed and acknowledged."""
         own = None if step.browse or self._alone else f"_AMQ_ORIG_ADDRESS LIKE '%{self._mark}%'"
         session.link.ask(packets.CreateConsumer(step.consumer, name, own, step.browse, True, 0))
         session.link.send(packets.FlowToken(step.consumer, -1))

@@ -149,7 +149,7 @@ def strongly_connected(graph: Mapping[str, set[str]]) -> list[frozenset[str]]:
 
 
 def import_graph() -> dict[str, set[str]]:
-    """Every module with the modules that it imports. A package's own module stands for what it exports."""
+    """Every module with the modules that it imports. A package's own module stands for its exports."""
     return {name: set(module.internal) for name, module in modules().items()}
 
 

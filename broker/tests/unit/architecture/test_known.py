@@ -1,4 +1,4 @@
-"""Lists of exceptions only shrink: what is not needed or could be lower is a fault, like what is new or has grown."""
+"""Lists of exceptions only shrink: an unneeded or too high entry is a fault, like a new or risen one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_known(RECORDED, [["d", "e"]])
 
 
-def test_what_is_written_is_read() -> None:
+def test_a_written_table_reads_back_the_same() -> None:
     assert known() == RECORDED
     assert known_knots() == [frozenset({"d", "e"})]
 

@@ -60,7 +60,7 @@ def permitted(imported: str, member: str, allowed: list[str]) -> bool:
     return f"{imported}.{member}" in allowed or any(".".join(parts[:n]) in allowed for n in range(1, len(parts) + 1))
 
 
-def test_pure_packages_import_what_is_listed() -> None:
+def test_pure_packages_import_listed_modules_only() -> None:
     report(
         f"{module.at(each.line)}: {module.package} may not import {each.module}" + (f".{member}" if member else "")
         for module in pure_modules()

@@ -1,6 +1,6 @@
 """Sizes of modules, functions and classes, and how many modules one imports.
 
-What is counted:
+Counted are:
 
 - *attributes* of a class: its annotated fields (not ``ClassVar``), its ``__slots__``, and what its own methods assign
   to ``self``. Inherited attributes and members of enumerations do not count. Fields of dataclasses count.
@@ -25,7 +25,7 @@ VAGUE = ("util", "helper", "manager", "impl", "misc", "common")
 STANDARD_TERMS = {"resource_manager"}
 
 
-def test_modules_are_short_and_say_what_they_are() -> None:
+def test_modules_are_short_and_have_a_docstring() -> None:
     report(fault for module in modules().values() for fault in module_faults(module))
 
 

@@ -1,7 +1,7 @@
 """The public Python names with their signatures are those of ``surface.txt``.
 
 A change of the API is thus a change of that file, which is reviewed. Public are the modules listed in ``rules.toml``,
-in them the names of ``__all__`` (without ``__all__``: what it defines), and of a public class its members without an
+in them the names of ``__all__`` (without ``__all__``: its definitions), and of a public class its members without an
 underscore; and the requests of the management interface. ``make architecture`` writes the file anew.
 """
 

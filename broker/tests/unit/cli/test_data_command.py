@@ -104,7 +104,7 @@ def test_salvage_shows_and_then_writes(directory: Path, tmp_path_factory: pytest
     assert again.exit_code == 2, "it is not empty"
 
 
-def test_salvage_names_what_is_lost(directory: Path) -> None:
+def test_salvage_names_the_lost_messages(directory: Path) -> None:
     segment = sorted(directory.glob("segment-*.log"))[0]
     content = bytearray(segment.read_bytes())
     content[4096 + 200] ^= 0xFF

@@ -89,7 +89,7 @@ def test_diverged_of_three(copies: dict[str, str]) -> None:
     assert "1. Start from" in output
 
 
-def test_exit_codes_of_what_cannot_be_compared(copies: dict[str, str], tmp_path: Path) -> None:
+def test_exit_codes_of_copies_that_cannot_be_compared(copies: dict[str, str], tmp_path: Path) -> None:
     assert run("compare", copies["old"])[0] == 2
     assert run("compare", copies["old"], copies["old"])[0] == 2
     empty = tmp_path / "empty"

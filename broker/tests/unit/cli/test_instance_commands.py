@@ -1,4 +1,4 @@
-"""``understudy create`` and the default instance of ``understudy run``: what is written, and what is refused."""
+"""``understudy create`` and the default instance of ``understudy run``: written files, and refused options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Goal: ``understudy ledger check`` says what was found, in words and as JSON, and ends with the right code."""
+"""Goal: ``understudy ledger check`` reports its findings, in words and as JSON, and ends with the right code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Goal: what would keep a node from starting, or its users from doing anything, is said before the start.
+"""Goal: faults that would keep a node from starting, or users from working, are reported before the start.
 
 Method: the command's own entry point over files in a temporary directory.
 """

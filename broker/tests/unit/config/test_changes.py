@@ -1,4 +1,4 @@
-"""A changed file beside a running configuration: what is taken, what waits for a restart and under which name."""
+"""A changed file beside a running configuration: applied elements, and the names of those that need a restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kinds of values: what is one, what is none, and what it is called as a field."""
+"""Kinds of values: accepted and refused texts, and the names of fields."""
 
 from __future__ import annotations
 

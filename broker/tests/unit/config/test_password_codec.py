@@ -1,4 +1,4 @@
-"""Masked passwords: the bytes of Artemis' default codec, its keys, and what is refused."""
+"""Masked passwords: the bytes of Artemis' default codec, its keys, and refused inputs."""
 
 from __future__ import annotations
 

@@ -44,7 +44,15 @@ def test_the_file_artemis_creates_loads_with_warnings_only() -> None:
     assert set(found.security_settings[0].permissions) == set(Permission) - {Permission.VIEW, Permission.EDIT}
     assert found.cluster_connections[0].discovery_group == "dg-group1"
     named = {warning.message.split()[0] for warning in loaded.warnings}
-    assert {"journal-type", "broadcast-groups", "discovery-groups", "acceptor"} <= named
+    assert {"journal-type", "acceptor"} <= named
+    (broadcast,), (discovery,) = found.broadcast_groups, found.discovery_groups
+    assert (broadcast.name, broadcast.connectors, broadcast.broadcast_period_ms) == (
+        "bg-group1",
+        ("artemis",),
+        5_000,
+    )
+    assert (discovery.name, discovery.refresh_timeout_ms) == ("dg-group1", 10_000)
+    assert (discovery.carrier.group_address, discovery.carrier.group_port) == ("231.7.7.7", 9876)
     assert found.critical_analyzer_policy is CriticalAnalyzerPolicy.HALT
     assert len({str(warning) for warning in loaded.warnings}) == len(loaded.warnings)
 
@@ -303,10 +311,60 @@ def test_a_replicated_primary_has_the_documented_defaults() -> None:
     assert replication.retry_replication_wait_ms == 2_000
     assert replication.max_saved_replicated_journals_size == 2
     assert replication.durability_contract == "replica-disk"
+    assert replication.replica_silence_ms == 4_000
 
 
-def test_replication_needs_a_manager_and_a_cluster_connection() -> None:
-    assert "a manager" in str(fails(REPLICATION.format("<primary/>")).hint)
+@pytest.mark.parametrize(
+    ("properties", "silence", "warned"),
+    [
+        ("", "4000", False),
+        ("", "6001", True),
+        ("", "-1", True),
+        ('<property key="lease-ms" value="2000"/>', "4000", True),
+        ('<property key="lease-ms" value="2000"/>', "2000", False),
+    ],
+)
+def test_a_silence_that_outlasts_the_lease_is_warned_of(properties: str, silence: str, warned: bool) -> None:
+    manager = f"""<manager><class-name>witness</class-name><properties>{properties}
+    <property key="addresses" value="10.0.0.3:61619"/><property key="secret-file" value="/s"/></properties></manager>"""
+    element = f"<replica-silence>{silence}</replica-silence>"
+    found = read(REPLICATION.format(f"<primary>{manager}{element}</primary>")).warnings
+    assert [each.path.rpartition("/")[2] for each in found] == ["replica-silence"] * warned
+
+
+VOTES = """
+<vote-on-replication-failure>true</vote-on-replication-failure><quorum-size>3</quorum-size>
+<vote-retries>4</vote-retries><vote-retry-wait>500</vote-retry-wait><quorum-vote-wait>7</quorum-vote-wait>"""
+
+
+@pytest.mark.parametrize(
+    ("primary", "check"),
+    [("primary", "check-for-active-server"), ("master", "check-for-live-server")],
+)
+def test_replication_without_a_manager_votes(primary: str, check: str) -> None:
+    read_now = read(REPLICATION.format(f"<{primary}>{VOTES}<{check}>true</{check}></{primary}>"))
+    assert read_now.configuration.ha_policy.replication == ReplicationConfiguration(
+        vote_on_replication_failure=True,
+        quorum_size=3,
+        vote_retries=4,
+        vote_retry_wait_ms=500,
+        quorum_vote_wait_seconds=7,
+        check_for_active_server=True,
+    )
+    assert not read_now.warnings
+    assert read(REPLICATION.format("<slave/>")).configuration.ha_policy.replication == ReplicationConfiguration()
+
+
+def test_elements_that_do_nothing_with_or_without_a_manager_are_warned_of() -> None:
+    body = f"<primary>{MANAGER}{VOTES}<check-for-active-server>true</check-for-active-server></primary>"
+    warned = read(REPLICATION.format(body)).warnings
+    assert len(warned) == 6
+    assert all("with a manager" in each.message for each in warned)
+    (warning,) = read(REPLICATION.format("<primary><coordination-id>x</coordination-id></primary>")).warnings
+    assert "without a manager" in warning.message
+
+
+def test_replication_needs_a_cluster_connection() -> None:
     assert "needs a cluster-connection" in str(
         fails(f"<ha-policy><replication><primary>{MANAGER}</primary></replication></ha-policy>")
     )

@@ -1,4 +1,4 @@
-"""Address settings, security settings, wildcards and journal elements that the reader reads, and what it refuses."""
+"""Address settings, security settings, wildcards and journal elements that the reader reads, and refused values."""
 
 from __future__ import annotations
 

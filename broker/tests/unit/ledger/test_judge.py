@@ -85,7 +85,7 @@ def test_confirmed_and_never_delivered_is_lost_and_shows_its_rows() -> None:
     assert check(iter(rows)).lost[0].rows == ()
 
 
-def test_what_remains_in_the_queue_is_not_lost() -> None:
+def test_messages_still_in_the_queue_are_not_lost() -> None:
     rows = without(without(clean(), Kind.DELIVERED, 2), Kind.ACKNOWLEDGED, 2)
     assert check(rows, remaining={("p", 2)}).ok
     assert not check(rows, remaining={("other", 2), ("p", 1)}).ok
@@ -426,7 +426,7 @@ def test_another_body_than_was_sent_is_corrupted() -> None:
     assert check(unknown).ok, "nothing to compare with"
 
 
-def test_what_was_refused_must_stay_unseen() -> None:
+def test_refused_messages_must_not_be_received() -> None:
     assert check([*clean(), sent(9), refused(9)]).ok
     rows = [*clean(), sent(9), refused(9)]
     assert only(check([*rows, delivered(9)]), "refused") == [(9, Reason.VISIBLE_AFTER_REFUSAL)]

@@ -1,4 +1,4 @@
-"""Goal: lines and rows are the same thing both ways, and what is no row is named by file and line."""
+"""Goal: lines and rows convert both ways, and an error names file and line of an invalid row."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_the_writer_writes_what_read_reads() -> None:
         ("[" * 100_000, "no ledger row"),
     ],
 )
-def test_what_is_no_row_is_named(line: str, wrong: str) -> None:
+def test_an_invalid_row_is_named(line: str, wrong: str) -> None:
     with pytest.raises(LedgerDamaged, match=r"f\.jsonl:2: no ledger row") as caught:
         list(read([GOOD, line, GOOD], file="f.jsonl"))
     assert wrong in str(caught.value)

@@ -12,6 +12,7 @@ import pytest
 from support.core import NAME, Client
 from support.managed import ManagedWorld
 from support.routing import callback_of, text
+from understudy.config.bridge import BridgeConfiguration, BridgeTarget
 from understudy.config.model import (
     AcceptorConfiguration,
     ClusterConnectionConfiguration,
@@ -366,6 +367,7 @@ def test_every_attribute_of_every_resource_answers(monkeypatch: pytest.MonkeyPat
         configuration={
             "acceptors": (AcceptorConfiguration("x", "127.0.0.1", 1),),
             "cluster_connections": (ClusterConnectionConfiguration("x", "self"),),
+            "bridges": (BridgeConfiguration("x", "x", BridgeTarget(("self",))),),
         }
     )
     node.store.epoch = 1  # type: ignore[attr-defined]

@@ -8,6 +8,7 @@ import pytest
 
 from understudy.ha.activation import ActivationFacts, StepTime
 from understudy.management.controls import (
+    IN_LINE,
     FollowingFacts,
     NodeView,
     error_json,
@@ -37,7 +38,15 @@ def test_an_active_node() -> None:
         "pid": 4711,
         "uptime_ms": 12500,
         "epoch": 3,
-        "ha": {"policy": "shared-store", "role": "primary", "state": "active", "machine_state": "ACTIVE"},
+        "ha": {
+            "policy": "shared-store",
+            "role": "primary",
+            "state": "active",
+            "machine_state": "ACTIVE",
+            "waiting_because": None,
+        },
+        "promotion": None,
+        "earlier_data": None,
         "peer": {"role": "backup", "connector": "10.0.0.2:61616"},
         "activation": None,
         "following": None,
@@ -106,6 +115,13 @@ def test_a_passive_node_that_knows_little() -> None:
         (FakeNodeView(state="passive", following=FollowingFacts(True, 0)), True, None),
         (FakeNodeView(state="passive", following=FollowingFacts(False, 9)), False, "passive with a lag of 9 bytes"),
         (FakeNodeView(state="passive"), False, "passive and not following"),
+        # another backup holds the backup lock; with replication the same state is that of a copy
+        (FakeNodeView(state="passive", machine_state="QUEUED"), True, IN_LINE),
+        (
+            FakeNodeView(state="passive", machine_state="QUEUED", ha_policy="replication"),
+            False,
+            "passive and not following",
+        ),
         (
             FakeNodeView(state="passive", following=FollowingFacts(True, 0), trouble="the store is damaged"),
             False,

@@ -208,7 +208,7 @@ def test_clients_without_permission_see_nothing_of_it() -> None:
 
 
 def test_absent_values_are_null_in_notifications() -> None:
-    """A user or a client id that there is not, and the filter of what goes; what comes leaves the filter out."""
+    """The filter is null when a consumer is closed and absent when it is created."""
     node = ManagedWorld()
     security = FakeSecurity()
     security.user = ""

@@ -1,10 +1,11 @@
-"""Goal: the OpenAPI document describes exactly what is served."""
+"""Goal: the OpenAPI document describes exactly the served paths."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from understudy.management import openapi
+from understudy.management.cluster_facts import cluster_json
 from understudy.management.controls import FollowingFacts, error_json, live_json, node_json, queue_json, ready_json
 from understudy.testing.fake_node import FakeNodeView, fake_queue
 
@@ -43,6 +44,7 @@ def test_every_answer_matches_its_schema() -> None:
     for name, value in (
         ("Node", node_json(FakeNodeView())),
         ("Node", node_json(passive)),
+        ("Cluster", cluster_json(FakeNodeView().cluster)),
         ("Queue", queue_json(fake_queue())),
         ("Ready", ready_json(passive)),
         ("Live", live_json()),

@@ -65,7 +65,7 @@ def test_without_its_address_it_needs_leave_to_make_it() -> None:
     assert "no address 'a'" in node.refused("broker", "createQueue", *refused)
 
 
-def test_the_longest_update_changes_what_is_not_null() -> None:
+def test_the_longest_update_changes_the_arguments_that_are_not_null() -> None:
     node = ManagedWorld()
     node.world.queue("q")
     values = ["q", "ANYCAST", None, 4, None, True, None, None, None, None, None, None, "somebody", 9]

@@ -41,7 +41,7 @@ def ids(queue: Queue) -> list[int]:
 
 
 def whole(node: ManagedWorld, queue: Queue) -> None:
-    """The counts are those of what is there, and the log has the same."""
+    """The counts are those of the messages in the queue, and the log has the same."""
     assert queue.message_count == len(ids(queue)) + queue.scheduled_count + queue.delivering_count
     if queue.durable and not queue.delivering_count:
         scheduled = [reference.message_id for reference in node.office.scheduled.of(queue)]
@@ -231,7 +231,7 @@ def test_duplicates_are_rejected_only_when_wanted() -> None:
     whole(node, target)
 
 
-def test_priority_of_what_was_there_changes_once() -> None:
+def test_the_priority_of_present_messages_changes_once() -> None:
     node, queue = loaded(MANY)
     assert node.ask("queue.q", "changeMessagesPriority", None, 2) == MANY
     assert len(numbers(queue)) == MANY
@@ -307,7 +307,7 @@ def test_requests_under_way_are_limited(monkeypatch: pytest.MonkeyPatch) -> None
     assert node.ask("queue.q", "countMessages", "n >= 0") == MANY, "its place is free again"
 
 
-def test_an_operator_expires_what_has_no_time() -> None:
+def test_an_operator_expires_messages_without_expiration() -> None:
     """The message reports the time of its expiry, not its expiration of 0."""
     node, queue = loaded(1, expiry_address="gone")
     node.world.queue("gone")

@@ -161,7 +161,7 @@ def test_fine_grained_permissions() -> None:
     assert not node.office.directory.find_queue("q").paused  # type: ignore[union-attr]
 
 
-def test_a_reply_waits_for_what_it_tells() -> None:
+def test_a_reply_waits_until_its_result_is_durable() -> None:
     node = ManagedWorld(automatic=False)
     node.world.queue(REPLIES)
     node.sync()

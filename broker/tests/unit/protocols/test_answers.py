@@ -1,4 +1,4 @@
-"""A bug of ours in what is done for a client when the disk has caught up: it costs that client its connection
+"""An internal error in the work for a client after a sync: it costs that client its connection
 and sessions, and the others their answers not a moment.
 """
 

@@ -264,6 +264,26 @@ def test_a_proof_is_checked_and_good_for_one_challenge(proof: bytes) -> None:
     assert not stranger.handler.proved
 
 
+def test_a_session_without_login_needs_the_proof_of_the_cluster_password() -> None:
+    """A bridge of another broker has every permission, after its proof and without a user only."""
+    credentials = ClusterCredentials("cluster", "a secret", Entropy())
+    node = CoreNode(credentials=credentials, security=RefusesAllLogins())
+    node.world.queue("q")
+    bridge = node.client()
+    request = p.CreateSession("s", 10, 136, None, None)
+    bridge.send(request, 1)
+    refused = bridge.received()
+    assert not any(isinstance(each, p.CreateSessionResponse) for each in refused)
+    hello = p.ClusterHello("cluster", bytes(NONCE_BYTES))
+    challenge = bridge.ask(hello, p.ClusterChallenge, 3)
+    bridge.ask(p.ClusterProof(credentials.dialler_proof(hello.nonce, challenge.nonce)), p.ClusterConnectReply, 3)
+    bridge.ask(request, p.CreateSessionResponse, 1)
+    bridge.send_message("from a bridge")
+    node.sync()
+    assert any(isinstance(each, p.NullResponse) for each in bridge.received())
+    assert node.world.office.directory.queues["q"].message_count == 1
+
+
 # --- permissions -----------------------------------------------------------------------------------
 
 USERS = {

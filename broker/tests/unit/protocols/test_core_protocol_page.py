@@ -1,4 +1,4 @@
-"""docs/core-protocol.md says of every packet what is done with it, and says it truly as far as a test can tell."""
+"""docs/core-protocol.md names the treatment of every packet, and agrees with the tables of the code."""
 
 from __future__ import annotations
 

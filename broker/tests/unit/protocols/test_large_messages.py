@@ -93,7 +93,7 @@ def test_a_large_message_is_confirmed_when_it_is_safe_and_what_follows_keeps_its
     client.large(body_of("n", 1000), correlation_id=3)
     client.send(small("last", 4))
     assert client.socket.took() == []
-    assert client.connection.congested(), "what waits in memory is not added to"
+    assert client.connection.congested(), "no chunk is added to those waiting in memory"
     client.node.settle()
     assert not client.connection.congested()
     answers = client.socket.took()
@@ -170,7 +170,7 @@ def test_a_session_that_confirms_commands_takes_one_at_a_time() -> None:
     assert confirmed[-1] == 4, "start, and then each announcement with its piece"
 
 
-def test_a_delivery_is_what_was_sent_and_every_frame_is_charged() -> None:
+def test_a_delivery_equals_the_sent_message_and_every_frame_is_charged() -> None:
     client = Client()
     client.large(body_of("m"), size=777)
     client.node.settle()
@@ -351,7 +351,7 @@ def test_a_large_send_continues_after_a_reattachment(sent: int, noticed: bool) -
     cut.send(*commands[:sent])
     answers = cut.cut(noticed=noticed)
     if sent >= 7:
-        assert answers == [], "not before it is known what was carried out"
+        assert answers == [], "no answer before the outcome is known"
         cut.node.settle()
         answers = [each for each in cut.client.received() if isinstance(each, packets.ReattachSessionResponse)]
     (answer,) = answers

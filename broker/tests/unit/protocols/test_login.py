@@ -1,4 +1,4 @@
-"""Sessions of clients whose password is still being checked: what waits, what goes on, what is refused."""
+"""Sessions of clients whose password is still being checked: waiting, continued and refused requests."""
 
 from __future__ import annotations
 

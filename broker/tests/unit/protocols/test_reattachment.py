@@ -49,7 +49,7 @@ def test_a_cut_connection_is_replaced_without_loss_or_repetition() -> None:
     assert answers[1] == packets.ReattachSessionResponse(2, True)
     (queue,) = node.world.office.queues()
     again.send(packets.Acknowledge(0, max(node.store.survivors(queue)), False))
-    assert queue.message_count == 0, "what was delivered before the cut can be acknowledged after it"
+    assert queue.message_count == 0, "a delivery before the cut can be acknowledged after it"
 
 
 def test_no_message_is_delivered_to_a_lost_connection() -> None:
@@ -61,7 +61,7 @@ def test_no_message_is_delivered_to_a_lost_connection() -> None:
     assert queue.delivering_count == 1
 
 
-def test_the_answer_covers_only_what_is_durable() -> None:
+def test_the_answer_covers_only_durable_packets() -> None:
     node = CoreNode(automatic=False)
     node.world.queue()
     node.store.sync()

@@ -445,7 +445,7 @@ def answers(client: Client, packet: packets.Packet) -> list[packets.Packet]:
 def test_the_stock_client_ends_a_branch_after_a_failover() -> None:
     """Its requests in order: SESS_XA_FAILED on the new session, work, then ``end`` and ``rollback`` of the branch.
 
-    ``end`` stops the session, acknowledges what was consumed, rolls the session back and throws XAER_RMFAIL without
+    ``end`` stops the session, acknowledges the consumed messages, rolls the session back and throws XAER_RMFAIL without
     SESS_XA_END.
     """
     node = CoreNode()

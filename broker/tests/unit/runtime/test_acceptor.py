@@ -199,7 +199,7 @@ def test_input_left_over_waits_for_the_disk_too() -> None:
     for _ in range(4):
         loop.turn()
         acceptor.turn.request()
-    assert log == ["flood", "flood"], "what was asked for before it was congested, and nothing after that"
+    assert log == ["flood", "flood"], "requests before the congestion, and none after it"
     assert not transport.reading
     handler._parts = 1
     handler.is_congested = False
@@ -219,7 +219,7 @@ def test_a_connection_lost_with_input_left_over_takes_no_more_turns() -> None:
 
 
 class Reading(Handler):
-    """Keeps what it was given, as a view would have it afterwards."""
+    """Keeps the received objects without a copy, so that a reused buffer would show."""
 
     def __init__(self) -> None:
         self.given: list[bytes | memoryview] = []

@@ -14,7 +14,7 @@ from understudy.testing.manual_time import ManualTime
 
 
 class Course:
-    """Three steps that take 10, 20 and 30 ms and note what is done."""
+    """Three steps that take 10, 20 and 30 ms and note their calls."""
 
     def __init__(self) -> None:
         self.time = ManualTime()

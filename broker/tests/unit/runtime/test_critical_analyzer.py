@@ -1,4 +1,4 @@
-"""Goal: what is stuck is found, told from what only paused, and dealt with as the policy says; with no real waiting."""
+"""Goal: a stuck path is found, distinguished from a paused one, and handled by the policy; with no real waiting."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SECOND_NS = 1_000_000_000
 
 
 class Watched:
-    """An analyzer over two paths, and what it did."""
+    """An analyzer over two paths, and its actions."""
 
     def __init__(self, policy: Policy, timeout_ms: int = TIMEOUT_MS) -> None:
         self.writer, self.other = CriticalPath("writer"), CriticalPath("other")
@@ -85,7 +85,7 @@ def test_halt_ends_the_process_even_if_the_log_hangs(monkeypatch: pytest.MonkeyP
         critical_analyzer.log.removeHandler(handler)
 
 
-def test_shutdown_asks_on_the_loop_and_ends_what_cannot_stop() -> None:
+def test_shutdown_asks_on_the_loop_and_ends_a_process_that_cannot_stop() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         watched = Watched(Policy.SHUTDOWN, timeout_ms=TIMEOUT_MS)

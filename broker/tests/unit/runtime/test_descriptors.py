@@ -22,7 +22,7 @@ from understudy.runtime.listening import bound_socket
 
 @contextmanager
 def no_descriptor_left() -> Iterator[None]:
-    """The process has none beside those that are open; what is closed inside can be opened again."""
+    """The process has none beside those that are open; descriptors closed inside can be opened again."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     taken = [os.open("/dev/null", os.O_RDONLY)]
     resource.setrlimit(resource.RLIMIT_NOFILE, (taken[0] + 64, limits[1]))
@@ -41,7 +41,7 @@ def no_descriptor_left() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(("limit", "connections"), [(LIMIT_MIN, 28), (1_024, 616), (20_000, 19_180)])
-def test_connections_get_what_is_left(limit: int, connections: int) -> None:
+def test_connections_get_the_remaining_descriptors(limit: int, connections: int) -> None:
     descriptors = Descriptors(limit, reserve=0)
     assert descriptors.connections_max == connections
     assert descriptors.connections_max + descriptors.large_messages_max <= limit - 320

@@ -1,4 +1,4 @@
-"""Descriptors, links, modes and errors of the real disk; ``conformance`` has what it shares with the simulated one."""
+"""Descriptors, links, modes and errors of the real disk (shared behaviour: ``conformance``)."""
 
 from __future__ import annotations
 

@@ -241,7 +241,7 @@ class ByHand:
         self.ready.append(call)
 
     def iterate(self) -> int:
-        """Call what is ready; how much that was."""
+        """Run the ready callbacks; returns their number."""
         ready, self.ready = self.ready, []
         for call in ready:
             call()

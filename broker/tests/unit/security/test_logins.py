@@ -189,7 +189,7 @@ def test_a_cancelled_login_is_neither_answered_nor_checked() -> None:
     assert isinstance(waiting, Login)
     running.cancel()
     waiting.cancel()
-    assert rig.worker.work() == 1, "what is under way is finished, what waits is not begun"
+    assert rig.worker.work() == 1, "the running check is finished, waiting ones are not begun"
     assert rig.told == []
     assert rig.logins.waiting_count == 0
 

@@ -1,4 +1,4 @@
-"""Selectors by example: every operator, JMS' three values and types, headers, and what is none.
+"""Selectors by example: every operator, JMS' three values and types, headers, and invalid ones.
 
 Goal: what a client writes is selected as JMS and the Artemis manual say. Method: one message, many
 texts, each with the answer.

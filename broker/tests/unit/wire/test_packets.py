@@ -60,7 +60,7 @@ def test_version_chooses_the_answer(version: int, queue: int, binding: int, up: 
     assert type(gone) is p.PACKET_TYPES[down]
 
 
-def test_command_ids_skip_what_belongs_to_no_session() -> None:
+def test_command_ids_skip_packets_outside_sessions() -> None:
     uncounted = {10, 11, 124, -19, 13, 22, 30, -18, 31, 32, 33, 104}
     for number, packet_type in p.PACKET_TYPES.items():
         packet = packet_type.__new__(packet_type)

@@ -45,13 +45,13 @@ class Socket:
 class PeerHarness:
     """A peer, its owner and the other side of its connection."""
 
-    def __init__(self) -> None:
+    def __init__(self, options: PeerOptions | None = None) -> None:
         self.time = ManualTime()
         self.connection = Socket()
         self.calls: list[object] = []
         self.error: BrokerError | None = None
         target = TransportConfiguration("c", parameters={"host": "127.0.0.1", "port": "1"})
-        self.peer = CorePeer(self, target, self.time, self.time)
+        self.peer = CorePeer(self, target, self.time, self.time, options or PeerOptions())
 
     # --- PeerOwner
 
@@ -106,6 +106,28 @@ def test_a_silent_side_is_lost_after_the_connection_ttl() -> None:
     assert rig.connection.closed
     (reason,) = rig.calls
     assert "nothing received" in str(reason)
+
+
+def test_a_side_that_is_silent_for_the_second_limit_is_lost_and_told_of_the_ttl_only() -> None:
+    rig = PeerHarness(PeerOptions(check_period_ms=-1, silence_ms=4_000)).open()
+    for _ in range(5):
+        rig.time.advance(1_000)
+        rig.answer(packets.Ping(CONNECTION_TTL_MS), 0)
+    assert rig.packets() == [packets.Ping(CONNECTION_TTL_MS)] * 6
+    rig.time.advance(4_000)
+    assert rig.calls == []
+    rig.time.advance(1)
+    assert rig.calls == ["nothing received for 4001 ms"]
+
+
+def test_time_in_which_this_side_was_stopped_is_no_silence_of_the_other_one() -> None:
+    rig = PeerHarness(PeerOptions(silence_ms=4_000)).open()
+    rig.time.advance(500)
+    rig.time.stop_process(60_000)
+    rig.time.advance(3_999)
+    assert rig.calls == []
+    rig.time.advance(2)
+    assert rig.calls == ["nothing received for 4001 ms"]
 
 
 def test_responses_belong_to_requests_in_their_order() -> None:
