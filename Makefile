@@ -71,12 +71,12 @@ test: $(VENV)/.kernel $(VENV)/.spark ## All checks of a change, at most 20 minut
 	  "rust=$(MAKE) --no-print-directory rust" \
 	  "twin=$(PY) .ci/has_native_kernel.py && $(MAKE) --no-print-directory twin" \
 	  "fuzz-smoke=$(MAKE) --no-print-directory fuzz-smoke" \
+	  "ssh=$(PY) .ci/ssh_hosts.py --check && $(MAKE) --no-print-directory ssh" \
 	  --then \
 	  "integration=$(MAKE) --no-print-directory integration" \
 	  --beside \
 	  "interop-short=$(MAKE) --no-print-directory interop-short" \
-	  "molecule=$(MAKE) --no-print-directory molecule-default" \
-	  "ssh=$(PY) .ci/ssh_hosts.py --check && $(MAKE) --no-print-directory ssh"
+	  "molecule=$(MAKE) --no-print-directory molecule-default"
 
 .PHONY: test-all
 test-all: $(VENV)/.kernel $(VENV)/.spark ## make test, new examples, every interop scenario and 2,000 seeds
@@ -84,12 +84,17 @@ test-all: $(VENV)/.kernel $(VENV)/.spark ## make test, new examples, every inter
 	  "test=$(MAKE) --no-print-directory test" \
 	  "twin-all=$(PY) .ci/has_native_kernel.py && $(MAKE) --no-print-directory twin-all" \
 	  "examples=EXAMPLES=random $(MAKE) --no-print-directory property" \
-	  "long=EXAMPLES=random $(PYTEST) -m long broker/tests/property broker/tests/integration" \
+	  "long=$(MAKE) --no-print-directory long" \
 	  "fuzz=$(MAKE) --no-print-directory fuzz" \
+	  "kernel-sanitizer=.ci/kernel-sanitizer $(PY) $(SCRATCH)/kernel-sanitizer" \
 	  "interop=$(MAKE) --no-print-directory interop" \
 	  "roles-alone=$(MAKE) --no-print-directory roles-alone" \
 	  "ssh-drill=$(PY) .ci/ssh_hosts.py --check && $(MAKE) --no-print-directory ssh-drill" \
 	  "seeds=$(MAKE) --no-print-directory simulation-long"
+
+.PHONY: long
+long: $(VENV)/.kernel $(VENV)/.spark ## Tests that are too long for a change: processes, cut networks, simulation, conformance
+	EXAMPLES=random $(PYTEST) -m "long and not maven" broker/tests
 
 .PHONY: static
 static: $(VENV)/.complete $(COLLECTION) ## ruff, mypy --strict, architecture rules
@@ -102,6 +107,10 @@ static: $(VENV)/.complete $(COLLECTION) ## ruff, mypy --strict, architecture rul
 .PHONY: rust
 rust: ## cargo fmt and clippy of the native kernel
 	.ci/rust-checks $(SCRATCH)/kernel-checks
+
+.PHONY: kernel-sanitizer
+kernel-sanitizer: $(VENV)/.complete ## The native kernel built with AddressSanitizer: comparisons with its twin, damaged input
+	.ci/kernel-sanitizer $(PY) $(SCRATCH)/kernel-sanitizer
 
 .PHONY: architecture
 architecture: $(VENV)/.complete ## Lower the exceptions of the architecture rules and rewrite the public surface
@@ -155,16 +164,16 @@ simulation: $(VENV)/.kernel ## 100 seeds of all scenarios on a virtual clock; po
 	$(PYTEST) -m "not long" broker/tests/simulation broker/tests/conformance
 
 .PHONY: simulation-long
-simulation-long: $(VENV)/.kernel ## 2,000 seeds: 667 of each scenario
-	$(PY) -m understudy.testing.simulate --seeds 0-666 --jobs 2
+simulation-long: $(VENV)/.kernel ## 2,000 seeds or more: 500 of each scenario
+	$(PY) -m understudy.testing.simulate --seeds 0-499 --jobs 2
 
 .PHONY: integration
 integration: $(VENV)/.kernel ## Real processes on loopback, kill -9
 	$(PYTEST) -m "not long" broker/tests/integration
 
 .PHONY: spark
-spark: $(VENV)/.spark ## The Spark audit against the ledger's own checker
-	$(PYTEST) -m spark broker/tests
+spark: $(VENV)/.spark ## The journal source and the Spark jobs against plain Python
+	$(PYTEST) -m "spark and not long" broker/tests
 
 .PHONY: interop-short
 interop-short: $(VENV)/.kernel ## The Artemis command line and JMS client against us, in short

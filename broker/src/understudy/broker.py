@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from understudy.bridges.bridges import Bridges
 from understudy.cluster.services import ClusterServices
-from understudy.config.model import Configuration
+from understudy.config.model import Configuration, DurabilityContract
 from understudy.management.controls_by_name import CONTROLS
 from understudy.management.invocation import HandingOver, Invocations, ManagedNode, Reload
 from understudy.management.message_counters import MessageCounters
@@ -88,6 +89,7 @@ class Broker:
             epoch=store.epoch,
         )
         self._topology = cluster.topology
+        self.bridges = Bridges(configuration.bridges, cluster, self.services, timers, self.notifications)
         self._protocols = [CoreProtocol(self.services, cluster, clock, timers)]
         self.handlers = {protocol.wire: protocol.handler for protocol in self._protocols}
         """Table of protocols (``protocols.handlers.Handlers``)."""
@@ -107,7 +109,7 @@ class Broker:
         return PostOffice(
             store=self.store,
             settings=AddressSettingsRepository.from_configuration(
-                configuration.address_settings, configuration.wildcards
+                configuration.address_settings, configuration.wildcards, _durability_contract(configuration)
             ),
             clock=clock,
             timers=timers,
@@ -144,6 +146,7 @@ class Broker:
             counters=self.counters,
             settings=self.settings,
             reload=reload,
+            bridges=self.bridges,
         )
         invocations = Invocations(node, CONTROLS)
         self.services.sessions.management = ManagementRequests(configuration.management_address, invocations)
@@ -209,6 +212,7 @@ class Broker:
 
     def close(self) -> None:
         """End timers and sessions that wait for their clients; connections were closed before."""
+        self.bridges.close()
         self.invocations.close()
         self.settings.close()
         self.server_dump.close()
@@ -218,3 +222,9 @@ class Broker:
         self.counters.close()
         self.resources.close()
         self.post_office.close()
+
+
+def _durability_contract(configuration: Configuration) -> DurabilityContract:
+    """Of addresses that have none of their own; without replication it does not matter."""
+    replication = configuration.ha_policy.replication
+    return DurabilityContract("replica-disk" if replication is None else replication.durability_contract)

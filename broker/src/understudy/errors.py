@@ -40,10 +40,12 @@
             JournalCorrupt          file and offset of the first bad byte
             StoreVersionUnsupported written by a newer Understudy
             WrongNode               the store belongs to another node id
+            StoreInUse              a broker runs on it while it is read
             WrongStore              the store is not the one that this instance uses
             StoreBehind             the store is older than the one that this node has used
             DiskFull | DiskFailed
                 DescriptorsExhausted    no file could be opened: too many are open
+                SegmentMissing          a segment that the node reads from was removed
             LockLost | LockTimedOut
             ReplicaFailed               the copy on another node; this one is not affected
         ActivationRefused           the data of this node is not the newest; says which is and what to do
@@ -457,6 +459,12 @@ class WrongNode(StoreError):
     code = "wrong-node"
 
 
+class StoreInUse(StoreError):
+    """A broker runs on the store, so that it changes while it is read."""
+
+    code = "store-in-use"
+
+
 class WrongStore(StoreError):
     """The store has another identity than the instance directory notes, or none: it may not be mounted."""
 
@@ -487,6 +495,12 @@ class DescriptorsExhausted(DiskFailed):
 
     code = "descriptors-exhausted"
     retryable = True
+
+
+class SegmentMissing(DiskFailed):
+    """A segment of the log was removed while the node uses it: by the next owner of the store, or by hand."""
+
+    code = "segment-missing"
 
 
 class ReplicaFailed(StoreError):

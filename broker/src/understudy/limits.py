@@ -23,6 +23,19 @@ BROADCAST_BYTES_MAX = 16 * 1024
 #: Most connectors in one broadcast, and most nodes remembered from broadcasts (login).
 BROADCAST_CONNECTORS_MAX = 32
 BROADCAST_NODES_MAX = 256
+#: The same of one sending address (login).
+BROADCAST_NODES_PER_SOURCE_MAX = 64
+#: Largest node id, broadcaster id or channel in a broadcast (login). UTF-16 units.
+BROADCAST_NAME_UNITS_MAX = 256
+#: Broadcasts that are read from one socket before it is left alone for ``BROADCAST_PAUSE_MS`` (login).
+BROADCASTS_PER_PAUSE_MAX = 64
+#: Milliseconds.
+BROADCAST_PAUSE_MS = 100
+#: Largest file with the stack of a JGroups channel. Bytes.
+JGROUPS_BYTES_MAX = 256 * 1024
+#: Hosts of a list of members, and ports of one of them, to which a broadcast is sent.
+DISCOVERY_HOSTS_MAX = 64
+DISCOVERY_PORTS_MAX = 16
 #: Most routing types, queue names or transaction ids in one packet.
 LIST_ITEMS_MAX = 64 * 1024
 #: Largest branch qualifier or global transaction id of an XA transaction (X/Open XA). Bytes.
@@ -110,6 +123,14 @@ SESSIONS_PER_CONNECTION_MAX = 2_000
 CONSUMERS_PER_SESSION_MAX = 10_000
 #: Messages excluded from one consumer (outcome *modified* with undeliverable-here).
 EXCLUDED_MESSAGES_MAX = 10_000
+#: Bridges with one name, messages that the target of a bridge has not confirmed, and their bytes.
+BRIDGE_CONCURRENCY_MAX = 64
+BRIDGE_UNCONFIRMED_MESSAGES_MAX = 5_000
+BRIDGE_UNCONFIRMED_BYTES_MAX = 64 * 1024 * 1024
+#: Bytes of a bridge that wait in memory for the socket before it takes further messages.
+BRIDGE_OUTGOING_BYTES_PAUSE = 1024 * 1024
+#: Addresses for which a bridge holds credit of its target.
+BRIDGE_ADDRESSES_MAX = 1_000
 #: Producers registered by one session.
 PRODUCERS_PER_SESSION_MAX = 10_000
 #: Metadata entries of one session, and their keys and values together. Characters.
@@ -219,6 +240,8 @@ COPY_MESSAGE_BYTES_MAX = 2 * 1024 * 1024
 #: Bytes of a file in one message of the copy of a store, and bytes of files that are sent and not yet written there.
 COPY_PIECE_BYTES_MAX = 512 * 1024
 COPY_WINDOW_BYTES_MAX = 8 * 1024 * 1024
+#: The note about earlier data of a replica that was moved away. Bytes.
+DIVERGENCE_NOTE_BYTES_MAX = 4 * 1024
 #: Files in one list of a message of the copy, and files of a store that can be copied.
 COPY_LIST_FILES_MAX = 2_000
 COPY_FILES_MAX = 4_000_000

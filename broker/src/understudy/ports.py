@@ -195,6 +195,11 @@ class Disk(DiskReader, Protocol):
     def rename(self, source: str, target: str) -> None:
         """Rename a file within its file system, replacing ``target``."""
 
+    def link(self, source: str, target: str) -> None:
+        """Give a file a second name in its file system. Raises ``FileExistsError`` if ``target`` exists, and
+        ``DiskFailed`` also if the file system has no links.
+        """
+
     def remove(self, path: str) -> None:
         """Remove a file."""
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from understudy.config.instance_files import ROLES_FILE, USERS_FILE
 from understudy.config.model import Configuration
 from understudy.errors import ConfigError
+from understudy.runtime.discovery import carrier_of
 from understudy.runtime.environment import SystemClock, SystemEntropy
 from understudy.runtime.file_modes import check_files
 from understudy.runtime.tls_acceptors import TlsAcceptors
@@ -62,6 +63,14 @@ def check_tls(configuration: Configuration) -> list[str]:
         if connector.tls is not None:
             client_context(connector.tls)
     return [*acceptors.expiry_warnings(), *check_files(key_files(configuration), [])]
+
+
+def check_carriers(configuration: Configuration) -> None:
+    """Raises ConfigError: the JGroups stack of a broadcast or discovery group cannot be used."""
+    carriers = [each.carrier for each in configuration.broadcast_groups]
+    carriers += [each.carrier for each in configuration.discovery_groups]
+    for carrier in carriers:
+        carrier_of(carrier)
 
 
 def check_readable(configuration: Configuration, user: str) -> None:

@@ -64,13 +64,14 @@ def compare_stores(
         context.exit(3)
     plan = plan_of(comparison)
     if as_json:
-        click.echo(json.dumps({**_plain(comparison), "plan": plan}))
+        click.echo(json.dumps({**plain_comparison(comparison), "plan": plan}))
     else:
-        _print(comparison, plan)
+        print_comparison(comparison, plan)
     context.exit(1 if comparison.diverged or comparison.damaged else 0)
 
 
-def _plain(comparison: Comparison) -> dict[str, object]:
+def plain_comparison(comparison: Comparison) -> dict[str, object]:
+    """A comparison as ``--json`` prints it, without the plan."""
     values = asdict(comparison, dict_factory=lambda items: {k: v.value if isinstance(v, Enum) else v for k, v in items})
     directories = [copy.directory for copy in comparison.copies]
     values["newest"] = [directories[index] for index in comparison.newest]
@@ -122,6 +123,22 @@ def plan_of(comparison: Comparison) -> list[str]:
         side, facing = (pair.left_only, pair.right_only) if pair.left == other else (pair.right_only, pair.left_only)
         plan += _steps(comparison, pair, base, copies[other].directory, side, facing, exported)
     return plan
+
+
+def exports_of(comparison: Comparison) -> list[tuple[str, tuple[str, ...]]]:
+    """The copies whose messages the plan transfers, each with those whose messages are left out."""
+    best = _to_start(comparison)
+    base = comparison.newest[0] if best is None else best
+    found: list[tuple[str, tuple[str, ...]]] = []
+    for pair in comparison.pairs:
+        if base not in (pair.left, pair.right) or pair.relation is not Relation.DIVERGED:
+            continue
+        other = pair.left + pair.right - base
+        side = pair.left_only if pair.left == other else pair.right_only
+        if side.replay_messages:
+            before = (comparison.copies[base].directory, *(directory for directory, _ in found))
+            found.append((comparison.copies[other].directory, before))
+    return found
 
 
 def _to_start(comparison: Comparison) -> int | None:
@@ -176,7 +193,8 @@ def _steps(
 # --- for people -----------------------------------------------------------------------------------------
 
 
-def _print(comparison: Comparison, plan: list[str]) -> None:
+def print_comparison(comparison: Comparison, plan: list[str]) -> None:
+    """A comparison for people."""
     # not wrapped when piped, so that every line stays one line
     console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 250, highlight=False)
     table = Table(box=None, header_style="bold")

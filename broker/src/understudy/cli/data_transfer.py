@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -103,6 +103,34 @@ def export_messages(
 
     The journal is only read. The file is made under another name and renamed when it is complete.
     """
+    summary, complete = export_copy(
+        directory, others, output, chosen=_Chosen(frozenset(queues), frozenset(addresses)),
+        large_directory=large_directory, allow_damage=allow_damage,
+    )  # fmt: skip
+    if output != "-":
+        print_summary("export", summary, as_json=as_json)
+    context.exit(0 if complete else 1)
+
+
+def export_copy(
+    directory: str,
+    others: tuple[str, ...],
+    output: str,
+    *,
+    chosen: Callable[[LiveMessage], bool] = lambda live: True,
+    large_directory: str | None = None,
+    allow_damage: bool = False,
+) -> tuple[dict[str, object], bool]:
+    """Write the messages that live in a journal and not in the others to a file.
+
+    Returns:
+        A summary, and whether everything that lives there could be written.
+
+    Raises:
+        UsageError: a directory holds no journal, or the journals are of different nodes.
+        JournalCorrupt: the journal is damaged and ``allow_damage`` is false.
+        DiskFailed: it cannot be read.
+    """
     disk = open_store(directory, *others)
     try:
         copy, contents, counterparts = replay_set(disk, directory, others)
@@ -122,7 +150,6 @@ def export_messages(
         )
     if copy.node_id is None:
         raise JournalCorrupt("no segment can be read", file=directory, offset=0)
-    chosen = _Chosen(frozenset(queues), frozenset(addresses))
     header = ExportHeader(copy.node_id, *copy.position, directory)
     with _Output(output) as file:
         writing = _Writing(file, disk, large_directory or f"{directory.rpartition('/')[0]}/large-messages")
@@ -133,7 +160,7 @@ def export_messages(
                 held = list(filter(chosen, prepared_messages(copy, contents, transaction_id, counterparts)))
                 writing.transaction(transaction_id, transaction, held, contents.state.queues)
         file.write(end_line(writing.count, writing.left_out, writing.prepared))
-    summary = {
+    summary: dict[str, object] = {
         "directory": directory,
         "node_id": copy.node_id,
         "epoch": header.epoch,
@@ -147,9 +174,7 @@ def export_messages(
         "prepared_messages": writing.prepared,
         "file": output,
     }
-    if output != "-":
-        print_summary("export", summary, as_json=as_json)
-    context.exit(1 if writing.left_out or missing or copy.state is CopyState.DAMAGED else 0)
+    return summary, not (writing.left_out or missing or copy.state is CopyState.DAMAGED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from understudy.errors import BrokerError, CallTimedOut, ConfigError, Connection
 _COMMANDS: Final = {
     "accept-store": "understudy.cli.accept_store:accept_store",
     "browse": "understudy.cli.browse:browse",
+    "cluster": "understudy.cli.cluster:cluster",
     "consume": "understudy.cli.consume:consume",
     "create": "understudy.cli.create:create",
     "data": "understudy.cli.data:data",
@@ -28,6 +29,7 @@ _COMMANDS: Final = {
     "mask": "understudy.cli.mask:mask",
     "pipeline": "understudy.cli.pipeline:pipeline",
     "produce": "understudy.cli.produce:produce",
+    "promote": "understudy.cli.promote:promote",
     "queue": "understudy.cli.status:queue",
     "run": "understudy.cli.run:run",
     "sim": "understudy.testing.simulate:main",

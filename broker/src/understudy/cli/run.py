@@ -15,7 +15,7 @@ import click
 import uvloop
 
 from understudy import __version__
-from understudy.cli.check import check_readable, check_security, check_tls, key_files
+from understudy.cli.check import check_carriers, check_readable, check_security, check_tls, key_files
 from understudy.cli.defaults import DEFAULT_HTTP, DEFAULT_URL, default_directory
 from understudy.cli.instances import config_of, create_instance, default_options, preview, token_of
 from understudy.cli.user_files import security_of, watched_files
@@ -131,6 +131,7 @@ def run(
         configuration = loaded.configuration
         warnings = [*map(str, loaded.warnings), *check_security(configuration, config.resolve().parent)]
         warnings += check_tls(configuration)
+        check_carriers(configuration)
         if user is not None:
             check_readable(configuration, user)
         for text in warnings:

@@ -200,10 +200,13 @@ def _node_table(node: dict[str, Any], ready: dict[str, Any]) -> Table:
     queues = node["queues"]
     rows = {
         "state": f"{ha['state']} ({ha['machine_state']})",
-        "ready": "yes" if ready["ready"] else f"no: {ready['reason']}",
+        "ready": ("yes" if ready["ready"] else "no") + (f": {ready['reason']}" if ready["reason"] else ""),
         "configured as": f"{ha['role']}, {ha['policy']}",
         "node id": node["node_id"] or "unknown",
         "epoch": "none" if node["epoch"] is None else str(node["epoch"]),
+        "waiting because": ha.get("waiting_because"),
+        "promoted": _promotion_text(node.get("promotion")),
+        "earlier data": _earlier_text(node.get("earlier_data")),
         "peer": "none known" if peer is None else f"{peer['role']} at {peer['connector']}",
         "activation": _activation_text(node.get("activation")),
         "following": None
@@ -227,6 +230,25 @@ def _node_table(node: dict[str, Any], ready: dict[str, Any]) -> Table:
         if value is not None:
             table.add_row(name, _text(value))
     return table
+
+
+def _earlier_text(earlier: dict[str, Any] | None) -> str | None:
+    """Data that was moved away; None if the active node has all of it."""
+    if earlier is None or not earlier["records"]:
+        return None
+    return (
+        f"{earlier['records']} records with {earlier['messages']} messages from epoch {earlier['epoch']},"
+        f" sequence {earlier['sequence']} on are only in {earlier['directory']}"
+    )
+
+
+def _promotion_text(promotion: dict[str, Any] | None) -> str | None:
+    """The newest promotion; None if there was none."""
+    if promotion is None:
+        return None
+    numbers = f"activation sequence {promotion['before']} became {promotion['sequence']}"
+    known = promotion["newest_known"]
+    return f"{numbers}; newest known then: {'unknown' if known is None else known}"
 
 
 def _certificate_text(acceptor: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ import click
 from understudy.runtime.disk import RealDisk
 from understudy.tools.inspect import is_store
 
-#: A directory that is there.
+#: An existing directory.
 STORE: Final = click.Path(exists=True, file_okay=False, resolve_path=True)
 
 

@@ -27,9 +27,18 @@ _ELEMENTS: Final = {
     "wildcards": "wildcard-addresses",
     "ha_policy": "ha-policy",
     "cluster_connections": "cluster-connections",
+    "broadcast_groups": "broadcast-groups",
+    "discovery_groups": "discovery-groups",
 }
 #: Lists whose entries are named one by one.
-_ENTRIES: Final = {"acceptors": "acceptor", "connectors": "connector", "cluster_connections": "cluster-connection"}
+_ENTRIES: Final = {
+    "acceptors": "acceptor",
+    "connectors": "connector",
+    "cluster_connections": "cluster-connection",
+    "broadcast_groups": "broadcast-group",
+    "discovery_groups": "discovery-group",
+    "bridges": "bridge",
+}
 _NAMES: Final = {element.field: element.name for element in CORE.children}
 
 

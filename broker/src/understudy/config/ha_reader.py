@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from understudy.config.document import Document, Node, nearest
 from understudy.config.high_availability import (
@@ -15,6 +15,17 @@ from understudy.config.high_availability import (
 )
 from understudy.config.locking import read_lock_manager
 from understudy.config.model import ClusterConnectionConfiguration
+
+#: Elements of replication that only votes use, and that only a lock manager uses.
+_OF_VOTES: Final = (
+    "vote-on-replication-failure",
+    "quorum-size",
+    "vote-retries",
+    "vote-retry-wait",
+    "quorum-vote-wait",
+    "check-for-active-server",
+)
+_OF_MANAGER: Final = ("coordination-id", "replica-silence")
 
 
 class HighAvailabilityReader:
@@ -71,6 +82,34 @@ class HighAvailabilityReader:
             raise error(node, f"there is no cluster-connection {wanted!r}", hint=nearest(wanted, names))
         manager = node.child("manager")
         if manager is None:
-            hint = "a manager: ZooKeeper, a witness or a shared directory (docs/lock-managers.md)"
-            raise error(node, "replication with votes is not available in this version", hint=hint)
-        return ReplicationConfiguration(**values, lock_manager=read_lock_manager(self._document, manager))
+            self._warn_unused(node, _OF_MANAGER, "without a manager: the nodes vote")
+            return ReplicationConfiguration(**values)
+        self._warn_unused(node, _OF_VOTES, "with a manager: it decides which node is active")
+        settings = ReplicationConfiguration(**values, lock_manager=read_lock_manager(self._document, manager))
+        used = clusters[0] if wanted is None else clusters[names.index(wanted)]
+        self._compare_with_lease(node, settings, used)
+        return settings
+
+    def _warn_unused(self, node: Node, names: Sequence[str], reason: str) -> None:
+        for name in names:
+            child = node.child(name)
+            if child is not None:
+                self._document.warn(f"unused {name}", f"has no effect {reason}", child.path, child.line)
+
+    def _compare_with_lease(
+        self, node: Node, settings: ReplicationConfiguration, used: ClusterConnectionConfiguration
+    ) -> None:
+        """Warn if the lock of an active node that is cut off is free before its replica asks for it."""
+        lease_ms = settings.lock_manager.lease_limit_ms if settings.lock_manager is not None else None
+        limits = [each for each in (settings.replica_silence_ms, used.connection_ttl_ms) if each > 0]
+        silence_ms = min(limits, default=None)
+        if lease_ms is not None and (silence_ms is None or silence_ms > lease_ms):
+            written = node.child("replica-silence") or node
+            found = "without limit" if silence_ms is None else f"{silence_ms} ms"
+            self._document.warn(
+                "replica-silence",
+                f"replica-silence is {found}, longer than the {lease_ms} ms for which a lock outlives its node: after a"
+                " silent loss of the active node the replica asks for the lock later than it could",
+                written.path,
+                written.line,
+            )

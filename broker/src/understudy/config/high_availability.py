@@ -38,6 +38,7 @@ class ReplicationConfiguration:
     vote_retry_wait_ms: int = _REPLICATION.number("vote-retry-wait")
     quorum_vote_wait_seconds: int = _REPLICATION.number("quorum-vote-wait")
     retry_replication_wait_ms: int = _REPLICATION.number("retry-replication-wait")
+    replica_silence_ms: int = _REPLICATION.number("replica-silence")
     durability_contract: str = _REPLICATION.text("durability-contract")
     lock_manager: LockManagerOptions | None = None
     """Element ``manager``; None: the nodes vote."""
@@ -45,6 +46,14 @@ class ReplicationConfiguration:
     """Primary."""
     coordination_id: str | None = None
     """Primary with a lock manager: peers share it."""
+
+    @property
+    def silence_ms(self) -> int:
+        """Limit of the silence of the other node in addition to the connection-ttl; -1: none.
+
+        A vote can be won by both sides of a short interruption, a lock cannot: without a lock manager there is none.
+        """
+        return self.replica_silence_ms if self.lock_manager is not None else -1
 
 
 @dataclass(frozen=True, slots=True)

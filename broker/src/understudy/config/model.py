@@ -15,6 +15,8 @@ from enum import Enum, IntEnum, StrEnum
 from typing import Final
 
 from understudy import limits
+from understudy.config.bridge import BridgeConfiguration
+from understudy.config.discovery import BroadcastGroupConfiguration, DiscoveryGroupConfiguration
 from understudy.config.high_availability import HighAvailabilityPolicy
 from understudy.config.schema import Defaults
 from understudy.tls.settings import TlsSettings
@@ -92,6 +94,14 @@ class ConfigDeletionPolicy(Enum):
 
     OFF = "OFF"
     FORCE = "FORCE"
+
+
+class DurabilityContract(Enum):
+    """Places that a confirmation waits for while a replica is in sync, beside the local disk (ADR 0065)."""
+
+    LOCAL = "local"
+    REPLICA_MEMORY = "replica-memory"
+    REPLICA_DISK = "replica-disk"
 
 
 class MessageLoadBalancing(Enum):
@@ -317,6 +327,7 @@ class AddressSettingsConfiguration:
     auto_delete_addresses_delay: int | None = None
     auto_delete_addresses_skip_usage_check: bool | None = None
     id_cache_size: int | None = None
+    durability_contract: DurabilityContract | None = None
     enable_ingress_timestamp: bool | None = None
     config_delete_queues: ConfigDeletionPolicy | None = None
     config_delete_addresses: ConfigDeletionPolicy | None = None
@@ -381,7 +392,7 @@ class ClusterConnectionConfiguration:
     """Names of the connectors by which this node reaches the others."""
     allow_direct_connections_only: bool = False
     discovery_group: str | None = None
-    """Read, not used in this version."""
+    """Name of the discovery group by which this node finds the others; None: ``static_connectors``."""
     address: str = _CLUSTER.text("address")
     check_period_ms: int = _CLUSTER.number("check-period")
     connection_ttl_ms: int = _CLUSTER.number("connection-ttl")
@@ -487,9 +498,12 @@ class Configuration:
     acceptors: tuple[AcceptorConfiguration, ...] = ()
     connectors: tuple[ConnectorConfiguration, ...] = ()
     cluster_connections: tuple[ClusterConnectionConfiguration, ...] = ()
+    broadcast_groups: tuple[BroadcastGroupConfiguration, ...] = ()
+    discovery_groups: tuple[DiscoveryGroupConfiguration, ...] = ()
     ha_policy: HighAvailabilityPolicy = field(default_factory=HighAvailabilityPolicy)
     addresses: tuple[AddressConfiguration, ...] = ()
     diverts: tuple[DivertConfiguration, ...] = ()
+    bridges: tuple[BridgeConfiguration, ...] = ()
     address_settings: tuple[AddressSettingsConfiguration, ...] = ()
     """In file order; every ``match`` once."""
     security_settings: tuple[SecuritySettingConfiguration, ...] = ()
@@ -522,6 +536,16 @@ class Configuration:
     def lock_directory(self) -> str:
         """Directory of the store's lock files."""
         return self.node_manager_lock_directory
+
+    def cluster_connection(self, name: str | None) -> ClusterConnectionConfiguration:
+        """The cluster connection of that name, otherwise the first; there is one."""
+        clusters = self.cluster_connections
+        return next((each for each in clusters if each.name == name), clusters[0])
+
+    @property
+    def has_cluster_password(self) -> bool:
+        """Whether the cluster password is one of its own: the default is public and proves nothing."""
+        return self.cluster_password not in ("", DEFAULT_CLUSTER_PASSWORD)
 
     def connector(self, name: str) -> ConnectorConfiguration:
         """The connector of a name; KeyError if there is none."""

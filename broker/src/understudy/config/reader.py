@@ -12,9 +12,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from enum import Enum
+from functools import partial
 from typing import Any, Final
 
 from understudy.config import model
+from understudy.config.bridge import BridgeConfiguration, BridgeTarget
+from understudy.config.bridge_reader import BridgeReader
+from understudy.config.discovery_reader import DiscoveryReader
 from understudy.config.document import Document, Node, nearest
 from understudy.config.grammar import Kind
 from understudy.config.ha_reader import HighAvailabilityReader
@@ -55,6 +59,7 @@ SETTING_ENUMS: Final[Mapping[str, Callable[[str], Enum]]] = {
     "address-full-policy": model.AddressFullPolicy,
     "page-full-policy": model.PageFullPolicy,
     "disk-full-policy": model.DiskFullPolicy,
+    "durability-contract": model.DurabilityContract,
     "slow-consumer-policy": model.SlowConsumerPolicy,
     "slow-consumer-threshold-measurement-unit": model.SlowConsumerUnit,
     "config-delete-queues": model.ConfigDeletionPolicy,
@@ -101,7 +106,9 @@ class _Reader:
         self._base_directory = base_directory
         self._codec_key = codec_key
         self._codec = PasswordCodec()
-        self._tls = TlsReader(document, self._unmask, posixpath.join(base_directory, "etc"))
+        etc_directory = posixpath.join(base_directory, "etc")
+        self._tls = TlsReader(document, self._unmask, etc_directory)
+        self._groups = DiscoveryReader(document, self._plain, etc_directory)
 
     def read(self, core: Node) -> Configuration:
         values = self._plain(core, Configuration)
@@ -137,6 +144,9 @@ class _Reader:
                 "a cluster connection needs a cluster-password of its own",
                 hint="the default is public",
             )
+        acceptors = tuple(self._acceptors(core))
+        own_password = values.get("cluster_password") not in (None, "", model.DEFAULT_CLUSTER_PASSWORD)
+        bridges = tuple(self._bridges(core, connectors, acceptors, has_cluster_password=own_password))
         ha_policy = HighAvailabilityReader(self._document, self._plain).read(core, cluster_connections)
         self._check_announcement(core, ha_policy.role, connectors, cluster_connections)
         if not values.get("persistence_enabled", True) and ha_policy.role is not Role.PRIMARY_ONLY:
@@ -146,12 +156,19 @@ class _Reader:
             **values,
             wildcards=wildcards,
             connectors=connectors,
-            acceptors=tuple(self._acceptors(core)),
+            acceptors=acceptors,
             cluster_connections=cluster_connections,
+            broadcast_groups=tuple(
+                self._groups.broadcasts(
+                    self._list(core, "broadcast-groups", "broadcast-group"), partial(self._connector_named, connectors)
+                )
+            ),
+            discovery_groups=tuple(self._groups.groups(self._list(core, "discovery-groups", "discovery-group"))),
             ha_policy=ha_policy,
             addresses=tuple(self._addresses(core)),
             resource_limits=self._resource_limits(core),
             diverts=tuple(self._diverts(core)),
+            bridges=bridges,
             address_settings=tuple(self._address_settings(core, wildcards)),
             security_settings=tuple(self._security_settings(core, wildcards)),
         )
@@ -188,17 +205,22 @@ class _Reader:
 
     def _unmasked(self, core: Node) -> Iterator[tuple[str, str]]:
         """The cluster password, if it is masked (manual, "Masking Passwords")."""
-        definition, switch = core.child("password-codec"), core.child("mask-password")
+        definition = core.child("password-codec")
         try:
             self._codec = codec_of(core.text("password-codec"), self._codec_key)
         except ValueError as error:
             raise self._error(definition or core, str(error), hint=None if definition else KEY_VARIABLE) from None
         node = core.child("cluster-password")
-        masked = node is not None and (is_masked(str(node.value)) if switch is None else bool(switch.value))
-        if node is None or not masked:
-            return
+        if node is not None:
+            yield "cluster_password", self._password(core, node)
+
+    def _password(self, core: Node, node: Node) -> str:
+        """The text of an element that contains a password, which is masked or not. Raises ConfigError."""
+        text, switch = str(node.value), core.child("mask-password")
+        if not (is_masked(text) if switch is None else bool(switch.value)):
+            return text
         try:
-            yield "cluster_password", self._unmask(str(node.value))
+            return self._unmask(text)
         except ValueError as error:
             raise self._error(node, str(error), hint=f"the key is that of {KEY_VARIABLE} or password-codec") from None
 
@@ -308,6 +330,9 @@ class _Reader:
             raise self._error(node, message, hint=hint)
         self._document.warn("announcement", f"{message} ({hint})", node.path, node.line)
 
+    def _connector_named(self, connectors: tuple[ConnectorConfiguration, ...], node: Node) -> str:
+        return self._reference(node, {each.name: each for each in connectors}).name
+
     def _reference(self, node: Node, connectors: Mapping[str, ConnectorConfiguration]) -> ConnectorConfiguration:
         name = str(node.value)
         if name not in connectors:
@@ -407,6 +432,31 @@ class _Reader:
             values["routing_type"] = DivertRouting(values.get("routing_type", "STRIP"))
             values.update(self._transformer(node))
             yield DivertConfiguration(name=name, filter=self._filter(node), **values)
+
+    def _bridges(
+        self,
+        core: Node,
+        connectors: tuple[ConnectorConfiguration, ...],
+        acceptors: tuple[AcceptorConfiguration, ...],
+        *,
+        has_cluster_password: bool,
+    ) -> Iterator[BridgeConfiguration]:
+        by_name = {connector.name: connector for connector in connectors}
+
+        def values(node: Node, into: type) -> dict[str, Any]:
+            found = self._plain(node, into)
+            if into is BridgeTarget:
+                static = node.child("static-connectors")
+                names = static.all("connector-ref") if static is not None else ()
+                found["static_connectors"] = tuple(self._reference(each, by_name).name for each in names)
+                found["discovery_group"] = self._discovery(core, node)
+            elif into is BridgeConfiguration:
+                self._required_text(node, "queue-name", "forwarding-address", "user", "client-id")
+                found |= {**self._transformer(node), "filter": self._filter(node)}
+            return found
+
+        reader = BridgeReader(self._document, values, lambda node: self._password(core, node), by_name, acceptors)
+        yield from reader.read(self._list(core, "bridges", "bridge"), has_cluster_password=has_cluster_password)
 
     def _transformer(self, node: Node) -> dict[str, Any]:
         """The class of a divert and its properties. An older form names the class alone."""

@@ -212,6 +212,14 @@ _LIFE: Final = (
     ),
     row("slow-consumer-check-period", Kind.SECONDS, "5", "How often consumers are measured.", minimum=1),
     row("id-cache-size", INTEGER, str(ID_CACHE_SIZE), "Duplicate ids remembered; the server's value by default."),
+    row(
+        "durability-contract",
+        CHOICE,
+        None,
+        "What a confirmation waits for while a replica is in sync; the `durability-contract` of the `ha-policy` by"
+        " default. Not in Artemis.",
+        choices=("local", "replica-memory", "replica-disk"),
+    ),
     row("management-browse-page-size", INTEGER, "200", "Messages a management operation lists at a time."),
     row("management-message-attribute-size-limit", INTEGER, "256", "Characters of an attribute it shows."),
     row("auto-delete-queues-skip-usage-check", BOOLEAN, "false", "Remove also those never used at all."),

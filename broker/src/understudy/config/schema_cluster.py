@@ -125,10 +125,8 @@ CLUSTER_CONNECTIONS: Final = container(
                 ),
             ),
         ),
-        *not_yet(
-            row("scale-down-connector", TEXT, None, "Connector for scaling down."),
-            _DISCOVERY_REF,
-        ),
+        _DISCOVERY_REF,
+        *not_yet(row("scale-down-connector", TEXT, None, "Connector for scaling down.")),
         attributes=(
             named("Name of the cluster connection."),
             Attribute("uri", TEXT, "Options as a URI."),
@@ -232,6 +230,13 @@ _REPLICATION_ROWS: Final = (
     row("quorum-vote-wait", Kind.SECONDS, "30", "Longest wait for the answers of a vote."),
     row("retry-replication-wait", MS, "2000", "Wait before asking again for a primary to replicate."),
     row(
+        "replica-silence",
+        MS,
+        "4000",
+        "Silence of the other node of a pair after which the connection of the replica counts as lost; -1: only the"
+        " connection-ttl of the cluster connection counts. Not in Artemis.",
+    ),
+    row(
         "durability-contract",
         CHOICE,
         "replica-disk",
@@ -303,13 +308,19 @@ WILDCARD_ADDRESSES: Final = container(
 
 _UDP: Final = (
     row("local-bind-address", TEXT, None, "Local address of the datagram socket."),
-    row("local-bind-port", INTEGER, "-1", "Local port of the datagram socket."),
+    row(
+        "local-bind-port",
+        INTEGER,
+        "-1",
+        "Local port of the sender; -1 is any, from 3000 to 4000 with a local address.",
+        maximum=65535,
+    ),
     row("group-address", TEXT, None, "Multicast address."),
-    row("group-port", INTEGER, None, "Multicast port.", maximum=65535),
-    row("jgroups-file", TEXT, None, "JGroups configuration file."),
-    row("jgroups-channel", TEXT, None, "JGroups channel."),
+    row("group-port", INTEGER, None, "Multicast port.", minimum=1, maximum=65535),
+    row("jgroups-file", TEXT, None, "File with a JGroups stack (docs/clustering.md), relative to etc."),
+    row("jgroups-channel", TEXT, None, "Name of the JGroups cluster; needs jgroups-file."),
 )
-_DISCOVERY: Final = not_yet(
+_DISCOVERY: Final = (
     container(
         "broadcast-groups",
         "Where this node makes itself known.",
@@ -317,7 +328,7 @@ _DISCOVERY: Final = not_yet(
             "broadcast-group",
             "One group.",
             *_UDP,
-            row("broadcast-period", MS, "2000", "Wait between two broadcasts."),
+            row("broadcast-period", MS, "2000", "Wait between two broadcasts.", minimum=1),
             _CONNECTOR_REF,
             attributes=(named("Name."),),
             repeated=True,
@@ -330,8 +341,8 @@ _DISCOVERY: Final = not_yet(
             "discovery-group",
             "One group.",
             *_UDP,
-            row("refresh-timeout", MS, "10000", "Silence after which a member is forgotten."),
-            row("initial-wait-timeout", MS, "10000", "Longest first wait for a member."),
+            row("refresh-timeout", MS, "10000", "Silence after which a member is forgotten.", minimum=1),
+            row("initial-wait-timeout", MS, "10000", "Silence after the start that is logged as a warning.", minimum=1),
             attributes=(named("Name."),),
             repeated=True,
         ),
@@ -356,7 +367,7 @@ _DIVERTS: Final = container(
         repeated=True,
     ),
 )
-_BRIDGES: Final = not_yet(
+_BRIDGES: Final = (
     container(
         "bridges",
         "Queues forwarded to another broker.",
@@ -367,17 +378,20 @@ _BRIDGES: Final = not_yet(
             row("forwarding-address", TEXT, None, "Address there; the same by default."),
             row("ha", BOOLEAN, "false", "Follow a failover of the other side."),
             FILTER,
-            row("transformer-class-name", TEXT, None, "Class that changes messages."),
+            row("transformer-class-name", TEXT, None, "Class that changes messages; as class-name of transformer."),
             _TRANSFORMER,
             *_client_rows("2000"),
-            row("failover-on-server-shutdown", BOOLEAN, "false", "Without meaning in Artemis."),
-            row("confirmation-window-size", BYTES, "1M", "Bytes sent before a confirmation is wanted."),
-            row("producer-window-size", BYTES, "1M", "Bytes sent before credits are required."),
-            row("user", TEXT, None, "User there; cluster-user by default."),
-            row("password", TEXT, None, "Password there; cluster-password by default."),
+            *no_effect(
+                "Artemis ignores it too",
+                row("failover-on-server-shutdown", BOOLEAN, "false", "Without meaning in Artemis."),
+            ),
+            row("confirmation-window-size", BYTES, "1M", "Most bytes that the target has not confirmed; -1 is 64 MiB."),
+            row("producer-window-size", BYTES, "1M", "Credit asked of the target; -1 is none needed."),
+            row("user", TEXT, None, "User there; without it both sides prove the cluster password."),
+            row("password", TEXT, None, "Password there; may be masked."),
             row("reconnect-attempts-same-node", INTEGER, "10", "Attempts at one node before trying another."),
             row("routing-type", CHOICE, "PASS", "Routing type given to the messages.", choices=_ROUTING_CHOICES),
-            row("concurrency", INTEGER, "1", "Workers of the bridge."),
+            row("concurrency", INTEGER, "1", "Number of bridges, which get an index after their name."),
             row("pending-ack-timeout", MS, "60000", "Longest wait for answers when stopping."),
             row("client-id", TEXT, None, "How the bridge calls itself."),
             _STATIC,
@@ -386,15 +400,17 @@ _BRIDGES: Final = not_yet(
             repeated=True,
         ),
     ),
-    container(
-        "grouping-handler",
-        "Which member a message group belongs to.",
-        row("type", CHOICE, None, "One LOCAL in a cluster.", required=True, choices=("LOCAL", "REMOTE")),
-        row("address", TEXT, None, "Cluster connection address."),
-        row("timeout", MS, "5000", "Longest wait for a decision."),
-        row("group-timeout", MS, "-1", "Idle time after which a group is free again."),
-        row("reaper-period", MS, "30000", "How often idle groups are looked for."),
-        attributes=(named("Name."),),
+    *not_yet(
+        container(
+            "grouping-handler",
+            "Which member a message group belongs to.",
+            row("type", CHOICE, None, "One LOCAL in a cluster.", required=True, choices=("LOCAL", "REMOTE")),
+            row("address", TEXT, None, "Cluster connection address."),
+            row("timeout", MS, "5000", "Longest wait for a decision."),
+            row("group-timeout", MS, "-1", "Idle time after which a group is free again."),
+            row("reaper-period", MS, "30000", "How often idle groups are looked for."),
+            attributes=(named("Name."),),
+        )
     ),
 )
 

@@ -79,7 +79,7 @@ Percentiles are nearest-rank: the value at position ceil(n * p) of n sorted valu
 
 from __future__ import annotations
 
-from understudy.ledger.epochs import EpochOfNode, EpochReport, check_epochs
+from understudy.ledger.epochs import EpochOfNode, EpochReport, check_epochs, judge_epochs
 from understudy.ledger.judge import check
 from understudy.ledger.report import (
     EXAMPLE_ROWS_MAX,
@@ -160,6 +160,7 @@ __all__ = [
     "check_epochs",
     "digest_of",
     "encode",
+    "judge_epochs",
     "latency_of",
     "parse",
     "rank_of",

@@ -90,7 +90,17 @@ def check_epochs(rows: Iterable[Row], *, clock_skew_ms: int = 0) -> EpochReport:
             since_ms = requested.pop(_key(kind, row), -1)
             if row.epoch:
                 _note(found.setdefault((row.node_id, row.epoch), EpochOfNode(row.node_id, row.epoch)), row, since_ms)
-    epochs = tuple(found[key] for key in sorted(found))
+    return judge_epochs(found.values(), clock_skew_ms=clock_skew_ms)
+
+
+def judge_epochs(found: Iterable[EpochOfNode], *, clock_skew_ms: int = 0) -> EpochReport:
+    """Judge epochs whose confirmations were counted elsewhere.
+
+    Args:
+        found: Each node id and epoch once, in any order.
+        clock_skew_ms: How far the clocks of clients differ.
+    """
+    epochs = tuple(sorted(found, key=lambda each: (each.node_id, each.epoch)))
     return EpochReport(epochs, tuple(_findings(epochs, clock_skew_ms)[:LISTED_MAX]))
 
 

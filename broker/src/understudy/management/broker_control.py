@@ -15,6 +15,7 @@ from understudy import __version__
 from understudy.config.high_availability import Role
 from understudy.config.json_settings import json_name
 from understudy.errors import BrokerError, ConfigError, ManagementError
+from understudy.management.bridge_control import bridge_names
 from understudy.management.broker_settings import ROLE_PERMISSIONS
 from understudy.management.invocation import Control
 from understudy.management.listing import to_json
@@ -28,6 +29,11 @@ from understudy.management.transport import (
 )
 from understudy.routing.queues.queue import Queue
 from understudy.security.settings import FQQN_SEPARATOR
+
+
+def _shown(value: Enum) -> str:
+    """As in the configuration, so that it can be given to ``addAddressSettings``."""
+    return value.value if isinstance(value.value, str) else value.name
 
 
 class BrokerControl(Control):
@@ -61,7 +67,26 @@ class BrokerControl(Control):
 
     def ha_policy(self) -> str:
         """The HA policy by the name that Artemis has for it."""
-        return "Primary Only" if self.node.configuration.ha_policy.role is Role.PRIMARY_ONLY else "Shared Store"
+        policy = self.node.configuration.ha_policy
+        if policy.role is Role.PRIMARY_ONLY:
+            return "Primary Only"
+        if policy.replication is None:
+            return f"Shared Store {policy.role.value.capitalize()}"
+        decides = "quorum voting" if policy.replication.lock_manager is None else "lock manager"
+        return f"Replication {policy.role.value.capitalize()} w/{decides}"
+
+    def replica_in_sync(self) -> bool:
+        """Whether a replica of this node may take over."""
+        if self.node.configuration.ha_policy.replication is None:
+            return False
+        # a backup of a replicated pair is in the topology while it is in sync
+        member = self.node.topology.member(self.node.services.sessions.post_office.store.node_id)
+        return member is not None and member.backup is not None
+
+    def shares_store(self) -> bool:
+        """Whether the nodes of the pair use one store."""
+        policy = self.node.configuration.ha_policy
+        return policy.role is not Role.PRIMARY_ONLY and policy.replication is None
 
     def memory_percent(self) -> int:
         """Memory of bodies, in percent of the limit of the node."""
@@ -107,7 +132,7 @@ class BrokerControl(Control):
         settings = asdict(self.node.services.sessions.post_office.directory.settings.of(address))
         return to_json(
             {
-                json_name(name): value.name if isinstance(value, Enum) else value
+                json_name(name): _shown(value) if isinstance(value, Enum) else value
                 for name, value in settings.items()
                 if value is not None
             }
@@ -213,11 +238,10 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
               "Whether it accepts clients; false while it stops."),
     operation("isActive", lambda control: True, "Always true: other nodes have no management over messages."),
     operation("isBackup", lambda control: False, "Always false: other nodes have no management over messages."),
-    operation("isSharedStore", lambda c: c.node.configuration.ha_policy.role is not Role.PRIMARY_ONLY,
-              "Whether it shares the store with a peer."),
+    operation("isSharedStore", _C.shares_store, "Whether it shares the store with a peer."),
     operation("isFailoverOnServerShutdown", lambda c: c.node.configuration.ha_policy.failover_on_shutdown,
               "Whether a clean stop lets the peer take over."),
-    operation("isReplicaSync", lambda control: False, "Always false: there is no replica."),
+    operation("isReplicaSync", _C.replica_in_sync, "Whether a replica of this node may take over."),
     operation("getHAPolicy", _C.ha_policy, "Its HA policy."),
     operation("getActivationSequence", lambda c: c.node.services.sessions.post_office.store.epoch,
               "Epoch of the activation."),
@@ -246,7 +270,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     operation("getAuthorizationFailureCount", lambda c: c.node.services.access.policy.refused_count, "Refused checks."),
     operation("getAcceptors", _C.all_acceptors, "Acceptors: name, factory, parameters."),
     operation("getConnectors", _C.all_connectors, "Connectors: name, factory, parameters."),
-    operation("getBridgeNames", lambda control: [], "Empty: bridges are not supported."),
+    operation("getBridgeNames", bridge_names, "Names of the core bridges."),
     operation("getConnectorServices", lambda control: [], "Empty: not supported."),
     operation("getBrokerPluginClassNames", lambda control: [], "Empty: Java classes are not supported."),
     operation("getIncomingInterceptorClassNames", lambda control: [], "Empty: Java classes are not supported."),

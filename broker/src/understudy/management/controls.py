@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from understudy.errors import BrokerError
 from understudy.ha.activation import ActivationFacts
+from understudy.ha.replication.promotion import Promotion
+from understudy.management.cluster_facts import ClusterFacts
 
 #: Possible values of ``NodeView.state``.
 STATES = ("starting", "passive", "active", "stopping", "isolated", "stopped")
@@ -59,6 +61,19 @@ class PeerFacts:
     """``primary`` or ``backup``."""
     connector: str
     """``host:port`` that it announces to clients."""
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierData:
+    """The newest ``oldreplica.N``: data that another active node did not have (``store.replication.divergence``)."""
+
+    directory: str
+    epoch: int
+    """Of the first record that only it has."""
+    sequence: int
+    records: int
+    messages: int
+    """Messages added by these records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +136,12 @@ class QueueFacts:
     """Whether it has metrics of its own (``enable-metrics``)."""
 
 
+LastPromotion = Promotion | None
+"""The newest promotion of a node."""
+Promoted = Callable[[Promotion | BrokerError], None]
+"""Called once with the record of a promotion, or with the reason why there is none."""
+
+
 class NodeView(Protocol):
     """Interface of a node for management. Every member returns at once, in every state of the node."""
 
@@ -154,6 +175,11 @@ class NodeView(Protocol):
     @property
     def epoch(self) -> int | None:
         """Epoch of the activation; None while not active and none was read."""
+        ...
+
+    @property
+    def cluster(self) -> ClusterFacts:
+        """Members, links, and groups of discovery."""
         ...
 
     @property
@@ -234,6 +260,31 @@ class NodeView(Protocol):
         """Begin to stop and return at once; with ``failover`` the peer takes over."""
         ...
 
+    @property
+    def waiting_because(self) -> str | None:
+        """Why a passive node of a replicated pair does not use its data while no other node is active; None if it does
+        not wait.
+        """
+        ...
+
+    @property
+    def earlier_data(self) -> EarlierData | None:
+        """Earlier data of this node that was moved away; None if there is none, or nothing is known about it yet."""
+        ...
+
+    @property
+    def promotion(self) -> LastPromotion:
+        """The newest promotion of the data of this node by an administrator."""
+        ...
+
+    def request_promotion(self, answer: Promoted) -> None:
+        """Let the data of a passive node count as the newest, and activate; ``answer`` is called once.
+
+        Raises:
+            ManagementError: the node is not one of a replicated pair.
+        """
+        ...
+
     def invoke(self, request: InvocationRequest, answer: Callable[[object, BrokerError | None], None]) -> None:
         """Call a management operation; ``answer`` is called once, with the result
         or the error, after everything it wrote is durable.
@@ -260,11 +311,19 @@ class Readiness:
 
     ready: bool
     reason: str | None
-    """Why it is not ready; None if it is."""
+    """Why it is not ready, or why it is although it follows no log; None if there is nothing to say."""
+
+
+#: Reason of a backup that is ready and not the next one in line.
+IN_LINE: Final = "passive in line: another backup holds the backup lock"
 
 
 def readiness(view: NodeView) -> Readiness:
-    """Ready means active, or passive and caught up with the log it follows (docs/management-api.md)."""
+    """Ready means active, passive and caught up with the log it follows, or in line (docs/management-api.md).
+
+    A shared-store backup is in line while another backup holds the backup lock: only the next one in line follows the
+    log, so there is nothing that it could do to become ready.
+    """
     state = view.state
     if state not in ("active", "passive"):
         return Readiness(False, f"the node is {state}")
@@ -274,6 +333,8 @@ def readiness(view: NodeView) -> Readiness:
         return Readiness(True, None)
     following = view.following
     if following is None:
+        if view.ha_policy == "shared-store" and view.machine_state == "QUEUED":
+            return Readiness(True, IN_LINE)
         return Readiness(False, "passive and not following")
     if not following.caught_up:
         return Readiness(False, f"passive with a lag of {following.lag_bytes} bytes")
@@ -307,7 +368,10 @@ def node_json(view: NodeView) -> dict[str, object]:
             "role": view.ha_role,
             "state": view.state,
             "machine_state": view.machine_state,
+            "waiting_because": view.waiting_because,
         },
+        "promotion": None if view.promotion is None else asdict(view.promotion),
+        "earlier_data": None if view.earlier_data is None else asdict(view.earlier_data),
         "peer": None if peer is None else {"role": peer.role, "connector": peer.connector},
         "activation": None if view.activation is None else activation_json(view.activation),
         "following": None
@@ -390,3 +454,13 @@ def parse_stop(body: object) -> bool:
     if not isinstance(body, dict) or set(body) - {"failover"} or type(body.get("failover", False)) is not bool:
         raise ValueError('the body must be {"failover": true} or {"failover": false}')
     return bool(body.get("failover", False))
+
+
+def parse_promotion(body: object) -> None:
+    """Check the body of POST /api/v1/node/promote.
+
+    Raises:
+        ValueError: the body is not ``{"accept_data_loss": true}``.
+    """
+    if not isinstance(body, dict) or set(body) != {"accept_data_loss"} or body["accept_data_loss"] is not True:
+        raise ValueError('the body must be {"accept_data_loss": true}')

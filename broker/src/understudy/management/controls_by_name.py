@@ -16,6 +16,7 @@ from understudy.management import (
     queue_forms,
 )
 from understudy.management.address_control import AddressControls
+from understudy.management.bridge_control import BridgeControls
 from understudy.management.broker_control import BrokerControl
 from understudy.management.divert_control import DivertControls
 from understudy.management.invocation import ControlFinder, ManagedNode, Requester
@@ -54,4 +55,5 @@ CONTROLS: Final[tuple[ControlFinder, ...]] = (
     DivertControls(),
     AcceptorControls(),
     ClusterConnectionControls(),
+    BridgeControls(),
 )

@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from understudy.bridges.bridges import Bridges
 from understudy.cluster.topology import Topology
 from understudy.config.model import Configuration, Permission
 from understudy.errors import BrokerError, DiskFull, LimitExceeded, ResourceNotFound, StoreError
@@ -68,6 +69,8 @@ class ManagedNode:
     """Address settings and security settings, and their changes."""
     reload: Reload | None = None
     """Reads broker.xml again; None if there is no file."""
+    bridges: Bridges | None = None
+    """Its core bridges."""
 
 
 @dataclass(frozen=True, slots=True)

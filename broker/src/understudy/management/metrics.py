@@ -74,6 +74,7 @@ class NodeCollector(Collector):
         yield from self._node()
         yield from self._certificates()
         yield from self._store()
+        yield from self._cluster()
         queues = list(self._view.queues())
         yield from _totals(queues)
         yield from _per_queue(queues)
@@ -117,6 +118,37 @@ class NodeCollector(Collector):
                 expiry.add_metric([label(acceptor.name)], acceptor.certificate.not_after_ms / 1000)
         if expiry.samples:
             yield expiry
+
+    def _cluster(self) -> Iterator[Metric]:
+        cluster = self._view.cluster
+        if cluster.state is not None:
+            joined = sum(each.state == "JOINED" for each in cluster.links)
+            yield _gauge("understudy_cluster_members", "Node ids of the topology.", len(cluster.members))
+            yield _gauge("understudy_cluster_links", "Connections to other members.", joined)
+        entries = GaugeMetricFamily("understudy_discovery_entries", "Nodes discovered.", labels=["group"])
+        datagrams = CounterMetricFamily(
+            "understudy_discovery_datagrams", "Datagrams received, by result.", labels=["group", "result"]
+        )
+        duplicates = CounterMetricFamily(
+            "understudy_discovery_duplicates",
+            "Broadcasts of a node id by another broadcaster than before.",
+            labels=["group"],
+        )
+        for group in cluster.discovery:
+            entries.add_metric([label(group.name)], len(group.entries))
+            duplicates.add_metric([label(group.name)], group.duplicates)
+            for result, count in group.outcomes.items():
+                datagrams.add_metric([label(group.name), result], count)
+        if cluster.discovery:
+            yield from (entries, datagrams, duplicates)
+        broadcasts = CounterMetricFamily(
+            "understudy_broadcasts", "Broadcasts of the connectors of this node.", labels=["group", "result"]
+        )
+        for sender in cluster.broadcasts:
+            broadcasts.add_metric([label(sender.name), "sent"], sender.sent)
+            broadcasts.add_metric([label(sender.name), "failed"], sender.failed)
+        if cluster.broadcasts:
+            yield broadcasts
 
     def _store(self) -> Iterator[Metric]:
         following, store = self._view.following, self._view.store

@@ -95,6 +95,8 @@ class Kind(Enum):
         "a permission was refused to a client",
         (_ADDRESS, _CHECK_TYPE, _USER),
     )
+    BRIDGE_STARTED = ("a bridge was started; it may not be connected yet", ("name",))
+    BRIDGE_STOPPED = ("a bridge was stopped or paused, or has given up", ("name",))
     CLUSTER_CONNECTION_STARTED = ("a cluster connection was started, at the activation", ("name",))
 
     def __init__(self, doc: str, properties: tuple[str, ...]) -> None:
@@ -338,6 +340,14 @@ class Notifications:
             )
 
     # -- life ---------------------------------------------------------------------------------------
+
+    def bridge_started(self, name: str) -> None:
+        """Publish BRIDGE_STARTED."""
+        self.publish(Kind.BRIDGE_STARTED, {"name": name})
+
+    def bridge_stopped(self, name: str) -> None:
+        """Publish BRIDGE_STOPPED."""
+        self.publish(Kind.BRIDGE_STOPPED, {"name": name})
 
     def cluster_connection_started(self, name: str) -> None:
         """Publish CLUSTER_CONNECTION_STARTED."""

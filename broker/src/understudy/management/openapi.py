@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from understudy.discovery.entries import Outcome
 from understudy.management.controls import STATES
 
 Schema = dict[str, object]
@@ -45,11 +46,59 @@ _QUARANTINE_ENTRY: Final[Schema] = _object(
     }
 )
 
+_GROUP: Final[dict[str, Schema]] = {"name": _TEXT, "at": _TEXT, "state": _TEXT, "error": _or_null(_TEXT)}
+_CLUSTER: Final[Schema] = _object(
+    {
+        "state": _or_null(_TEXT),
+        "members": _list_of(
+            _object(
+                {
+                    "node_id": _TEXT,
+                    "own": _FLAG,
+                    **dict.fromkeys(("primary", "backup", "backup_group"), _or_null(_TEXT)),
+                }
+            )
+        ),
+        "links": _list_of(_object({"to": _TEXT, "node_id": _or_null(_TEXT), "state": _TEXT, "failures": _COUNT})),
+        "discovery": _list_of(
+            _object(
+                {
+                    **_GROUP,
+                    "entries": _list_of(
+                        _object({"node_id": _TEXT, "connectors": _list_of(_TEXT), "source": _TEXT, "age_ms": _COUNT})
+                    ),
+                    "outcomes": _object({each.value: _COUNT for each in Outcome}),
+                    "duplicates": _COUNT,
+                }
+            )
+        ),
+        "broadcasts": _list_of(
+            _object({**_GROUP, "connectors": _list_of(_TEXT), **dict.fromkeys(("period_ms", "sent", "failed"), _COUNT)})
+        ),
+    }
+)
+_PROMOTION: Final = _object(
+    {
+        "node_id": _TEXT,
+        "before": _or_null(_COUNT),
+        "newest_known": _or_null(_COUNT),
+        "sequence": _COUNT,
+        "wall_ms": _COUNT,
+    }
+)
+
 _SCHEMAS: Final[dict[str, Schema]] = {
     "Error": _object({"error": _object({"code": _TEXT, "message": _TEXT})}),
     "Live": _object({"status": {"const": "live"}}),
     "Ready": _object({"ready": _FLAG, "state": _STATE, "reason": _or_null(_TEXT)}),
     "Stop": {"type": "object", "properties": {"failover": _FLAG}, "additionalProperties": False},
+    "Promote": {
+        "type": "object",
+        "properties": {"accept_data_loss": {"const": True}},
+        "required": ["accept_data_loss"],
+        "additionalProperties": False,
+    },
+    "Promotion": _PROMOTION,
     "Invoke": {
         "oneOf": [
             {
@@ -95,11 +144,18 @@ _SCHEMAS: Final[dict[str, Schema]] = {
             "epoch": _or_null(_COUNT),
             "ha": _object(
                 {
-                    "policy": {"type": "string", "enum": ["shared-store", "primary-only"]},
+                    "policy": {"type": "string", "enum": ["shared-store", "replication", "primary-only"]},
                     "role": {"type": "string", "enum": ["primary", "backup", "primary-only"]},
                     "state": _STATE,
                     "machine_state": _TEXT,
+                    "waiting_because": _or_null(_TEXT),
                 }
+            ),
+            "promotion": _or_null(_PROMOTION),
+            "earlier_data": _or_null(
+                _object(
+                    {"directory": _TEXT, "epoch": _COUNT, "sequence": _COUNT, "records": _COUNT, "messages": _COUNT}
+                )
             ),
             "peer": _or_null(_object({"role": _TEXT, "connector": _TEXT})),
             "activation": _or_null(
@@ -150,6 +206,7 @@ _SCHEMAS: Final[dict[str, Schema]] = {
             "queues": _list_of({"$ref": "#/components/schemas/Queue"}),
         }
     ),
+    "Cluster": _CLUSTER,
     "Quarantine": _object({"count": _COUNT, "entries": _list_of(_QUARANTINE_ENTRY)}),
 }
 
@@ -193,6 +250,17 @@ def _paths() -> dict[str, Schema]:
                 "responses": _REFUSED | {"202": _answer("Stopping has begun.", "Stopping")},
             }
         },
+        "/api/v1/node/promote": {
+            "post": {
+                "summary": "Activate a waiting node although another node may have newer data.",
+                "requestBody": {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Promote"}}}},
+                "responses": _REFUSED
+                | {
+                    "200": _answer("The node activates; the promotion is recorded.", "Promotion"),
+                    "422": _answer("It was refused or failed.", "Error"),
+                },
+            }
+        },
         "/api/v1/invoke": {
             "post": {
                 "summary": "Call an operation of management over messages, or read an attribute.",
@@ -209,6 +277,10 @@ def _paths() -> dict[str, Schema]:
             "One queue.",
             _REFUSED | {"200": _answer("The queue.", "Queue"), "404": _answer("No such queue here.", "Error")},
             parameters=[{"name": "name", "in": "path", "required": True, "schema": _TEXT}],
+        ),
+        "/api/v1/cluster": _get(
+            "Members of the cluster, connections to them, and discovered nodes.",
+            _REFUSED | {"200": _answer("The cluster as this node sees it.", "Cluster")},
         ),
         "/api/v1/quarantine": _get(
             "Damaged messages and records in the quarantine; at most 1000, the oldest first.",

@@ -29,7 +29,8 @@ The same operations are available over HTTP: [management-api.md](management-api.
 
 | property of the request | |
 |---|---|
-| `_AMQ_ResourceName` | `broker`, or `address.`, `queue.`, `divert.`, `acceptor.`, `clusterconnection.` and a name |
+| `_AMQ_ResourceName` | `broker`, or `address.`, `queue.`, `divert.`, `acceptor.`, `bridge.`, \
+`clusterconnection.` and a name |
 | `_AMQ_OperationName` | an operation below; its parameters are a JSON array in the body |
 | `_AMQ_Attribute` | instead of an operation: an attribute below |
 | `JMSReplyTo` | address of the reply; without one no reply is sent |

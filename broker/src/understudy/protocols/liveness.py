@@ -25,21 +25,26 @@ class Liveness:
         self.ttl_ms = override_ms if override_ms >= 0 else DEFAULT_CONNECTION_TTL_MS
         """Maximum time without data in milliseconds; 0 or less = no limit."""
         self.received = False
-        """Set by the connection when data is received; reset by ``check_silence``."""
+        """Set by the connection when data is received; reset by ``silent_ms``."""
 
     def choose(self, ttl_ms: int) -> None:
         """The client asks for a TTL; without effect if the configuration overrides it."""
         if not self._overridden:
             self.ttl_ms = ttl_ms
 
-    def check_silence(self) -> None:
-        """Raises RemoteProtocolError: nothing was received for longer than the TTL."""
+    def silent_ms(self) -> int:
+        """Time since the first call after the last data; precise to the time between two calls."""
         now_ms = self._clock.monotonic_ms()
         if self.received:
             self.received = False
             self._last_data_ms = now_ms
-        if 0 < self.ttl_ms < now_ms - self._last_data_ms:
-            raise RemoteProtocolError(f"nothing received for {now_ms - self._last_data_ms} ms (connection-ttl)")
+        return now_ms - self._last_data_ms
+
+    def check_silence(self) -> None:
+        """Raises RemoteProtocolError: nothing was received for longer than the TTL."""
+        silent_ms = self.silent_ms()
+        if 0 < self.ttl_ms < silent_ms:
+            raise RemoteProtocolError(f"nothing received for {silent_ms} ms (connection-ttl)")
 
     def check_login(self) -> None:
         """For a connection without a login. Raises RemoteProtocolError: it has had too much time for it."""

@@ -9,7 +9,9 @@ from understudy.cluster.credentials import ClusterCredentials
 from understudy.cluster.member_link import LinkSettings
 from understudy.cluster.membership import Membership, MembershipSettings
 from understudy.cluster.topology import Topology
-from understudy.config.model import ClusterConnectionConfiguration, Configuration
+from understudy.config.high_availability import Role
+from understudy.config.model import ClusterConnectionConfiguration
+from understudy.errors import ActivationRefused
 from understudy.ha.vote_round import Answer, Pending, Question
 from understudy.ports import Clock
 from understudy.runtime.connector import LoopDialer
@@ -17,12 +19,7 @@ from understudy.runtime.node_configuration import NodeConfiguration
 from understudy.runtime.turn import Turn
 from understudy.wire.core.packets import FailoverVote
 from understudy.wire.core.peer import PeerOptions
-
-
-def cluster_connection(configuration: Configuration, name: str | None) -> ClusterConnectionConfiguration:
-    """The cluster connection of that name, by default the first."""
-    clusters = configuration.cluster_connections
-    return next((each for each in clusters if each.name == name), clusters[0])
+from understudy.wire.core.transport import TransportConfiguration
 
 
 def peer_options(connection: ClusterConnectionConfiguration) -> PeerOptions:
@@ -68,6 +65,27 @@ def make_membership(
     statics = [configuration.connector(name) for name in connection.static_connectors]
     dialer = LoopDialer(loop, turn, configuration.tls_for)
     return Membership(topology, own, statics, settings, credentials, dialer, clock, turn)
+
+
+def twin_rule(
+    configuration: NodeConfiguration, end: Callable[[BaseException], None]
+) -> Callable[[TransportConfiguration, bool], None]:
+    """The call for another node that is active under the id of this one, as both have proved to each other.
+
+    The younger of two single nodes ends. In a pair the lock decides which node is active.
+
+    Args:
+        configuration: Of this node.
+        end: Ends this node because of an error.
+    """
+
+    def found(connector: TransportConfiguration, younger: bool) -> None:
+        if younger and configuration.current.ha_policy.role is Role.PRIMARY_ONLY:
+            text = f"the node at {connector.to_url()} was active under the node id of this node before this node"
+            hint = "was the store, or the machine with it, copied?"
+            end(ActivationRefused(text, hint=hint))
+
+    return found
 
 
 class _Cancelling:

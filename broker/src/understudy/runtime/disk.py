@@ -238,6 +238,11 @@ class RealDisk:
         with _errors("cannot rename", source):
             os.rename(old, new, src_dir_fd=old_base, dst_dir_fd=new_base)
 
+    def link(self, source: str, target: str) -> None:
+        (old, old_base), (new, new_base) = self._place(source), self._place(target)
+        with _errors("cannot link", source):
+            os.link(old, new, src_dir_fd=old_base, dst_dir_fd=new_base)
+
     def remove(self, path: str) -> None:
         name, base = self._place(path)
         with _errors("cannot remove", path):

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from understudy.discovery.carriers import Carrier, Endpoint
 from understudy.ha.distributed_lock import LockManager
 from understudy.ha.network_check import Prober
 from understudy.limits import WAITING_BODIES_BYTES_MIN, WAITING_BODIES_SHARE
@@ -26,12 +27,15 @@ from understudy.ports import (
     Worker,
 )
 from understudy.runtime.critical_analyzer import CriticalPath
+from understudy.runtime.datagrams import make_endpoint
 from understudy.runtime.descriptors import Descriptors
 from understudy.runtime.disk import RealDisk
 from understudy.runtime.file_lock import RealFileLock
 from understudy.runtime.journal_writer import ThreadLogWriter
 from understudy.runtime.network_probe import NetworkProber, ProbeOptions
+from understudy.runtime.turn import Turn
 from understudy.runtime.worker import ThreadWorker
+from understudy.wire.core.packets_replication import REPLICATION_PROTOCOL
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,10 @@ class Environment:
     """Clock for the age of the proof of the lock; None: ``clock``."""
     network_prober: Callable[[ProbeOptions], Prober] | None = None
     """Creates the prober of the network check; None: the network is not checked."""
+    discovery_endpoint: Callable[[Carrier, Turn], Endpoint] | None = None
+    """Creates the access to a carrier of broadcasts; None: discovery and broadcast groups are not used."""
+    replication_protocol: int = REPLICATION_PROTOCOL
+    """Newest version of the replication protocol that the node speaks; older ones are for the simulation."""
     descriptors: Descriptors | None = None
     """Descriptors of the process; None: they are not limited, and listening sockets get any number."""
     critical_paths: list[CriticalPath] = field(default_factory=list)
@@ -141,6 +149,7 @@ def system_environment(
         memory_bytes=available_memory_bytes() // nodes,
         nodes=nodes,
         network_prober=lambda options: NetworkProber(loop, options),
+        discovery_endpoint=lambda carrier, turn: make_endpoint(carrier, loop, turn),
         critical_paths=paths,
         descriptors=descriptors,
     )

@@ -16,6 +16,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable
+from dataclasses import asdict
 from hmac import compare_digest
 from typing import Final, cast
 from urllib.parse import unquote
@@ -25,8 +26,10 @@ from prometheus_client import ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from understudy.errors import BrokerError, NotActive
+from understudy.ha.replication.promotion import Promotion
 from understudy.limits import HTTP_BODY_BYTES_MAX
 from understudy.management import controls, openapi
+from understudy.management.cluster_facts import cluster_json
 from understudy.management.controls import NodeView
 from understudy.management.metrics import make_registry
 from understudy.runtime.management_listener import ManagementListener
@@ -96,11 +99,17 @@ class ManagementServer:
         self._refusals_told_s = -REFUSALS_TOLD_S
         self._servers: list[asyncio.Server] = []
         self._protocol: web.Server | None = None
+        self._posted = {
+            "/api/v1/node/stop": self._stop,
+            "/api/v1/node/promote": self._promote,
+            "/api/v1/invoke": self._invoke,
+        }
         self._routes: dict[str, dict[str, Handler]] = {
             "/health/live": {"GET": self._live},
             "/health/ready": {"GET": self._ready},
             "/metrics": {"GET": self._metrics},
             "/api/v1/node": {"GET": self._node},
+            "/api/v1/cluster": {"GET": self._cluster},
             "/api/v1/quarantine": {"GET": self._quarantine},
             "/api/v1/openapi.json": {"GET": self._openapi},
         }
@@ -162,7 +171,7 @@ class ManagementServer:
         if request.content_length is not None and request.content_length > HTTP_BODY_BYTES_MAX:
             return _too_large()
         method = "GET" if request.method == "HEAD" else request.method
-        posted = {"/api/v1/node/stop": self._stop, "/api/v1/invoke": self._invoke}.get(path)
+        posted = self._posted.get(path)
         if posted is not None:
             return await posted(request) if method == "POST" else _wrong_method(["POST"])
         methods = self._routes.get(path)
@@ -192,6 +201,9 @@ class ManagementServer:
     def _ready(self, request: web.BaseRequest) -> web.Response:
         body = controls.ready_json(self.view)
         return _answer(200 if body["ready"] else 503, body)
+
+    def _cluster(self, request: web.BaseRequest) -> web.Response:
+        return _answer(200, cluster_json(self.view.cluster))
 
     def _quarantine(self, request: web.BaseRequest) -> web.Response:
         return _answer(200, controls.quarantine_json(self.view))
@@ -224,6 +236,31 @@ class ManagementServer:
         log.info("stop requested", extra={"failover": failover, "peer": request.remote})
         self.view.request_stop(failover=failover)
         return _answer(202, {"stopping": True, "failover": failover})
+
+    async def _promote(self, request: web.BaseRequest) -> web.Response:
+        body = await _body(request)
+        if body is None:
+            return _too_large()
+        try:
+            controls.parse_promotion(json.loads(body) if body else None)
+        except (ValueError, RecursionError) as error:
+            return refuse(400, "bad-request", str(error))
+        answered: asyncio.Future[web.Response] = asyncio.get_running_loop().create_future()
+
+        def answer(outcome: Promotion | BrokerError) -> None:
+            if answered.done():
+                return
+            if isinstance(outcome, BrokerError):
+                answered.set_result(refuse(422, outcome.code, str(outcome)))
+            else:
+                answered.set_result(_answer(200, asdict(outcome)))
+
+        log.warning("promotion requested", extra={"peer": request.remote})
+        try:
+            self.view.request_promotion(answer)
+        except BrokerError as error:
+            return refuse(422, error.code, str(error))
+        return await answered
 
     async def _invoke(self, request: web.BaseRequest) -> web.Response:
         body = await _body(request)

@@ -22,9 +22,9 @@ from understudy.ha.activation import Step
 from understudy.ha.node import NodeLife
 from understudy.ha.policy import Compose, Decisions, Done, NodeState, Policy, Role
 from understudy.runtime.activation import Activation
+from understudy.runtime.assembly import make_parts
 from understudy.runtime.environment import Environment
 from understudy.runtime.opened_store import OpenedStore
-from understudy.runtime.parts import make_parts
 from understudy.runtime.policies import make_policy, make_replication
 from understudy.runtime.serving import Serving
 from understudy.runtime.standby import NodeStandby
@@ -142,6 +142,7 @@ class BrokerNode:
         await self._open_lock()
         if self.replication is not None:
             self.replication.adopt_identity()
+        self.parts.discovery.start()
         self.life.start()
         if self.parts.network_check is not None:
             self.parts.network_check.start(self.life.network_checked)
@@ -280,6 +281,7 @@ class BrokerNode:
             log.error("node ended", extra={"code": error.code, "error": str(error)})
         if self.parts.network_check is not None:
             self.parts.network_check.stop()
+        self.parts.discovery.close()
         self.parts.lock.close()
         if self.replication is not None:
             self.replication.close(lambda: self._set_ended(error))

@@ -14,19 +14,25 @@ from understudy.errors import BrokerError, NotActive
 from understudy.ha.activation import ActivationFacts
 from understudy.ha.policy import Role
 from understudy.limits import QUARANTINE_SHOWN_MAX
+from understudy.management.cluster_facts import ClusterFacts
 from understudy.management.controls import (
     AcceptorCertificate,
     AcceptorFacts,
+    EarlierData,
     FollowingFacts,
     InvocationRequest,
     KernelFacts,
+    LastPromotion,
     PeerFacts,
+    Promoted,
     QueueFacts,
     StoreFacts,
 )
 from understudy.management.invocation import Requester
 from understudy.management.rows import queue_facts
+from understudy.runtime.cluster_view import cluster_facts
 from understudy.runtime.node import BrokerNode
+from understudy.runtime.promotions import Promotions
 from understudy.store.log.segment import log_size_bytes
 
 
@@ -51,6 +57,7 @@ class LiveNodeView:
 
     def __init__(self, node: BrokerNode) -> None:
         self._node = node
+        self._promotions = Promotions(node.parts, node.policy)
         self._stopping: list[asyncio.Task[None]] = []
 
     @property
@@ -86,6 +93,10 @@ class LiveNodeView:
         return follower.state.epoch if follower is not None else None
 
     @property
+    def cluster(self) -> ClusterFacts:
+        return cluster_facts(self._node.parts)
+
+    @property
     def ha_policy(self) -> str:
         return self._node.policy.name
 
@@ -106,7 +117,7 @@ class LiveNodeView:
         node = self._node
         if node.state == "active":
             return f"disk full: {node.store.full_reason}" if node.store is not None and node.store.full else None
-        return node.standby.following_error
+        return node.standby.following_error or self.waiting_because
 
     @property
     def peer(self) -> PeerFacts | None:
@@ -117,11 +128,20 @@ class LiveNodeView:
                 return None
             role = "primary" if node.policy.role is Role.BACKUP else "backup"
             return PeerFacts(role, f"{member.backup.host}:{member.backup.port}")
-        announced_to = node.standby.announced_to
-        if announced_to is None:
+        replica = node.replication.replica if node.replication is not None else None
+        active = replica.active_node if replica is not None else node.standby.announced_to
+        if active is None:
             return None
         role = "primary" if node.policy.role is Role.BACKUP else "backup"
-        return PeerFacts(role, f"{announced_to.host}:{announced_to.port}")
+        return PeerFacts(role, active)
+
+    @property
+    def earlier_data(self) -> EarlierData | None:
+        found = self._node.replication.earlier_data() if self._node.replication is not None else None
+        if found is None:
+            return None
+        directory, note = found
+        return EarlierData(directory, note.epoch, note.sequence, note.records, note.messages)
 
     @property
     def activation(self) -> ActivationFacts | None:
@@ -209,6 +229,17 @@ class LiveNodeView:
 
         # in a turn of the node, whose end writes the batch
         broker.invocations.node.timers.call_later(0, partial(broker.invocations.carry_out, request, _TOKEN, done))
+
+    @property
+    def waiting_because(self) -> str | None:
+        return self._promotions.waiting_because
+
+    @property
+    def promotion(self) -> LastPromotion:
+        return self._promotions.last
+
+    def request_promotion(self, answer: Promoted) -> None:
+        self._promotions.promote(answer)
 
     def request_stop(self, *, failover: bool) -> None:
         task = asyncio.get_running_loop().create_task(self._node.stop(failover=failover))

@@ -29,7 +29,7 @@ class OpenedStore:
         """Args:
         standby: Has read the log.
         fence: Says whether written batches may be confirmed.
-        owner: Is told of a store that cannot be written any more.
+        owner: Called when the store cannot be written any more.
         replication: Sends the operations on the files to a replica; None in a node without replication.
         """
         self._parts = parts
@@ -84,7 +84,7 @@ class OpenedStore:
         self._worker = parts.environment.worker(parts.turn)
 
     def _end_writers(self) -> None:
-        """The store has closed the others."""
+        """Close the writers that the store does not close itself."""
         if self._worker is not None:
             self._worker.close()
             self._worker = None
@@ -117,7 +117,7 @@ class OpenedStore:
         self.store.watch((configuration.large_messages_directory, configuration.paging_directory))
 
     def release_writers(self) -> None:
-        """Begin the jobs given meanwhile, which wait until the node listens, or has failed to."""
+        """Begin the held jobs. They are held until the node listens, or has failed to listen."""
         while self._releases:
             self._releases.pop(0)()
 

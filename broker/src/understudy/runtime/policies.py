@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from understudy.config.high_availability import Role as ConfiguredRole
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from understudy.config.model import ClusterConnectionConfiguration
 from understudy.errors import ConfigError
 from understudy.ha.local_sequence import LocalSequence
 from understudy.ha.policy import Decisions, Policy, Role
-from understudy.ha.replication.lock_authority import LockAuthority
 from understudy.ha.replication.policy import ReplicationOptions, ReplicationPolicy
 from understudy.ha.shared_store import SharedStoreOptions, SharedStorePolicy
 from understudy.replication.replica_link import ReplicaLink, ReplicaOptions
-from understudy.runtime.cluster import cluster_connection, peer_options
+from understudy.runtime.authorities import make_authority
+from understudy.runtime.cluster import peer_options
 from understudy.runtime.connector import LoopDialer
-from understudy.runtime.copied_store import TargetCopy, is_complete
-from understudy.runtime.lock_providers import make_lock_manager
+from understudy.runtime.copied_store import TargetCopy
 from understudy.runtime.parts import NodeParts, Owner
 from understudy.runtime.replication import NodeReplication, ReplicationParts
 from understudy.runtime.standby import NodeStandby
+from understudy.wire.core.transport import TransportConfiguration
 
 
 def make_replication(parts: NodeParts, owner: Owner) -> NodeReplication | None:
@@ -33,19 +37,9 @@ def make_replication(parts: NodeParts, owner: Owner) -> NodeReplication | None:
     replication = configuration.ha_policy.replication
     if replication is None:
         return None
-    assert replication.lock_manager is not None
     worker = environment.worker(parts.turn)
     local = LocalSequence(environment.disk, configuration.node_manager_lock_directory, worker)
-    make_manager = environment.lock_manager or make_lock_manager
-    authority = LockAuthority(
-        make_manager(replication.lock_manager, configuration.name, environment, parts.loop, parts.turn),
-        local,
-        lambda: parts.lock.node_id,
-        environment.lock_clock or environment.clock,
-        parts.turn,
-        first_start=lambda: configuration.ha_policy.role is ConfiguredRole.PRIMARY,
-        complete=lambda: is_complete(parts),
-    )
+    authority = make_authority(parts, replication, local, worker)
     return NodeReplication(parts, ReplicationParts(replication, authority, local, worker), owner)
 
 
@@ -89,7 +83,7 @@ def _replication_policy(
     own = parts.configuration.own_connector()
     if own is None or parts.credentials is None:
         raise ConfigError("replication needs a cluster-connection", path="core/ha-policy/replication")
-    cluster = cluster_connection(parts.configuration.current, settings.cluster_name)
+    cluster = configuration.cluster_connection(settings.cluster_name)
     saved_max = settings.max_saved_replicated_journals_size
     replica = ReplicaLink(
         ReplicaOptions(
@@ -98,9 +92,12 @@ def _replication_policy(
             settings.group_name,
             options.wants_failback,
             parts.credentials,
-            peer_options(cluster),
+            replace(peer_options(cluster), silence_ms=settings.silence_ms),
+            used.authority.copied_at,
+            used.authority.data_node_id,
+            parts.environment.replication_protocol,
         ),
-        lambda: [parts.configuration.connector(name) for name in cluster.static_connectors],
+        lambda: _candidates(parts, cluster),
         policy.standby_life,
         lambda link: TargetCopy(parts, used.worker, used.local, saved_max, link),
         LoopDialer(parts.loop, parts.turn, parts.configuration.tls_for),
@@ -109,5 +106,20 @@ def _replication_policy(
         parts.turn,
     )
     policy.set_replica(replica)
+    policy.standby_life.all_heard = partial(parts.discovery.all_heard, cluster.discovery_group)
     replication.replica = replica
+    policy.standby_life.listener = replication.listener()
     return policy
+
+
+def _candidates(parts: NodeParts, cluster: ClusterConnectionConfiguration) -> Sequence[TransportConfiguration]:
+    """Connectors at which an active node may be: first that of the own node id, then all configured and discovered
+    ones.
+    """
+    others = [parts.configuration.connector(name) for name in cluster.static_connectors]
+    others += parts.discovery.connectors(cluster.discovery_group)
+    member = parts.topology.member(parts.lock.node_id)
+    known = None if member is None else member.primary
+    if known is None:
+        return others
+    return [known, *(each for each in others if not each.same_place(known))]

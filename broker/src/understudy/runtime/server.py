@@ -225,7 +225,7 @@ class Server:
                 hosted.files.ask(lambda error: None)
 
     def _started(self) -> None:
-        """The start of one more node is over."""
+        """Count a node whose start has ended, with or without success."""
         self._starting -= 1
         if self._starting:
             return

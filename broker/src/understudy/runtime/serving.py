@@ -8,12 +8,13 @@ from typing import Final
 
 from understudy.broker import Broker
 from understudy.cluster.replicas import Replicas
-from understudy.cluster.services import ClusterServices
 from understudy.errors import Unreachable
 from understudy.ha.activation import Step
 from understudy.management.invocation import HandingOver, Reload
 from understudy.protocols.handlers import served
 from understudy.runtime.acceptor import Acceptor
+from understudy.runtime.cluster import twin_rule
+from understudy.runtime.cluster_services import make_cluster_services
 from understudy.runtime.descriptors import ConnectionBudget
 from understudy.runtime.opened_store import OpenedStore
 from understudy.runtime.parts import NodeParts, Owner
@@ -67,6 +68,7 @@ class Serving:
             Step("load the broker", self._load, self._unload),
             Step("open acceptors", self._open_acceptors, self._close_acceptors),
             Step("join the cluster", self._join_cluster, self._leave_cluster),
+            Step("start the bridges", self._start_bridges, self._stop_bridges),
             Step("begin housekeeping", self._begin_housekeeping, self._end_housekeeping),
         ]
 
@@ -79,7 +81,7 @@ class Serving:
             configuration,
             store,
             parts.security,
-            ClusterServices(parts.topology, parts.credentials, self._replicas()),
+            make_cluster_services(parts, self._replicas()),
             clock=environment.clock,
             timers=parts.turn,
             entropy=environment.entropy,
@@ -160,12 +162,25 @@ class Serving:
 
     def _join_cluster(self) -> None:
         # after the acceptors: the other members connect to the announced connector at once
-        if self._parts.membership is not None and self._opened.store is not None:
-            self._parts.membership.join(self._opened.store.node_id)
+        assert self._opened.store is not None
+        node_id = self._opened.store.node_id
+        if self._parts.membership is not None:
+            self._parts.membership.on_twin = twin_rule(self._parts.configuration, self._owner.fail)
+            self._parts.membership.join(node_id)
+        self._parts.discovery.broadcast(node_id)
 
     def _leave_cluster(self) -> None:
+        self._parts.discovery.stop_broadcasting()
         if self._parts.membership is not None:
             self._parts.membership.leave()
+
+    def _start_bridges(self) -> None:
+        assert self.broker is not None
+        self.broker.bridges.start()
+
+    def _stop_bridges(self) -> None:
+        if self.broker is not None:
+            self.broker.bridges.close()
 
     def _begin_housekeeping(self) -> None:
         # the directory of the journal was looked at when the store was activated

@@ -36,7 +36,7 @@ class StoreWatch:
         self._instance = instance
         self._seen = SeenPosition(disk, instance) if instance is not None else None
         self._syncs = configuration.journal_datasync and configuration.journal_sync_non_transactional
-        self.pace = FollowPace()
+        self.pace = FollowPace(replica=configuration.ha_policy.replication is not None)
         """Time of the next record of a passive node."""
         self._timer: asyncio.TimerHandle | None = None
         self._noting: MessageStore | None = None

@@ -18,7 +18,6 @@ import struct
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -28,6 +27,7 @@ from kazoo.exceptions import BadVersionError, KazooException, NodeExistsError, N
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.retry import KazooRetry
 
+from understudy.config.lock_options import ZooKeeperLockOptions
 from understudy.errors import BrokerError, LockManagerUnavailable
 from understudy.ha.distributed_lock import Finished, Held, ManagerListener, Read
 from understudy.ha.lease import Lease
@@ -44,30 +44,6 @@ HEARTBEATS: Final = 6
 #: The proof ends earlier than the session by this part of it, and at least by this time.
 MARGIN_DIVISOR: Final = 10
 MARGIN_MS_MIN: Final = 500
-
-
-@dataclass(frozen=True, slots=True)
-class ZooKeeperClientOptions:
-    """Configuration of the client; names and defaults of Artemis."""
-
-    connect_string: str
-    namespace: str = ""
-    session_ms: int = 18_000
-    session_percent: int = 33
-    connection_ms: int = 8_000
-    retries: int = 1
-    retries_ms: int = 1_000
-    auth: str = ""
-    """``scheme:credential``, for example ``digest:user:password``."""
-    tls_ca: str = ""
-    """File with the certificates of authorities; not empty: TLS is used."""
-    tls_certificate: str = ""
-    tls_key: str = ""
-
-    @property
-    def root(self) -> str:
-        """Path below which all nodes are."""
-        return f"/{self.namespace}" if self.namespace else ""
 
 
 class State(Enum):
@@ -105,11 +81,12 @@ class ZooKeeperLockManager(Machine[State, Event]):
 
     def __init__(
         self,
-        options: ZooKeeperClientOptions,
+        options: ZooKeeperLockOptions,
         loop: asyncio.AbstractEventLoop,
         executor: Executor,
         clock: Clock,
         timers: Timers,
+        begun: Callable[[int, bytes], None] = lambda session, password: None,
     ) -> None:
         """Not started.
 
@@ -119,6 +96,7 @@ class ZooKeeperLockManager(Machine[State, Event]):
             executor: and what calls them.
             clock: Boot time.
             timers: For the heartbeat.
+            begun: Called with the id and the password of each session.
         """
         super().__init__()
         self.options = options
@@ -129,6 +107,7 @@ class ZooKeeperLockManager(Machine[State, Event]):
         self.session_ms = options.session_ms
         """Session timeout as negotiated."""
         self._loop = loop
+        self._begun = begun
         self._executor = executor
         self._listener: ManagerListener | None = None
         self.client: Any = None
@@ -215,6 +194,7 @@ class ZooKeeperLockManager(Machine[State, Event]):
         """A connection is established, and its session timeout is known: only now are proofs possible."""
         if client is self.client:
             self.session_ms = session_ms
+            self._begun(*client.client_id)
             self.fire(Event.CONNECTED)
 
     # --- actions -----------------------------------------------------------------------------------------

@@ -47,6 +47,8 @@ class Principal:
     roles: frozenset[str] = frozenset()
     by_certificate: bool = False
     """Whether its certificate proved the user; its roles are in another file then."""
+    of_cluster: bool = False
+    """Another broker that has proved the cluster password; it has every permission, as in Artemis."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,6 +178,8 @@ class RoleSecurity(SecurityPolicy):
     def allows(self, principal: Principal, permission: Permission, address: str, queue: str | None = None) -> bool:
         if queue is None and FQQN_SEPARATOR in address:
             address, _, queue = address.partition(FQQN_SEPARATOR)
+        if principal.of_cluster:
+            return True
         principal = self._current(principal)
         key = (principal, permission, address, queue)
         allowed = self._answers.get(key)

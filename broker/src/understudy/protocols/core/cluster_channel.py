@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from understudy.cluster.handshake import DiallerProof
 from understudy.cluster.membership import answer_vote
 from understudy.cluster.topology import Member
-from understudy.errors import ClusterSecurityError
 from understudy.protocols.core.link import CoreLink
 from understudy.protocols.core.replication_channel import ReplicationChannel
 from understudy.wire.core import packets, packets_replication
@@ -28,9 +28,11 @@ class ClusterChannel:
 
     def __init__(self, owner: CoreLink) -> None:
         self._owner = owner
-        self._dialler_nonce = b""
-        self._own_nonce = b""
-        self._authorized = False
+        self._proof = DiallerProof(
+            owner.services.cluster.credentials,
+            owner.connection.peer,
+            lambda packet: owner.send(packet, CLUSTER_CHANNEL),
+        )
         self._announced: packets.NodeAnnounce | None = None
         self._replication: ReplicationChannel | None = None
         """Once a packet came on its channel."""
@@ -40,40 +42,26 @@ class ClusterChannel:
         """Whether a backup has registered as the replica of this node."""
         return self._replication is not None and self._replication.registered
 
+    @property
+    def proved_user(self) -> str | None:
+        """The cluster user, once the other side has proved the cluster password; None before."""
+        credentials = self._owner.services.cluster.credentials
+        return credentials.user if credentials is not None and self._proof.authorized else None
+
     def receive_replication(self, packet: packets.Packet) -> None:
         """A packet on channel 2. Raises as ``ReplicationChannel.receive``."""
         if self._replication is None:
             self._replication = ReplicationChannel(self._owner)
-        self._replication.receive(packet, authorized=self._authorized)
+        self._replication.receive(packet, authorized=self._proof.authorized)
 
     def receive(self, packet: packets.Packet) -> None:
         """Raises ClusterSecurityError for anything out of order or unproven."""
-        services, owner = self._owner.services, self._owner
-        credentials, peer = services.cluster.credentials, owner.connection.peer
-        if isinstance(packet, packets.ClusterHello):
-            if credentials is None or packet.user != credentials.user:
-                owner.send(packets.ClusterConnectReply(False), CLUSTER_CHANNEL)
-                raise ClusterSecurityError(f"{peer}: cluster user {packet.user!r} is not ours")
-            self._dialler_nonce, self._own_nonce = packet.nonce, credentials.nonce()
-            proof = credentials.acceptor_proof(self._dialler_nonce, self._own_nonce)
-            owner.send(packets.ClusterChallenge(self._own_nonce, proof), CLUSTER_CHANNEL)
-        elif isinstance(packet, packets.ClusterProof) and credentials is not None and self._own_nonce:
-            expected = credentials.dialler_proof(self._dialler_nonce, self._own_nonce)
-            self._own_nonce = b""
-            credentials.verify(expected, packet.proof, peer)
-            self._authorized = True
-            owner.cluster_authorized()
-            owner.send(packets.ClusterConnectReply(True), CLUSTER_CHANNEL)
-        elif isinstance(packet, packets.NodeAnnounce) and self._authorized:
+        if isinstance(packet, packets.NodeAnnounce) and self._proof.authorized:
             self._announce(packet)
-        elif type(packet) is packets.QuorumVote and self._authorized:
+        elif type(packet) is packets.QuorumVote and self._proof.authorized:
             self._vote(packet)
-        elif isinstance(packet, packets.ClusterConnect):
-            # a plain password is neither requested nor accepted: see cluster.credentials
-            owner.send(packets.ClusterConnectReply(False), CLUSTER_CHANNEL)
-            raise ClusterSecurityError(f"{peer} sent a plain cluster password")
         else:
-            raise ClusterSecurityError(f"{peer}: {type(packet).__name__} before the credentials were proved")
+            self._proof.receive(packet, self._owner.cluster_authorized)
 
     def _announce(self, packet: packets.NodeAnnounce) -> None:
         """Raises RemoteProtocolError for a connector that cannot be dialled."""

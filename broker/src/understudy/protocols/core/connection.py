@@ -227,6 +227,10 @@ class CoreConnection(Machine[State, Event]):
         for handler in list(self.uploading):
             handler.check_idle()
 
+    def silent_ms(self) -> int:
+        """See ``CoreLink``."""
+        return self._liveness.silent_ms()
+
     def writable(self) -> bool:
         """Whether the peer takes what we send; deliveries pause while it does not."""
         if self._state is State.CLOSED or self.connection.outgoing_bytes() >= OUTGOING_BYTES_PAUSE:
@@ -342,7 +346,12 @@ class CoreConnection(Machine[State, Event]):
         for name in (packet.name, packet.user, packet.default_address, getattr(packet, "client_id", None)):
             if name is not None and len(name) > NAME_UNITS_MAX:
                 raise LimitExceeded(f"a name of {len(name)} characters in CREATESESSION, limit {NAME_UNITS_MAX}")
-        self._login.log_in(packet, packet.user, packet.password)
+        cluster_user = self._cluster.proved_user
+        if cluster_user is not None and packet.user is None and packet.password is None:
+            # a bridge of another broker, which has proved the cluster password on this connection
+            self.logged_in(packet, Principal(cluster_user, of_cluster=True))
+        else:
+            self._login.log_in(packet, packet.user, packet.password)
 
     def _check_room(self, channel_id: int) -> None:
         self.services.shared.connections.check_accepting()

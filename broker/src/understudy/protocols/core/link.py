@@ -45,6 +45,10 @@ class CoreLink(Protocol):
     def cluster_authorized(self) -> None:
         """The peer has proved the cluster credentials."""
 
+    def silent_ms(self) -> int:
+        """Time without data of the peer, see ``Liveness.silent_ms``."""
+        ...
+
     def writable(self) -> bool:
         """Whether the socket takes more deliveries."""
         ...

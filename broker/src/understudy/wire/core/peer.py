@@ -46,14 +46,27 @@ class PeerOptions:
     """Time between two pings; -1: this side does not check whether the other one is silent."""
     call_timeout_ms: int = 30_000
     """Longest wait for the response of a request, after which the connection is closed; -1: no limit."""
+    silence_ms: int = -1
+    """A second limit of the silence of the other side, for this side only; -1: none (ADR 0060)."""
 
     @property
     def ping_period_ms(self) -> int | None:
-        """Time between two pings; None: none are sent. Two fit into the TTL, so that one may be late."""
+        """Time between two pings; None: none are sent. Two fit into the TTL, so that one may be late, and four into
+        ``silence_ms``."""
         periods = [self.check_period_ms] if self.check_period_ms > 0 else []
         if self.connection_ttl_ms > 0:
             periods.append(max(1, self.connection_ttl_ms // 2))
+        if self.silence_ms > 0:
+            periods.append(max(1, self.silence_ms // 4))
         return min(periods, default=None)
+
+    @property
+    def limit_ms(self) -> int | None:
+        """Silence of the other side after which this one closes the connection; None: no limit."""
+        limits = [self.connection_ttl_ms] if self.connection_ttl_ms > 0 and self.check_period_ms > 0 else []
+        if self.silence_ms > 0:
+            limits.append(self.silence_ms)
+        return min(limits, default=None)
 
 
 class Link(Protocol):
@@ -143,6 +156,7 @@ class CorePeer(Machine[State, Event]):
         # the other side has to prove who it is before larger frames are accepted
         self._decoder = FrameDecoder(role="client", limit_bytes=FRAME_BYTES_BEFORE_LOGIN_MAX)
         self._received_ms = 0
+        self._ping_due_ms = 0
         self._requests: dict[int, deque[tuple[tuple[type[packets.Packet], ...], Answer, Timer | None]]] = {}
         """By channel: types of the response, the call for it and its time limit, in the order of the requests."""
         self._request_count = 0
@@ -151,8 +165,25 @@ class CorePeer(Machine[State, Event]):
 
     def send(self, packet: packets.Packet, channel_id: int = CONTROL_CHANNEL) -> None:
         """Send a packet; without effect while there is no connection."""
+        self.send_frame(encode(packet, channel_id, self.version))
+
+    def send_frame(self, frame: bytes) -> None:
+        """Send an encoded frame; without effect while there is no connection."""
         if self._connection is not None and self._state is State.OPEN:
-            self._connection.send(encode(packet, channel_id))
+            self._connection.send(frame)
+
+    @property
+    def version(self) -> int:
+        """Channel version in which packets are encoded and decoded; a change is valid from the next received data."""
+        return self._decoder.version
+
+    @version.setter
+    def version(self, version: int) -> None:
+        self._decoder.version = version
+
+    def outgoing_bytes(self) -> int:
+        """Bytes that were sent and that the kernel has not taken yet; 0 without a connection."""
+        return self._connection.outgoing_bytes() if self._connection is not None else 0
 
     def request(
         self, packet: packets.Packet, channel_id: int, expected: tuple[type[packets.Packet], ...], answer: Answer
@@ -236,7 +267,7 @@ class CorePeer(Machine[State, Event]):
 
     def _open(self, connection: Connection) -> None:
         self._connection = connection
-        self._received_ms = self._clock.monotonic_ms()
+        self._received_ms = self._ping_due_ms = self._clock.monotonic_ms()
         connection.send(MAGIC)
         self._ping()
         if self._owner is not None:
@@ -244,17 +275,20 @@ class CorePeer(Machine[State, Event]):
 
     def _ping(self) -> None:
         self._timer = None
-        options, period_ms = self._options, self._options.ping_period_ms
-        silent_ms = self._clock.monotonic_ms() - self._received_ms
-        checked = options.connection_ttl_ms > 0 and options.check_period_ms > 0
-        if checked and silent_ms > options.connection_ttl_ms:
+        options, now_ms = self._options, self._clock.monotonic_ms()
+        period_ms, limit_ms = options.ping_period_ms, options.limit_ms
+        if period_ms is not None and now_ms - self._ping_due_ms > period_ms:
+            # this process was stopped, or busy: the other side could not be heard, which is no silence
+            self._received_ms = now_ms
+        silent_ms = now_ms - self._received_ms
+        if limit_ms is not None and silent_ms > limit_ms:
             self.fire(Event.LOSE, f"nothing received for {silent_ms} ms")
             return
         self.send(packets.Ping(options.connection_ttl_ms))
         if period_ms is not None:
-            if checked:
-                period_ms = min(period_ms, options.connection_ttl_ms - silent_ms + 1)
-            self._timer = self._timers.call_later(period_ms, self._ping)
+            delay_ms = period_ms if limit_ms is None else min(period_ms, limit_ms - silent_ms + 1)
+            self._ping_due_ms = now_ms + delay_ms
+            self._timer = self._timers.call_later(delay_ms, self._ping)
 
     def _lose(self, reason: str) -> None:
         owner = self._owner

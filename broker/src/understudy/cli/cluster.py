@@ -1,0 +1,110 @@
+"""``understudy cluster show``: the cluster as one node sees it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from understudy.cli.report import console
+from understudy.cli.status import Place, instance_option, printable, token_file_option, url_option
+
+
+@click.group()
+def cluster() -> None:
+    """Look at the cluster of a node."""
+
+
+@cluster.command()
+@instance_option
+@url_option
+@token_file_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
+def show(instance: Path | None, url: str | None, token_file: Path | None, as_json: bool) -> None:
+    """Show members, connections to them, and discovered nodes.
+
+    Exit codes: 0 shown; 3 not reachable.
+    """
+    found: dict[str, Any] = Place.of(instance, url, token_file).ask("/api/v1/cluster")
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+        return
+    if found["state"] is None:
+        click.echo("the node has no cluster-connection")
+    for title, columns, rows in _tables(found):
+        table = Table(title=title, title_justify="left")
+        for column in columns:
+            table.add_column(column, overflow="fold")
+        for row in rows:
+            table.add_row(*(Text(printable("-" if value is None else str(value))) for value in row))
+        console().print(table)
+
+
+_Rows = list[list[object]]
+
+
+def _tables(found: dict[str, Any]) -> list[tuple[str, list[str], _Rows]]:
+    """Title, columns and rows of each table; empty ones are left out."""
+    tables: list[tuple[str, list[str], _Rows]] = [
+        (
+            "members",
+            ["node id", "active", "passive", "group", "this node"],
+            [
+                [each["node_id"], each["primary"], each["backup"], each["backup_group"], "yes" if each["own"] else ""]
+                for each in found["members"]
+            ],
+        ),
+        (
+            "connections to members",
+            ["to", "node id", "state", "failures"],
+            [[each["to"], each["node_id"], each["state"], each["failures"]] for each in found["links"]],
+        ),
+        (
+            "discovered nodes",
+            ["group", "node id", "connectors", "from", "age"],
+            [
+                [
+                    group["name"],
+                    each["node_id"],
+                    ", ".join(each["connectors"]),
+                    each["source"],
+                    f"{each['age_ms']} ms",
+                ]
+                for group in found["discovery"]
+                for each in group["entries"]
+            ],
+        ),
+        (
+            "discovery groups",
+            ["group", "at", "state", "datagrams", "duplicate node ids", "error"],
+            [
+                [each["name"], each["at"], each["state"], _counts(each["outcomes"]), each["duplicates"], each["error"]]
+                for each in found["discovery"]
+            ],
+        ),
+        (
+            "broadcast groups",
+            ["group", "at", "state", "connectors", "sent", "failed", "error"],
+            [
+                [
+                    each["name"],
+                    each["at"],
+                    each["state"],
+                    ", ".join(each["connectors"]),
+                    each["sent"],
+                    each["failed"],
+                    each["error"],
+                ]
+                for each in found["broadcasts"]
+            ],
+        ),
+    ]
+    return [each for each in tables if each[2]]
+
+
+def _counts(outcomes: dict[str, int]) -> str:
+    return ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items() if count) or "none"

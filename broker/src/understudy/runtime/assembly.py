@@ -1,0 +1,62 @@
+"""Makes the parts of a node."""
+
+from __future__ import annotations
+
+import asyncio
+
+from understudy.cluster.credentials import ClusterCredentials
+from understudy.cluster.topology import Topology
+from understudy.config.model import Configuration
+from understudy.runtime.cluster import make_membership
+from understudy.runtime.discovery import make_discovery
+from understudy.runtime.environment import Environment
+from understudy.runtime.network_probe import make_network_check
+from understudy.runtime.node_configuration import NodeConfiguration
+from understudy.runtime.parts import NodeParts
+from understudy.runtime.store_watch import StoreWatch
+from understudy.runtime.tls_acceptors import TlsAcceptors
+from understudy.runtime.turn import Turn
+from understudy.security.authorization import SecurityPolicy
+from understudy.store.node_lock import NodeLock
+
+
+def make_parts(
+    configuration: Configuration, environment: Environment, security: SecurityPolicy, instance_directory: str | None
+) -> NodeParts:
+    """The parts of a node on the running loop; nothing is opened.
+
+    Args:
+        configuration: From its broker.xml.
+        environment: Its share of the process.
+        security: Its users and roles.
+        instance_directory: Absolute, where it notes which store it uses; None: it does not.
+    """
+    loop, disk, entropy = asyncio.get_running_loop(), environment.disk, environment.entropy
+    turn, topology, node_configuration = (
+        Turn(loop, environment.timers),
+        Topology(),
+        NodeConfiguration(configuration, environment),
+    )
+    credentials = membership = None
+    discovery = make_discovery(node_configuration, environment, turn)
+    if configuration.cluster_connections or configuration.has_cluster_password:
+        # also without a cluster connection: bridges prove it
+        credentials = ClusterCredentials(configuration.cluster_user, configuration.cluster_password, entropy)
+    if configuration.cluster_connections and credentials is not None:
+        membership = make_membership(node_configuration, topology, credentials, loop, environment.clock, turn)
+        discovery.feed(membership, configuration.cluster_connections[0].discovery_group)
+    return NodeParts(
+        configuration=node_configuration,
+        environment=environment,
+        loop=loop,
+        turn=turn,
+        security=security,
+        topology=topology,
+        credentials=credentials,
+        membership=membership,
+        discovery=discovery,
+        network_check=make_network_check(configuration.ha_policy.network_check, environment.network_prober, turn),
+        lock=NodeLock(disk, configuration.node_manager_lock_directory, environment.file_lock, entropy),
+        watch=StoreWatch(disk, configuration, instance_directory),
+        tls=TlsAcceptors(configuration, environment.clock),
+    )
