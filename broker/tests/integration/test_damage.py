@@ -53,7 +53,11 @@ def messages(journal: Path) -> list[tuple[Path, Frame]]:
     found = []
     for path in sorted(journal.glob("segment-*.log")):
         number, epoch, _ = parse_name(path.name) or (0, 0, False)
-        file = RealDisk().open(str(path), read_only=True)
+        try:
+            file = RealDisk().open(str(path), read_only=True)
+        except FileNotFoundError:
+            # the node that takes over removes the segments that the other one had prepared and not used, while it serves
+            continue
         found += [
             (path, frame)
             for frame, _ in read_frames(file, seed_of(number, epoch))
