@@ -142,6 +142,13 @@ class Policy(Protocol):
         """How the server is configured."""
         ...
 
+    @property
+    def in_line(self) -> str | None:
+        """Why a node that follows no log is ready nevertheless: other nodes have the places, and it takes the next one
+        that is free. None if it is not so.
+        """
+        ...
+
     def queue(self) -> None:
         """QUEUED: look for a place, then ``take_place``."""
         ...

@@ -22,7 +22,7 @@ from typing import Final
 from understudy.errors import BrokerError, DescriptorsExhausted, DiskFailed, LockLost
 from understudy.ha.activation import Step
 from understudy.ha.lock_proof import LockProof
-from understudy.ha.policy import Decisions, Ending, Role, Standby
+from understudy.ha.policy import Decisions, Ending, NodeState, Role, Standby
 from understudy.ha.polling import Polling
 from understudy.ha.store_claims import FAILBACK_GRACE_MS, LOCK_POLL_MS, BackupClaim, LockTimeout, PrimaryClaim
 from understudy.ha.store_lock import OWNED, STOPPED_CLEANLY, WANTED, StoreLock
@@ -35,6 +35,10 @@ log = logging.getLogger(__name__)
 FAILBACK_POLL_MS: Final = 200
 #: How often an active node proves its lock (artemis-ha s. 2.6).
 LOCK_CHECK_MS: Final = 1_000
+
+
+#: Reason of a backup that is ready and not the next one in line.
+IN_LINE: Final = "passive in line: another backup holds the backup lock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +103,13 @@ class SharedStorePolicy:
     def fence(self) -> Fence:
         """The proof of the lock."""
         return self._proof
+
+    @property
+    def in_line(self) -> str | None:
+        """See ``Policy``: only the next one in line follows the log."""
+        if self.role is Role.PRIMARY_ONLY or self._life.state is not NodeState.QUEUED:
+            return None
+        return IN_LINE
 
     # --- passive -------------------------------------------------------------------------------
 

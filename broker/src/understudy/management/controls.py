@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Final, Protocol
+from typing import Protocol
 
 from understudy.errors import BrokerError
 from understudy.ha.activation import ActivationFacts
@@ -208,6 +208,11 @@ class NodeView(Protocol):
         ...
 
     @property
+    def in_line(self) -> str | None:
+        """Why a passive node that follows no log is ready; None if it is not (``ha.policy.Policy.in_line``)."""
+        ...
+
+    @property
     def peer(self) -> PeerFacts | None:
         """The other server of the pair; None if unknown."""
 
@@ -314,15 +319,11 @@ class Readiness:
     """Why it is not ready, or why it is although it follows no log; None if there is nothing to say."""
 
 
-#: Reason of a backup that is ready and not the next one in line.
-IN_LINE: Final = "passive in line: another backup holds the backup lock"
-
-
 def readiness(view: NodeView) -> Readiness:
     """Ready means active, passive and caught up with the log it follows, or in line (docs/management-api.md).
 
-    A shared-store backup is in line while another backup holds the backup lock: only the next one in line follows the
-    log, so there is nothing that it could do to become ready.
+    A backup is in line while another one holds the backup lock of the shared store, or is the replica of the active
+    node: only that one follows the log, so there is nothing that it could do to become ready.
     """
     state = view.state
     if state not in ("active", "passive"):
@@ -333,9 +334,8 @@ def readiness(view: NodeView) -> Readiness:
         return Readiness(True, None)
     following = view.following
     if following is None:
-        if view.ha_policy == "shared-store" and view.machine_state == "QUEUED":
-            return Readiness(True, IN_LINE)
-        return Readiness(False, "passive and not following")
+        in_line = view.in_line
+        return Readiness(in_line is not None, in_line or "passive and not following")
     if not following.caught_up:
         return Readiness(False, f"passive with a lag of {following.lag_bytes} bytes")
     return Readiness(True, None)

@@ -170,6 +170,10 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
         self._left: list[TransportConfiguration] = []
         """Candidates of this search that were not tried."""
         self._reasons: list[str] = []
+        self._found_taken = False
+        """A node of this search has another replica."""
+        self.place_taken = False
+        """See ``Replica``."""
         self._peer: CorePeer | None = None
         self._target: CopyTarget | None = None
         self._parts: list[bytes] = []
@@ -195,6 +199,7 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
         own = self.options.connector
         self._left = [each for each in self._candidates() if (each.host, each.port) != (own.host, own.port)]
         self._reasons = []
+        self._found_taken = False
         self.fire(ReplicaEvent.SEEK)
 
     def end(self, ended: Callable[[], None]) -> None:
@@ -294,6 +299,7 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
         self._dialer.dial(candidate, self._peer)
 
     def _give_up(self) -> None:
+        self.place_taken = self._found_taken
         self._listener.not_found("; ".join(self._reasons) or "no other connector is configured")
 
     def _dial_next(self, reason: str) -> None:
@@ -321,6 +327,7 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
     def _answered(self, answer: packets.Packet) -> None:
         assert isinstance(answer, packets.ReplicaAnswer)
         if answer.problem != ReplicaProblem.NONE:
+            self._found_taken |= answer.problem == ReplicaProblem.ALREADY_REPLICATING
             self.fire(ReplicaEvent.REFUSED, answer.text)
         elif not REPLICATION_PROTOCOL_MIN <= answer.protocol <= self.options.protocol:
             text = (
@@ -336,6 +343,7 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
         self._received = self._durable = 0
         self._parts, self._parts_bytes = [], 0
         self._left = []
+        self.place_taken = False
         self._target = self._new_target(self)
         self._listener.accepted()
         self._target.begin()

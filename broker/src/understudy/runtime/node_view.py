@@ -120,6 +120,10 @@ class LiveNodeView:
         return node.standby.following_error or self.waiting_because
 
     @property
+    def in_line(self) -> str | None:
+        return self._node.policy.in_line
+
+    @property
     def peer(self) -> PeerFacts | None:
         node = self._node
         if node.state == "active":

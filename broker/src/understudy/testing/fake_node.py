@@ -84,13 +84,13 @@ class FakeNodeView:
     name: str = "node-a"
     kernel: KernelFacts = _KERNEL
     node_id: str | None = "11111111-2222-3333-4444-555555555555"
-    uptime_ms: int = 12_500
     epoch: int | None = 3
     ha_policy: str = "shared-store"
     ha_role: str = "primary"
     state: str = "active"
     machine_state: str = "ACTIVE"
     trouble: str | None = None
+    in_line: str | None = None
     peer: PeerFacts | None = _PEER
     activation: ActivationFacts | None = None
     following: FollowingFacts | None = None
@@ -115,6 +115,11 @@ class FakeNodeView:
     def version(self) -> str:
         """Always the same."""
         return "0.0.0"
+
+    @property
+    def uptime_ms(self) -> int:
+        """Always the same."""
+        return 12_500
 
     @property
     def pid(self) -> int:

@@ -8,7 +8,6 @@ import pytest
 
 from understudy.ha.activation import ActivationFacts, StepTime
 from understudy.management.controls import (
-    IN_LINE,
     FollowingFacts,
     NodeView,
     error_json,
@@ -115,13 +114,8 @@ def test_a_passive_node_that_knows_little() -> None:
         (FakeNodeView(state="passive", following=FollowingFacts(True, 0)), True, None),
         (FakeNodeView(state="passive", following=FollowingFacts(False, 9)), False, "passive with a lag of 9 bytes"),
         (FakeNodeView(state="passive"), False, "passive and not following"),
-        # another backup holds the backup lock; with replication the same state is that of a copy
-        (FakeNodeView(state="passive", machine_state="QUEUED"), True, IN_LINE),
-        (
-            FakeNodeView(state="passive", machine_state="QUEUED", ha_policy="replication"),
-            False,
-            "passive and not following",
-        ),
+        (FakeNodeView(state="passive", in_line="another backup is next"), True, "another backup is next"),
+        (FakeNodeView(state="passive", in_line="another backup is next", trouble="damaged"), False, "damaged"),
         (
             FakeNodeView(state="passive", following=FollowingFacts(True, 0), trouble="the store is damaged"),
             False,

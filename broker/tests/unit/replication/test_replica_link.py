@@ -96,3 +96,22 @@ def test_an_active_node_of_another_version(protocol: int, refused: bool) -> None
     text = f"replication protocol {protocol}, this node speaks {REPLICATION_PROTOCOL_MIN} to {REPLICATION_PROTOCOL}"
     assert parts.reasons == ([text] if refused else [])
     assert (link.state is ReplicaState.COPYING) is not refused
+
+
+def test_the_place_is_taken_as_the_newest_search_found_it() -> None:
+    parts, time = Parts(), ManualTime()
+    own, other = (TransportConfiguration("c", parameters={"host": "192.0.2.1", "port": port}) for port in ("1", "2"))
+    limits = PeerOptions(connection_ttl_ms=60_000, check_period_ms=30_000, call_timeout_ms=20_000)
+    options = ReplicaOptions("backup", own, None, False, ClusterCredentials("cluster", "secret", parts), limits)
+    link = ReplicaLink(options, lambda: [other], parts, lambda owner: parts, parts, time, time, parts)  # type: ignore
+
+    def search(problem: ReplicaProblem) -> bool:
+        link.seek()
+        link.fire(ReplicaEvent.PROVED, parts.link)
+        parts.link.receive_data(encode(packets.ReplicaAnswer(problem, "text"), REPLICATION_CHANNEL))
+        return link.place_taken
+
+    assert search(ReplicaProblem.ALREADY_REPLICATING)
+    assert not search(ReplicaProblem.NOT_ACTIVE)
+    assert search(ReplicaProblem.ALREADY_REPLICATING)
+    assert not search(ReplicaProblem.NONE), "accepted"

@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from understudy.errors import BrokerError
 from understudy.ha.activation import Step
@@ -22,6 +23,9 @@ from understudy.ha.replication.standby_life import StandbyLife
 from understudy.ports import Fence, Timers
 
 log = logging.getLogger(__name__)
+
+#: Reason of a node that is ready although it copies nothing.
+IN_LINE: Final = "passive in line: the active node has another replica"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,11 @@ class ReplicationPolicy:
     def fence(self) -> Fence:
         """Of the authority."""
         return self._authority.fence
+
+    @property
+    def in_line(self) -> str | None:
+        """See ``Policy``: an active node has one replica."""
+        return IN_LINE if self.standby_life.spare else None
 
     # --- passive -----------------------------------------------------------------------------------
 

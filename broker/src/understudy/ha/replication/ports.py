@@ -162,6 +162,11 @@ class Replica(Protocol):
         """Host and port of the node that accepted this one as its replica; None: none has."""
         ...
 
+    @property
+    def place_taken(self) -> bool:
+        """Whether the newest search that ended found an active node that has another replica: this node is spare."""
+        ...
+
     def seek(self) -> None:
         """Look for an active node, and register there. The listener gets ``accepted`` or ``not_found``."""
         ...

@@ -310,7 +310,12 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
     @property
     def waiting_because(self) -> str | None:
         """Why the data of this node is not used while there is no active node; None if that is not known."""
-        return self._said if self._state in _UNDECIDED else None
+        return self._said if self._state in _UNDECIDED and not self.spare else None
+
+    @property
+    def spare(self) -> bool:
+        """Whether the active node has another replica: this node attaches when the place is free."""
+        return self._state in _UNDECIDED and self.replica.place_taken
 
     TABLE = table(
         StandbyState,

@@ -20,6 +20,7 @@ class ManualReplica:
     def __init__(self) -> None:
         self.seeks = 0
         self.ended: list[Callable[[], None]] = []
+        self.place_taken = False
 
     def seek(self) -> None:
         self.seeks += 1
@@ -94,6 +95,21 @@ def test_an_incomplete_copy_does_not_even_ask() -> None:
     node = Node(complete=False)
     node.life.begin()
     assert (node.authority.calls, node.replica.seeks) == ([], 1)
+
+
+def test_a_node_whose_place_is_taken_is_spare_until_it_is_accepted() -> None:
+    node = Node()
+    node.life.begin()
+    node.authority.answer(ActivationRefused("the newest is 7"))
+    node.life.not_found("refused")
+    assert (node.life.spare, node.life.waiting_because) == (False, "the newest is 7")
+    node.replica.place_taken = True
+    assert (node.life.spare, node.life.waiting_because) == (True, None)
+    node.time.advance(2_000)
+    node.authority.answer(ActivationRefused("the newest is 7"))
+    assert node.life.spare, "while it looks again"
+    node.life.accepted()
+    assert not node.life.spare
 
 
 def test_no_answer_is_no_permission() -> None:
