@@ -56,7 +56,7 @@ def messages(journal: Path) -> list[tuple[Path, Frame]]:
         try:
             file = RealDisk().open(str(path), read_only=True)
         except FileNotFoundError:
-            # the node that takes over removes, while it serves, the segments that the other one prepared and did not use
+            # the node that takes over removes segments that the other one prepared and did not use
             continue
         found += [
             (path, frame)
