@@ -73,6 +73,8 @@ class ManualAuthority:
     cause: Cause | None = None
     """Of the last request."""
     shared: Callable[[BrokerError | None], None] | None = None
+    listening: bool = False
+    """Answer to ``listens``."""
     holds_notes: bool = False
     """Whether ``share`` waits for the test."""
     promoted: Callable[[Promotion | BrokerError], None] | None = None
@@ -89,7 +91,7 @@ class ManualAuthority:
         self.requested = answer
 
     def listens(self) -> bool:
-        return False
+        return self.listening
 
     def copied_at(self) -> int:
         return -1

@@ -85,6 +85,8 @@ class WaitingAcceptors:
 
     def _heard(self, registration: packets.ReplicaRegistration) -> str:
         connector, node_id = registration.connector, registration.node_id
+        if not self._acceptors:
+            return "this node does not wait any more"
         if node_id is None or registration.copied_at < 0:
             return "this node waits, too"
         copy = WaitingCopy(node_id, registration.copied_at, f"{connector.host}:{connector.port}")

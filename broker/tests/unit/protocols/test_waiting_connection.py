@@ -19,7 +19,6 @@ LOG_IN = [packets.Ping(60_000), packets.ClusterHello("cluster", bytes(NONCE_BYTE
 OF_CLIENTS = [
     packets.CreateSession("s", 10, 136, None, None),
     packets.SubscribeTopologyV2(False, 129),
-    packets.CheckForFailover("node"),
     registration(node_id="node"),
 ]
 
@@ -100,7 +99,22 @@ def test_any_other_first_packet_closes_the_connection(packet: packets.Packet, ch
     assert peer.heard == []
 
 
-@pytest.mark.parametrize("packet", OF_CLIENTS[:3], ids=lambda each: type(each).__name__)
+def test_a_client_that_asks_whether_this_node_took_over_gets_no_before_the_connection_is_closed() -> None:
+    peer = Peer()
+    peer.say(packets.Ping(60_000), 0)
+    assert peer.say(packets.CheckForFailover("node"), 1) == [packets.CheckForFailoverReply(False)]
+    assert peer.closed
+
+
+def test_a_client_that_has_just_connected_gets_its_answer_although_the_acceptor_closes() -> None:
+    peer = Peer()
+    peer.handler.disconnect()
+    assert not peer.closed
+    assert peer.say(packets.CheckForFailover("node"), 1) == [packets.CheckForFailoverReply(False)]
+    assert peer.closed
+
+
+@pytest.mark.parametrize("packet", OF_CLIENTS[:2], ids=lambda each: type(each).__name__)
 def test_a_proved_peer_may_only_register(packet: packets.Packet) -> None:
     peer = Peer()
     peer.prove()

@@ -28,6 +28,10 @@ log = logging.getLogger(__name__)
 REQUEST_MS: Final = 3_000
 #: Before the permission is requested again after an error.
 REQUEST_AGAIN_MS: Final = 1_000
+#: Searches without an active node before a node listens for its last replica. The second ends at once, the third one
+#: after retry-replication-wait: a node that yielded to its replica finds it active by then, and never accepts
+#: connections of clients that look for that replica.
+SEARCHES_BEFORE_LISTENING: Final = 3
 
 
 class StandbyState(Enum):
@@ -112,8 +116,8 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
         self._timers = timers
         self._retry_wait_ms = retry_wait_ms
         self._timer: Timer | None = None
-        self._looked = False
-        """An active node was looked for since ``begin``."""
+        self._searches = 0
+        """Searches since ``begin`` that found no active node."""
         self._cause = Cause.LOST
         """Why the active node is not there any more."""
         self._promotion: Callable[[Promotion | BrokerError], None] | None = None
@@ -125,7 +129,7 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
 
     def begin(self) -> None:
         """The node is QUEUED."""
-        self._looked = False
+        self._searches = 0
         if self._authority.by_votes:
             self._standby.watch_cluster()
         self.fire(StandbyEvent.BEGIN)
@@ -173,7 +177,7 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
     def _request_or_seek(self) -> None:
         self._forget_timer()
         try:
-            if not self._authority.may_request(looked=self._looked):
+            if not self._authority.may_request(looked=self._searches > 0):
                 self.fire(StandbyEvent.NO_ANSWER, None)
                 return
             self._timer = self._timers.call_later(REQUEST_MS, lambda: self.fire(StandbyEvent.NO_ANSWER, None))
@@ -205,13 +209,14 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
 
     def _pause(self, reason: str) -> None:
         log.debug("no active node", extra={"reason": reason})
-        self._listen()
         if self._authority.by_votes and not self.all_heard():
             # a search among some of the nodes does not show that none is active
             wait_ms = REQUEST_AGAIN_MS
         else:
-            wait_ms = self._retry_wait_ms if self._looked or not self._authority.by_votes else 0
-            self._looked = True
+            wait_ms = self._retry_wait_ms if self._searches or not self._authority.by_votes else 0
+            self._searches += 1
+        if self._searches >= SEARCHES_BEFORE_LISTENING:
+            self._listen()
         self._timer = self._timers.call_later(wait_ms, lambda: self.fire(StandbyEvent.RETRY))
         if self._promotion is not None:
             self.fire(StandbyEvent.PROMOTE)

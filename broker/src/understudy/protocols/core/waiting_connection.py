@@ -1,7 +1,9 @@
 """A connection to a node that waits: its last replica registers; all others are closed at once (ADR 0064).
 
-Nothing of a client is read, so that a client goes on to its next connector at once. Limits of frames and time are those
-before a login. Not here: what the registration proves (``ha.replication.standing``).
+A client goes on to its next connector at once: its first packet closes the connection. The stock client must get an
+answer to CHECK_FOR_FAILOVER before that: without one it waits for its ``callTimeout``, also if the connection is closed
+(2.44, ``ActiveMQClientProtocolManager.checkForFailover``). Limits of frames and time are those before a login.
+Not here: what the registration proves (``ha.replication.standing``).
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from understudy.errors import RemoteProtocolError
 from understudy.limits import FRAME_BYTES_BEFORE_LOGIN_MAX, LOGIN_TIMEOUT_MS
 from understudy.ports import Clock, Connection
 from understudy.protocols.core.cluster_channel import CLUSTER_CHANNEL, REPLICATION_CHANNEL
+from understudy.protocols.core.connection import SESSION_SETUP_CHANNEL
 from understudy.wire.core import packets
 from understudy.wire.core.codec import FrameDecoder, encode
 from understudy.wire.core.packets_replication import ReplicaProblem
@@ -66,9 +69,11 @@ class WaitingConnection:
         elif isinstance(packet, packets.ReplicaRegistration) and self._proof.authorized:
             answer = packets.ReplicaAnswer(ReplicaProblem.NOT_ACTIVE, self._heard(packet))
             self._send(answer, REPLICATION_CHANNEL)
-            self.disconnect()
+            self._close()
         else:
-            self.disconnect()
+            if isinstance(packet, packets.CheckForFailover):
+                self._send(packets.CheckForFailoverReply(False), SESSION_SETUP_CHANNEL)
+            self._close()
 
     def _send(self, packet: packets.Packet, channel_id: int) -> None:
         self._connection.send(encode(packet, channel_id))
@@ -86,7 +91,12 @@ class WaitingConnection:
             raise RemoteProtocolError(f"no registration within {LOGIN_TIMEOUT_MS} ms")
 
     def disconnect(self) -> None:
-        """Close the connection once the answer is written."""
+        """The acceptor is about to close. A client that has just connected gets the answer to its first packet, which
+        closes the connection; the acceptor waits for that, and not for long (``Acceptor.close``).
+        """
+
+    def _close(self) -> None:
+        """Once the answer is written."""
         self._closed = True
         self._connection.close()
 

@@ -29,6 +29,19 @@ class ManualReplica:
         self.ended.append(ended)
 
 
+class ManualListener:
+    """Notes calls. Implements ``ha.replication.ports.Listener``."""
+
+    def __init__(self, listening: list[bool]) -> None:
+        self.listening = listening
+
+    def open(self) -> None:
+        self.listening.append(True)
+
+    def close(self) -> None:
+        self.listening.append(False)
+
+
 class Node:
     """The node around the machine: records the decisions, and implements ``Decisions`` and ``Standby`` in part."""
 
@@ -247,6 +260,25 @@ def test_a_promotion_waits_for_the_end_of_the_search_then_the_node_asks_again(ea
     assert (answers, node.authority.calls) == ([PROMOTED], ["request"])
     node.authority.answer()
     assert node.calls == ["watch", "take place", "activate"]
+
+
+def test_a_node_listens_for_its_last_replica_after_the_third_search_and_until_it_copies() -> None:
+    node = by_votes()
+    listening: list[bool] = []
+    node.authority.listening = True
+    node.life.listener = ManualListener(listening)
+    node.life.begin()
+    node.life.not_found("refused")
+    for wait_ms in (0, 2_000):
+        node.time.advance(wait_ms)
+        node.authority.answer(ActivationRefused("its replica may have newer data"))
+        assert listening == []
+        node.life.not_found("refused")
+    assert listening == [True]
+    node.time.advance(2_000)
+    node.authority.answer(ActivationRefused("its replica may have newer data"))
+    node.life.accepted()
+    assert listening == [True, False]
 
 
 def test_a_promotion_ends_if_an_active_node_is_found() -> None:
