@@ -8,15 +8,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
 
+from support import certificates
 from support.lock_services import Node
 from support.zookeeper import Ensemble, installed
 from understudy.config.lock_options import ZooKeeperLockOptions
+from understudy.errors import LockManagerUnavailable
 from understudy.runtime.environment import BootClock, LoopTimers
 from understudy.runtime.lock_release import LockReleaser
 from understudy.runtime.turn import Turn
@@ -42,14 +45,15 @@ def ensemble(tmp_path: Path) -> Iterator[Ensemble]:
         made.kill()
 
 
-def make(ensemble: Ensemble, session_ms: int = SESSION_MS) -> Node:
+def make(ensemble: Ensemble, session_ms: int = SESSION_MS, **options: str) -> Node:
     """A node of its own, not started."""
     loop = asyncio.get_running_loop()
     timers = LoopTimers(loop)
-    options = ZooKeeperLockOptions(
-        ensemble.connect_string, "n/s", session_ms=session_ms, session_percent=50, connection_ms=3_000, retries=2
-    )
-    return Node(ZooKeeperLockManager(options, loop, Turn(loop, timers), BootClock(), timers))
+    chosen = ZooKeeperLockOptions(
+        ensemble.connect_string, "n/s", session_ms=session_ms, session_percent=50, connection_ms=3_000, retries=2,
+        **options,
+    )  # fmt: skip
+    return Node(ZooKeeperLockManager(chosen, loop, Turn(loop, timers), BootClock(), timers))
 
 
 def with_nodes(count: int, case: Callable[..., Awaitable[None]], ensemble: Ensemble) -> None:
@@ -190,23 +194,121 @@ def test_the_nodes_are_those_of_artemis(ensemble: Ensemble) -> None:
     with_nodes(1, case, ensemble)
 
 
-def test_the_session_of_a_process_that_has_ended_is_closed(tmp_path: Path) -> None:
+@dataclass(frozen=True)
+class Files:
+    """Certificates of the servers and of their clients."""
+
+    chain: Path
+    authorities: Path
+    client: Path
+
+    @classmethod
+    def make(cls, directory: Path, *names: str) -> Files:
+        """``names``: host names of the servers."""
+        authority = certificates.make("CN=authority", authority=True)
+        return cls(
+            certificates.make("CN=zookeeper", authority, names=names).write(directory / "server.pem"),
+            authority.write_certificate(directory / "authorities.pem"),
+            certificates.make("CN=node", authority).write(directory / "client.pem"),
+        )
+
+    @property
+    def options(self) -> dict[str, str]:
+        return {"tls_ca": str(self.authorities), "tls_certificate": str(self.client), "tls_key": str(self.client)}
+
+
+@pytest.fixture
+def secure(tmp_path: Path) -> Iterator[Callable[..., tuple[Ensemble, Files]]]:
+    """Makes and starts one server with TLS, which needs certificates of its clients."""
+    made: list[Ensemble] = []
+
+    def make_one(*names: str, tick_ms: int = 200) -> tuple[Ensemble, Files]:
+        files = Files.make(tmp_path, *names)
+        made.append(Ensemble(tmp_path, 1, tick_ms=tick_ms, tls=(files.chain, files.authorities)))
+        made[0].start()
+        return made[0], files
+
+    yield make_one
+    for each in made:
+        each.kill()
+
+
+def test_a_lock_over_tls(secure: Callable[..., tuple[Ensemble, Files]]) -> None:
+    ensemble, files = secure("127.0.0.1")
+
+    async def main() -> None:
+        one, other = (make(ensemble, **files.options) for _ in range(2))
+        try:
+            await one.start()
+            await other.start()
+            await acquired(one)
+            assert await other.acquire("id") is False
+            assert await one.release("id") is None
+            await acquired(other)
+        finally:
+            one.manager.stop()
+            other.manager.stop()
+            await asyncio.sleep(0.2)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("fault", ["host name", "authority"])
+def test_a_server_that_is_not_the_right_one_gets_no_session(
+    secure: Callable[..., tuple[Ensemble, Files]], tmp_path: Path, fault: str
+) -> None:
+    ensemble, files = secure("127.0.0.1" if fault == "authority" else "zookeeper.example")
+    options = files.options
+    if fault == "authority":
+        other = certificates.make("CN=other", authority=True)
+        options["tls_ca"] = str(other.write_certificate(tmp_path / "other.pem"))
+
+    async def main() -> None:
+        node = make(ensemble, **options)
+        try:
+            assert isinstance(await node.try_start(), LockManagerUnavailable)
+        finally:
+            node.manager.stop()
+            await asyncio.sleep(0.2)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
+def test_the_session_of_a_process_that_has_ended_is_closed(
+    tmp_path: Path, secure: Callable[..., tuple[Ensemble, Files]], *, tls: bool
+) -> None:
     """Its timeout is longer than the wait of this test: the releaser closes it (``runtime.lock_release``)."""
+    if tls:
+        ensemble, files = secure("127.0.0.1", tick_ms=1_000)
+        _close_a_session(ensemble, files)
+        return
     ensemble = Ensemble(tmp_path, 1, tick_ms=1_000)
     try:
         ensemble.start()
-        _close_a_session(ensemble)
+        _close_a_session(ensemble, None)
     finally:
         ensemble.kill()
 
 
-def _close_a_session(ensemble: Ensemble) -> None:
-    client, other = (KazooClient(ensemble.connect_string, timeout=timeout_s) for timeout_s in (SESSION_MAX_S, 4))
+def _close_a_session(ensemble: Ensemble, files: Files | None) -> None:
+    settings: dict[str, Any] = {}
+    if files is not None:
+        settings = {
+            "use_ssl": True, "ca": str(files.authorities), "certfile": str(files.client), "keyfile": str(files.client),
+        }  # fmt: skip
+    client, other = (
+        KazooClient(ensemble.connect_string, timeout=timeout_s, **settings) for timeout_s in (SESSION_MAX_S, 4)
+    )
     other.start(WAIT_S)
     client.start(WAIT_S)
     client.create("/ephemeral", ephemeral=True)
     address = ensemble.connect_string.partition(",")[0].rpartition(":")
-    releaser = LockReleaser(addresses=[(address[0], int(address[2]))], lease_ms=1_000 * SESSION_MAX_S)
+    releaser = LockReleaser(
+        addresses=[(address[0], int(address[2]))],
+        lease_ms=1_000 * SESSION_MAX_S,
+        tls=None if files is None else list(files.options.values()),
+    )
     releaser.session_begun(*client.client_id)
     assert other.exists("/ephemeral")
     releaser.node_ends()

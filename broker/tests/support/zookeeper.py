@@ -33,11 +33,16 @@ class Ensemble:
         tick_ms: int = 200,
         host: str = "127.0.0.1",
         prefix: tuple[str, ...] = (),
+        tls: tuple[Path, Path] | None = None,
     ) -> None:
-        """``host``, ``prefix``: address of the host of all servers, and what runs a command there (``Network``)."""
+        """``host``, ``prefix``: address of the host of all servers, and what runs a command there (``Network``).
+        ``tls``: PEM files, own chain with key and the authorities of clients, which need a certificate; the servers
+        then have a second port, ``secure_ports``.
+        """
         self._host, self._prefix = host, prefix
         self._directory = directory
         self.ports = [free_port() for _ in range(servers)]
+        self.secure_ports = [free_port() for _ in range(servers)] if tls else []
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         peers = [(free_port(), free_port()) for _ in range(servers)]
         for index, port in enumerate(self.ports):
@@ -51,6 +56,7 @@ class Ensemble:
                 f"tickTime={tick_ms}\ninitLimit=50\nsyncLimit=25\ndataDir={place}\nclientPort={port}\n"
                 f"clientPortAddress={host}\nadmin.enableServer=false\nforceSync=no\n4lw.commands.whitelist=*\n"
                 + (members if servers > 1 else "")
+                + (self._secure(self.secure_ports[index], *tls) if tls else "")
             )
             (place / "log4j.properties").write_text(
                 "log4j.rootLogger=WARN, out\nlog4j.appender.out=org.apache.log4j.ConsoleAppender\n"
@@ -58,10 +64,18 @@ class Ensemble:
                 "log4j.appender.out.layout.ConversionPattern=%d %p %c %m%n\n"
             )
 
+    def _secure(self, port: int, chain: Path, authorities: Path) -> str:
+        return (
+            f"secureClientPort={port}\nsecureClientPortAddress={self._host}\n"
+            "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory\n"
+            f"ssl.keyStore.location={chain}\nssl.keyStore.type=PEM\n"
+            f"ssl.trustStore.location={authorities}\nssl.trustStore.type=PEM\nssl.clientAuth=need\n"
+        )
+
     @property
     def connect_string(self) -> str:
-        """Addresses of all servers."""
-        return ",".join(f"{self._host}:{port}" for port in self.ports)
+        """Addresses of all servers, with TLS if they have it."""
+        return ",".join(f"{self._host}:{port}" for port in self.secure_ports or self.ports)
 
     def start(self, *indexes: int) -> None:
         """Start these servers, or all, and wait until they answer."""

@@ -68,10 +68,11 @@ def make_lock_manager(
         raise ConfigError(
             f"the lock manager zookeeper needs the package kazoo: {error}", hint="pip install 'understudy[zookeeper]'"
         ) from error
-    if options.tls_ca:
-        # the releaser speaks no TLS: after a crash the session timeout decides
-        return ZooKeeperLockManager(options, loop, turn, clock, turn)
-    releaser = LockReleaser(addresses=_servers(options.connect_string), lease_ms=options.session_ms)
+    releaser = LockReleaser(
+        addresses=_servers(options.connect_string),
+        lease_ms=options.session_ms,
+        tls=[options.tls_ca, options.tls_certificate, options.tls_key] if options.tls_ca else None,
+    )
     return ZooKeeperLockManager(options, loop, turn, clock, turn, releaser.session_begun)
 
 

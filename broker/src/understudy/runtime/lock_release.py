@@ -16,6 +16,7 @@ import logging
 import os
 import signal
 import socket
+import ssl
 import struct
 import subprocess
 import sys
@@ -112,6 +113,8 @@ class HeldLocks:
         """Of the locks of a witness, by id."""
         self.session: tuple[int, bytes] | None = None
         """Id and password of a session of ZooKeeper."""
+        self.tls: tuple[str, str, str] | None = None
+        """Files of a connection to ZooKeeper with TLS: authorities, own certificate and its key, both may be empty."""
 
     def take(self, line: bytes) -> None:
         """Take one line."""
@@ -121,6 +124,7 @@ class HeldLocks:
             self.lease_ms = facts["lease_ms"]
             self.secret, self.name = bytes.fromhex(facts.get("secret", "")), facts.get("name", "")
             self.identity = bytes.fromhex(facts["identity"]) if facts.get("identity") else None
+            self.tls = tuple(facts["tls"]) if facts.get("tls") else None
         if "token" in facts:
             self.tokens[facts["id"]] = bytes.fromhex(facts["token"])
         if "session" in facts:
@@ -200,12 +204,28 @@ def close_session(held: HeldLocks, address: tuple[str, int]) -> None:
     """End a session of ZooKeeper, which removes its ephemeral nodes. Raises OSError: it may still live."""
     assert held.session is not None
     session, password = held.session
-    with socket.create_connection(address, ANSWER_S) as connection:
+    with _connected(held, address) as connection:
         _send(connection, _CONNECT.pack(0, 0, held.lease_ms, session, len(password)) + password + b"\0")
         _, _, found = _CONNECTED.unpack_from(_receive(connection))
         if found == session:
             _send(connection, _CLOSE_SESSION)
             _receive(connection)
+
+
+def _connected(held: HeldLocks, address: tuple[str, int]) -> socket.socket:
+    """With TLS as the lock manager has it: the certificate of the server is verified, and its host name."""
+    connection = socket.create_connection(address, ANSWER_S)
+    if held.tls is None:
+        return connection
+    authorities, certificate, key = held.tls
+    try:
+        context = ssl.create_default_context(cafile=authorities)
+        if certificate:
+            context.load_cert_chain(certificate, key or None)
+        return context.wrap_socket(connection, server_hostname=address[0])
+    except OSError:
+        connection.close()
+        raise
 
 
 def _send(connection: socket.socket, body: bytes) -> None:

@@ -210,6 +210,7 @@ class ZooKeeperLockManager(Machine[State, Event]):
             connection_retry=KazooRetry(max_tries=-1, delay=0.1, max_delay=1.0),
             command_retry=KazooRetry(max_tries=0),
             use_ssl=bool(options.tls_ca),
+            check_hostname=bool(options.tls_ca),
             ca=options.tls_ca or None,
             certfile=options.tls_certificate or None,
             keyfile=options.tls_key or None,
