@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from understudy.cluster.membership import answer_vote
+from understudy.cluster.held_votes import HeldVotes
 from understudy.cluster.topology import Member, Topology
 from understudy.ha.vote_round import Answer, Question
 from understudy.wire.buffer import Reader, Writer
 from understudy.wire.core import packets
 from understudy.wire.core.transport import TransportConfiguration
+
+pytestmark = pytest.mark.maven
 
 OWN = TransportConfiguration("own", parameters={"host": "10.0.0.1", "port": "61616"})
 
@@ -67,7 +69,7 @@ def test_the_broker_decides_by_our_votes(artemis: Path) -> None:
         if member is not None:
             topology.update(member)
         for stay in (False, True):
-            vote = answer_vote(topology, packets.FailoverVote(stay, "pair"))
+            vote = HeldVotes().answer(topology, packets.FailoverVote(stay, "pair"), None, 0)
             bodies.append(body(packets.QuorumVoteReply(packets.PRIMARY_FAILOVER_VOTE, vote)))
     decisions = [line.split() for line in java(artemis, "decide", *bodies)]
     backups = [backup for backup, _ in decisions[::2]]

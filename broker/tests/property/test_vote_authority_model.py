@@ -6,6 +6,8 @@ active node has ended (a lone pair that is cut in two is left out, see docs/repl
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
@@ -17,6 +19,16 @@ from understudy.ha.replication.shared_note import SharedNote
 from understudy.ha.replication.standing import Origin
 from understudy.ha.replication.vote_authority import VoteAuthority, VoteAuthorityOptions
 from understudy.testing.sim_disk import SimVolume
+
+
+class Alone:
+    """A voter of a lone pair: no other node is asked. Implements ``QuorumVoter`` in part."""
+
+    def ask_whether_active(self, done: Callable[[bool], None]) -> Alone:
+        done(True)
+        return self
+
+    def cancel(self) -> None: ...
 
 
 class Node:
@@ -38,8 +50,7 @@ class Node:
         shared = SharedNote(self.disk, "/locks", worker)
         options = VoteAuthorityOptions(self.primary)
         origin = lambda: (self.origin, self.copied_at)  # noqa: E731
-        voter = None
-        self.authority = VoteAuthority(options, self.local, shared, origin, lambda: "n", voter, None)  # type: ignore[arg-type]
+        self.authority = VoteAuthority(options, self.local, shared, origin, lambda: "n", Alone(), None)  # type: ignore[arg-type]
         self.local.load()
 
     def may_activate(self) -> bool:

@@ -6,8 +6,9 @@ import random
 
 from understudy.testing.fault_plan import (
     LATER_KINDS,
+    PAIR_LATER_KINDS,
+    QUORUM_KINDS,
     REPLICATION_KINDS,
-    REPLICATION_LATER_KINDS,
     WEIGHTS,
     Fault,
     FaultKind,
@@ -33,13 +34,12 @@ def test_faults_lie_in_order_between_the_two_moments():
 
 
 def test_every_kind_is_drawn_and_clients_only_if_there_are_some():
-    assert WEIGHTS.keys() | LATER_KINDS.keys() | REPLICATION_KINDS.keys() | REPLICATION_LATER_KINDS.keys() | {
-        FaultKind.DAMAGE
-    } == set(FaultKind)
+    tables = (WEIGHTS, LATER_KINDS, REPLICATION_KINDS, QUORUM_KINDS, PAIR_LATER_KINDS)
+    assert {kind for table in tables for kind in table} | {FaultKind.DAMAGE} == set(FaultKind)
     drawn = {fault.kind for seed in range(100) for fault in draw(seed, clients=["p", "c"])}
     assert drawn == set(WEIGHTS)
-    replicated = {fault.kind for seed in range(100) for fault in draw(seed, weights=REPLICATION_KINDS)}
-    assert replicated == set(REPLICATION_KINDS)
+    for kinds in (REPLICATION_KINDS, QUORUM_KINDS):
+        assert {fault.kind for seed in range(100) for fault in draw(seed, weights=kinds)} == set(kinds)
     assert all(fault.kind is not FaultKind.KILL_CLIENT for seed in range(100) for fault in draw(seed))
 
 

@@ -10,15 +10,22 @@ from understudy.runtime.replication import NodeReplication
 from understudy.testing.cluster_configuration import STORE
 from understudy.testing.copy_judge import differences
 from understudy.testing.fault_plan import Fault, FaultKind
-from understudy.testing.replicated_run import ReplicatedRun
-from understudy.testing.replicated_strikes import ReplicatedStrikes
+from understudy.testing.quorum_run import QuorumRun
+from understudy.testing.quorum_strikes import QuorumStrikes
 from understudy.testing.scenarios import SCENARIOS
 from understudy.testing.sim_disk import SimVolume
 from understudy.testing.simulate import quiet_logging
-from understudy.testing.steps import STEPS, name_of
+from understudy.testing.steps import LOCK_STEPS, VOTE_STEPS, name_of
+from understudy.testing.witnessed_run import WitnessedRun
+from understudy.testing.witnessed_strikes import WitnessedStrikes
 from understudy.wire.core.packets_replication import REPLICATION_PROTOCOL, REPLICATION_PROTOCOL_MIN
 
 PAIR = SCENARIOS["replication"]
+#: Of each scenario: its run, its faults, and its steps.
+KINDS = {
+    "replication": (WitnessedRun, WitnessedStrikes, LOCK_STEPS),
+    "quorum": (QuorumRun, QuorumStrikes, VOTE_STEPS),
+}
 SEGMENT = f"{STORE}/journal/segment-{1:012d}-{1:010d}.log"
 
 
@@ -28,15 +35,16 @@ def quiet():
         yield
 
 
-def crash_at(step, choice, *before):
+def crash_at(scenario, step, choice, *before):
     """The violations of a run in which a node crashes at a step, and the names of the steps reached."""
     reached = []
+    run_class, strikes, _ = KINDS[scenario]
 
-    class OneStep(ReplicatedStrikes):
+    class OneStep(strikes):
         def step_of(self, fault):
             return step
 
-    class OneStepRun(ReplicatedRun):
+    class OneStepRun(run_class):
         strikes_class = OneStep
 
         def judge(self):
@@ -44,8 +52,8 @@ def crash_at(step, choice, *before):
             return super().judge()
 
     fault = Fault(0, 8.0, FaultKind.CRASH_AT_STEP, "", 1.0, choice, 0)
-    plan = replace(PAIR.draw(3), faults=(*before, fault), heal_s=18.0)
-    return PAIR.run_plan(plan, run_class=OneStepRun).violations, reached
+    plan = replace(SCENARIOS[scenario].draw(3), faults=(*before, fault), heal_s=18.0)
+    return SCENARIOS[scenario].run_plan(plan, run_class=OneStepRun).violations, reached
 
 
 def volume(**files):
@@ -80,19 +88,28 @@ def test_a_difference_is_found(replica, text):
     assert differences(volume(**{SEGMENT: b"records"}), volume(**replica)) == [text]
 
 
-PARTED = Fault(1, 7.0, FaultKind.PART_NODES, "", 8.0, 0.3, 0)
-WITHOUT_WITNESS = Fault(1, 7.9, FaultKind.WITNESS_PAUSED, "", 4.0, 0.3, 0)
+PARTED = {name: [Fault(1, 7.0, FaultKind.PART_NODES, "", 8.0, 0.3, 0)] for name in KINDS}
+WITHOUT_DECISION = {
+    "replication": [Fault(1, 7.9, FaultKind.WITNESS_PAUSED, "", 4.0, 0.3, 0)],
+    "quorum": [Fault(number, 7.9, FaultKind.VOTER_PAUSED, "", 6.0, 0.3, 0) for number in (1, 2)],
+}
 #: Until the step is reached: the active node is killed, stopped with a failover, its replica is started again, that
-#: with nodes that do not reach each other, and the first with a witness that does not answer.
-TRIES = ((0.6,), (0.9,), (0.3,), (0.3, PARTED), (0.6, WITHOUT_WITNESS))
+#: with nodes that do not reach each other, and the first without what decides which node is active.
+TRIES = ((0.6,), (0.9,), (0.3,), (0.3, PARTED), (0.6, WITHOUT_DECISION))
+
+
+def every_step():
+    for scenario, (_, _, steps) in KINDS.items():
+        for step in steps:
+            yield pytest.param(scenario, step, id=f"{scenario}-{name_of(step)}")
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("step", STEPS, ids=name_of)
-def test_a_node_crashes_at_each_step(step):
+@pytest.mark.parametrize(("scenario", "step"), list(every_step()))
+def test_a_node_crashes_at_each_step(scenario, step):
     found = []
     for choice, *before in TRIES:
-        violations, reached = crash_at(step, choice, *before)
+        violations, reached = crash_at(scenario, step, choice, *(fault for each in before for fault in each[scenario]))
         found += violations
         if reached:
             break

@@ -115,6 +115,8 @@ class Membership(Machine[State, Event]):
         self.on_twin: Callable[[TransportConfiguration, bool], None] | None = None
         """Called with the connector of another node that is active under the id of this active one, and whether this
         one is the younger."""
+        self.backup_counts: Callable[[], bool] = lambda: True
+        """Whether the backup in the own entry of the topology may take over at this moment."""
         self._topology = topology
         self._own = own
         self._statics = [each for each in statics if not each.same_place(own)]
@@ -145,7 +147,9 @@ class Membership(Machine[State, Event]):
         self.fire(Event.ANNOUNCE)
 
     def join(self, node_id: str) -> None:
-        """Active: announce this node to every member. Its entry is in the topology already."""
+        """Active: announce this node to every member, again when its replica has come into sync. Its entry is in the
+        topology already.
+        """
         self.node_id = node_id
         self.fire(Event.JOIN)
 
@@ -397,7 +401,7 @@ class Membership(Machine[State, Event]):
                 backup=False,
                 current_event_id=own.event_id,
                 connector=self._own,
-                backup_connector=own.backup,
+                backup_connector=own.backup if self.backup_counts() else None,
                 scale_down_group_name=own.scale_down_group,
             )
         else:
@@ -472,23 +476,11 @@ class Membership(Machine[State, Event]):
             (State.ANNOUNCING, Event.LEAVE): To(State.ABSENT, _end),
             (State.JOINED, Event.WATCH): ILLEGAL,
             (State.JOINED, Event.ANNOUNCE): ILLEGAL,
-            (State.JOINED, Event.JOIN): IGNORED,
+            (State.JOINED, Event.JOIN): To(State.JOINED, _announce_on_all),
             (State.JOINED, Event.LEAVE): To(State.ABSENT, _end),
         },
         otherwise={},
     )
-
-
-def answer_vote(topology: Topology, vote: packets.FailoverVote) -> packets.FailoverVote:
-    """The vote of this node, from its own topology (artemis-ha s. 3.3).
-
-    A node that is seen active: the request is confirmed if it was to stay active, else denied, with its connector; a
-    node that is not seen: the opposite.
-    """
-    member = topology.member(vote.node_id)
-    if member is not None and member.primary is not None:
-        return packets.FailoverVote(vote.agreed, vote.node_id, member.primary.to_vote_text())
-    return packets.FailoverVote(not vote.agreed, vote.node_id, None)
 
 
 def _place(connector: TransportConfiguration) -> _Place:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from understudy.cluster.credentials import ClusterCredentials
+from understudy.cluster.held_votes import HeldVotes
 from understudy.cluster.replicas import Replicas
 from understudy.cluster.topology import Topology
 from understudy.wire.core.peer import Dialer
@@ -27,3 +28,5 @@ class ClusterServices:
     """A configured connector by its name."""
     discovered: Callable[[str | None], Sequence[TransportConfiguration]] = lambda group: ()
     """Connectors of the nodes that were heard in a discovery group."""
+    votes: HeldVotes = field(default_factory=HeldVotes)
+    """Votes of this node, since it became active."""

@@ -140,7 +140,8 @@ class Topology:
             return self._update_own(news, first_hand)
         known = self._members.get(news.node_id)
         if known is None:
-            if not first_hand and news.event_id < self._removed.get(news.node_id, 0):
+            # at equal ids the removal wins: members that repeat both to each other would not end
+            if not first_hand and news.event_id <= self._removed.get(news.node_id, -1):
                 return False
             return self._put(news)
         if known.primary is None and news.primary is not None:

@@ -74,6 +74,8 @@ class NodeReplication:
         """The copy of another node's store on this node; set once."""
         self._stores: StoreOwner | None = None
         self._replica_asks: Callable[[], None] | None = None
+        if parts.membership is not None:
+            parts.membership.backup_counts = lambda: self.link.in_sync
 
     def _make_copy(self, owner: CopyOwner, protocol: int) -> SourceCopy:
         return SourceCopy(self._parts, self._opened(), self.used.worker, self.used.authority, owner, protocol)
@@ -182,6 +184,9 @@ class NodeReplication:
         """See ``LinkEvents``."""
         parts = self._parts
         parts.topology.set_backup(parts.lock.node_id, registration.connector, registration.group)
+        if parts.membership is not None:
+            # voters let this replica take over from now on (``cluster.held_votes``)
+            parts.membership.join(parts.lock.node_id)
         if registration.wants_failback and self._replica_asks is not None:
             self._replica_asks()
 

@@ -75,6 +75,21 @@ _REPLICATION: Final = """
       </replication>
 """
 
+_VOTES: Final = """
+      <replication>
+        <{role}>
+          <group-name>{group}</group-name>
+          <vote-retries>20</vote-retries>
+          <vote-retry-wait>250</vote-retry-wait>
+          <quorum-vote-wait>2</quorum-vote-wait>
+          <vote-on-replication-failure>true</vote-on-replication-failure>
+          <quorum-size>{size}</quorum-size>
+          <retry-replication-wait>500</retry-replication-wait>
+          {role_options}
+        </{role}>
+      </replication>
+"""
+
 #: Short times of the cluster connection of a replicated pair, so that a lost replica is noticed soon.
 _CLUSTER_TIMES: Final = (
     "<check-period>1000</check-period><connection-ttl>3000</connection-ttl><call-timeout>3000</call-timeout>"
@@ -96,6 +111,9 @@ class PairOptions:
     """A node that starts passes over damaged records of known extent (``quarantine-damaged-records``)."""
     replicated: bool = False
     """Each node has a store of its own, and a witness decides which one is active."""
+    votes: bool = False
+    """Of a replicated pair: the other nodes of the cluster vote instead, also whether a node without its replica may
+    go on (``vote-on-replication-failure``)."""
     older: frozenset[str] = frozenset()
     """Nodes that are of the version before until their first restart, as in a rolling update: they speak the oldest
     replication protocol."""
@@ -111,6 +129,8 @@ class NodeRole:
     """``primary`` or ``backup``."""
     waits: bool = True
     """``wait-for-activation`` of a primary."""
+    group: str = "pair"
+    """``group-name`` of a pair that votes."""
 
 
 #: A primary and a backup.
@@ -120,6 +140,12 @@ PAIR: Final = (NodeRole("a", "primary"), NodeRole("b", "backup"))
 def cluster_configurations(nodes: tuple[NodeRole, ...], options: PairOptions) -> list[Configuration]:
     """The configurations of all nodes of a topology, each read by the shipped reader from a broker.xml."""
     return [_configuration(node, nodes, options) for node in nodes]
+
+
+def _policy(options: PairOptions) -> str:
+    if not options.replicated:
+        return _SHARED_STORE
+    return _VOTES if options.votes else _REPLICATION
 
 
 @lru_cache(maxsize=64)
@@ -137,8 +163,10 @@ def _configuration(node: NodeRole, nodes: tuple[NodeRole, ...], options: PairOpt
         store=STORE,
         queue=QUEUE,
         cluster_times=_CLUSTER_TIMES if options.replicated else "",
-        ha_policy=(_REPLICATION if options.replicated else _SHARED_STORE).format(
+        ha_policy=_policy(options).format(
             role=node.role,
+            group=node.group,
+            size=len({other.group for other in nodes}),
             failover_on_shutdown=str(options.failover_on_shutdown).lower(),
             role_options=role_options,
         ),

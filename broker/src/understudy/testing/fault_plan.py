@@ -78,6 +78,12 @@ class FaultKind(Enum):
     """SIGSTOP the witness, SIGCONT it later."""
     PART_WITNESS = "part-witness"
     """Cut a node off the witness, both ways or one way."""
+    VOTER_DOWN = "voter-down"
+    """Kill one of the nodes that vote, or cut its power; it is started again later."""
+    VOTER_PAUSED = "voter-paused"
+    """SIGSTOP one of the nodes that vote, SIGCONT it later."""
+    PART_VOTERS = "part-voters"
+    """Cut a node off one or all of the nodes that vote, both ways or one way."""
     CRASH_IN_COPY = "crash-in-copy"
     """Start the passive node again, and kill it or the active one at a disk operation while the store is copied."""
     CRASH_AT_STEP = "crash-at-step"
@@ -87,8 +93,8 @@ class FaultKind(Enum):
     """Cut the nodes off each other; kill the active one a moment or some seconds later, and let the other one, whose
     data is old by then, reach everything again while it stays down."""
     ACTIVE_ALONE = "active-alone"
-    """Cut the active node off its replica and the witness, with a reset of the connection to the replica; clients
-    reach it."""
+    """Cut the active node off its replica and off what decides which node is active, with a reset of the connection to
+    the replica; clients reach it."""
 
 
 #: How often each kind is drawn, relative to the others.
@@ -132,8 +138,16 @@ REPLICATION_KINDS: Final = {
     FaultKind.CRASH_IN_COPY: 4,
 }
 
-#: Kinds for such nodes drawn from a stream of their own, and the share of the seeds with each.
-REPLICATION_LATER_KINDS: Final = {
+#: Kinds for nodes with a store each that vote, likewise.
+QUORUM_KINDS: Final = {
+    FaultKind.VOTER_DOWN: 2,
+    FaultKind.VOTER_PAUSED: 2,
+    FaultKind.PART_VOTERS: 4,
+    FaultKind.CRASH_IN_COPY: 4,
+}
+
+#: Kinds for nodes with a store each drawn from a stream of their own, and the share of the seeds with each.
+PAIR_LATER_KINDS: Final = {
     FaultKind.CRASH_AT_STEP: 0.5,
     FaultKind.PART_THEN_KILL: 0.25,
     FaultKind.ACTIVE_ALONE: 0.2,
@@ -157,8 +171,10 @@ _WITHOUT_TARGET: Final = frozenset(
         FaultKind.WITNESS_DOWN,
         FaultKind.WITNESS_FLAPS,
         FaultKind.WITNESS_PAUSED,
+        FaultKind.VOTER_DOWN,
+        FaultKind.VOTER_PAUSED,
         FaultKind.CRASH_IN_COPY,
-        *REPLICATION_LATER_KINDS,
+        *PAIR_LATER_KINDS,
     }
 )
 

@@ -99,7 +99,7 @@ def draw_plan(seed: int, nodes: tuple[NodeRole, ...] = PAIR, weights: Mapping[Fa
             compact_percentage=consolidation.choice((30, 75)),
         ),
         nodes=nodes,
-        skews=(_draw_skew(stream), _draw_skew(stream), *(_draw_skew(skews) for _ in nodes[2:])),
+        skews=(draw_skew(stream), draw_skew(stream), *(draw_skew(skews) for _ in nodes[2:])),
         url=url,
         producers=producers,
         consumers=consumers,
@@ -183,7 +183,8 @@ def _with_damage(stream: random.Random, plan: Plan, end_s: float) -> Plan:
     return replace(plan, faults=faults, pair=pair, consumers=consumers)
 
 
-def _draw_skew(stream: random.Random) -> Skew:
+def draw_skew(stream: random.Random) -> Skew:
+    """The clocks of a host."""
     return Skew(
         wall_ms=stream.choice((0, stream.randint(-3_600_000, 3_600_000))),
         boot_ms=stream.randint(0, 10_000_000),

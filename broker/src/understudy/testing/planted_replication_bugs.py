@@ -21,13 +21,13 @@ from understudy.testing.replicated_pair import with_pair_faults
 from understudy.testing.scenario_run import ScenarioRun
 
 _REPLICATION: Final = "replication"
-_NOT_LOST: Final = "no confirmed durable message is lost"
+NOT_LOST: Final = "no confirmed durable message is lost"
 #: What shows when a node serves without the newest data.
-_OLD_DATA: Final = ("lost", "duplicated", "reordered", "refused", "unresolved", "epoch", "two-confirming")
+OLD_DATA: Final = ("lost", "duplicated", "reordered", "refused", "unresolved", "epoch", "two-confirming")
 
 
 @planted(
-    "stale-data-activates", promise="a node with stale data does not become active by itself", checks=_OLD_DATA,
+    "stale-data-activates", promise="a node with stale data does not become active by itself", checks=OLD_DATA,
     elsewhere={_REPLICATION: range(4)},
 )  # fmt: skip
 def _stale_data_activates(patch: Patch) -> type[ScenarioRun]:
@@ -48,14 +48,14 @@ def _stale_data_activates(patch: Patch) -> type[ScenarioRun]:
     return with_pair_faults(Fault(0, 8.0, FaultKind.PART_THEN_KILL, "", 8.0, 0.99, 0))
 
 
-@planted("confirmed-before-replica", promise=_NOT_LOST, checks=["lost"], elsewhere={_REPLICATION: range(7, 12)})
+@planted("confirmed-before-replica", promise=NOT_LOST, checks=["lost"], elsewhere={_REPLICATION: range(7, 12)})
 def _confirmed_before_replica(patch: Patch) -> type[ScenarioRun]:
     """Confirmations do not wait for a replica that is in sync."""
     patch.replace(OperationContext, "attach_replica", lambda self: None)
     return with_pair_faults(Fault(0, 8.0, FaultKind.PART_THEN_KILL, "", 8.0, 0.3, 0))
 
 
-@planted("confirmed-before-claim", promise=_NOT_LOST, checks=_OLD_DATA, elsewhere={_REPLICATION: range(4)})
+@planted("confirmed-before-claim", promise=NOT_LOST, checks=OLD_DATA, elsewhere={_REPLICATION: range(4)})
 def _confirmed_before_claim(patch: Patch) -> type[ScenarioRun]:
     """A node that has lost its replica confirms before it has raised the activation sequence."""
     patch.replace(Shipping, "stop_sending", lambda self: self.detach())

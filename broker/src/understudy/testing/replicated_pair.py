@@ -7,13 +7,14 @@ that both hosts mount, and damaged records; the witness and its links have fault
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
 from understudy.testing.cluster_configuration import PAIR, NodeRole
 from understudy.testing.fault_plan import (
+    PAIR_LATER_KINDS,
     REPLICATION_KINDS,
-    REPLICATION_LATER_KINDS,
     Fault,
     FaultKind,
     draw_faults,
@@ -23,6 +24,7 @@ from understudy.testing.plan import Plan
 from understudy.testing.replicated_run import ReplicatedRun
 from understudy.testing.scenario import Scenario
 from understudy.testing.sim_loop import SimLoop
+from understudy.testing.witnessed_run import WitnessedRun
 
 #: Kinds of a storage server that several hosts mount, and damaged records.
 _LEFT_OUT: Final = frozenset({FaultKind.STORE_CUT_OFF, FaultKind.DAMAGE})
@@ -33,37 +35,47 @@ class ReplicatedPair(Scenario):
 
     name = "replication"
     text = "a primary and a backup with a store each, and a witness that decides which of them is active"
-    run_class = ReplicatedRun
+    run_class = WitnessedRun
 
     def nodes(self, seed: int) -> tuple[NodeRole, ...]:
         return PAIR
 
     def configure(self, plan: Plan) -> Plan:
-        stream = random.Random(f"{plan.seed}/replication")
-        faults = [fault for fault in plan.faults if fault.kind not in _LEFT_OUT]
-        first = 1 + max((fault.number for fault in plan.faults), default=0)
-        more = draw_faults(
-            stream, begin_s=0.0, end_s=plan.heal_s, count=stream.randint(0, 3), weights=REPLICATION_KINDS
-        )
-        faults += [replace(fault, number=first + fault.number) for fault in more]
-        drawn = draw_later_faults(
-            random.Random(f"{plan.seed}/replication, later"),
-            tuple(faults),
-            begin_s=1.0,
-            end_s=plan.heal_s,
-            chances=REPLICATION_LATER_KINDS,
-        )
         names = [node.name for node in plan.nodes]
         update = random.Random(f"{plan.seed}/rolling update")
         older = frozenset(name for name in names if update.random() < 0.25)
-        pair = replace(plan.pair, replicated=True, allow_failback=True, quarantine=False, older=older)
-        return replace(plan, pair=pair, faults=drawn)
+        plan = with_faults_of_pairs(plan, self.name, REPLICATION_KINDS)
+        return replace(plan, pair=replace(plan.pair, older=older))
 
 
-def with_pair_faults(*faults: Fault) -> type[ReplicatedRun]:
+def with_faults_of_pairs(plan: Plan, name: str, kinds: Mapping[FaultKind, int]) -> Plan:
+    """The plan with a store for each node, and the faults of that.
+
+    Args:
+        plan: Drawn for a shared store.
+        name: Of the scenario, for the seeds.
+        kinds: Those of the pair and of what decides which node is active, with their weights.
+    """
+    stream = random.Random(f"{plan.seed}/{name}")
+    faults = [fault for fault in plan.faults if fault.kind not in _LEFT_OUT]
+    first = 1 + max((fault.number for fault in plan.faults), default=0)
+    more = draw_faults(stream, begin_s=0.0, end_s=plan.heal_s, count=stream.randint(0, 3), weights=kinds)
+    faults += [replace(fault, number=first + fault.number) for fault in more]
+    drawn = draw_later_faults(
+        random.Random(f"{plan.seed}/{name}, later"),
+        tuple(faults),
+        begin_s=1.0,
+        end_s=plan.heal_s,
+        chances=PAIR_LATER_KINDS,
+    )
+    pair = replace(plan.pair, replicated=True, allow_failback=True, quarantine=False)
+    return replace(plan, pair=pair, faults=drawn)
+
+
+def with_pair_faults(*faults: Fault, run_class: type[ReplicatedRun] = WitnessedRun) -> type[ReplicatedRun]:
     """A run with these faults instead of those of its plan, of a bug that shows soon."""
 
-    class FaultRun(ReplicatedRun):
+    class FaultRun(run_class):  # type: ignore[misc, valid-type]  # a class that is chosen
         liveness_s = 30.0
 
         def __init__(self, plan: Plan, loop: SimLoop) -> None:

@@ -1,34 +1,33 @@
-"""One run of a replicated pair: a disk for each node, the witness, and the judges at its end."""
+"""One run of a replicated pair: a disk for each node, and the judges at its end.
+
+Not here: what decides which node is active (``witnessed_run``, ``quorum_run``).
+"""
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 from typing import ClassVar, Final
 
-from understudy.errors import ActivationRefused, LockLost, LockManagerUnavailable, ReplicaFailed
+from understudy.errors import ActivationRefused, LockLost, ReplicaFailed
 from understudy.testing.checkers import Violation
 from understudy.testing.cluster import SimNode
 from understudy.testing.cluster_configuration import PAIR, QUEUE
 from understudy.testing.copy_judge import differences
+from understudy.testing.own_storage import OwnStorage
 from understudy.testing.plan import Plan
 from understudy.testing.replicated_strikes import ReplicatedStrikes
 from understudy.testing.scenario_run import ScenarioRun
-from understudy.testing.sim_environment import Skew
-from understudy.testing.sim_loop import SimLoop
+from understudy.testing.sim_loop import SimLoop, SimProcess
 from understudy.testing.sim_storage import SharedStorage
-from understudy.testing.sim_witness import OwnStorage, SimWitness
 from understudy.testing.strikes import Strikes
 from understudy.testing.workload import ProducerJob
 
-#: Lease of the lock, and the longest lease of the witness, which is also its wait after a start. Milliseconds.
-_LEASE_MS: Final = 3_000
-_LEASE_MS_MAX: Final = 4_000
 #: Virtual seconds after healing within which the replica of the primary is in sync, after a failback as well.
 _SYNC_S: Final = 60.0
 #: Virtual seconds within which the stores are equal while no client does anything.
 _EQUAL_S: Final = 5.0
-#: Virtual seconds within which the replica serves after its active node was killed: a lease, and the activation.
+#: Virtual seconds within which the replica serves after its active node was killed: a lease or some votes, and the
+#: activation.
 _TAKE_OVER_S: Final = 20.0
 #: The producer of the messages that exist when the active node is killed at the end of a run.
 _LAST: Final = "last"
@@ -42,33 +41,29 @@ class ReplicatedRun(ScenarioRun):
 
     def __init__(self, plan: Plan, loop: SimLoop) -> None:
         super().__init__(plan, loop)
-        assert isinstance(self.strikes, ReplicatedStrikes)
-        self.strikes.witness = self.witness
-        # an active node ends without its lock or its replica; the supervisor starts it again
-        self.strikes.expected |= {LockLost, LockManagerUnavailable, ActivationRefused, ReplicaFailed}
+        # an active node ends without its permission or its replica; the supervisor starts it again
+        self.strikes.expected |= {LockLost, ActivationRefused, ReplicaFailed}
 
     def make_storages(self) -> list[SharedStorage]:
-        """A storage for each node, and the witness."""
-        stream = random.Random(f"{self.plan.seed}/witness clock")
-        skew = Skew(boot_ms=stream.randrange(10**9), rate=stream.choice((1.0, stream.uniform(0.999, 1.001))))
-        self.network.add_host("witness")
-        self.witness = SimWitness(self.loop, lease_ms=_LEASE_MS, lease_max_ms=_LEASE_MS_MAX, skew=skew)
+        """A storage for each node."""
         storages: list[SharedStorage] = []
         for _ in self.plan.nodes:
             storage = self.storage_class(self.loop, replace(self.plan.storage))
             assert isinstance(storage, OwnStorage)
-            storage.witness = self.witness
             storage.older = self.plan.pair.older
             storages.append(storage)
         return storages
 
     async def run(self) -> None:
         """See ``ScenarioRun``."""
-        self.witness.start()
         assert isinstance(self.strikes, ReplicatedStrikes)
-        with self.strikes.steps.watching(SimLoop.current_process):
+        with self.strikes.steps.watching(self._process_of_the_pair):
             await super().run()
-        self.violations += [Violation("ended", f"the witness ended with {error}") for error in self.witness.failures]
+
+    def _process_of_the_pair(self) -> SimProcess | None:
+        """The process that runs at this moment, if it is a node of the judged pair."""
+        process = SimLoop.current_process()
+        return process if process is not None and process.host in self.cluster.nodes else None
 
     # --- the end of a run: the stores are equal, and the replica takes over --------------------------
 

@@ -1,22 +1,25 @@
-"""The faults of a replicated pair: those of the witness and its links, of the copy, and crashes at named steps."""
+"""The faults of a replicated pair: those of the copy, nodes that lose each other, and crashes at named steps.
+
+Not here: the faults of what decides which node is active (``witnessed_strikes``, ``quorum_strikes``).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from understudy.testing.cluster import SimNode
-from understudy.testing.fault_plan import PASSIVE, REPLICATION_KINDS, REPLICATION_LATER_KINDS, Fault, FaultKind
+from understudy.testing.fault_plan import PAIR_LATER_KINDS, PASSIVE, Fault, FaultKind
 from understudy.testing.sim_loop import Death, SimProcess
-from understudy.testing.sim_witness import SimWitness
-from understudy.testing.steps import STEPS, Step, StepCrash, name_of
+from understudy.testing.steps import Step, StepCrash, name_of
 from understudy.testing.strikes import Strikes
 
 
 class ReplicatedStrikes(Strikes):
     """The faults of a replicated pair."""
 
-    witness: SimWitness
+    steps_drawn: ClassVar[Sequence[Step]]
+    """Steps at which nodes crash."""
 
     def __init__(self, *arguments: Any) -> None:
         """As ``Strikes``."""
@@ -27,57 +30,15 @@ class ReplicatedStrikes(Strikes):
 
     def inject(self, fault: Fault) -> bool:
         """See ``Strikes``."""
-        if fault.kind in REPLICATION_LATER_KINDS:
+        if fault.kind in PAIR_LATER_KINDS:
             return self._strike_pair(fault)
-        if fault.kind not in REPLICATION_KINDS:
-            return super().inject(fault)
-        witness = self.witness
-        if fault.kind is FaultKind.WITNESS_DOWN:
-            self._end_witness(fault)
-        elif fault.kind is FaultKind.WITNESS_FLAPS:
-            self._flap_witness(self.loop.time() + fault.duration_s)
-        elif fault.kind is FaultKind.WITNESS_PAUSED:
-            assert witness.process is not None
-            witness.process.pause()
-            self.later(fault.duration_s, witness.process.resume)
-        elif fault.kind is FaultKind.PART_WITNESS:
-            return self._part_witness(fault)
-        else:
+        if fault.kind is FaultKind.CRASH_IN_COPY:
             return self._crash_in_copy(fault)
-        return True
+        return super().inject(fault)
 
-    def _end_witness(self, fault: Fault) -> None:
-        witness = self.witness
-        death = Death.POWER_LOST if fault.choice < 0.5 else Death.KILLED
-        if fault.choice * 4 % 1 < 0.5:
-            self._kill_witness(death)
-        else:
-            witness.crash_point.arm(fault.operations, lambda: self._kill_witness(death))
-        # one that is killed by the crash point after this time stays down until everything heals
-        self.later(fault.duration_s, witness.start)
-
-    def _kill_witness(self, death: Death) -> None:
-        if death is Death.POWER_LOST:
-            self.network.power_off(self.witness.host)
-        else:
-            self.witness.kill()
-
-    def _flap_witness(self, until_s: float) -> None:
-        self._kill_witness(Death.KILLED)
-        self.later(0.3, self.witness.start)
-        if self.loop.time() < until_s:
-            self.later(1.0, lambda: self._flap_witness(until_s))
-
-    def _part_witness(self, fault: Fault) -> bool:
-        node, host = self.cluster.target(fault.target), self.witness.host
-        if node is None:
-            return False
-        if fault.choice < 0.75:
-            self.network.part(node.name, host, both_ways=fault.choice < 0.5)
-        else:
-            self.network.part(host, node.name, both_ways=False)
-        self.later(fault.duration_s, lambda: self.network.heal(node.name, host))
-        return True
+    def deciding_hosts(self) -> Sequence[str]:
+        """The hosts that decide, beside the pair, which node is active."""
+        raise NotImplementedError
 
     def _crash_in_copy(self, fault: Fault) -> bool:
         """The node that is not active ends, and copies the store when it is started again."""
@@ -105,7 +66,7 @@ class ReplicatedStrikes(Strikes):
         if active is None:
             return False
         (other,) = (name for name in self.cluster.nodes if name != active.name)
-        network, host = self.network, self.witness.host
+        network = self.network
         network.part(active.name, other)
         if fault.kind is FaultKind.PART_THEN_KILL:
 
@@ -116,12 +77,13 @@ class ReplicatedStrikes(Strikes):
 
             self.later(0.1 + fault.choice * 6.0, kill)
             return True
-        network.part(active.name, host)
+        for host in self.deciding_hosts():
+            network.part(active.name, host)
         network.reset(active.name, other)
 
         def heal() -> None:
-            network.heal(active.name, other)
-            network.heal(active.name, host)
+            for host in (other, *self.deciding_hosts()):
+                network.heal(active.name, host)
 
         self.later(2.0 + fault.duration_s, heal)
         return True
@@ -145,7 +107,7 @@ class ReplicatedStrikes(Strikes):
 
     def step_of(self, fault: Fault) -> Step:
         """The step of a fault, drawn by the seed. Tests choose one."""
-        return self.loop.random(f"step of {fault.number}").choice(STEPS)
+        return self.loop.random(f"step of {fault.number}").choice(self.steps_drawn)
 
     def _arm_step(self, step: Step, fault: Fault, *, death: Death, after: bool) -> None:
         """Crash the next node that reaches a step, once; counted by the kind of the fault."""
@@ -162,14 +124,10 @@ class ReplicatedStrikes(Strikes):
         self.steps.arm(step, crash, after=after)
 
     def others(self) -> Sequence[str]:
-        """The host of the witness; one isolation in two leaves it reachable."""
-        return (self.witness.host,) if self.loop.random(f"isolation {self.loop.time()}").random() < 0.5 else ()
+        """The hosts that decide; one isolation in two leaves them reachable."""
+        return self.deciding_hosts() if self.loop.random(f"isolation {self.loop.time()}").random() < 0.5 else ()
 
     def heal(self) -> None:
         """See ``Strikes``."""
         super().heal()
         self.steps.disarm()
-        self.witness.crash_point.disarm()
-        if self.witness.process is not None:
-            self.witness.process.resume()
-        self.witness.start()

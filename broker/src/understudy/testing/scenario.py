@@ -46,6 +46,8 @@ class Outcome:
     """XA branches begun."""
     restored_s: float = 0.0
     """Virtual seconds from healing until a message of a new client was confirmed."""
+    promotions: int = 0
+    """Commands of an operator that a pair needed to serve again."""
     injected: Mapping[str, int] = field(default_factory=dict)
     """Faults that had an effect, by kind."""
 
@@ -142,6 +144,7 @@ class Scenario:
             quarantined=len(run.set_aside),
             branches=run.branches,
             restored_s=run.restored_s,
+            promotions=run.promotions,
             injected={kind.value: strikes.injected[kind] for kind in FaultKind if strikes.injected[kind]},
         )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import ClassVar, Final
 
@@ -17,7 +17,7 @@ from understudy.errors import BrokerError, StoreError
 from understudy.ledger import check_epochs
 from understudy.testing.checkers import Violation, judge_failures, judge_ledger
 from understudy.testing.cluster import SimCluster, SimNode
-from understudy.testing.cluster_configuration import QUEUE, cluster_configurations
+from understudy.testing.cluster_configuration import QUEUE, NodeRole, cluster_configurations
 from understudy.testing.damage import browse_damage, judge_quarantine, quarantined
 from understudy.testing.fault_plan import FaultKind
 from understudy.testing.plan import Plan
@@ -63,8 +63,10 @@ class ScenarioRun:
         self.network = SimNetwork(loop, replace(plan.network))
         storages = self.make_storages()
         self.storage = storages[0]
-        configurations = cluster_configurations(plan.nodes, plan.pair)
-        self.cluster = SimCluster(loop, self.network, storages, configurations, plan.skews)
+        # of the judged nodes first
+        self.configurations = cluster_configurations((*plan.nodes, *self.further_nodes()), plan.pair)
+        judged = self.configurations[: len(plan.nodes)]
+        self.cluster = SimCluster(loop, self.network, storages, judged, plan.skews)
         self.book = LedgerBook(lambda: WALL_START_MS + int(loop.time() * 1000))
         self.violations: list[Violation] = []
         self.phase = "starting"
@@ -75,6 +77,8 @@ class ScenarioRun:
         self._working = set(self._names)
         self.restored_s = 0.0
         """Virtual seconds from healing until a message of a new client was confirmed."""
+        self.promotions = 0
+        """Commands of an operator that the pair needed."""
         self._looker: SimProcess | None = None
         self.strikes = self.strikes_class(
             plan, self.cluster, list(dict.fromkeys(storages)), self._names, self._kill_client
@@ -86,6 +90,10 @@ class ScenarioRun:
         """The storage of each node: here one that all of them share."""
         storage = self.storage_class(self.loop, replace(self.plan.storage))
         return [storage] * len(self.plan.nodes)
+
+    def further_nodes(self) -> Sequence[NodeRole]:
+        """Nodes of the same cluster that are not judged."""
+        return ()
 
     @property
     def branches(self) -> int:

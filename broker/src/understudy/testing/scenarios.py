@@ -8,6 +8,7 @@ from typing import Final
 
 from understudy.testing.cluster_configuration import PAIR, NodeRole
 from understudy.testing.plan import Plan
+from understudy.testing.quorum import Quorum
 from understudy.testing.replicated_pair import ReplicatedPair
 from understudy.testing.scenario import Scenario
 
@@ -51,4 +52,4 @@ _SHARED: Final = (SHARED_STORE, SharedStoreBackups(), SharedStoreSymmetric())
 #: Names of the scenarios in which all nodes share one store.
 SHARED_STORES: Final = tuple(scenario.name for scenario in _SHARED)
 #: All scenarios by name.
-SCENARIOS: Final[dict[str, Scenario]] = {scenario.name: scenario for scenario in (*_SHARED, ReplicatedPair())}
+SCENARIOS: Final[dict[str, Scenario]] = {scenario.name: scenario for scenario in (*_SHARED, ReplicatedPair(), Quorum())}

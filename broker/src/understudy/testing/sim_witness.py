@@ -18,12 +18,12 @@ from understudy.runtime.environment import Environment
 from understudy.runtime.turn import Turn
 from understudy.runtime.witness_dialer import LoopWitnessDialer
 from understudy.runtime.witness_server import WitnessPorts, WitnessServer
+from understudy.testing.own_storage import OwnStorage
 from understudy.testing.sim_disk import SimVolume
 from understudy.testing.sim_environment import SimClock, SimEntropy, SimTimers, Skew
 from understudy.testing.sim_loop import Death, SimLoop, SimProcess
-from understudy.testing.sim_storage import CrashPoint, ObservedWorker, ProcessDisk, ProcessLock, SharedStorage
+from understudy.testing.sim_storage import CrashPoint, ObservedWorker, ProcessDisk, ProcessLock
 from understudy.testing.sim_writer import SimWorker
-from understudy.wire.core.packets_replication import REPLICATION_PROTOCOL, REPLICATION_PROTOCOL_MIN
 
 PORT: Final = 61_619
 SECRET: Final = b"the secret of every simulated witness"
@@ -113,12 +113,10 @@ class SimWitness:
         return WitnessLockManager(options, LoopWitnessDialer(self._loop, turn), clock, timers, entropy)
 
 
-class OwnStorage(SharedStorage):
+class WitnessedStorage(OwnStorage):
     """The disk of one node, and its way to the witness."""
 
     witness: SimWitness
-    older: frozenset[str] = frozenset()
-    """See ``PairOptions.older``."""
 
     def environment(
         self, process: SimProcess, skew: Skew, crash_point: CrashPoint, heard: Callable[[float], None]
@@ -128,12 +126,4 @@ class OwnStorage(SharedStorage):
         def lock_manager(options: Any, name: str, environment: Environment, loop: Any, turn: Any) -> LockManager:
             return self.witness.lock_manager(name, turn, environment.clock, environment.timers, environment.entropy)
 
-        old = process.name in self.older and process.incarnation == 1
-        return replace(
-            super().environment(process, skew, crash_point, heard),
-            lock_manager=lock_manager,
-            replication_protocol=REPLICATION_PROTOCOL_MIN if old else REPLICATION_PROTOCOL,
-        )
-
-    def expire_leases(self, host: str) -> None:
-        """A lock on a disk of the own host has no lease."""
+        return replace(super().environment(process, skew, crash_point, heard), lock_manager=lock_manager)

@@ -244,6 +244,7 @@ def _to_json(blocks: list[Block], failing: list[dict[str, Any]]) -> dict[str, An
                 "kept": sum(outcome.ok for outcome in block.outcomes),
                 "seconds": round(block.seconds, 3),
                 "restored_s_max": round(max(outcome.restored_s for outcome in block.outcomes), 3),
+                "promotions": sum(outcome.promotions for outcome in block.outcomes),
                 "seeds_per_minute": round(len(block.outcomes) / block.seconds * 60, 1),
             }
             for block in blocks
@@ -285,9 +286,11 @@ def _report(blocks: list[Block], failing: list[dict[str, Any]], show_all: bool) 
         total, kept = len(block.outcomes), sum(outcome.ok for outcome in block.outcomes)
         rate = total / block.seconds * 60
         restored_s = max(outcome.restored_s for outcome in block.outcomes)
+        promotions = sum(outcome.promotions for outcome in block.outcomes)
         click.echo(
             f"{block.scenario}: {kept} of {total} seeds kept every promise ({rate:.0f} seeds a minute); "
             f"served {restored_s:.1f} s after healing at the latest"
+            + (f", {promotions} promotions by an operator" if promotions else "")
         )
 
 

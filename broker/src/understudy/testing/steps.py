@@ -17,6 +17,7 @@ from understudy.ha.node import NodeLife
 from understudy.ha.policy import NodeState
 from understudy.ha.replication.standby_life import StandbyLife, StandbyState
 from understudy.ha.sequence_claim import SequenceClaim
+from understudy.ha.votes import Vote, VoteState
 from understudy.machine import Machine, To
 from understudy.replication.active_link import ActiveLink, LinkState
 from understudy.replication.replica_link import ReplicaLink, ReplicaState
@@ -24,11 +25,20 @@ from understudy.testing.sim_loop import ProcessKilled, SimProcess
 
 Step = tuple[type[Machine[Any, Any]], Any]
 
-#: Every step at which a node can be crashed.
-STEPS: Final[tuple[Step, ...]] = (
+#: Steps of every replicated pair.
+_STEPS: Final[tuple[Step, ...]] = (
     *((ActiveLink, state) for state in LinkState if state is not LinkState.CLOSED),
     *((ReplicaLink, state) for state in ReplicaState if state is not ReplicaState.IDLE),
     *((StandbyLife, state) for state in StandbyState if state not in (StandbyState.IDLE, StandbyState.PROMOTING)),
+    *(
+        (NodeLife, state)
+        for state in NodeState
+        if state not in (NodeLife.INITIAL, NodeState.ISOLATING, NodeState.ISOLATED)
+    ),
+)
+#: Every step at which a node of a pair with a lock manager can be crashed.
+LOCK_STEPS: Final[tuple[Step, ...]] = (
+    *_STEPS,
     *(
         (ActivationRequest, state)
         for state in (
@@ -41,11 +51,12 @@ STEPS: Final[tuple[Step, ...]] = (
         (SequenceClaim, state)
         for state in (sequence_claim.State.CLAIMING, sequence_claim.State.WRITING, sequence_claim.State.COMMITTING)
     ),
-    *(
-        (NodeLife, state)
-        for state in NodeState
-        if state not in (NodeLife.INITIAL, NodeState.ISOLATING, NodeState.ISOLATED)
-    ),
+)
+#: Every step at which a node of a pair that votes can be crashed.
+VOTE_STEPS: Final[tuple[Step, ...]] = (
+    # a vote has an answer always
+    *(step for step in _STEPS if step[1] is not StandbyState.TAKE_OVER_PAUSED),
+    *((Vote, state) for state in (VoteState.VOTING, VoteState.PAUSED, VoteState.DECIDED)),
 )
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from support.core import CoreNode
 from understudy.cluster.credentials import ClusterCredentials
-from understudy.cluster.membership import Event, Membership, MembershipSettings, State, answer_vote
-from understudy.cluster.topology import Member, Topology
+from understudy.cluster.membership import Event, Membership, MembershipSettings, State
+from understudy.cluster.topology import Member
 from understudy.errors import MachineError
 from understudy.ha.vote_round import Answer, Question
 from understudy.ha.votes import ClusterVoter, VoteOptions
@@ -490,29 +490,6 @@ def test_every_pair_is_a_transition_or_a_written_refusal(state: State, event: Ev
 
 
 # --- votes -------------------------------------------------------------------------------------------
-
-PAIR = packets.FailoverVote(False, "pair")
-STAY = packets.FailoverVote(True, "pair")
-
-
-@pytest.mark.parametrize(
-    ("member", "asked", "answer"),
-    [
-        (None, PAIR, packets.FailoverVote(True, "pair", None)),
-        (None, STAY, packets.FailoverVote(False, "pair", None)),
-        (Member("pair", 1, None, connector("b")), PAIR, packets.FailoverVote(True, "pair", None)),
-        (Member("pair", 1, None, connector("b")), STAY, packets.FailoverVote(False, "pair", None)),
-        (Member("pair", 1, connector("a")), PAIR, packets.FailoverVote(False, "pair", connector("a").to_vote_text())),
-        (Member("pair", 1, connector("a")), STAY, packets.FailoverVote(True, "pair", connector("a").to_vote_text())),
-    ],
-)
-def test_a_node_votes_from_its_own_topology(
-    member: Member | None, asked: packets.FailoverVote, answer: packets.FailoverVote
-) -> None:
-    topology = Topology()
-    if member is not None:
-        topology.update(member)
-    assert answer_vote(topology, asked) == answer
 
 
 class Configured:

@@ -78,12 +78,37 @@ def test_a_removal_is_remembered_against_older_news() -> None:
     assert [each for each in listener.heard if isinstance(each, tuple)] == [("n", 100)]
 
 
+def test_a_removal_wins_against_news_of_the_same_id_that_other_members_repeat() -> None:
+    """Members that repeat changes to each other end: an update and a removal of one id would go round without end."""
+    members = [Topology() for _ in range(4)]
+    under_way: list[tuple[Topology, Member | tuple[str, int]]] = []
+    for member in members:
+        others = [each for each in members if each is not member]
+        member.update(Member("n", 100, A))
+        member.listen(
+            lambda news, others=others: under_way.extend((other, news) for other in others),  # type: ignore[misc]
+            lambda *gone, others=others: under_way.extend((other, gone) for other in others),  # type: ignore[misc]
+        )
+    members[0].remove("n", 101)
+    members[1].update(Member("n", 101, A, B))
+    for _ in range(100):
+        if not under_way:
+            break
+        other, news = under_way.pop(0)
+        if isinstance(news, Member):
+            other.update(news)
+        else:
+            other.remove(*news)
+    assert under_way == []
+    assert [member.member("n") for member in members] == [None] * 4
+
+
 def test_a_noticed_removal_is_newer_than_the_entry_and_older_than_a_restart() -> None:
     topology = Topology()
     topology.update(Member("n", 100, A))
     topology.remove("n")
-    assert not topology.update(Member("n", 100, A))
-    assert topology.update(Member("n", 101, A))
+    assert not topology.update(Member("n", 101, A))
+    assert topology.update(Member("n", 102, A))
 
 
 def test_a_passive_node_without_an_active_one_is_removed() -> None:

@@ -352,6 +352,7 @@ class ClientState:
         # a frozen process accepts connections too; then the other connectors must get their turn
         self._limit_phase(min(self.options.call_timeout_ms, connector.connect_timeout_ms))
         self._life.received_ms = self.clock.monotonic_ms()
+        self.topology.complete = False
         self.transmit(MAGIC)
         self._send(CONNECTION_CHANNEL, Ping(self.options.connection_ttl_ms))
         self._restoration = Restoration(self, self.new_calls())
@@ -481,6 +482,8 @@ class ClientState:
             )
         elif self.options.ha:
             self.topology.node_down(packet.node_id, event_id)
+        if packet.last:
+            self.topology.complete = True
         self._machine.learn()
         if packet.last and not packet.exit and self._restoration is not None:
             self._restoration.topology_told()

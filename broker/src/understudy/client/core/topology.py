@@ -34,6 +34,8 @@ class Topology:
     def __init__(self) -> None:
         self._nodes: dict[str, Node] = {}
         self._removed: dict[str, int] = {}
+        self.complete = False
+        """Whether the broker has listed all nodes on the present connection."""
 
     def __iter__(self) -> Iterator[Node]:
         return iter(self._nodes.values())
@@ -88,11 +90,11 @@ class Topology:
     def node_at(self, connector: Connector) -> Node | None:
         """The node one of whose servers is at ``connector``, or the only one there is.
 
-        A broker lists itself, so in a topology of one node that node is the one dialled even if
-        it advertises another spelling of its host.
+        A broker lists itself, so in a complete topology of one node that node is the one dialled even if
+        it advertises another spelling of its host. Nodes are listed one by one, in any order.
         """
         for node in self._nodes.values():
             for each in (node.primary, node.backup):
                 if each is not None and each.place == connector.place:
                     return node
-        return next(iter(self._nodes.values())) if len(self._nodes) == 1 else None
+        return next(iter(self._nodes.values())) if self.complete and len(self._nodes) == 1 else None

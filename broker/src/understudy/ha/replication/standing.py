@@ -96,11 +96,12 @@ def was_last_active(notes: Notes, node_id: str, copy: WaitingCopy) -> bool:
 
     At one activation sequence at most one replica comes into sync, because the loss of a replica raises the sequence.
     The owner of ``copy`` is that replica, by its place, and it has not taken over. So no node was active after this
-    one, which has everything that it confirmed. A spare that was copying at the same sequence proves nothing.
+    one, which has everything that it confirmed. A spare that was copying at the same sequence proves nothing. A copy
+    of an earlier sequence proves as much: the replica ended before it could believe that it was in sync again.
     """
     if standing(notes) is not Standing.SHARED or notes.sequence is None or notes.shared_with is None:
         return False
-    return copy == WaitingCopy(node_id, notes.sequence, notes.shared_with)
+    return (copy.node_id, copy.place) == (node_id, notes.shared_with) and copy.copied_at <= notes.sequence
 
 
 class Start(Enum):

@@ -203,7 +203,10 @@ class VoteAuthority:
     def claim(self, answer: Answer, *, alone: bool) -> None:
         """See ``Authority``."""
         self._claimed = answer
-        if alone and self._options.vote_on_failure:
+        # a statement counts for the time that this node waits; later its maker may have taken over
+        self._heard = None
+        if alone and (self._options.vote_on_failure or self._network is None):
+            # the vote also keeps the other nodes from letting the former replica take over (ADR 0067)
             self._wait(self._voter.ask_whether_active(self._decided_active), answer)
         else:
             self._raise_sequence()
@@ -212,7 +215,7 @@ class VoteAuthority:
         self._pending = None
         if self._claimed is None:
             return
-        if active:
+        if active or not self._options.vote_on_failure:
             self._raise_sequence()
             return
         text = f"node {self._node_id()}: the replica is lost, and the vote whether this node may stay active, too"

@@ -11,11 +11,11 @@ import logging
 from typing import Final
 
 from understudy.cluster.handshake import DiallerProof
-from understudy.cluster.membership import answer_vote
 from understudy.cluster.topology import Member
 from understudy.protocols.core.link import CoreLink
 from understudy.protocols.core.replication_channel import ReplicationChannel
 from understudy.wire.core import packets, packets_replication
+from understudy.wire.core.transport import TransportConfiguration
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +33,8 @@ class ClusterChannel:
             owner.connection.peer,
             lambda packet: owner.send(packet, CLUSTER_CHANNEL),
         )
+        self._asking: TransportConfiguration | None = None
+        """Connector that the other node has announced."""
         self._announced: packets.NodeAnnounce | None = None
         self._replication: ReplicationChannel | None = None
         """Once a packet came on its channel."""
@@ -68,6 +70,8 @@ class ClusterChannel:
         topology, connector = self._owner.services.cluster.topology, packet.connector
         if connector is None:
             return
+        self._asking = connector
+        self._owner.services.cluster.votes.announced(packet)
         if not packet.backup:
             member = Member(
                 packet.node_id,
@@ -88,7 +92,9 @@ class ClusterChannel:
             # Artemis does not answer either: the other node waits for its time limit
             log.warning("vote of an unknown kind", extra={"handler": packet.handler})
             return
-        vote = answer_vote(self._owner.services.cluster.topology, packet.vote)
+        services = self._owner.services
+        now_ms = services.shared.clock.monotonic_ms()
+        vote = services.cluster.votes.answer(services.cluster.topology, packet.vote, self._asking, now_ms)
         log.info("vote", extra={"node_id": vote.node_id, "agreed": vote.agreed, "connector": vote.connector})
         self._owner.send(packets.QuorumVoteReply(packet.handler, vote), CLUSTER_CHANNEL)
 

@@ -48,6 +48,8 @@ def test_node_at() -> None:
     topology = Topology()
     assert topology.node_at(A) is None
     topology.node_up("n", 1, A, B)
+    assert topology.node_at(Connector("other-spelling", 1)) is None, "the broker may list other nodes, and itself later"
+    topology.complete = True
     found = topology.node_at(Connector("other-spelling", 1))
     assert found is not None
     assert found.node_id == "n", "a single node is the one that answered"

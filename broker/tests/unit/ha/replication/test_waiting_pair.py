@@ -84,6 +84,9 @@ def node_steps(own: Node, other: Node, *, primary: bool) -> Iterator[Pair]:
         if said is not None and other.run is Run.WAITING:
             yield own, replace(other, heard=said)
         if other.run is Run.ACTIVE and not other.partner:
+            # the active node has noted its replica, which ends before its own first note
+            noted = replace(other.notes, shared_at=other.notes.sequence, shared_with=PLACE)
+            yield replace(own, run=Run.DOWN, heard=None), replace(other, notes=noted)
             yield replace(own, notes=replace(notes, origin=Origin.INCOMPLETE), run=Run.COPYING, newest=False), other
         if other.run not in (Run.ACTIVE, Run.LOSING) and begins(own, primary=primary):
             yield replace(own, run=Run.CLAIMING), other
@@ -154,12 +157,14 @@ def test_two_waiting_nodes_of_which_one_was_the_replica_in_sync_of_the_other_sta
     for shared, copy in ended:
         said = waiting_copy(copy.notes, ID, PLACE)
         assert said is not None
-        assert begins(replace(shared, heard=said), primary=False) == (shared.notes.sequence == said.copied_at)
+        assert shared.notes.sequence is not None
+        assert begins(replace(shared, heard=said), primary=False) == (said.copied_at <= shared.notes.sequence)
 
 
 def test_a_spare_that_copied_at_the_same_sequence_proves_nothing() -> None:
     notes = Notes(sequence=3, shared_at=3, shared_with=PLACE)
     assert was_last_active(notes, ID, WaitingCopy(ID, 3, PLACE))
-    for copy in (WaitingCopy(ID, 3, "spare:61616"), WaitingCopy(ID, 2, PLACE), WaitingCopy("m", 3, PLACE)):
+    assert was_last_active(notes, ID, WaitingCopy(ID, 2, PLACE)), "it ended before it was in sync again"
+    for copy in (WaitingCopy(ID, 3, "spare:61616"), WaitingCopy(ID, 4, PLACE), WaitingCopy("m", 3, PLACE)):
         assert not was_last_active(notes, ID, copy)
     assert not was_last_active(replace(notes, shared_with=None), ID, WaitingCopy(ID, 3, PLACE))

@@ -1,0 +1,52 @@
+"""One run of a replicated pair with a witness on a third host."""
+
+from __future__ import annotations
+
+import random
+from typing import ClassVar, Final
+
+from understudy.errors import LockManagerUnavailable
+from understudy.testing.checkers import Violation
+from understudy.testing.plan import Plan
+from understudy.testing.replicated_run import ReplicatedRun
+from understudy.testing.sim_environment import Skew
+from understudy.testing.sim_loop import SimLoop
+from understudy.testing.sim_storage import SharedStorage
+from understudy.testing.sim_witness import SimWitness, WitnessedStorage
+from understudy.testing.strikes import Strikes
+from understudy.testing.witnessed_strikes import WitnessedStrikes
+
+#: Lease of the lock, and the longest lease of the witness, which is also its wait after a start. Milliseconds.
+_LEASE_MS: Final = 3_000
+_LEASE_MS_MAX: Final = 4_000
+
+
+class WitnessedRun(ReplicatedRun):
+    """One run of a replicated pair whose lock manager is a witness."""
+
+    storage_class: ClassVar[type[SharedStorage]] = WitnessedStorage
+    strikes_class: ClassVar[type[Strikes]] = WitnessedStrikes
+
+    def __init__(self, plan: Plan, loop: SimLoop) -> None:
+        super().__init__(plan, loop)
+        assert isinstance(self.strikes, WitnessedStrikes)
+        self.strikes.witness = self.witness
+        self.strikes.expected.add(LockManagerUnavailable)
+
+    def make_storages(self) -> list[SharedStorage]:
+        """See ``ReplicatedRun``; also makes the witness."""
+        stream = random.Random(f"{self.plan.seed}/witness clock")
+        skew = Skew(boot_ms=stream.randrange(10**9), rate=stream.choice((1.0, stream.uniform(0.999, 1.001))))
+        self.network.add_host("witness")
+        self.witness = SimWitness(self.loop, lease_ms=_LEASE_MS, lease_max_ms=_LEASE_MS_MAX, skew=skew)
+        storages = super().make_storages()
+        for storage in storages:
+            assert isinstance(storage, WitnessedStorage)
+            storage.witness = self.witness
+        return storages
+
+    async def run(self) -> None:
+        """See ``ScenarioRun``."""
+        self.witness.start()
+        await super().run()
+        self.violations += [Violation("ended", f"the witness ended with {error}") for error in self.witness.failures]
