@@ -18,6 +18,7 @@ from support import zookeeper
 from support.networks import OUTSIDE, Network, why_not
 from support.processes import Node
 from support.replicated import ReplicatedPair, Traffic, property_of, wait_in_sync, wait_logged, wait_until
+from support.voting_pairs import VotingPairs
 from support.witnesses import WitnessProcess
 
 pytestmark = pytest.mark.long
@@ -27,7 +28,9 @@ LEASE_MS = 2_000
 #: Silence after which a client gives a node up.
 CLIENT = "&connectionTTL=3000&clientFailureCheckPeriod=1000&callTimeout=5000"
 MANAGERS = ("witness", "zookeeper")
-#: Host of the lock manager.
+#: Of the pairs without one: a lost vote stops a node, whose majority is that of three pairs.
+VOTING = "<vote-on-replication-failure>true</vote-on-replication-failure><quorum-size>3</quorum-size>"
+#: Host of the lock manager, or of the pairs that vote.
 THIRD = "third"
 
 
@@ -40,10 +43,14 @@ class Site:
         self.network = Network("primary", "backup", THIRD)
         self._ends: list[Callable[[], object]] = [self.network.close]
         try:
-            self.pair = ReplicatedPair(
-                directory, manager=getattr(self, f"_{manager}")(), connection_ttl_ms=60_000 if defaults else LEASE_MS,
-                call_timeout_ms=30_000 if defaults else 2_000, network=self.network,
-            )  # fmt: skip
+            self.pair: ReplicatedPair | VotingPair
+            if manager == "votes":
+                self.pair = VotingPair(directory, self.network)
+            else:
+                self.pair = ReplicatedPair(
+                    directory, manager=getattr(self, f"_{manager}")(), network=self.network,
+                    connection_ttl_ms=60_000 if defaults else LEASE_MS, call_timeout_ms=30_000 if defaults else 2_000,
+                )  # fmt: skip
             self._ends.append(self.pair.end)
             self.pair.start()
             self.load = Traffic(self.pair.url + ("" if defaults else CLIENT), directory, None, rate=200)
@@ -97,13 +104,30 @@ class Site:
 
     def confirmers(self, report: dict[str, Any]) -> list[str]:
         """Names of the nodes that confirmed, in the order of their epochs."""
-        names = {f"{node.host}:{node.port}": node.directory.name for node in self.pair.nodes}
+        names = {f"{node.host}:{node.port}": node.role for node in (self.pair.primary, self.pair.backup)}
         return [names[place] for epoch in report["epochs"] for place in epoch["nodes"]]
 
     def end(self) -> None:
         """End all processes and remove the network."""
         while self._ends:
             self._ends.pop()()
+
+
+class VotingPair:
+    """The first of three pairs without a lock manager; the others vote on the third host."""
+
+    def __init__(self, directory: Path, network: Network) -> None:
+        self.pairs = VotingPairs(
+            directory, allow_failback=False, both=VOTING, connection_ttl_ms=LEASE_MS, call_timeout_ms=2_000,
+            network=network,
+        )  # fmt: skip
+        self.primary, self.backup, self.url = self.pairs["primary1"], self.pairs["backup1"], self.pairs.url
+
+    def start(self) -> None:
+        self.pairs.start()
+
+    def end(self) -> None:
+        self.pairs.end()
 
 
 def _manager(kind: str, **properties: object) -> str:
@@ -142,7 +166,7 @@ def make_site(tmp_path: Path) -> Iterator[Callable[[str], Site]]:
 MakeSite = Callable[[str], Site]
 
 
-@pytest.mark.parametrize("manager", MANAGERS)
+@pytest.mark.parametrize("manager", [*MANAGERS, "votes"])
 def test_the_active_node_goes_on_alone_when_the_pair_is_cut(make_site: MakeSite, manager: str) -> None:
     """Both nodes reach the lock manager: the active one keeps its lock, raises the sequence and goes on."""
     site = make_site(manager)
@@ -158,7 +182,7 @@ def test_the_active_node_goes_on_alone_when_the_pair_is_cut(make_site: MakeSite,
     assert site.confirmers(site.judge()) == ["primary"]
 
 
-@pytest.mark.parametrize("manager", MANAGERS)
+@pytest.mark.parametrize("manager", [*MANAGERS, "votes"])
 def test_an_active_node_without_lock_manager_and_replica_stops_and_the_replica_serves(
     make_site: MakeSite, manager: str
 ) -> None:
@@ -174,7 +198,7 @@ def test_an_active_node_without_lock_manager_and_replica_stops_and_the_replica_s
     assert site.confirmers(site.judge()) == ["primary", "backup"]
 
 
-@pytest.mark.parametrize("manager", MANAGERS)
+@pytest.mark.parametrize("manager", [*MANAGERS, "votes"])
 def test_the_replica_serves_when_the_active_node_is_cut_from_everything(make_site: MakeSite, manager: str) -> None:
     site = make_site(manager)
     site.network.isolate("primary")
@@ -187,6 +211,22 @@ def test_the_replica_serves_when_the_active_node_is_cut_from_everything(make_sit
     wait_in_sync(site.pair.backup, site.pair.primary)
     site.load.wait_more(100)
     assert site.confirmers(site.judge())[:2] == ["primary", "backup"]
+
+
+def test_a_replica_without_the_newest_data_loses_every_round_of_its_vote(make_site: MakeSite) -> None:
+    """The active node goes on alone and ends while its former replica still votes (ADR 0067)."""
+    site = make_site("votes")
+    site.network.part("primary", "backup")
+    wait_logged(site.pair.primary, "the node goes on without a replica")
+    site.load.wait_more(100)
+    site.pair.primary.kill()
+    wait_logged(site.pair.backup, '"event": "vote decided", "node": "backup1", "positive": false')
+    assert state(site.pair.backup) != "active"
+    site.network.heal()
+    site.pair.primary.start()
+    wait_in_sync(site.pair.primary, site.pair.backup, 2)
+    site.load.wait_more(100)
+    assert set(site.confirmers(site.judge())) == {"primary"}
 
 
 def test_the_defaults_notice_a_silent_cut_of_the_active_node(tmp_path: Path) -> None:
@@ -250,7 +290,7 @@ def test_an_active_node_cut_from_its_lock_manager_in_one_direction(
     assert site.confirmers(site.judge()) == ["primary", "backup"]
 
 
-@pytest.mark.parametrize("manager", MANAGERS)
+@pytest.mark.parametrize("manager", [*MANAGERS, "votes"])
 def test_a_node_that_was_stopped_beyond_its_lease_confirms_nothing_afterwards(
     make_site: MakeSite, manager: str
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from support.networks import Network
 from support.ports import free_port
 from support.processes import Node
 from support.replicated import XML, wait_in_sync
@@ -22,7 +23,10 @@ class VotingPairs:
         pairs: int = 3,
         allow_failback: bool = True,
         primary: str = "",
+        both: str = "",
         connection_ttl_ms: int = 60_000,
+        call_timeout_ms: int = 30_000,
+        network: Network | None = None,
         acceptor: str = "",
         connector: str = "",
     ) -> None:
@@ -31,21 +35,29 @@ class VotingPairs:
         pairs: Their number.
         allow_failback: Of the backups.
         primary: More elements of the primaries.
+        both: More elements of the primaries and the backups.
+        network: Has the hosts ``primary`` and ``backup``, of the first pair, and ``third``, of all others; None: all
+            are on loopback.
         connection_ttl_ms: Silence after which a connection between the nodes is closed.
+        call_timeout_ms: Longest time without progress of a replica.
         acceptor: More of the URL of each acceptor.
         connector: More of the URL of each connector.
         """
         names = [f"{role}{number}" for number in range(1, pairs + 1) for role in ("primary", "backup")]
         ports = {name: free_port() for name in names}
+        places = {name: {"primary1": "primary", "backup1": "backup"}.get(name, "third") for name in names}
+        hosts = {name: network.address(places[name]) if network is not None else "127.0.0.1" for name in names}
         connectors = "".join(
-            f'<connector name="{name}">tcp://127.0.0.1:{ports[name]}{connector}</connector>' for name in names
+            f'<connector name="{name}">tcp://{hosts[name]}:{ports[name]}{connector}</connector>' for name in names
         )
         self.nodes: dict[str, Node] = {}
         for name in names:
             role = name.rstrip("0123456789")
-            node = Node(directory / name, role, ports[name])
+            node = Node(directory / name, role, ports[name], hosts[name])
+            if network is not None:
+                node.command = (*network.command(places[name]), *node.command)
             node.config.parent.mkdir(parents=True)
-            settings = f"{VOTES}<group-name>pair{name[len(role) :]}</group-name>"
+            settings = f"{VOTES}{both}<group-name>pair{name[len(role) :]}</group-name>"
             settings += (
                 f"<allow-failback>{str(allow_failback).lower()}</allow-failback>" if role == "backup" else primary
             )
@@ -57,7 +69,7 @@ class VotingPairs:
                 store=node.directory / "data",
                 connectors=connectors,
                 port=node.port,
-                call_timeout_ms=30_000,
+                call_timeout_ms=call_timeout_ms,
                 connection_ttl_ms=connection_ttl_ms,
                 others="".join(f"<connector-ref>{other}</connector-ref>" for other in names if other != name),
                 role=role,
@@ -66,7 +78,7 @@ class VotingPairs:
             )
             node.config.write_text(text.replace("<manager></manager>", ""))
             self.nodes[name] = node
-        servers = ",".join(f"tcp://127.0.0.1:{ports[name]}" for name in ("primary1", "backup1"))
+        servers = ",".join(f"tcp://{hosts[name]}:{ports[name]}" for name in ("primary1", "backup1"))
         self.url = f"({servers})?ha=true&reconnectAttempts=-1&initialConnectAttempts=-1&retryInterval=100"
 
     def __getitem__(self, name: str) -> Node:
