@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from support.processes import Pair
+from support.replicated import ReplicatedPair
 
 
 @pytest.fixture
@@ -18,3 +19,17 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
         yield made
     finally:
         made.end()
+
+
+@pytest.fixture
+def make_pair(tmp_path: Path) -> Iterator[Callable[..., ReplicatedPair]]:
+    """Makes a replicated pair that is configured and not started."""
+    made: list[ReplicatedPair] = []
+
+    def make(**settings: object) -> ReplicatedPair:
+        made.append(ReplicatedPair(tmp_path, **settings))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.end()

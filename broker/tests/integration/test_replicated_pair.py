@@ -30,20 +30,6 @@ MakeTraffic = Callable[[ReplicatedPair, int], Traffic]
 
 
 @pytest.fixture
-def make_pair(tmp_path: Path) -> Iterator[Callable[..., ReplicatedPair]]:
-    """Makes a pair that is configured and not started."""
-    made: list[ReplicatedPair] = []
-
-    def make(**settings: object) -> ReplicatedPair:
-        made.append(ReplicatedPair(tmp_path, **settings))  # type: ignore[arg-type]
-        return made[-1]
-
-    yield make
-    for pair in made:
-        pair.end()
-
-
-@pytest.fixture
 def traffic(tmp_path: Path) -> Iterator[MakeTraffic]:
     """Makes a producer and a consumer."""
     made: list[Traffic] = []

@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -29,20 +29,6 @@ from understudy.errors import BrokerError
 pytestmark = pytest.mark.long
 
 MakePair = Callable[..., ReplicatedPair]
-
-
-@pytest.fixture
-def make_pair(tmp_path: Path) -> Iterator[MakePair]:
-    """Makes a pair that is configured and not started."""
-    made: list[ReplicatedPair] = []
-
-    def make(**settings: object) -> ReplicatedPair:
-        made.append(ReplicatedPair(tmp_path, **settings))  # type: ignore[arg-type]
-        return made[-1]
-
-    yield make
-    for pair in made:
-        pair.end()
 
 
 def data(node: Node, kind: str) -> Path:
