@@ -124,6 +124,9 @@ def test_kills_of_source_and_target_lose_and_double_nothing(tmp_path: Path, node
         load.check(url_of(target))
         assert invoke(source, "broker", "getBridgeNames") == (200, ["b"])
         assert invoke(source, "bridge.b", "isConnected") == (200, True)
+        (shown,) = source.get("/api/v1/cluster")[1]["bridges"]  # type: ignore[misc]
+        assert (shown["name"], shown["queue"], shown["connected"], shown["state"]) == ("b", "q", True, "RUNNING")
+        assert (shown["waiting"], shown["unconfirmed"], shown["target"]) == (0, 0, f"tcp://127.0.0.1:{target.port}")
         assert invoke(source, "bridge.b", "stop") == (200, None)
         assert invoke(source, "bridge.b", "isStarted") == (200, False)
         assert invoke(source, "bridge.b", "start") == (200, None)

@@ -25,7 +25,7 @@ def cluster() -> None:
 @token_file_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
 def show(instance: Path | None, url: str | None, token_file: Path | None, as_json: bool) -> None:
-    """Show members, connections to them, and discovered nodes.
+    """Show members, connections to them, discovered nodes, and core bridges.
 
     Exit codes: 0 shown; 3 not reachable.
     """
@@ -47,6 +47,13 @@ def show(instance: Path | None, url: str | None, token_file: Path | None, as_jso
 _Rows = list[list[object]]
 
 
+def _bridges(found: dict[str, Any]) -> tuple[list[str], _Rows]:
+    """Columns and rows of the table of bridges."""
+    columns = ["bridge", "queue", "to", "state", "waiting", "unconfirmed", "acknowledged", "error"]
+    keys = ["name", "queue", "target", "state", "waiting", "unconfirmed", "acknowledged", "error"]
+    return columns, [[each[key] for key in keys] for each in found["bridges"]]
+
+
 def _tables(found: dict[str, Any]) -> list[tuple[str, list[str], _Rows]]:
     """Title, columns and rows of each table; empty ones are left out."""
     tables: list[tuple[str, list[str], _Rows]] = [
@@ -63,6 +70,7 @@ def _tables(found: dict[str, Any]) -> list[tuple[str, list[str], _Rows]]:
             ["to", "node id", "state", "failures"],
             [[each["to"], each["node_id"], each["state"], each["failures"]] for each in found["links"]],
         ),
+        ("bridges", *_bridges(found)),
         (
             "discovered nodes",
             ["group", "node id", "connectors", "from", "age"],

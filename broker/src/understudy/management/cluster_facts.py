@@ -1,4 +1,4 @@
-"""A node's part in its cluster as management shows it: members, links, discovery and broadcast groups.
+"""A node's part in its cluster as management shows it: members, links, bridges, discovery and broadcast groups.
 
 Addresses are shown as ``tcp://host:port``: other parameters of a connector may hold passwords, and those of a
 discovered one are texts of any sender.
@@ -85,6 +85,35 @@ class BroadcastFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class BridgeFacts:
+    """One core bridge."""
+
+    name: str
+    queue: str
+    """Queue that it consumes."""
+    forwarding_address: str | None
+    """Address at the target; None: that of each message."""
+    state: str
+    """State of the machine (docs/machines/bridge.md)."""
+    connected: bool
+    """Whether it has a session at the target."""
+    target: str | None
+    """Connector in use, or tried last; None: none was tried."""
+    waiting: int
+    """Messages in the queue."""
+    unconfirmed: int
+    """Messages that were sent and that the target has not confirmed."""
+    forwarded: int
+    """Messages sent since the activation; one that is sent again counts again."""
+    acknowledged: int
+    """Messages that the target has confirmed since the activation."""
+    lost_connections: int
+    """Connections to the target that were lost since the activation."""
+    error: str | None
+    """Why the latest connection ended or could not be made."""
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterFacts:
     """The cluster as this node sees it."""
 
@@ -94,6 +123,8 @@ class ClusterFacts:
     links: Sequence[LinkFacts] = ()
     discovery: Sequence[DiscoveryFacts] = ()
     broadcasts: Sequence[BroadcastFacts] = ()
+    bridges: Sequence[BridgeFacts] = ()
+    """Those of an active node."""
 
 
 def cluster_json(facts: ClusterFacts) -> dict[str, object]:

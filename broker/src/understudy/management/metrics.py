@@ -10,7 +10,7 @@ Not here: process metrics (``runtime/http.py`` adds the library's collector, whi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from heapq import nsmallest
 from typing import Final
@@ -19,6 +19,7 @@ from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from understudy.management.cluster_facts import BridgeFacts
 from understudy.management.controls import STATES, NodeView, QueueFacts, readiness
 
 #: Maximum number of queues with their own series.
@@ -149,6 +150,34 @@ class NodeCollector(Collector):
             broadcasts.add_metric([label(sender.name), "failed"], sender.failed)
         if cluster.broadcasts:
             yield broadcasts
+        yield from self._bridges(cluster.bridges)
+
+    @staticmethod
+    def _bridges(bridges: Sequence[BridgeFacts]) -> Iterator[Metric]:
+        if not bridges:
+            return
+        connected = GaugeMetricFamily(
+            "understudy_bridge_connected", "1 if the bridge has a session at its target.", labels=["bridge"]
+        )
+        unconfirmed = GaugeMetricFamily(
+            "understudy_bridge_unconfirmed", "Messages sent that the target has not confirmed.", labels=["bridge"]
+        )
+        forwarded, acknowledged, lost = (
+            CounterMetricFamily(f"understudy_bridge_{name}", text, labels=["bridge"])
+            for name, text in (
+                ("messages_forwarded", "Messages sent; one that is sent again counts again."),
+                ("messages_acknowledged", "Messages that the target has confirmed."),
+                ("connections_lost", "Connections to the target that were lost."),
+            )
+        )
+        for each in bridges:
+            name = [label(each.name)]
+            connected.add_metric(name, each.connected)
+            unconfirmed.add_metric(name, each.unconfirmed)
+            forwarded.add_metric(name, each.forwarded)
+            acknowledged.add_metric(name, each.acknowledged)
+            lost.add_metric(name, each.lost_connections)
+        yield from (connected, unconfirmed, forwarded, acknowledged, lost)
 
     def _store(self) -> Iterator[Metric]:
         following, store = self._view.following, self._view.store

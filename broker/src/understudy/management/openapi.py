@@ -75,6 +75,18 @@ _CLUSTER: Final[Schema] = _object(
         "broadcasts": _list_of(
             _object({**_GROUP, "connectors": _list_of(_TEXT), **dict.fromkeys(("period_ms", "sent", "failed"), _COUNT)})
         ),
+        "bridges": _list_of(
+            _object(
+                {
+                    **dict.fromkeys(("name", "queue", "state"), _TEXT),
+                    **dict.fromkeys(("forwarding_address", "target", "error"), _or_null(_TEXT)),
+                    "connected": _FLAG,
+                    **dict.fromkeys(
+                        ("waiting", "unconfirmed", "forwarded", "acknowledged", "lost_connections"), _COUNT
+                    ),
+                }
+            )
+        ),
     }
 )
 _PROMOTION: Final = _object(
@@ -279,7 +291,7 @@ def _paths() -> dict[str, Schema]:
             parameters=[{"name": "name", "in": "path", "required": True, "schema": _TEXT}],
         ),
         "/api/v1/cluster": _get(
-            "Members of the cluster, connections to them, and discovered nodes.",
+            "Members of the cluster, connections to them, discovered nodes, and core bridges.",
             _REFUSED | {"200": _answer("The cluster as this node sees it.", "Cluster")},
         ),
         "/api/v1/quarantine": _get(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from understudy.bridges.bridge import Bridge
+from understudy.broker import Broker
 from understudy.discovery.broadcaster import Broadcaster
 from understudy.discovery.entries import Outcome
 from understudy.discovery.group import Group
 from understudy.management.cluster_facts import (
+    BridgeFacts,
     BroadcastFacts,
     ClusterFacts,
     DiscoveryFacts,
@@ -17,8 +20,13 @@ from understudy.runtime.parts import NodeParts
 from understudy.wire.core.transport import TransportConfiguration
 
 
-def cluster_facts(parts: NodeParts) -> ClusterFacts:
-    """The cluster as a node sees it at present."""
+def cluster_facts(parts: NodeParts, broker: Broker | None) -> ClusterFacts:
+    """The cluster as a node sees it at present.
+
+    Args:
+        parts: Of the node.
+        broker: Of an active node.
+    """
     membership, own_id = parts.membership, parts.lock.node_id
     now_ms = parts.environment.clock.monotonic_ms()
     members = [
@@ -32,6 +40,7 @@ def cluster_facts(parts: NodeParts) -> ClusterFacts:
         [LinkFacts(_url(each.target) or "", each.node_id, each.state.name, each.failures) for each in links],
         [_group(each, now_ms) for each in parts.discovery.groups.values()],
         [_broadcaster(each) for each in parts.discovery.broadcasters],
+        [] if broker is None else [_bridge(each, broker) for each in broker.bridges.by_name.values()],
     )
 
 
@@ -61,6 +70,26 @@ def _group(group: Group, now_ms: int) -> DiscoveryFacts:
         entries,
         outcomes,
         group.entries.duplicates,
+    )
+
+
+def _bridge(bridge: Bridge, broker: Broker) -> BridgeFacts:
+    configuration, counts = bridge.configuration, bridge.counts
+    queue = broker.services.sessions.post_office.directory.queues.get(configuration.queue_name)
+    return BridgeFacts(
+        bridge.name,
+        configuration.queue_name,
+        configuration.forwarding_address,
+        bridge.state.name,
+        bridge.connected,
+        # parameters may hold passwords
+        bridge.target.partition("?")[0] or None,
+        0 if queue is None else queue.message_count,
+        bridge.unconfirmed,
+        counts.forwarded,
+        counts.acknowledged,
+        counts.lost_connections,
+        bridge.last_error or None,
     )
 
 

@@ -9,6 +9,7 @@ from understudy.errors import BrokerError, ManagementError, NotActive
 from understudy.ha.activation import ActivationFacts
 from understudy.ha.replication.promotion import Promotion
 from understudy.management.cluster_facts import (
+    BridgeFacts,
     BroadcastFacts,
     ClusterFacts,
     DiscoveryFacts,
@@ -74,6 +75,7 @@ _CLUSTER = ClusterFacts(
         )
     ],
     [BroadcastFacts("bg", "udp://231.7.7.7:9876", "BROADCASTING", ["tcp://10.0.0.1:61616"], 2_000, 7, 0, None)],
+    [BridgeFacts("b", "q", None, "RUNNING", True, "tcp://10.0.0.4:61616", 5, 2, 12, 10, 1, "closed")],
 )
 
 
