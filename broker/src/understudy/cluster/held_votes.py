@@ -14,12 +14,12 @@ A voter that ends forgets. Not here: the questions (``ha.votes``), the connectio
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 from understudy.cluster.topology import Topology
 from understudy.limits import CLUSTER_NODES_MAX
-from understudy.wire.core.packets import FailoverVote, NodeAnnounce
+from understudy.wire.core.packets import FailoverVote, NodeAnnounce, PairState
 from understudy.wire.core.transport import TransportConfiguration
 
 #: Time for which a node that was called gone gets no vote to stay: the default of quorum-vote-wait, after which the
@@ -33,9 +33,6 @@ class _Stays:
 
     at: TransportConfiguration
     """Connector of the node that is active."""
-    rival: TransportConfiguration | None = None
-    """Connector at which another node has announced itself as active without a replica: promoted by an administrator,
-    or one that was stopped (SIGSTOP) and goes on. Only the first one can have a replica in sync later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +49,8 @@ class HeldVotes:
 
     def __init__(self) -> None:
         self._held: dict[str, _Stays | _Gone] = {}
+        self._sequences: dict[str, int] = {}
+        """Highest activation sequence of each node id, as its active nodes said."""
 
     def answer(
         self, topology: Topology, vote: FailoverVote, asking: TransportConfiguration | None, now_ms: int
@@ -86,24 +85,40 @@ class HeldVotes:
         return FailoverVote(True, vote.node_id, None)
 
     def announced(self, packet: NodeAnnounce) -> None:
-        """A node has announced itself as active: with a replica in sync, or in the place of the node that was gone."""
+        """A node has announced itself as active: with a replica in sync, or in the place of the node that was gone.
+
+        The statement of another node than the one that stays does not count: it may have been stopped (SIGSTOP), and
+        not have noticed yet that its replica took over.
+        """
         held, connector = self._held.get(packet.node_id), packet.connector
         if packet.backup or held is None or connector is None:
             return
         if isinstance(held, _Gone):
             if _same(held.to, connector):
                 self._hold(packet.node_id, _Stays(connector))
-        elif packet.backup_connector is None:
-            if not _same(held.at, connector):
-                self._hold(packet.node_id, replace(held, rival=connector))
-        elif _same(held.at, connector) or _same(held.rival, connector):
+        elif packet.backup_connector is not None and _same(held.at, connector):
             del self._held[packet.node_id]
+
+    def pair_state(self, state: PairState) -> None:
+        """An active node has said its activation sequence, and whether its replica is in sync: a pair in sync is not
+        bound any more, unless the node is older than another one that was active.
+        """
+        known = self._sequences.pop(state.node_id, -1)
+        self._sequences[state.node_id] = max(known, state.sequence)
+        _limit(self._sequences)
+        if state.in_sync and state.sequence >= known and isinstance(self._held.get(state.node_id), _Stays):
+            del self._held[state.node_id]
 
     def _hold(self, node_id: str, held: _Stays | _Gone) -> None:
         self._held.pop(node_id, None)
         self._held[node_id] = held
-        if len(self._held) > CLUSTER_NODES_MAX:
-            del self._held[next(iter(self._held))]
+        _limit(self._held)
+
+
+def _limit(values: dict[str, Any]) -> None:
+    """Forget the oldest value if there are too many."""
+    if len(values) > CLUSTER_NODES_MAX:
+        del values[next(iter(values))]
 
 
 def _denies(held: _Stays | _Gone | None, asking: TransportConfiguration | None, now_ms: int) -> bool:

@@ -115,8 +115,8 @@ class Membership(Machine[State, Event]):
         self.on_twin: Callable[[TransportConfiguration, bool], None] | None = None
         """Called with the connector of another node that is active under the id of this active one, and whether this
         one is the younger."""
-        self.backup_counts: Callable[[], bool] = lambda: True
-        """Whether the backup in the own entry of the topology may take over at this moment."""
+        self.pair_state: Callable[[], packets.PairState | None] = lambda: None
+        """State of the replicated pair while this node is active; None: it has no replicated pair."""
         self._topology = topology
         self._own = own
         self._statics = [each for each in statics if not each.same_place(own)]
@@ -395,13 +395,17 @@ class Membership(Machine[State, Event]):
             log.info("backup announced", extra={"to": link.target.to_url(), "id": "AMQ221031"})
         elif self.state is State.JOINED:
             own = self._topology.member(self.node_id) or Member(self.node_id, self._clock.wall_ms(), self._own)
+            state = self.pair_state()
+            if state is not None:
+                # first: what follows counts for this sequence
+                link.send(packets.QuorumVote(packets.PAIR_STATE, state))
             announcement = packets.NodeAnnounce(
                 node_id=self.node_id,
                 backup_group_name=own.backup_group,
                 backup=False,
                 current_event_id=own.event_id,
                 connector=self._own,
-                backup_connector=own.backup if self.backup_counts() else None,
+                backup_connector=own.backup if state is None or state.in_sync else None,
                 scale_down_group_name=own.scale_down_group,
             )
         else:

@@ -75,7 +75,10 @@ class NodeReplication:
         self._stores: StoreOwner | None = None
         self._replica_asks: Callable[[], None] | None = None
         if parts.membership is not None:
-            parts.membership.backup_counts = lambda: self.link.in_sync
+            parts.membership.pair_state = self._pair_state
+
+    def _pair_state(self) -> packets.PairState:
+        return packets.PairState(self._parts.lock.node_id, self.used.authority.sequence, self.link.in_sync)
 
     def _make_copy(self, owner: CopyOwner, protocol: int) -> SourceCopy:
         return SourceCopy(self._parts, self._opened(), self.used.worker, self.used.authority, owner, protocol)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar, Final
 
-from understudy.ha.replication.policy import ReplicationPolicy
-from understudy.ha.replication.standing import Standing
-from understudy.ha.replication.vote_authority import VoteAuthority
 from understudy.testing.checkers import Violation
-from understudy.testing.cluster import SimCluster
+from understudy.testing.cluster import SimCluster, SimNode
 from understudy.testing.cluster_configuration import NodeRole
+from understudy.testing.operators import Operator
 from understudy.testing.own_storage import OwnStorage
 from understudy.testing.plan import Plan, draw_skew
 from understudy.testing.quorum_strikes import QuorumStrikes
@@ -24,6 +23,9 @@ from understudy.testing.strikes import Strikes
 
 #: Primaries of other pairs of the cluster, by their number in a run.
 _NUMBERS: Final = (2, 2, 4)
+#: Virtual seconds within which a node connects to the voters, and in which its announcement arrives.
+_LINKED_S: Final = 20.0
+_HEARD_S: Final = 1.0
 #: Virtual seconds after healing at which an operator looks at the pair.
 _OPERATOR_S: Final = 10.0
 #: Checks of what nodes report about themselves.
@@ -46,6 +48,7 @@ class QuorumRun(ReplicatedRun):
         self.voters = SimCluster(loop, self.network, storages, self.configurations[len(plan.nodes) :], skews)
         assert isinstance(self.strikes, QuorumStrikes)
         self.strikes.voters = self.voters
+        self._operator = Operator(self.cluster)
 
     def further_nodes(self) -> Sequence[NodeRole]:
         """See ``ScenarioRun``."""
@@ -56,44 +59,33 @@ class QuorumRun(ReplicatedRun):
         for name in self.voters.nodes:
             self.voters.start(name)
         await super().run()
+        self.promotions = self._operator.promotions
         self.voters.supervised = False
         for node in self.voters.nodes.values():
             self.voters.stop(node.name, failover=False)
             if not await self._wait(lambda node=node: not node.running, self.loop.time() + STOP_S):  # type: ignore[misc]
                 self.violations.append(Violation("stuck", f"{node.name} did not stop in {STOP_S} s: {node.state}"))
 
+    async def _synced_primary(self) -> SimNode | None:
+        """See ``ReplicatedRun``; the voters have to hear that the replica is in sync before it may take over."""
+        active = await super()._synced_primary()
+        if active is not None:
+            await self._wait(lambda: self._linked(active), self.loop.time() + _LINKED_S)
+            await asyncio.sleep(_HEARD_S)
+        return active
+
+    def _linked(self, node: SimNode) -> bool:
+        """Whether a node has a connection to every voter."""
+        membership = node.server.parts.membership if node.server is not None else None
+        if membership is None:
+            return False
+        joined = {link.target.host for link in membership.links.values() if link.joined}
+        return joined >= self.voters.nodes.keys()
+
     def _heal(self) -> None:
         """See ``ScenarioRun``; an operator looks at the pair soon afterwards."""
         super()._heal()
-        self.loop.call_later(_OPERATOR_S, self._promote_if_documented)
-
-    def _promote_if_documented(self) -> None:
-        """Promote the node that was active last if its replica lost its copy: the one case in which a pair of which
-        both nodes run waits for an operator (ADR 0064). The replica ended between the notes of both nodes.
-        """
-        standings = {}
-        for node in self.cluster.nodes.values():
-            replication = node.server.replication if node.server is not None else None
-            if replication is None or node.state != "passive":
-                return
-            authority = replication.used.authority
-            assert isinstance(authority, VoteAuthority)
-            standings[authority.standing()] = node
-        last_active = standings.pop(Standing.SHARED, None)
-        if last_active is None or not standings.keys() & {Standing.NEW, Standing.INCOMPLETE}:
-            return
-        assert last_active.server is not None
-        assert last_active.process is not None
-        policy = last_active.server.policy
-        assert isinstance(policy, ReplicationPolicy)
-        self.loop.record(f"an operator promotes {last_active.name}")
-        self.promotions += 1
-
-        async def promote() -> None:
-            policy.standby_life.promote(lambda outcome: self.loop.record(f"promotion: {outcome}"))
-
-        # in the process of the node, as its management would
-        last_active.process.create_task(promote())
+        self.loop.call_later(_OPERATOR_S, self._operator.look)
 
     def judge(self) -> tuple[Violation, ...]:
         """See ``ScenarioRun``; the voters end for no error.

@@ -43,6 +43,9 @@ class Voter:
         answer = self.votes.answer(self.topology, STAY, asking, self.now_ms)
         return answer.agreed and asking is not None and answer.connector == asking.to_vote_text()
 
+    def state(self, sequence: int, *, in_sync: bool) -> None:
+        self.votes.pair_state(packets.PairState("pair", sequence, in_sync))
+
     def announce(self, primary: TransportConfiguration, backup: TransportConfiguration | None = None) -> None:
         self.votes.announced(packets.NodeAnnounce("pair", None, False, 1, primary, backup, None))
 
@@ -153,12 +156,35 @@ def test_the_announcement_of_the_node_that_was_gone_does_not_release_the_vote() 
 
 def test_a_node_that_an_administrator_promoted_gets_the_vote_once_it_has_a_replica() -> None:
     voter = Voter(seen=A)
+    voter.state(3, in_sync=False)
     voter.stay(A)
     voter.announce(B)
     voter.see(B)
     assert not voter.stay(B)
     voter.announce(B, A)
+    assert not voter.stay(B), "a node that was stopped, and does not know that its replica took over, says the same"
+    voter.state(4, in_sync=True)
     assert voter.stay(B)
+
+
+@pytest.mark.parametrize(("sequence", "released"), [(2, False), (3, True), (4, True)])
+def test_the_pair_in_sync_with_the_newest_sequence_is_not_bound(sequence: int, released: bool) -> None:
+    """A replica took over at 3, whose link to this voter was down when it came into sync; a failback followed."""
+    voter = Voter()
+    voter.gone(B)
+    voter.state(3, in_sync=False)
+    voter.announce(B)
+    voter.see(A)
+    voter.state(sequence, in_sync=True)
+    assert voter.stay(A) is released
+
+
+def test_the_state_of_a_pair_does_not_release_the_vote_that_a_node_is_gone() -> None:
+    voter = Voter()
+    voter.gone(B)
+    voter.see(A)
+    voter.state(9, in_sync=True)
+    assert not voter.stay(A)
 
 
 def test_the_replica_of_a_promoted_node_may_take_over() -> None:

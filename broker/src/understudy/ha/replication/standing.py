@@ -77,18 +77,25 @@ class WaitingCopy:
     node_id: str
     """Node id of the data."""
     copied_at: int
-    """Sequence of the active node when the copy ended."""
+    """The node took over at no sequence above this one: sequence of the active node when its copy ended; of a node that
+    was active itself, the sequence at which its replica would have taken over."""
     place: str
     """``host:port`` of the connector of the node that waits."""
 
 
 def waiting_copy(notes: Notes, node_id: str, place: str) -> WaitingCopy | None:
-    """The statement that a node with these notes may make while it waits; None unless its standing is ``REPLICA``.
+    """The statement that a node with these notes may make while it waits; None unless its standing is ``REPLICA`` or
+    ``SHARED``.
 
-    A node with this standing does not activate before it was in sync with an active node of its id again, except by a
-    promotion, so the statement stays true after a restart of that node.
+    A node with one of these does not activate before it was in sync with an active node of its id again, or has heard
+    such a statement itself, except by a promotion; so the statement stays true after a restart of that node.
     """
-    return WaitingCopy(node_id, notes.copied_at, place) if standing(notes) is Standing.REPLICA else None
+    found = standing(notes)
+    if found is Standing.REPLICA:
+        return WaitingCopy(node_id, notes.copied_at, place)
+    if found is Standing.SHARED and notes.sequence is not None:
+        return WaitingCopy(node_id, notes.sequence + 1, place)
+    return None
 
 
 def was_last_active(notes: Notes, node_id: str, copy: WaitingCopy) -> bool:
@@ -97,7 +104,8 @@ def was_last_active(notes: Notes, node_id: str, copy: WaitingCopy) -> bool:
     At one activation sequence at most one replica comes into sync, because the loss of a replica raises the sequence.
     The owner of ``copy`` is that replica, by its place, and it has not taken over. So no node was active after this
     one, which has everything that it confirmed. A spare that was copying at the same sequence proves nothing. A copy
-    of an earlier sequence proves as much: the replica ended before it could believe that it was in sync again.
+    of an earlier sequence proves as much: the replica ended before it could believe that it was in sync again. So does
+    one that was active itself before, and of which this node then was the replica.
     """
     if standing(notes) is not Standing.SHARED or notes.sequence is None or notes.shared_with is None:
         return False

@@ -31,6 +31,7 @@ from understudy.ha.replication.standing import (
     refusal,
     standing,
     start,
+    waiting_copy,
     was_last_active,
 )
 from understudy.ha.vote_round import Pending
@@ -128,8 +129,8 @@ class VoteAuthority:
 
     def copied_at(self) -> int:
         """See ``Authority``."""
-        notes = self._notes()
-        return notes.copied_at if standing(notes) is Standing.REPLICA else -1
+        said = waiting_copy(self._notes(), self._node_id(), "")
+        return -1 if said is None else said.copied_at
 
     def copy_waits(self, copy: WaitingCopy) -> bool:
         """See ``Authority``."""

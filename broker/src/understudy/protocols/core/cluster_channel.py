@@ -88,6 +88,9 @@ class ClusterChannel:
         log.info("backup announced", extra={"connector": connector.to_url(), "node_id": packet.node_id})
 
     def _vote(self, packet: packets.QuorumVote) -> None:
+        if isinstance(packet.vote, packets.PairState):
+            self._owner.services.cluster.votes.pair_state(packet.vote)
+            return
         if not isinstance(packet.vote, packets.FailoverVote):
             # Artemis does not answer either: the other node waits for its time limit
             log.warning("vote of an unknown kind", extra={"handler": packet.handler})

@@ -32,6 +32,7 @@ from understudy.wire.core.packets_address import (
 )
 from understudy.wire.core.packets_cluster import (
     LIVE_FAILOVER_VOTE,
+    PAIR_STATE,
     PRIMARY_FAILOVER_VOTE,
     BackupRegistration,
     BackupRegistrationFailed,
@@ -48,6 +49,7 @@ from understudy.wire.core.packets_cluster import (
     ClusterTopologyV4,
     FailoverVote,
     NodeAnnounce,
+    PairState,
     QuorumVote,
     QuorumVoteReply,
     ScaleDownAnnouncement,
@@ -168,6 +170,7 @@ __all__ = [
     "LIVE_FAILOVER_VOTE",
     "LONG_PAGE_SINCE",
     "OPERATION_SINCE",
+    "PAIR_STATE",
     "PRIMARY_FAILOVER_VOTE",
     "ROUTING_TYPE_UNSET",
     "SENDER_SINCE",
@@ -231,6 +234,7 @@ __all__ = [
     "Packet",
     "PacketsConfirmed",
     "PagedMessage",
+    "PairState",
     "Ping",
     "ProducerCredits",
     "ProducerFailCredits",

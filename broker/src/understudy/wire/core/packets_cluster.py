@@ -42,6 +42,9 @@ from understudy.wire.core.transport import TransportConfiguration
 
 #: Handler names of the vote on a primary's failure, from 136 on and before.
 PRIMARY_FAILOVER_VOTE: Final = "PrimaryFailoverQuorumVote"
+#: Handler of the news that an active node of a replicated pair sends to voters: no vote, and not in Artemis. Nodes that
+#: do not know a handler ignore it.
+PAIR_STATE: Final = "UnderstudyPairState"
 LIVE_FAILOVER_VOTE: Final = "LiveFailoverQuorumVote"
 
 
@@ -190,22 +193,38 @@ class FailoverVote:
     connector: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class PairState:
+    """State of an active node of a replicated pair, for voters (ADR 0067)."""
+
+    node_id: str
+    sequence: int
+    """Activation sequence of its data."""
+    in_sync: bool
+    """Whether its replica may take over."""
+
+
 @dataclass(slots=True)
 class QuorumVote(Packet):
     """Requests a vote."""
 
     TYPE: ClassVar[int] = -2
     handler: str
-    vote: FailoverVote | bytes
-    """Bytes for handlers other than the two failover ones, whose votes are not documented."""
+    vote: FailoverVote | PairState | bytes
+    """Bytes for other handlers, whose votes are not documented."""
 
     def write_body(self, writer: Writer, version: int) -> None:
         """Append the body; the vote in the form of its handler."""
         writer.simple_string(self.handler)
-        if (self.handler in (PRIMARY_FAILOVER_VOTE, LIVE_FAILOVER_VOTE)) is not isinstance(self.vote, FailoverVote):
+        if _KINDS.get(self.handler, bytes) is not type(self.vote):
             raise LocalProtocolError(f"{type(self).__name__}.vote: not a vote of handler {self.handler!r}")
-        if not isinstance(self.vote, FailoverVote):
+        if isinstance(self.vote, bytes):
             writer.raw(self.vote)
+            return
+        if isinstance(self.vote, PairState):
+            writer.string(self.vote.node_id)
+            writer.i64(self.vote.sequence)
+            writer.boolean(self.vote.in_sync)
             return
         writer.boolean(self.vote.agreed)
         writer.string(self.vote.node_id)
@@ -217,9 +236,19 @@ class QuorumVote(Packet):
     def read_body(cls, reader: Reader, version: int) -> QuorumVote:
         """Decode the body; the vote by the name of its handler."""
         handler = reader.simple_string()
-        if handler not in (PRIMARY_FAILOVER_VOTE, LIVE_FAILOVER_VOTE):
+        kind = _KINDS.get(handler, bytes)
+        if kind is bytes:
             return cls(handler, reader.rest())
+        if kind is PairState:
+            return cls(handler, PairState(reader.string(), reader.i64(), reader.boolean()))
         return cls(handler, FailoverVote(reader.boolean(), reader.string(), reader.nullable(reader.string)))
+
+
+_KINDS: Final[dict[str, type]] = {
+    PRIMARY_FAILOVER_VOTE: FailoverVote,
+    LIVE_FAILOVER_VOTE: FailoverVote,
+    PAIR_STATE: PairState,
+}
 
 
 @dataclass(slots=True)
