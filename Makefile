@@ -97,7 +97,7 @@ long: $(VENV)/.kernel $(VENV)/.spark ## Tests that are too long for a change: pr
 	EXAMPLES=random $(PYTEST) -m "long and not maven" broker/tests
 
 .PHONY: static
-static: $(VENV)/.complete $(COLLECTION) ## ruff, mypy --strict, architecture rules
+static: $(VENV)/.spark $(COLLECTION) ## ruff, mypy --strict, architecture rules
 	cd broker && ../$(RUFF) check --no-cache . && ../$(RUFF) format --check --no-cache .
 	$(RUFF) check --no-cache plugins .ci tests roles && $(RUFF) format --check --no-cache plugins .ci tests roles
 	cd broker && ../$(BIN)/mypy

@@ -106,14 +106,6 @@ def test_a_client_that_asks_whether_this_node_took_over_gets_no_before_the_conne
     assert peer.closed
 
 
-def test_a_client_that_has_just_connected_gets_its_answer_although_the_acceptor_closes() -> None:
-    peer = Peer()
-    peer.handler.disconnect()
-    assert not peer.closed
-    assert peer.say(packets.CheckForFailover("node"), 1) == [packets.CheckForFailoverReply(False)]
-    assert peer.closed
-
-
 @pytest.mark.parametrize("packet", OF_CLIENTS[:2], ids=lambda each: type(each).__name__)
 def test_a_proved_peer_may_only_register(packet: packets.Packet) -> None:
     peer = Peer()

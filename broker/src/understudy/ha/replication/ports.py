@@ -105,7 +105,8 @@ class Authority(Protocol):
         ...
 
     def copied_at(self) -> int:
-        """Sequence of the data of this node if that is a complete copy which was not taken over with; else -1.
+        """Sequence above which this node did not take over, as it says while it waits (``standing.waiting_copy``); -1:
+        it can say nothing.
 
         Raises:
             StoreError: the notes about the data cannot be read.

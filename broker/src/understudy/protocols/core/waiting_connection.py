@@ -69,11 +69,11 @@ class WaitingConnection:
         elif isinstance(packet, packets.ReplicaRegistration) and self._proof.authorized:
             answer = packets.ReplicaAnswer(ReplicaProblem.NOT_ACTIVE, self._heard(packet))
             self._send(answer, REPLICATION_CHANNEL)
-            self._close()
+            self.disconnect()
         else:
             if isinstance(packet, packets.CheckForFailover):
                 self._send(packets.CheckForFailoverReply(False), SESSION_SETUP_CHANNEL)
-            self._close()
+            self.disconnect()
 
     def _send(self, packet: packets.Packet, channel_id: int) -> None:
         self._connection.send(encode(packet, channel_id))
@@ -91,12 +91,7 @@ class WaitingConnection:
             raise RemoteProtocolError(f"no registration within {LOGIN_TIMEOUT_MS} ms")
 
     def disconnect(self) -> None:
-        """The acceptor is about to close. A client that has just connected gets the answer to its first packet, which
-        closes the connection; the acceptor waits for that, and not for long (``Acceptor.close``).
-        """
-
-    def _close(self) -> None:
-        """Once the answer is written."""
+        """Close the connection once the answer is written."""
         self._closed = True
         self._connection.close()
 

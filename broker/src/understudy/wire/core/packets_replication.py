@@ -80,7 +80,7 @@ class ReplicaRegistration(Packet):
     node_id: TextOrNull = None
     """Node id of the data of the backup, if it takes the place of a replica of that node only; None: of any node."""
     copied_at: I64 = -1
-    """Sequence of the complete copy with which the backup waits; -1: it does not (ADR 0064)."""
+    """Sequence above which a node that waits did not take over; -1: it says nothing (ADR 0064, 0067)."""
 
 
 @dataclass(slots=True)
