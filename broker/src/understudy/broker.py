@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from understudy.balancing.exchange import MessageExchange
 from understudy.bridges.bridges import Bridges
 from understudy.cluster.services import ClusterServices
 from understudy.config.model import Configuration, DurabilityContract
@@ -16,6 +17,7 @@ from understudy.management.invocation import HandingOver, Invocations, ManagedNo
 from understudy.management.message_counters import MessageCounters
 from understudy.management.node_settings import NodeSettings
 from understudy.management.notifications import Notifications
+from understudy.management.queue_reports import QueueReports
 from understudy.management.requests import ManagementRequests
 from understudy.management.server_dump import ServerDump
 from understudy.ports import Clock, Entropy, Timers, Worker
@@ -89,7 +91,9 @@ class Broker:
             epoch=store.epoch,
         )
         self._topology = cluster.topology
+        self.queue_reports: QueueReports | None = None
         self.bridges = Bridges(configuration.bridges, cluster, self.services, timers, self.notifications)
+        self.exchange = self._exchange(configuration, cluster, timers)
         self._protocols = [CoreProtocol(self.services, cluster, clock, timers)]
         self.handlers = {protocol.wire: protocol.handler for protocol in self._protocols}
         """Table of protocols (``protocols.handlers.Handlers``)."""
@@ -147,6 +151,8 @@ class Broker:
             settings=self.settings,
             reload=reload,
             bridges=self.bridges,
+            exchange=self.exchange,
+            queue_reports=self.queue_reports,
         )
         invocations = Invocations(node, CONTROLS)
         self.services.sessions.management = ManagementRequests(configuration.management_address, invocations)
@@ -154,6 +160,16 @@ class Broker:
         for cluster in configuration.cluster_connections:
             self.notifications.cluster_connection_started(cluster.name)
         return invocations
+
+    def _exchange(
+        self, configuration: Configuration, cluster: ClusterServices, timers: Timers
+    ) -> MessageExchange | None:
+        if not configuration.cluster_connections:
+            return None
+        exchange = MessageExchange(configuration, cluster, self.services, timers, self.notifications)
+        self.queue_reports = QueueReports(self.post_office, self.notifications, exchange.bindings.by_name)
+        exchange.bindings.listeners.append(self.queue_reports)
+        return exchange
 
     def _resources(self, configuration: Configuration, clock: Clock, timers: Timers) -> ResourceManager:
         return ResourceManager(
@@ -213,6 +229,8 @@ class Broker:
     def close(self) -> None:
         """End timers and sessions that wait for their clients; connections were closed before."""
         self.bridges.close()
+        if self.exchange is not None:
+            self.exchange.close()
         self.invocations.close()
         self.settings.close()
         self.server_dump.close()

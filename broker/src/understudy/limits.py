@@ -131,6 +131,10 @@ BRIDGE_UNCONFIRMED_BYTES_MAX = 64 * 1024 * 1024
 BRIDGE_OUTGOING_BYTES_PAUSE = 1024 * 1024
 #: Addresses for which a bridge holds credit of its target.
 BRIDGE_ADDRESSES_MAX = 1_000
+#: Queues of other nodes of the cluster that a node routes to.
+REMOTE_BINDINGS_MAX = 200_000
+#: Messages that redistribution leaves waiting for another node before it takes further ones.
+REDISTRIBUTED_WAITING_MAX = 10_000
 #: Producers registered by one session.
 PRODUCERS_PER_SESSION_MAX = 10_000
 #: Metadata entries of one session, and their keys and values together. Characters.

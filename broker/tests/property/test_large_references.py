@@ -23,6 +23,7 @@ from understudy.errors import QueueNotFound
 from understudy.ids import Xid
 from understudy.management import queue_messages
 from understudy.message import LAST_VALUE
+from understudy.routing.walk import act_on
 from understudy.session.outcomes import ACCEPTED
 from understudy.session.session import ServerSession
 
@@ -202,7 +203,7 @@ class Program:
             queue_messages.retry(office, queue, lambda address, name: None),
             queue_messages.change_priority(office, queue, 7),
         )
-        for _ in queue_messages.act_on(office, queue, lambda reference: True, self.stream.choice(acts), 2):
+        for _ in act_on(queue, lambda reference: True, self.stream.choice(acts), 2):
             pass
 
     def take_over(self, *, power_loss: bool) -> None:

@@ -25,6 +25,7 @@ from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.queues.queue import Queue
 from understudy.routing.restore import settle
 from understudy.routing.updates import change_queue
+from understudy.routing.walk import act_on
 from understudy.session.outcomes import ACCEPTED, EXPIRED
 from understudy.session.session import ServerSession
 
@@ -369,7 +370,7 @@ class ReferenceModel:
             if other is not None and other is not queue:
                 acts.append(queue_messages.move(office, queue, other, lambda *_: None, reject_duplicates=how % 2 == 0))
             wanted = queue_messages.wanted_by(queue, selector)
-            run(queue_messages.act_on(office, queue, wanted, acts[what % len(acts)], 3))
+            run(act_on(queue, wanted, acts[what % len(acts)], 3))
 
     def private(self, number: int, how: int, where: int) -> None:
         """A queue of the connection, or one that goes with the last of its subscribers; and a consumer of it."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol
 
-from understudy.bridges.conversion import Conversion
+from understudy.bridges.conversion import Converts
 from understudy.bridges.forwarding import BridgeCounts, Forwarding
 from understudy.bridges.target import TargetAccess, TargetSession
 from understudy.cluster.member_link import LinkSettings
@@ -107,12 +107,14 @@ class Bridge(Machine[State, Event]):
         configuration: BridgeConfiguration,
         connectors: Callable[[], Sequence[TransportConfiguration]],
         parts: BridgeParts,
+        conversion: Converts,
     ) -> None:
         """Args:
         name: With the index, if the bridge is one of several.
         configuration: Its settings.
         connectors: Returns those of the target, in the order in which they are tried.
         parts: Of the node.
+        conversion: Changes the messages.
         """
         super().__init__()
         self.name = name
@@ -122,7 +124,7 @@ class Bridge(Machine[State, Event]):
         """Why the latest connection ended or could not be made; empty: none did."""
         self._connectors = connectors
         self._parts = parts
-        self._conversion = Conversion(configuration, parts.node_id)
+        self._conversion = conversion
         self._target: TargetSession | None = None
         self._forwarding: Forwarding | None = None
         self.target = ""

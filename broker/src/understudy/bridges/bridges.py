@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from understudy.bridges.bridge import Bridge, BridgeListener, BridgeParts
+from understudy.bridges.conversion import Conversion
 from understudy.bridges.target import TargetAccess
 from understudy.cluster.services import ClusterServices
 from understudy.config.bridge import BridgeConfiguration, BridgeTarget
@@ -37,14 +38,13 @@ class Bridges:
             listener: Called when one is started and stopped.
         """
         directory = services.sessions.post_office.directory
-        access = TargetAccess(cluster.dialer, services.clock, timers, services.entropy, cluster.credentials)
-        parts = BridgeParts(access, services.sessions, services.node_id, directory.queues.get, listener)
+        parts = bridge_parts(cluster, services, timers, listener)
         self.by_name: dict[str, Bridge] = {}
         for each in configurations:
             connectors = _connectors(each.target, cluster)
             for index in range(each.concurrency):
                 name = f"{each.name}-{index}" if each.concurrency > 1 else each.name
-                self.by_name[name] = Bridge(name, each, connectors, parts)
+                self.by_name[name] = Bridge(name, each, connectors, parts, Conversion(each, services.node_id))
         if self.by_name:
             directory.listeners.append(self)
 
@@ -84,6 +84,15 @@ class Bridges:
 
     def settings_changed(self, address: Address) -> None:
         """Settings do not matter."""
+
+
+def bridge_parts(
+    cluster: ClusterServices, services: ProtocolServices, timers: Timers, listener: BridgeListener
+) -> BridgeParts:
+    """Objects that bridges of a node share; the arguments are those of ``Bridges``."""
+    access = TargetAccess(cluster.dialer, services.clock, timers, services.entropy, cluster.credentials)
+    find = services.sessions.post_office.directory.queues.get
+    return BridgeParts(access, services.sessions, services.node_id, find, listener)
 
 
 def _connectors(target: BridgeTarget, cluster: ClusterServices) -> Callable[[], Sequence[TransportConfiguration]]:

@@ -6,19 +6,35 @@ Source: manual, "Core Bridges"; the duplicate id is that of Artemis, so that bro
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import Final, Protocol
 
 from understudy.config.bridge import BridgeConfiguration
 from understudy.config.model import RoutingType
-from understudy.message import BRIDGE_DUPLICATE_ID, ROUTING_TYPE, Message
+from understudy.message import BRIDGE_DUPLICATE_ID, ROUTE_TO, ROUTING_TYPE, Message
 from understudy.properties import BYTE
 
 _I64: Final = struct.Struct(">q")
 _GIVEN_TYPES: Final = {"ANYCAST": RoutingType.ANYCAST, "MULTICAST": RoutingType.MULTICAST}
 
 
-class Conversion:
+class Converts(Protocol):
     """The changes that one bridge makes in its messages."""
+
+    def convert(self, message: Message, message_id: int) -> Message:
+        """The message to send.
+
+        Args:
+            message: As the queue has it.
+            message_id: Its id here; with the node id it is the same whenever the message is sent.
+
+        Raises:
+            BrokerError: it cannot be sent; the bridge ends its connection.
+        """
+        ...
+
+
+class Conversion:
+    """The changes of a configured bridge."""
 
     def __init__(self, configuration: BridgeConfiguration, node_id: str) -> None:
         """Args:
@@ -32,13 +48,12 @@ class Conversion:
         self._added = dict(configuration.transformer_properties)
 
     def convert(self, message: Message, message_id: int) -> Message:
-        """The message to send.
-
-        Args:
-            message: As the queue has it.
-            message_id: Its id here; with the node id it is the same whenever the message is sent.
-        """
+        """See ``Converts``."""
         properties = message.properties.copy()
+        if properties.may_be_reserved:
+            # a copy of the message went to other nodes of a cluster
+            for name in [each for each in properties if each.startswith(ROUTE_TO)]:
+                del properties[name]
         if self._node_id is not None:
             properties[BRIDGE_DUPLICATE_ID] = self._node_id + _I64.pack(message_id)
         if self._strips:

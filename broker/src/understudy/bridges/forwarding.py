@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from understudy.bridges.conversion import Conversion
+from understudy.bridges.conversion import Converts
 from understudy.bridges.target import TargetSession
 from understudy.config.bridge import BridgeConfiguration
 from understudy.config.model import Permission
@@ -70,7 +70,7 @@ class Forwarding:
         self,
         configuration: BridgeConfiguration,
         services: SessionServices,
-        conversion: Conversion,
+        conversion: Converts,
         target: TargetSession,
         counts: BridgeCounts,
         ended: Callable[[str], None],

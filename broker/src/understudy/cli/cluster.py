@@ -25,7 +25,7 @@ def cluster() -> None:
 @token_file_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
 def show(instance: Path | None, url: str | None, token_file: Path | None, as_json: bool) -> None:
-    """Show members, connections to them, discovered nodes, and core bridges.
+    """Show members, connections to them, discovered nodes, bridges, queues of other members, and redistribution.
 
     Exit codes: 0 shown; 3 not reachable.
     """
@@ -71,6 +71,19 @@ def _tables(found: dict[str, Any]) -> list[tuple[str, list[str], _Rows]]:
             [[each["to"], each["node_id"], each["state"], each["failures"]] for each in found["links"]],
         ),
         ("bridges", *_bridges(found)),
+        (
+            "queues of other members",
+            ["queue", "address", "node id", "hops", "connected", "consumers", "filter"],
+            [
+                [each[key] for key in ("queue", "address", "node_id", "distance", "connected", "consumers", "filter")]
+                for each in found["remote_queues"]
+            ],
+        ),
+        (
+            "redistribution",
+            ["queue", "state", "moved"],
+            [[each[key] for key in ("queue", "state", "moved")] for each in found["redistribution"]],
+        ),
         (
             "discovered nodes",
             ["group", "node id", "connectors", "from", "age"],

@@ -23,7 +23,7 @@ from understudy.errors import ClusterSecurityError
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.ports import Clock, Timer, Timers
 from understudy.wire.core import packets
-from understudy.wire.core.peer import CorePeer, Dialer, PeerOptions
+from understudy.wire.core.peer import Answer, CorePeer, Dialer, PeerOptions
 from understudy.wire.core.transport import TransportConfiguration
 
 log = logging.getLogger(__name__)
@@ -156,6 +156,23 @@ class MemberLink(Machine[State, Event]):
         """Send a packet; without effect unless ``joined``."""
         if self._peer is not None and self.joined:
             self._peer.send(packet, channel_id)
+
+    @property
+    def version(self) -> int:
+        """Channel version of the connection."""
+        return self._peer.version if self._peer is not None else 0
+
+    def accept_frames(self, limit_bytes: int) -> None:
+        """Accept larger frames of the other node; without effect unless ``joined``."""
+        if self._peer is not None and self.joined:
+            self._peer.accept_frames(limit_bytes)
+
+    def request(
+        self, packet: packets.Packet, channel_id: int, expected: tuple[type[packets.Packet], ...], answer: Answer
+    ) -> None:
+        """Send a packet that the other node answers (``CorePeer.request``); without effect unless ``joined``."""
+        if self._peer is not None and self.joined:
+            self._peer.request(packet, channel_id, expected, answer)
 
     def ask(self, vote: packets.QuorumVote, voted: Voted) -> Callable[[], None]:
         """Request a vote. A link that waits connects at once, because a vote needs its answer now.

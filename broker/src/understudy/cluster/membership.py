@@ -8,8 +8,8 @@ or only listens.
 A member whose link is lost is removed from the topology, so that votes are answered correctly; its link goes on
 trying. A removal that another member reports is ignored while the own link to that node is open.
 
-Messages do not travel on these links yet: a bridge between nodes takes the connector and the node id of a
-``MemberLink`` and the changes of ``Topology.listen``.
+An observer is called when a link has reached an active node, and when it is lost: it makes the bridge that messages
+take (``balancing.flows``).
 
 Not here: the connections (``cluster.member_link``), the side that is dialled (``protocols.core.cluster_channel``).
 """
@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import partial
+from typing import Protocol
 
 from understudy.cluster.credentials import ClusterCredentials
 from understudy.cluster.member_link import LinkSettings, MemberLink
@@ -55,6 +56,19 @@ class MembershipSettings:
     """Only static connectors are dialled."""
     group: str | None = None
     """group-name of a backup."""
+
+
+class LinkObserver(Protocol):
+    """Uses the links of a node to other active nodes."""
+
+    def link_identified(self, link: MemberLink) -> None:
+        """The node at the other end has said under which id it is active; perhaps once more."""
+
+    def link_received(self, link: MemberLink, packet: packets.Packet) -> None:
+        """A packet that does not concern the topology. Raises BrokerError: the connection is closed."""
+
+    def link_lost(self, link: MemberLink) -> None:
+        """The connection ended, or could not be made; perhaps once more."""
 
 
 class State(Enum):
@@ -117,6 +131,7 @@ class Membership(Machine[State, Event]):
         one is the younger."""
         self.pair_state: Callable[[], packets.PairState | None] = lambda: None
         """State of the replicated pair while this node is active; None: it has no replicated pair."""
+        self._observer: LinkObserver | None = None
         self._topology = topology
         self._own = own
         self._statics = [each for each in statics if not each.same_place(own)]
@@ -152,6 +167,17 @@ class Membership(Machine[State, Event]):
         """
         self.node_id = node_id
         self.fire(Event.JOIN)
+
+    def observe(self, observer: LinkObserver | None) -> None:
+        """From now on the observer is called with the links to other active nodes, also those that are there already;
+        None: no observer.
+        """
+        self._observer = observer
+        if observer is None:
+            return
+        for link in list(self.links.values()):
+            if link.joined and link.node_id not in (None, self.node_id):
+                observer.link_identified(link)
 
     def leave(self) -> None:
         """Close all links; the topology stays as it is."""
@@ -247,8 +273,10 @@ class Membership(Machine[State, Event]):
         link.send(packets.SubscribeTopologyV2(cluster_connection=True), CONTROL_CHANNEL)
 
     def link_received(self, link: MemberLink, packet: packets.Packet) -> None:
-        """Take an update of the topology; other packets are ignored."""
+        """Take an update of the topology; other packets are for the observer."""
         if not isinstance(packet, packets.ClusterTopologyV2):
+            if self._observer is not None:
+                self._observer.link_received(link, packet)
             return
         if packet.exit:
             self._removal_reported(link, packet)
@@ -266,6 +294,8 @@ class Membership(Machine[State, Event]):
         if first_hand:
             link.node_id = packet.node_id
             self._check_twin(link, packet)
+            if self._observer is not None and packet.node_id != self.node_id:
+                self._observer.link_identified(link)
         self._topology.update(news, first_hand=first_hand)
 
     def _check_twin(self, link: MemberLink, packet: packets.ClusterTopologyV2) -> None:
@@ -303,6 +333,8 @@ class Membership(Machine[State, Event]):
     def link_lost(self, link: MemberLink, *, joined: bool, dismissed: bool) -> None:
         """Remove the member; stop after the configured attempts, or if the node said that it stops."""
         place = _place(link.target)
+        if self._observer is not None:
+            self._observer.link_lost(link)
         for member in self._topology.members():
             if link.target.same_place(member.primary):
                 log.warning("member of the cluster lost", extra={"node_id": member.node_id, "stopped": dismissed})
@@ -379,7 +411,10 @@ class Membership(Machine[State, Event]):
         return link
 
     def _end_link(self, place: _Place) -> None:
-        self.links.pop(place).stop()
+        link = self.links.pop(place)
+        link.stop()
+        if self._observer is not None:
+            self._observer.link_lost(link)
 
     # --- announcements -----------------------------------------------------------------------------
 

@@ -44,7 +44,6 @@ WAITS_FOR: Final = {
     "ha-policy/shared-store/backup/scale-down": "clusters",
     "ha-policy/shared-store/colocated": "clusters",
     "cluster-connections/": "messages between the members of a cluster, and discovery",
-    "address-settings/address-setting/redistribution-delay": "clusters",
     "broadcast-groups": "clusters",
     "discovery-groups": "clusters",
     "bridges": "clusters",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from understudy.config.grammar import INT_MAX as _INT
-from understudy.config.grammar import Attribute, Kind, container, named, no_effect, not_yet, refused, row
+from understudy.config.grammar import Attribute, Kind, container, named, no_effect, refused, row
 from understudy.limits import ID_CACHE_SIZE, RETROACTIVE_MESSAGES_MAX
 
 BOOLEAN, INTEGER, LONG, TEXT = Kind.BOOLEAN, Kind.INTEGER, Kind.LONG, Kind.TEXT
@@ -245,9 +245,7 @@ _LIFE: Final = (
         maximum=RETROACTIVE_MESSAGES_MAX,
     ),
     row("message-counter-history-day-limit", INTEGER, "0", "Days of message counter history kept; -1 is 366."),
-    *not_yet(
-        row("redistribution-delay", MS, "-1", "Wait before messages without consumers move on; -1: they do not move."),
-    ),
+    row("redistribution-delay", MS, "-1", "Wait before messages without consumers move on; -1: they do not move."),
     row("enable-metrics", BOOLEAN, "true", "Publish metrics of the queues of the address."),
     *no_effect(
         _REPLACED,

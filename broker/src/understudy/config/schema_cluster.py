@@ -80,9 +80,6 @@ def _client_rows(retry_interval: str) -> tuple[Element, ...]:
     )
 
 
-#: Of these rows, the ones for messages between members.
-_FOR_MESSAGES: Final = ("min-large-message-size", "use-duplicate-detection")
-
 CLUSTER_CONNECTIONS: Final = container(
     "cluster-connections",
     "How this node takes part in clusters.",
@@ -90,28 +87,25 @@ CLUSTER_CONNECTIONS: Final = container(
         "cluster-connection",
         "One cluster.",
         row("connector-ref", TEXT, None, "The connector by which the others reach this node.", required=True),
-        *(each for each in _client_rows("500") if each.name not in _FOR_MESSAGES),
+        *_client_rows("500"),
         row("call-timeout", MS, "30000", "Longest wait for an answer."),
         row("notification-interval", MS, "1000", "Wait between announcements after joining."),
         row("notification-attempts", INTEGER, "2", "Announcements after joining."),
         row("topology-scanner-attempts", INTEGER, "30", "Looks for missing members; 0 is none, -1 no end."),
-        *not_yet(
-            row("address", TEXT, "", "Address prefixes it is for, !prefix excludes; empty is all."),
-            *(each for each in _client_rows("500") if each.name in _FOR_MESSAGES),
-            row("call-failover-timeout", MS, "-1", "The same during a failover; -1 means no limit."),
-            row(
-                "message-load-balancing",
-                CHOICE,
-                "ON_DEMAND",
-                "Which members get messages.",
-                choices=("OFF", "STRICT", "ON_DEMAND", "OFF_WITH_REDISTRIBUTION"),
-            ),
-            row("forward-when-no-consumers", BOOLEAN, None, "Old form: true is STRICT, false is ON_DEMAND."),
-            row("max-hops", INTEGER, "1", "How far members are made known."),
-            row("confirmation-window-size", BYTES, "10M", "Bytes sent before a confirmation is wanted."),
-            row("producer-window-size", BYTES, "1M", "Bytes sent before credits are required; -1 is no limit."),
-            row("client-id", TEXT, None, "How this node calls itself to the others."),
+        row("address", TEXT, "", "Prefixes of the addresses that are balanced, !prefix excludes; empty is all."),
+        row(
+            "message-load-balancing",
+            CHOICE,
+            "ON_DEMAND",
+            "Which members get messages.",
+            choices=("OFF", "STRICT", "ON_DEMAND", "OFF_WITH_REDISTRIBUTION"),
         ),
+        row("forward-when-no-consumers", BOOLEAN, None, "Old form: true is STRICT, false is ON_DEMAND."),
+        row("max-hops", INTEGER, "1", "How many nodes away queues may be; 0: no messages travel.", minimum=0),
+        row("confirmation-window-size", BYTES, "10M", "Bytes that another member has not confirmed."),
+        row("producer-window-size", BYTES, "1M", "Bytes sent before credits are required; -1 is no limit."),
+        row("client-id", TEXT, None, "How the bridges of this node call themselves to the others."),
+        *not_yet(row("call-failover-timeout", MS, "-1", "The same during a failover; -1 means no limit.")),
         container(
             "static-connectors",
             "Members given by name.",

@@ -12,6 +12,8 @@ DUPLICATE_ID: Final = "_AMQ_DUPL_ID"
 SCHEDULED_DELIVERY: Final = "_AMQ_SCHED_DELIVERY"
 #: Set by a core bridge: node id and message id of the broker that forwards the message.
 BRIDGE_DUPLICATE_ID: Final = "_AMQ_BRIDGE_DUP"
+#: Set by a node of the cluster: ids of the queues that are meant, 8 bytes each.
+ROUTE_TO: Final = "_AMQ_ROUTE_TO"
 GROUP_ID: Final = "_AMQ_GROUP_ID"
 #: A value of -1 closes the group of the message.
 GROUP_SEQUENCE: Final = "_AMQ_GROUP_SEQUENCE"
@@ -23,7 +25,7 @@ RESERVED_PREFIXES: Final = (
     "_AMQ_ACTUAL_EXPIRY",
     "_AMQ_INGRESS_TIMESTAMP",
     "_AMQ_VALIDATED_USER",
-    "_AMQ_ROUTE_TO",
+    ROUTE_TO,
     "_AMQ_ACK_ROUTE_TO",
     "_AMQ_SCALEDOWN_TO",
     "_hornetq.forced.delivery.seq",

@@ -46,6 +46,12 @@ class BrokerControl(Control):
         """Milliseconds since the activation."""
         return self.node.services.clock.monotonic_ms() - self.node.activated_ms
 
+    def report_queues(self, queue_name: str, addresses: str) -> None:
+        """For other members of the cluster. Raises ManagementError: no such queue, or there is no cluster."""
+        if self.node.queue_reports is None:
+            raise ManagementError("this node has no cluster connection")
+        self.node.queue_reports.send_to(queue_name, addresses)
+
     @property
     def uptime(self) -> str:
         """Time since the activation, as text."""
@@ -282,6 +288,8 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
               "Names of the cluster connections."),
     operation("isWildcardRoutingEnabled", lambda c: c.node.configuration.wildcards.routing_enabled,
               "Whether queues of wildcard addresses get messages."),
+    operation("sendQueueInfoToQueue", _C.report_queues, "Put reports of all queues and consumers into a queue.",
+              text("queueName"), text("address")),
     operation("listNetworkTopology", _C.topology, "Nodes of the cluster with their backups, as JSON."),
     operation("getAcceptorsAsJSON", _C.acceptors, "Acceptors, as JSON."),
     operation("getConnectorsAsJSON", _C.connectors, "Connectors, as JSON."),

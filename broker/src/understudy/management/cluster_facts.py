@@ -114,6 +114,35 @@ class BridgeFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class RemoteQueueFacts:
+    """A queue of another member, to which messages may go."""
+
+    queue: str
+    address: str
+    node_id: str
+    """Of the member that has it."""
+    distance: int
+    """Hops; 1: a direct neighbour has it."""
+    connected: bool
+    """Whether it is reported at present; otherwise its messages wait."""
+    consumers: int
+    filter: str | None
+    through: str
+    """Store-and-forward queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class RedistributionFacts:
+    """A queue of this node whose messages move to consumers of other members."""
+
+    queue: str
+    state: str
+    """State of the machine (docs/machines/queueredistribution.md)."""
+    moved: int
+    """Messages since the activation."""
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterFacts:
     """The cluster as this node sees it."""
 
@@ -124,7 +153,9 @@ class ClusterFacts:
     discovery: Sequence[DiscoveryFacts] = ()
     broadcasts: Sequence[BroadcastFacts] = ()
     bridges: Sequence[BridgeFacts] = ()
-    """Those of an active node."""
+    """Those of an active node, and those that empty its store-and-forward queues."""
+    remote_queues: Sequence[RemoteQueueFacts] = ()
+    redistribution: Sequence[RedistributionFacts] = ()
 
 
 def cluster_json(facts: ClusterFacts) -> dict[str, object]:

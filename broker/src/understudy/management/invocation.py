@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from understudy.balancing.exchange import MessageExchange
 from understudy.bridges.bridges import Bridges
 from understudy.cluster.topology import Topology
 from understudy.config.model import Configuration, Permission
@@ -25,6 +26,7 @@ from understudy.management.controls import InvocationRequest
 from understudy.management.message_counters import MessageCounters
 from understudy.management.node_settings import NodeSettings
 from understudy.management.operations import Operation, Operations
+from understudy.management.queue_reports import QueueReports
 from understudy.ports import Timers
 from understudy.protocols.services import ProtocolServices
 from understudy.session.security import SessionSecurity
@@ -71,6 +73,10 @@ class ManagedNode:
     """Reads broker.xml again; None if there is no file."""
     bridges: Bridges | None = None
     """Its core bridges."""
+    exchange: MessageExchange | None = None
+    """With the other members of its cluster; None without a cluster connection."""
+    queue_reports: QueueReports | None = None
+    """Reports of its queues to other members; None without a cluster connection."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,6 +151,14 @@ class NodeCollector(Collector):
         if cluster.broadcasts:
             yield broadcasts
         yield from self._bridges(cluster.bridges)
+        if cluster.bridges:
+            queues = len(cluster.remote_queues)
+            yield _gauge("understudy_cluster_remote_queues", "Known queues of other members.", queues)
+            yield CounterMetricFamily(
+                "understudy_redistributed_messages",
+                "Messages that moved to consumers of other members since the activation.",
+                sum(each.moved for each in cluster.redistribution),
+            )
 
     @staticmethod
     def _bridges(bridges: Sequence[BridgeFacts]) -> Iterator[Metric]:

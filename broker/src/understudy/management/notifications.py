@@ -144,14 +144,7 @@ class Notifications:
         if not self.wanted:
             return
         now_ms = self._office.clock.wall_ms()
-        made = Properties({"_AMQ_NotifType": kind.name, "_AMQ_NotifTimestamp": now_ms})
-        for name, value in properties.items():
-            if name in _TAGS:
-                made.set_typed(name, _TAGS[name], value)
-            elif value is None:
-                made.set_typed(name, _NULL, None)
-            else:
-                made[name] = value
+        made = self.typed({"_AMQ_NotifType": kind.name, "_AMQ_NotifTimestamp": now_ms, **properties})
         message = Message(
             _NO_BODY, address=self._name, type=MessageType.DEFAULT, priority=0, timestamp=now_ms, properties=made
         )
@@ -161,6 +154,18 @@ class Notifications:
         except BrokerError as error:
             self.dropped += 1
             log.warning("notification dropped", extra={"kind": kind.name, "error": str(error)})
+
+    def typed(self, properties: dict[str, PropertyValue]) -> Properties:
+        """Properties with the wire types of notifications."""
+        made = Properties()
+        for name, value in properties.items():
+            if name in _TAGS:
+                made.set_typed(name, _TAGS[name], value)
+            elif value is None:
+                made.set_typed(name, _NULL, None)
+            else:
+                made[name] = value
+        return made
 
     # -- routing.directory.RoutingListener --------------------------------------------------------
 
@@ -183,15 +188,16 @@ class Notifications:
         """Publish BINDING_ADDED."""
         self._look()
         if self.wanted:
-            self.publish(Kind.BINDING_ADDED, {_BINDING_TYPE: _LOCAL_QUEUE, **_filtered(self._binding(queue))})
+            self.publish(Kind.BINDING_ADDED, {_BINDING_TYPE: _LOCAL_QUEUE, **_filtered(self.binding(queue))})
 
     def queue_removed(self, queue: Queue) -> None:
         """Publish BINDING_REMOVED."""
         self._look()
         if self.wanted:
-            self.publish(Kind.BINDING_REMOVED, self._binding(queue))
+            self.publish(Kind.BINDING_REMOVED, self.binding(queue))
 
-    def _binding(self, queue: Queue) -> dict[str, PropertyValue]:
+    def binding(self, queue: Queue) -> dict[str, PropertyValue]:
+        """The properties of a queue in notifications."""
         return {
             _ADDRESS: queue.address.name,
             _CLUSTER_NAME: queue.name + self._node_id,
@@ -220,7 +226,7 @@ class Notifications:
 
     def _consumer(self, queue: Queue, consumer: ServerConsumer) -> dict[str, PropertyValue]:
         session = consumer.session
-        binding = self._binding(queue)
+        binding = self.binding(queue)
         del binding[_BINDING_ID]
         client_id = session.connection.client_id
         return binding | {

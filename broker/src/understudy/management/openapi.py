@@ -87,6 +87,17 @@ _CLUSTER: Final[Schema] = _object(
                 }
             )
         ),
+        "remote_queues": _list_of(
+            _object(
+                {
+                    **dict.fromkeys(("queue", "address", "node_id", "through"), _TEXT),
+                    "filter": _or_null(_TEXT),
+                    "connected": _FLAG,
+                    **dict.fromkeys(("distance", "consumers"), _COUNT),
+                }
+            )
+        ),
+        "redistribution": _list_of(_object({"queue": _TEXT, "state": _TEXT, "moved": _COUNT})),
     }
 )
 _PROMOTION: Final = _object(
@@ -291,7 +302,7 @@ def _paths() -> dict[str, Schema]:
             parameters=[{"name": "name", "in": "path", "required": True, "schema": _TEXT}],
         ),
         "/api/v1/cluster": _get(
-            "Members of the cluster, connections to them, discovered nodes, and core bridges.",
+            "Members of the cluster, connections to them, discovered nodes, bridges, and queues of other members.",
             _REFUSED | {"200": _answer("The cluster as this node sees it.", "Cluster")},
         ),
         "/api/v1/quarantine": _get(

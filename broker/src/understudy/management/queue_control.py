@@ -32,6 +32,7 @@ from understudy.message import LargeMessage
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
 from understudy.routing.updates import change_queue, pause_queue, resume_queue
+from understudy.routing.walk import Act, Wanted, act_on, look
 from understudy.session.consumer import ServerConsumer
 from understudy.store.reference import LargeReference, MessageReference
 
@@ -54,7 +55,7 @@ class QueueControl(Control):
         """Maximum number of messages in one list."""
         return self.queue.address.settings.management_browse_page_size
 
-    def wanted(self, selector: str | None) -> messages.Wanted:
+    def wanted(self, selector: str | None) -> Wanted:
         """The predicate of a selector."""
         return messages.wanted_by(self.queue, selector)
 
@@ -286,7 +287,7 @@ class QueueControl(Control):
             copied = True
             return False
 
-        yield from messages.look(self.queue, messages.of_id(message_id), seen)
+        yield from look(self.queue, messages.of_id(message_id), seen)
         return copied
 
     def retry(self, selector: str | None = None) -> Steps:
@@ -305,15 +306,15 @@ class QueueControl(Control):
         """Change the priority of a message; whether it existed."""
         return self._act_on_one(message_id, self._priority(priority))
 
-    def _priority(self, priority: int) -> messages.Act:
+    def _priority(self, priority: int) -> Act:
         if not 0 <= priority <= 9:
             raise ManagementError(f"priority {priority}: 0 to 9")
         return messages.change_priority(self.office, self.queue, priority)
 
-    def _act(self, wanted: messages.Wanted, act: messages.Act, limit: int = -1) -> Steps:
-        return messages.act_on(self.office, self.queue, wanted, act, limit)
+    def _act(self, wanted: Wanted, act: Act, limit: int = -1) -> Steps:
+        return act_on(self.queue, wanted, act, limit)
 
-    def _act_on_one(self, message_id: int, act: messages.Act) -> Steps:
+    def _act_on_one(self, message_id: int, act: Act) -> Steps:
         return _any(self._act(messages.of_id(message_id), act, 1))
 
     def deliver_scheduled(self, selector: str | None) -> None:
@@ -324,7 +325,7 @@ class QueueControl(Control):
         """Deliver a scheduled message now."""
         self._release(messages.of_id(message_id))
 
-    def _release(self, wanted: messages.Wanted) -> None:
+    def _release(self, wanted: Wanted) -> None:
         for reference in self.office.scheduled.take(self.queue, wanted, self.queue.scheduled_count):
             self.queue.due(reference)
 

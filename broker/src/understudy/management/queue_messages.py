@@ -1,8 +1,7 @@
 """Operations on the messages of one queue: list, remove, move and copy them.
 
-Operations read messages in slices of ``SLICE_MESSAGES`` (see ``invocation``). The queue continues to work in
-between, so a message that is added or removed between two slices may be included or not, but no message is included
-twice. Messages being delivered are left alone, and scheduled messages are only listed, released and removed.
+Operations read messages in slices (``routing.walk``); the queue continues to work in between. Messages being delivered
+are left alone, and scheduled messages are only listed, released and removed.
 
 A message that is moved to another queue is moved in one transaction of the log: the copy and the removal of
 the original are durable together or not at all.
@@ -11,10 +10,10 @@ the original are durable together or not at all.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator
 from typing import Final
 
-from understudy.errors import BrokerError, DuplicateIdRejected, LimitExceeded, MessageUnreadable, QueueNotFound
+from understudy.errors import BrokerError, DuplicateIdRejected, LimitExceeded, MessageUnreadable
 from understudy.ids import uuid_text
 from understudy.message import (
     DUPLICATE_ID,
@@ -32,18 +31,14 @@ from understudy.routing.filter import parse_filter
 from understudy.routing.lifecycle.duplicate_ids import duplicate_id_bytes
 from understudy.routing.post_office import PostOffice, ResponseOrder
 from understudy.routing.queues.queue import Queue
+from understudy.routing.walk import START, Act, Wanted, act_on, look, one_by_one, requeue
 from understudy.session.transaction import Transaction
 from understudy.store.reference import MessageReference, References
 
-#: Messages read in one slice.
-SLICE_MESSAGES: Final = 500
 #: Maximum number of different values in the result of ``countMessages``.
 GROUPS_MAX: Final = 10_000
-_START: Final = (9, -1)
 
-Wanted = Callable[[MessageReference], bool]
 Shown = dict[str, object]
-Act = Callable[[list[MessageReference]], int]
 Permit = Callable[[str, str | None], None]
 """Called with the target address, and its queue if given, before a message is sent there; raises NotAuthorized."""
 
@@ -67,27 +62,6 @@ def of_id(message_id: int) -> Wanted:
 
 
 # -- reading ------------------------------------------------------------------------------------------
-
-
-def look(queue: Queue, wanted: Wanted, seen: Callable[[list[MessageReference]], bool]) -> Generator[None, None, None]:
-    """Read the waiting messages in slices; ``seen`` gets the wanted ones of each and returns whether to continue."""
-    position, more = _START, True
-    while more:
-        chosen: list[MessageReference] = []
-        more = False
-        for looked_at, (following, reference) in enumerate(queue.browse(position)):
-            if looked_at == SLICE_MESSAGES or (looked_at and queue.out_of_steps()):
-                more = True
-                break
-            position = following
-            if wanted(reference):
-                chosen.append(reference)
-        if chosen and not seen(chosen):
-            return
-        if more:
-            yield
-            if queue.deleted:
-                raise QueueNotFound(f"queue {queue.name!r} was deleted meanwhile")
 
 
 def count(queue: Queue, wanted: Wanted) -> Generator[None, None, int]:
@@ -141,7 +115,7 @@ def count_by(queue: Queue, wanted: Wanted, property_name: str) -> Generator[None
 
 def first(queue: Queue) -> MessageReference | None:
     """The message that would be delivered next. Damaged messages before it are quarantined."""
-    return next((reference for _, reference in queue.browse(_START) if queue.read_waiting(reference) is not None), None)
+    return next((reference for _, reference in queue.browse(START) if queue.read_waiting(reference) is not None), None)
 
 
 def show(queue: Queue, reference: MessageReference) -> Shown:
@@ -219,36 +193,6 @@ def _shown(value: PropertyValue, limit: int) -> object:
 # -- removing -----------------------------------------------------------------------------------------
 
 
-def act_on(office: PostOffice, queue: Queue, wanted: Wanted, act: Act, limit: int = -1) -> Generator[None, None, int]:
-    """Remove the wanted waiting messages from the queue and apply ``act`` to them.
-
-    Args:
-        office: Post office of the queue.
-        queue: The queue.
-        wanted: Predicate. Messages added after the beginning, also copies made by ``act``, are left alone.
-        act: Called with references that are in no queue any more; returns unprocessed ones to the queue.
-        limit: Maximum number; -1 = all.
-
-    Returns:
-        Number of messages processed.
-    """
-    done = 0
-    newest = office.store.next_id()
-
-    def seen(references: list[MessageReference]) -> bool:
-        nonlocal done
-        if limit >= 0:
-            references = references[: limit - done]
-        for reference in references:
-            queue.pending.remove(reference)
-        done += act(references)
-        return limit < 0 or done < limit
-
-    if limit:
-        yield from look(queue, lambda reference: reference.message_id < newest and wanted(reference), seen)
-    return done
-
-
 def remove(office: PostOffice, queue: Queue, wanted: Wanted, limit: int = -1) -> Generator[None, None, int]:
     """Remove the wanted messages, scheduled ones included. Returns their number."""
 
@@ -259,7 +203,7 @@ def remove(office: PostOffice, queue: Queue, wanted: Wanted, limit: int = -1) ->
         queue.forget(part)
         return len(references)
 
-    done = yield from act_on(office, queue, wanted, end, limit)
+    done = yield from act_on(queue, wanted, end, limit)
     room = limit - done if limit >= 0 else queue.scheduled_count
     taken = office.scheduled.take(queue, wanted, room)
     queue.scheduled_count -= len(taken)
@@ -268,38 +212,16 @@ def remove(office: PostOffice, queue: Queue, wanted: Wanted, limit: int = -1) ->
 
 def expire(office: PostOffice, queue: Queue) -> Act:
     """Expire messages regardless of their expiration time."""
-    return lambda references: _one_by_one(
+    return lambda references: one_by_one(
         queue, references, lambda reference: office.dead_letters.expire(queue, reference)
     )
 
 
 def kill(office: PostOffice, queue: Queue) -> Act:
     """Send messages to the dead-letter address."""
-    return lambda references: _one_by_one(
+    return lambda references: one_by_one(
         queue, references, lambda reference: office.dead_letters.kill(queue, reference)
     )
-
-
-def _one_by_one(
-    queue: Queue, references: Sequence[MessageReference], call: Callable[[MessageReference], object]
-) -> int:
-    """Number of calls that did not return False. If one raises, the remaining messages stay in the queue."""
-    done = 0
-    for position, reference in enumerate(references):
-        try:
-            done += call(reference) is not False
-        except MessageUnreadable as error:
-            queue.office.damaged.quarantine(queue, reference, error)
-        except BrokerError:
-            _requeue(queue, references[position:])
-            raise
-    return done
-
-
-def _requeue(queue: Queue, references: Iterable[MessageReference]) -> None:
-    returned = list(references)
-    queue.delivering_count += len(returned)
-    queue.requeue(returned, looked_at=True)
 
 
 # -- to other queues ----------------------------------------------------------------------------------
@@ -318,7 +240,7 @@ def move(office: PostOffice, queue: Queue, target: Queue, permit: Permit, *, rej
         )
         return True
 
-    return lambda references: _one_by_one(queue, references, one)
+    return lambda references: one_by_one(queue, references, one)
 
 
 def retry(office: PostOffice, queue: Queue, permit: Permit) -> Act:
@@ -331,7 +253,7 @@ def retry(office: PostOffice, queue: Queue, permit: Permit) -> Act:
         message = queue.read(reference)
         address = office.directory.addresses.get(str(message.properties.get(ORIGINAL_ADDRESS)))
         if address is None:
-            _requeue(queue, (reference,))
+            requeue(queue, (reference,))
             return False
         properties = message.properties.copy()
         origin = office.directory.queues.get(str(properties.pop(ORIGINAL_QUEUE, None)))
@@ -348,14 +270,14 @@ def retry(office: PostOffice, queue: Queue, permit: Permit) -> Act:
         if target not in permitted:
             permit(*target)
             permitted.add(target)
-        queues = address.route(copy, None) if back is None else (back,)
+        copy, queues = address.destinations(copy, None) if back is None else (copy, (back,))
         if not queues:
-            _requeue(queue, (reference,))
+            requeue(queue, (reference,))
             return False
         transfer(office, queue, reference, copy, address, queues)
         return True
 
-    return lambda references: _one_by_one(queue, references, one)
+    return lambda references: one_by_one(queue, references, one)
 
 
 def change_priority(office: PostOffice, queue: Queue, priority: int) -> Act:
@@ -366,7 +288,7 @@ def change_priority(office: PostOffice, queue: Queue, priority: int) -> Act:
         transfer(office, queue, reference, copy, office.directory.address_of(queue), (queue,))
         return True
 
-    return lambda references: _one_by_one(queue, references, one)
+    return lambda references: one_by_one(queue, references, one)
 
 
 def transfer(

@@ -207,7 +207,7 @@ class Acceptance:
         self, message: Message, target: Address, order: ResponseOrder, transaction: RoutingTransaction | None
     ) -> None:
         """Route a message that has its id to another address, on behalf of its producer; ``order`` waits for it."""
-        queues = target.route(message, None)
+        message, queues = target.destinations(message, None)
         if not queues:
             target.messages_unrouted += 1
             return

@@ -23,6 +23,7 @@ from understudy.routing.filter import Filter
 from understudy.routing.lifecycle.duplicate_ids import DuplicateIdCache
 from understudy.routing.memory import AddressMemory
 from understudy.routing.queues.queue import Queue
+from understudy.routing.remote import Balancer
 from understudy.routing.settings import AddressSettings
 from understudy.store.log.operation_context import Lane
 
@@ -37,6 +38,7 @@ class Address(AddressMemory):
         "_turns",
         "address_id",
         "auto_created",
+        "balancer",
         "bindings",
         "diverts",
         "duplicate_ids",
@@ -74,6 +76,8 @@ class Address(AddressMemory):
         self.bindings: dict[str, Binding] = {}
         self.linked: list[Address] = []
         """Wildcard addresses that cover this one: their bindings get its messages too."""
+        self.balancer: Balancer | None = None
+        """Chooses the queues instead, while other nodes of the cluster have queues of the address."""
         self.diverts: tuple[Divert, ...] = ()
         """Which take or copy its messages; see ``divert_by``."""
         self.plain_queues: tuple[Queue, ...] = ()
@@ -147,8 +151,12 @@ class Address(AddressMemory):
 
     @property
     def has_queues(self) -> bool:
-        """Whether anything may get its messages: a queue of its own, or of a wildcard address that covers it."""
-        return bool(self.bindings) or any(wildcard.bindings for wildcard in self.linked)
+        """Whether anything may get its messages: a queue of its own, of a wildcard address that covers it, or of
+        another node.
+        """
+        if self.bindings or self.balancer is not None:
+            return True
+        return any(wildcard.bindings for wildcard in self.linked)
 
     def add_binding(self, binding: Binding) -> None:
         """Bind a queue; a binding of the same name is replaced."""
@@ -165,15 +173,22 @@ class Address(AddressMemory):
         self.diverts = diverts
         self._find_plain_queues()
 
+    def balance_by(self, balancer: Balancer | None) -> None:
+        """From now on ``balancer`` chooses the queues; None: no other node has queues of the address."""
+        self.balancer = balancer
+        self.refresh()
+
     def _find_plain_queues(self) -> None:
         sole = self._sole
-        special = self.diverts or self.lane is not None or self.alters_messages
+        special = self.diverts or self.lane is not None or self.balancer is not None or self.alters_messages
         if not sole or special or any(queue.kind is not None for queue in sole):
             sole = ()
         self.plain_queues = sole
 
     def refresh(self) -> None:
         """Recompute the routes after a change here, of one of the queues, or in a linked wildcard address."""
+        if self.balancer is not None:
+            self.balancer.refresh(each for address in (self, *self.linked) for each in address.bindings.values())
         if not self.linked and len(self.bindings) <= 1:
             self._refresh_simple()
             self._find_plain_queues()
@@ -218,8 +233,14 @@ class Address(AddressMemory):
                 f" with this one more than {ADDRESS_FILTER_STEPS_MAX}"
             )
 
+    def destinations(self, message: Message, routing_type: int | None) -> tuple[Message, tuple[Queue, ...]]:
+        """The queues that get this message, those that lead to other nodes included, and the message as they get it."""
+        if self.balancer is not None:
+            return self.balancer.route(message)
+        return message, self.route(message, routing_type)
+
     def route(self, message: Message, routing_type: int | None) -> tuple[Queue, ...]:
-        """The queues that get this message."""
+        """The queues of this node that get this message."""
         if self._sole is not None:
             return self._sole
         queues: list[Queue] = []

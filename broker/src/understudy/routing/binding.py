@@ -1,8 +1,6 @@
 """A binding: that messages of an address go to a queue, under which name and filter.
 
-A local queue is bound under its own name. A queue of another node is bound here to the
-store-and-forward queue that leads there (``cluster`` makes those); the routing does not see the
-difference.
+Queues of other nodes have bindings of their own (``remote``).
 """
 
 from __future__ import annotations
@@ -27,19 +25,18 @@ class Binding:
     queue: Queue
     """Where the reference is put."""
     filter: Filter | None = None
-    distance: int = 0
-    """Hops to the queue that is meant; 0 = it is ``queue``."""
 
     @property
     def has_consumers(self) -> bool:
         """Whether a message put here is wanted at once; anycast prefers such a binding."""
-        return bool(self.queue.consumers.by_priority) or self.distance > 0
+        return bool(self.queue.consumers.by_priority)
 
 
 @dataclass(frozen=True, slots=True)
 class NamedQueue:
     """The queue that a sender names by ``address::queue``: no other queue of the address may get the message."""
 
+    name: str
     queue: Queue | None
     """None: the address has none of the name."""
 

@@ -19,13 +19,21 @@ from understudy.errors import (
     DuplicateIdRejected,
 )
 from understudy.limits import SELECTOR_STEPS_PER_TURN
-from understudy.message import BRIDGE_DUPLICATE_ID, DUPLICATE_ID, ROUTING_TYPE, SCHEDULED_DELIVERY, Message
+from understudy.message import (
+    BRIDGE_DUPLICATE_ID,
+    DUPLICATE_ID,
+    ROUTE_TO,
+    ROUTING_TYPE,
+    SCHEDULED_DELIVERY,
+    Message,
+)
 from understudy.ports import Clock, Entropy, Timers
 from understudy.properties import PropertyValue
 from understudy.routing.acceptance import Acceptance, scheduled_ms
 from understudy.routing.address import Address
 from understudy.routing.binding import NamedQueue
 from understudy.routing.configuration import split_fqqn
+from understudy.routing.destinations import destinations
 from understudy.routing.directory import Directory
 from understudy.routing.lifecycle.auto_deletion import AutoDeletion
 from understudy.routing.lifecycle.dead_letters import DeadLetters
@@ -235,7 +243,10 @@ class PostOffice:
         routing_type = properties.get(ROUTING_TYPE)
         address = self.directory.addresses.get(message.address or "")
         only: NamedQueue | None = None
-        if address is None or (routing_type is not None and routing_type not in address.routing_types):
+        if properties.may_be_reserved and ROUTE_TO in properties:
+            # its queues are known: none is made for it
+            address = address or self._for_other_node(message.address or "", routing_type)
+        elif address is None or (routing_type is not None and routing_type not in address.routing_types):
             address, only = self._find(message.address or "", routing_type, order)
         elif not address.bindings and routing_type != RoutingType.MULTICAST:
             address, only = self._find(address.name, routing_type, order)
@@ -270,7 +281,10 @@ class PostOffice:
             if address.diverts:
                 self.diverts.send(address, message, routing_type, only, order, done, transaction, duplicate_id)
                 return
-            queues = address.route(message, routing_type) if only is None else only.queues_for(message, routing_type)
+            if only is None and address.balancer is None and not properties.may_be_reserved:
+                queues = address.route(message, routing_type)
+            else:
+                message, queues = destinations(address, message, routing_type, only)
             if not queues:
                 self._unrouted(address, message, order, done, transaction, duplicate_id)
                 return
@@ -315,4 +329,13 @@ class PostOffice:
         if fqqn is None:
             return address, None
         # only now: the queue may have been made with the address
-        return address, NamedQueue(address.queue_named(fqqn[1]))
+        return address, NamedQueue(fqqn[1], address.queue_named(fqqn[1]))
+
+    def _for_other_node(self, name: str, routing_type: PropertyValue) -> Address:
+        """The address of a message that another node of the cluster sends, made for it if it is missing."""
+        name = name.partition("::")[0]
+        found = self.directory.addresses.get(name)
+        if found is not None:
+            return found
+        chosen = RoutingType.ANYCAST if routing_type == RoutingType.ANYCAST else RoutingType.MULTICAST
+        return self.directory.create_address(name, {chosen}, auto_created=True)

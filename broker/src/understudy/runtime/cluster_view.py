@@ -15,6 +15,8 @@ from understudy.management.cluster_facts import (
     EntryFacts,
     LinkFacts,
     MemberFacts,
+    RedistributionFacts,
+    RemoteQueueFacts,
 )
 from understudy.runtime.parts import NodeParts
 from understudy.wire.core.transport import TransportConfiguration
@@ -40,8 +42,38 @@ def cluster_facts(parts: NodeParts, broker: Broker | None) -> ClusterFacts:
         [LinkFacts(_url(each.target) or "", each.node_id, each.state.name, each.failures) for each in links],
         [_group(each, now_ms) for each in parts.discovery.groups.values()],
         [_broadcaster(each) for each in parts.discovery.broadcasters],
-        [] if broker is None else [_bridge(each, broker) for each in broker.bridges.by_name.values()],
+        [] if broker is None else [_bridge(each, broker) for each in _bridges(broker)],
+        *_exchanged(broker),
     )
+
+
+def _bridges(broker: Broker) -> list[Bridge]:
+    flows = [] if broker.exchange is None else broker.exchange.flows.by_node.values()
+    return [*broker.bridges.by_name.values(), *(each.bridge for each in flows)]
+
+
+def _exchanged(broker: Broker | None) -> tuple[list[RemoteQueueFacts], list[RedistributionFacts]]:
+    if broker is None or broker.exchange is None:
+        return [], []
+    exchange = broker.exchange
+    queues = [
+        RemoteQueueFacts(
+            each.queue_name,
+            each.address,
+            each.node_id,
+            each.distance,
+            each.connected,
+            each.consumers.count,
+            None if each.filter is None else each.filter.text,
+            each.queue.name,
+        )
+        for each in exchange.bindings.by_name.values()
+    ]
+    moving = [
+        RedistributionFacts(each.queue.name, each.state.name, each.moved)
+        for each in exchange.redistribution.by_queue.values()
+    ]
+    return queues, moving
 
 
 def _url(connector: TransportConfiguration | None) -> str | None:

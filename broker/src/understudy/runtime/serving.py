@@ -166,6 +166,9 @@ class Serving:
         node_id = self._opened.store.node_id
         if self._parts.membership is not None:
             self._parts.membership.on_twin = twin_rule(self._parts.configuration, self._owner.fail)
+            assert self.broker is not None
+            exchange = self.broker.exchange
+            self._parts.membership.observe(None if exchange is None else exchange.flows)
             self._parts.membership.join(node_id)
         self._parts.discovery.broadcast(node_id)
 
@@ -173,6 +176,7 @@ class Serving:
         self._parts.discovery.stop_broadcasting()
         if self._parts.membership is not None:
             self._parts.membership.leave()
+            self._parts.membership.observe(None)
 
     def _start_bridges(self) -> None:
         assert self.broker is not None

@@ -61,7 +61,7 @@ class SendRequests:
         session = self._session
         transaction = session.sending_transaction
         try:
-            if message.properties.may_be_reserved:
+            if message.properties.may_be_reserved and not session.options.of_cluster:
                 message = message.without_reserved()
             name = message.address
             if name is None:
@@ -161,6 +161,9 @@ class SendRequests:
         if address == session.management_address:
             raise IllegalState(f"{name!r} takes management requests, which are no large messages")
         session.security.check(Permission.SEND, address, fqqn[1] if fqqn is not None else None)
+        queue = self._office.directory.queues.get(address)
+        if queue is not None and queue.internal:
+            raise IllegalState(f"{address!r} is a queue of the broker, which takes no messages of clients")
         target = self._target(name)
         target.permitted_until_ms = self._office.now_ms + session.security.permission_ms
         return target
@@ -261,7 +264,11 @@ class PreparedSends(SendRequests):
         if session.prefixes:
             message = session.prefixes.unprefixed(message)
         # requests of management are not consumed from a queue
-        if session.services.validated_users and message.address != session.management_address:
+        if (
+            session.services.validated_users
+            and not session.options.of_cluster
+            and message.address != session.management_address
+        ):
             message = session.services.validated_users.apply(message, session.options.validated_user)
         return message
 

@@ -49,6 +49,10 @@ class SessionOptions:
     """Prefixes that the acceptor allows before names."""
     validated_user: str | None = None
     """User name of the login; None if passwords are not checked."""
+    of_cluster: bool = False
+    """The client is another node that has proved the cluster password: properties that only a broker writes are kept in
+    its messages.
+    """
 
 
 DEFAULT_OPTIONS: Final = SessionOptions()

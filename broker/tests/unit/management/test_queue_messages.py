@@ -13,8 +13,9 @@ from understudy.management import invocation, queue_messages
 from understudy.message import Message
 from understudy.properties import PropertyValue
 from understudy.routing.queues.queue import Queue
+from understudy.routing.walk import SLICE_MESSAGES
 
-MANY = queue_messages.SLICE_MESSAGES * 2 + 7
+MANY = SLICE_MESSAGES * 2 + 7
 
 
 def loaded(count: int = 5, **settings: object) -> tuple[ManagedWorld, Queue]:

@@ -18,6 +18,7 @@ from understudy.routing.lifecycle import redelivery
 from understudy.routing.queues.queue import Queue
 from understudy.routing.restore import restore
 from understudy.routing.updates import change_queue
+from understudy.routing.walk import act_on
 from understudy.session.outcomes import EXPIRED
 from understudy.session.session import ServerSession
 
@@ -241,7 +242,7 @@ def test_a_message_that_cannot_be_removed_is_not_delivered_again() -> None:
     world.turn()
     done.acknowledge(0, last_id(done))
     world.store.full = True
-    steps = queue_messages.act_on(world.office, queue, lambda _: True, queue_messages.expire(world.office, queue))
+    steps = act_on(queue, lambda _: True, queue_messages.expire(world.office, queue))
     with pytest.raises(DiskFull):
         list(steps)
     world.clock.advance(200)

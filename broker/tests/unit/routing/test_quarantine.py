@@ -17,6 +17,7 @@ from understudy.routing.lifecycle import quarantine as quarantine_module
 from understudy.routing.lifecycle.quarantine import NEVER_MS
 from understudy.routing.queues.queue import Queue
 from understudy.routing.restore import restore, settle
+from understudy.routing.walk import act_on
 from understudy.store.log.segment import parse_name
 from understudy.store.quarantine import entry_names, quarantine_path, read_entries
 from understudy.store.reference import unpack_location
@@ -128,11 +129,7 @@ def manage(act: str) -> Callable[[Node], list[bytes]]:
         elif act == "move":
             target = node.queue("target")
             assert (
-                run(
-                    messages.act_on(
-                        office, queue, lambda r: True, messages.move(office, queue, target, lambda address, name: None)
-                    )
-                )
+                run(act_on(queue, lambda r: True, messages.move(office, queue, target, lambda address, name: None)))
                 == 2
             )
             node.settle()
@@ -142,7 +139,7 @@ def manage(act: str) -> Callable[[Node], list[bytes]]:
         elif act == "first":
             assert messages.first(queue) is not None
         elif act == "priority":
-            assert run(messages.act_on(office, queue, lambda r: True, messages.change_priority(office, queue, 4))) == 2
+            assert run(act_on(queue, lambda r: True, messages.change_priority(office, queue, 4))) == 2
         node.settle()
         return consume(node)
 

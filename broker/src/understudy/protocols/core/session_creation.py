@@ -45,6 +45,7 @@ def create_session(
             default_address=request.default_address,
             prefixes=prefixes,
             validated_user=shared.access.validated_user(principal),
+            of_cluster=principal.of_cluster,
         ),
     )
 

@@ -124,7 +124,8 @@ class DeadLetters:
             # the time at which it went, not the one it carries: an operator may expire a message without one
             actual_expiry = acceptance.clock.wall_ms() if expired else None
             copy = self._copy(message, queue.address.name, queue.name, target, actual_expiry)
-            acceptance.move(copy, target, target.route(copy, None), queue, reference)
+            copy, queues = target.destinations(copy, None)
+            acceptance.move(copy, target, queues, queue, reference)
         else:
             queue.log_acknowledges(References((reference,)))
         queue.forget(References((reference,)))

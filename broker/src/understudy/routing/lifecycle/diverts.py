@@ -30,6 +30,7 @@ from understudy.properties import PropertyValue
 from understudy.routing.acceptance import Acceptance, scheduled_ms
 from understudy.routing.address import Address
 from understudy.routing.binding import NamedQueue
+from understudy.routing.destinations import destinations
 from understudy.routing.directory import Directory
 from understudy.routing.divert import Divert
 from understudy.routing.lifecycle.dead_letters import DeadLetters
@@ -272,11 +273,7 @@ class Diverts:
             chosen = self._chosen(source, original, used)
             used.update(chosen)
             if not any(divert.configuration.exclusive for divert in chosen):
-                if named is not None:
-                    queues = named.queues_for(original, asked)
-                else:
-                    queues = source.route(original, asked if isinstance(asked, int) else None)
-                parcels += self._routed(source, original, queues)
+                parcels += self._routed(source, *destinations(source, original, asked, named))
             for divert in chosen:
                 divert.messages_diverted += 1
                 for name in divert.forwarding_addresses:
@@ -336,7 +333,7 @@ class Diverts:
             dead = self._dead_letters.unrouted_copy(address, message)
             if dead is not None:
                 target, copy = dead
-                found = target.route(copy, None)
+                copy, found = target.destinations(copy, None)
                 if found:
                     return [Parcel(target, copy, found)]
                 target.messages_unrouted += 1

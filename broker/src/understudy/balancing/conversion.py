@@ -1,0 +1,40 @@
+"""A message of a store-and-forward queue as its bridge sends it: with the ids of the queues that are meant.
+
+Source: artemis-core s. 9.3.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from understudy.errors import IllegalState
+from understudy.message import BRIDGE_DUPLICATE_ID, ROUTE_TO, Message
+
+_I64: Final = struct.Struct(">q")
+
+
+class ClusterConversion:
+    """The changes that the bridge to one node makes in its messages. Implements ``bridges.conversion.Converts``."""
+
+    def __init__(self, queue_name: str, node_id: str, *, use_duplicate_detection: bool) -> None:
+        """Args:
+        queue_name: Of the store-and-forward queue.
+        node_id: Of this node, a UUID.
+        use_duplicate_detection: Whether the other node drops what it has already.
+        """
+        self._ids = ROUTE_TO + queue_name
+        self._node_id = bytes.fromhex(node_id.replace("-", "")) if use_duplicate_detection else None
+
+    def convert(self, message: Message, message_id: int) -> Message:
+        """The message to send; see ``bridges.conversion.Conversion``. Raises IllegalState: it names no queues."""
+        properties = message.properties.copy()
+        ids = properties.get(self._ids)
+        if not isinstance(ids, bytes):
+            raise IllegalState(f"message {message_id} has no {self._ids}")
+        for name in [each for each in properties if each.startswith(ROUTE_TO)]:
+            del properties[name]
+        properties[ROUTE_TO] = ids
+        if self._node_id is not None:
+            properties[BRIDGE_DUPLICATE_ID] = self._node_id + _I64.pack(message_id)
+        return message.replace(properties=properties)

@@ -1,0 +1,70 @@
+"""The queues of one message, whatever decides about them: the ids that another node of the cluster gives, a name that
+the producer gives, or the address.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from understudy.message import ROUTE_TO, Message
+from understudy.properties import PropertyValue
+from understudy.routing.address import Address
+from understudy.routing.binding import Binding, NamedQueue
+from understudy.routing.queues.queue import Queue
+from understudy.routing.remote import RemoteBinding, addressed_to, queue_ids
+
+log = logging.getLogger(__name__)
+
+
+def destinations(
+    address: Address, message: Message, routing_type: PropertyValue, only: NamedQueue | None
+) -> tuple[Message, tuple[Queue, ...]]:
+    """The message as its queues get it, and those queues.
+
+    Args:
+        address: That it was sent to.
+        message: With its id.
+        routing_type: That it asks for.
+        only: The queue that its producer names.
+    """
+    asked = routing_type if isinstance(routing_type, int) else None
+    if ROUTE_TO in message.properties:
+        return _by_ids(address, message, asked)
+    if address.balancer is not None:
+        return address.balancer.route(message, None if only is None else only.name)
+    return message, address.route(message, asked) if only is None else only.queues_for(message, routing_type)
+
+
+def _by_ids(address: Address, message: Message, asked: int | None) -> tuple[Message, tuple[Queue, ...]]:
+    """By the ids of another node, which has evaluated the filters already (artemis-ha s. 7.6).
+
+    A queue may have been deleted since. If none of them exists any more, the message is routed to the queues of this
+    node as if it had been sent here: queues that existed when the other node chose have had their own ids in it.
+    """
+    properties = message.properties.copy()
+    wanted = queue_ids(properties.pop(ROUTE_TO))
+    message = message.replace(properties=properties, message_id=message.message_id)
+    local = {binding.queue.queue_id: binding for binding in _bindings(address)}
+    further = {} if address.balancer is None else {each.binding_id: each for each in address.balancer.remote.values()}
+    queues: list[Queue] = []
+    remote: list[RemoteBinding] = []
+    for queue_id in wanted:
+        binding, next_hop = local.get(queue_id), further.get(queue_id)
+        if binding is not None and binding.queue.enabled:
+            queues.append(binding.queue)
+        elif next_hop is not None:
+            remote.append(next_hop)
+    if queues or remote:
+        queues += [each.queue for each in remote]
+        return addressed_to(message, remote), tuple(dict.fromkeys(queues))
+    log.info(
+        "queues that another node named are gone; the message is routed by its address",
+        extra={"address": address.name, "queues": wanted},
+    )
+    return message, address.route(message, asked)
+
+
+def _bindings(address: Address) -> Iterator[Binding]:
+    for each in (address, *address.linked):
+        yield from each.bindings.values()

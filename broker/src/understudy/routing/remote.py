@@ -1,0 +1,311 @@
+"""Queues of other nodes of the cluster as this node routes to them (ADR 0068).
+
+A remote binding leads to the store-and-forward queue of the node that has the queue. A message that goes there carries
+the ids of the queues that are meant in a property named after that queue; the bridge to the other node puts them into
+``_AMQ_ROUTE_TO``, and the other node routes by them alone.
+
+Of all bindings of one routing name one gets a message: the next one in turn that wants it. The routing name is the
+address for anycast and the name of the queue for multicast, so a multicast message goes to every name once.
+
+Source: artemis-ha s. 7.5, 7.6, artemis-core s. 9.3. Not here: how remote bindings are learned (``balancing``).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from understudy.config.model import MessageLoadBalancing, RoutingType
+from understudy.message import ROUTE_TO, ROUTING_TYPE, Message
+from understudy.properties import PropertyValue
+from understudy.routing.binding import Binding
+from understudy.routing.filter import Filter
+from understudy.routing.queues.queue import Queue
+
+_I64: Final = struct.Struct(">q")
+#: A node id is a UUID.
+_NODE_ID_CHARACTERS: Final = 36
+_WITHOUT_ANYCAST: Final = (MessageLoadBalancing.OFF, MessageLoadBalancing.OFF_WITH_REDISTRIBUTION)
+_REDISTRIBUTES: Final = (MessageLoadBalancing.ON_DEMAND, MessageLoadBalancing.OFF_WITH_REDISTRIBUTION)
+
+
+class RemoteConsumers:
+    """Number of consumers of a remote queue for each of their filters."""
+
+    __slots__ = ("_counts", "_filters")
+
+    def __init__(self) -> None:
+        self._counts: dict[str | None, int] = {}
+        self._filters: dict[str, Filter] = {}
+
+    def __iter__(self) -> Iterator[str | None]:
+        """The filter of each consumer; None: without one."""
+        for text, count in self._counts.items():
+            for _ in range(count):
+                yield text
+
+    @property
+    def count(self) -> int:
+        """Number of consumers."""
+        return sum(self._counts.values())
+
+    def add(self, text: str | None, selector: Filter | None) -> None:
+        """A consumer came; ``selector`` is ``text`` parsed."""
+        self._counts[text] = self._counts.get(text, 0) + 1
+        if text is not None and selector is not None:
+            self._filters[text] = selector
+
+    def remove(self, text: str | None) -> None:
+        """A consumer left; one that is not known is ignored."""
+        count = self._counts.get(text, 0)
+        if count > 1:
+            self._counts[text] = count - 1
+        elif count:
+            del self._counts[text]
+            self._filters.pop(text or "", None)
+
+    def clear(self) -> None:
+        """No consumer is known."""
+        self._counts.clear()
+        self._filters.clear()
+
+    def want(self, message: Message) -> bool:
+        """Whether one of them would take a message."""
+        return None in self._counts or any(each.matches(message) for each in self._filters.values())
+
+
+class RemoteBinding:
+    """One queue of another node."""
+
+    __slots__ = ("address", "binding_id", "connected", "consumers", "distance", "filter", "name", "queue", "remote_id",
+                 "routing_name")  # fmt: skip
+
+    def __init__(
+        self,
+        name: str,
+        address: str,
+        routing_name: str,
+        *,
+        remote_id: int,
+        binding_id: int,
+        distance: int,
+        queue: Queue,
+        filter: Filter | None,  # noqa: A002  # the standard name
+    ) -> None:
+        """Args:
+        name: Cluster name, unique in the cluster: the name of the queue and the id of its node.
+        address: Of the queue.
+        routing_name: The address for anycast, the name of the queue for multicast.
+        remote_id: Id of the queue, or of the binding, at the node that the store-and-forward queue leads to.
+        binding_id: Id of this binding, by which nodes that are further away send to it.
+        distance: Hops to the queue; 1: the node at the other end of the bridge has it.
+        queue: Store-and-forward queue that leads there.
+        filter: Of the queue.
+        """
+        self.name = name
+        self.address = address
+        self.routing_name = routing_name
+        self.remote_id = remote_id
+        self.binding_id = binding_id
+        self.distance = distance
+        self.queue = queue
+        self.filter = filter
+        self.consumers = RemoteConsumers()
+        self.connected = True
+        """Whether its node can be reached; another one does not get a message while one that is connected wants it."""
+
+    @property
+    def queue_name(self) -> str:
+        """Name of the queue at its node."""
+        return self.name[:-_NODE_ID_CHARACTERS]
+
+    @property
+    def node_id(self) -> str:
+        """Of the node that has the queue."""
+        return self.name[-_NODE_ID_CHARACTERS:]
+
+
+_Candidate = Binding | RemoteBinding
+
+
+class Balancer:
+    """Chooses between the queues of this node and those of other nodes for one address that has any of those."""
+
+    __slots__ = ("_groups", "_local", "_stale", "_turns", "mode", "remote")
+
+    def __init__(self, mode: MessageLoadBalancing) -> None:
+        """Args:
+        mode: ``message-load-balancing`` of the cluster connection.
+        """
+        self.mode = mode
+        self.remote: dict[str, RemoteBinding] = {}
+        """By cluster name."""
+        self._local: list[Binding] = []
+        self._groups: dict[str, list[_Candidate]] = {}
+        """By routing name."""
+        self._turns: dict[str, int] = {}
+        self._stale = False
+        """Whether bindings have changed since they were grouped."""
+
+    def refresh(self, local: Iterable[Binding]) -> None:
+        """Take the bindings of this node as they are now: of the address and of wildcard addresses that cover it."""
+        self._local = list(local)
+        self._stale = True
+
+    def add(self, binding: RemoteBinding) -> None:
+        """A queue of another node gets messages from now on."""
+        self.remote[binding.name] = binding
+        self._stale = True
+
+    def remove(self, name: str) -> None:
+        """A queue of another node is gone."""
+        del self.remote[name]
+        self._stale = True
+
+    def _by_routing_name(self) -> dict[str, list[_Candidate]]:
+        if not self._stale:
+            return self._groups
+        groups: dict[str, list[_Candidate]] = {}
+        for local in self._local:
+            groups.setdefault(routing_name(local), []).append(local)
+        for binding in self.remote.values():
+            groups.setdefault(binding.routing_name, []).append(binding)
+        self._groups = groups
+        self._turns = {name: self._turns.get(name, 0) for name in groups}
+        self._stale = False
+        return groups
+
+    # -- routing ----------------------------------------------------------------------------------
+
+    def route(self, message: Message, queue_name: str | None = None) -> tuple[Message, tuple[Queue, ...]]:
+        """The message as its queues get it, and those queues.
+
+        Args:
+            message: With its id.
+            queue_name: Only queues of this name, of whatever node (``address::queue``); None: all.
+        """
+        local: list[Queue] = []
+        remote: list[RemoteBinding] = []
+        for name, candidates in self._by_routing_name().items():
+            if queue_name is not None:
+                candidates = [each for each in candidates if _is_named(each, queue_name)]
+            chosen = self._next(name, candidates, message)
+            if isinstance(chosen, RemoteBinding):
+                remote.append(chosen)
+            elif chosen is not None:
+                local.append(chosen.queue)
+        return addressed_to(message, remote), (*dict.fromkeys((*local, *(each.queue for each in remote))),)
+
+    def _next(self, name: str, candidates: list[_Candidate], message: Message) -> _Candidate | None:
+        count = len(candidates)
+        if not count:
+            return None
+        turn = self._turns[name] if self._turns[name] < count else 0
+        second_choice = -1
+        for step in range(count):
+            index = (turn + step) % count
+            candidate = candidates[index]
+            if not self._takes(candidate, message):
+                continue
+            if count == 1 or self._wants(candidate, message):
+                self._turns[name] = (index + 1) % count
+                return candidate
+            local_first = self.mode is MessageLoadBalancing.ON_DEMAND and isinstance(candidate, Binding)
+            if second_choice < 0 or local_first:
+                second_choice = index
+        if second_choice < 0:
+            return None
+        self._turns[name] = (second_choice + 1) % count
+        return candidates[second_choice]
+
+    def _takes(self, candidate: _Candidate, message: Message) -> bool:
+        asked = message.properties.get(ROUTING_TYPE)
+        if isinstance(candidate, Binding):
+            if not candidate.queue.takes_messages or (asked is not None and asked != candidate.routing_type):
+                return False
+        elif not self._may_leave(candidate, asked):
+            return False
+        return candidate.filter is None or candidate.filter.matches(message)
+
+    def _may_leave(self, candidate: RemoteBinding, asked: PropertyValue) -> bool:
+        if asked == RoutingType.ANYCAST and candidate.routing_name != candidate.address:
+            return False
+        return asked == RoutingType.MULTICAST or self.mode not in _WITHOUT_ANYCAST
+
+    def _wants(self, candidate: _Candidate, message: Message) -> bool:
+        if isinstance(candidate, RemoteBinding):
+            if not candidate.connected:
+                return False
+            if self.mode is MessageLoadBalancing.OFF:
+                # its consumers do not count
+                return False
+            return self.mode is MessageLoadBalancing.STRICT or candidate.consumers.want(message)
+        if self.mode is MessageLoadBalancing.STRICT:
+            return True
+        return any(each.filter is None or each.filter.matches(message) for each in candidate.queue.consumers)
+
+    # -- redistribution ---------------------------------------------------------------------------
+
+    def wanted_elsewhere(self, queue: Queue) -> bool:
+        """Whether consumers of another node may take messages of a queue of this one (artemis-ha s. 7.7)."""
+        return self.mode in _REDISTRIBUTES and any(
+            each.connected and each.consumers.count for each in self._elsewhere(queue)
+        )
+
+    def redistribute(self, message: Message, queue: Queue) -> RemoteBinding | None:
+        """The queue of another node that may get a message of a queue of this one; None: no consumer there wants it."""
+        name = _name_of(queue)
+        candidates = self._by_routing_name().get(name, [])
+        turn = self._turns.get(name, 0)
+        for step in range(len(candidates)):
+            candidate = candidates[(turn + step) % len(candidates)]
+            if not isinstance(candidate, RemoteBinding) or not candidate.connected:
+                continue
+            takes = candidate.filter is None or candidate.filter.matches(message)
+            if takes and candidate.consumers.want(message):
+                return candidate
+        return None
+
+    def served(self, binding: RemoteBinding) -> None:
+        """It has got a message that was redistributed: the one after it is next."""
+        candidates = self._by_routing_name().get(binding.routing_name, [])
+        if binding in candidates:
+            self._turns[binding.routing_name] = (candidates.index(binding) + 1) % len(candidates)
+
+    def _elsewhere(self, queue: Queue) -> list[RemoteBinding]:
+        return [each for each in self._by_routing_name().get(_name_of(queue), ()) if isinstance(each, RemoteBinding)]
+
+
+def routing_name(binding: Binding) -> str:
+    """Name that bindings share of which one gets a message (artemis-core s. 10.2)."""
+    return binding.address if binding.routing_type is RoutingType.ANYCAST else binding.name
+
+
+def _name_of(queue: Queue) -> str:
+    return queue.address.name if queue.routing_type is RoutingType.ANYCAST else queue.name
+
+
+def _is_named(candidate: _Candidate, queue_name: str) -> bool:
+    return (candidate.name if isinstance(candidate, Binding) else candidate.queue_name) == queue_name
+
+
+def addressed_to(message: Message, bindings: Iterable[RemoteBinding]) -> Message:
+    """The message with the ids of remote queues, in a property for each store-and-forward queue that gets it."""
+    ids: dict[str, bytes] = {}
+    for binding in bindings:
+        name = ROUTE_TO + binding.queue.name
+        ids[name] = ids.get(name, b"") + _I64.pack(binding.remote_id)
+    if not ids:
+        return message
+    properties = message.properties.copy()
+    for name, value in ids.items():
+        properties[name] = value
+    return message.replace(properties=properties, message_id=message.message_id)
+
+
+def queue_ids(value: PropertyValue) -> list[int]:
+    """The queue ids of ``_AMQ_ROUTE_TO``; none if it is damaged."""
+    if not isinstance(value, bytes) or len(value) % _I64.size:
+        return []
+    return [each for (each,) in _I64.iter_unpack(value)]

@@ -1,0 +1,309 @@
+"""Messages between the members of a cluster, as real processes (docs/clustering.md, ADR 0068)."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from support.members import Members, depth, url, wait_knows, wait_until
+from support.processes import COMMAND, READY_S, Node
+from understudy.client.sync import Consumer, connect
+from understudy.errors import BrokerError
+from understudy.ledger import check, read
+
+
+@pytest.fixture
+def make_members(tmp_path: Path) -> Iterator[Callable[..., Members]]:
+    """Makes members, and ends them after the test."""
+    made: list[Members] = []
+
+    def make(*arguments: int, **options: object) -> Members:
+        made.append(Members(tmp_path, *arguments, **options))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.end()
+
+
+def send(node: Node, bodies: list[str], address: str = "q", **options: object) -> None:
+    with connect(url(node)) as connection, connection.session() as session:
+        producer = session.producer(address, **({"routing": "anycast"} | options))  # type: ignore[arg-type]
+        for body in bodies:
+            producer.send(body)
+
+
+def receive(consumer: Consumer, count: int) -> list[str]:
+    taken = [consumer.receive(READY_S) for _ in range(count)]
+    return [each.text or "" for each in taken if each is not None]
+
+
+def rest(consumer: Consumer) -> list[str]:
+    """Everything that the broker has for the consumer now."""
+    bodies = []
+    while (each := consumer.receive_nowait()) is not None:
+        bodies.append(each.text or "")
+    return bodies
+
+
+def bodies_of(count: int) -> list[str]:
+    return [f"message {number}" for number in range(count)]
+
+
+def test_messages_go_to_the_member_with_a_consumer(make_members: Callable[..., Members]) -> None:
+    first, second = make_members().start().nodes
+    with connect(url(second)) as connection, connection.session() as session:
+        consumer = session.consumer("q")
+        wait_knows(first, "q", consumers=1)
+        send(first, bodies_of(20))
+        assert receive(consumer, 20) == bodies_of(20)
+    wait_until(lambda: depth(first, "q") == 0, "messages stayed", first)
+
+
+def test_a_local_consumer_and_a_remote_one_take_turns(make_members: Callable[..., Members]) -> None:
+    first, second = make_members().start().nodes
+    with (
+        connect(url(first)) as one,
+        connect(url(second)) as other,
+        one.session() as here,
+        other.session() as there,
+    ):
+        near, far = here.consumer("q"), there.consumer("q")
+        wait_knows(first, "q", consumers=1)
+        send(first, bodies_of(20))
+        assert len(receive(near, 10)) == len(receive(far, 10)) == 10
+        assert rest(near) == rest(far) == []
+
+
+def test_without_consumers_messages_stay_and_strict_spreads_them(make_members: Callable[..., Members]) -> None:
+    first, second = make_members().start().nodes
+    wait_knows(first, "q")
+    send(first, bodies_of(10))
+    assert depth(first, "q") == 10
+    assert depth(second, "q") == 0
+
+
+def test_strict_spreads_messages_over_members_without_consumers(make_members: Callable[..., Members]) -> None:
+    members = make_members(3, cluster="<message-load-balancing>STRICT</message-load-balancing>").start()
+    wait_knows(members.nodes[0], "q", nodes=2)
+    send(members.nodes[0], bodies_of(30))
+    for node in members.nodes:
+        wait_until(lambda node=node: depth(node, "q") == 10, "not a third", node)  # type: ignore[misc]
+
+
+def test_off_keeps_messages_of_queues_here_and_sends_those_of_topics_to_all(
+    make_members: Callable[..., Members],
+) -> None:
+    first, second = make_members(cluster="<message-load-balancing>OFF</message-load-balancing>").start().nodes
+    with connect(url(second)) as connection, connection.session() as session:
+        session.create_queue("subscription", address="news", routing="multicast")
+        queue, subscription = session.consumer("q"), session.consumer("subscription", routing="multicast")
+        wait_knows(first, "subscription", consumers=1)
+        send(first, bodies_of(5))
+        send(first, ["today"], "news", routing="multicast")
+        assert receive(subscription, 1) == ["today"]
+        assert queue.receive_nowait() is None
+    assert depth(first, "q") == 5
+
+
+def test_each_subscription_of_each_member_gets_a_copy_once(make_members: Callable[..., Members]) -> None:
+    first, second = make_members().start().nodes
+    with connect(url(first)) as one, connect(url(second)) as other, one.session() as here, other.session() as there:
+        for session, name in ((here, "a"), (here, "shared"), (there, "b"), (there, "c"), (there, "shared")):
+            session.create_queue(name, address="news", routing="multicast")
+        there.create_queue("sport", address="news", routing="multicast", filter="kind = 'sport'")
+        consumers = {name: there.consumer(name, routing="multicast") for name in ("b", "c", "sport")}
+        consumers["a"] = here.consumer("a", routing="multicast")
+        for name in ("b", "c", "sport"):
+            wait_knows(first, name, consumers=1)
+        wait_knows(first, "shared")
+        producer = here.producer("news", routing="multicast")
+        producer.send("goal", properties={"kind": "sport"})
+        producer.send("rain", properties={"kind": "weather"})
+        for name, expected in (("a", 2), ("b", 2), ("c", 2), ("sport", 1)):
+            got = receive(consumers[name], expected)
+            assert got == ["goal", "rain"][:expected], name
+            assert rest(consumers[name]) == []
+        # queues of one name share the messages
+        wait_until(lambda: depth(first, "shared") + depth(second, "shared") == 2, "shared", first)
+
+
+def test_a_consumer_with_a_filter_gets_only_messages_that_it_wants(make_members: Callable[..., Members]) -> None:
+    first, second = make_members().start().nodes
+    with connect(url(second)) as connection, connection.session() as session, connect(url(first)) as writing:
+        consumer = session.consumer("q", filter="size > 5")
+        wait_knows(first, "q", consumers=1)
+        with writing.session() as writer:
+            producer = writer.producer("q")
+            for size in range(10):
+                producer.send(f"size {size}", properties={"size": size})
+        assert receive(consumer, 4) == ["size 6", "size 7", "size 8", "size 9"]
+    assert depth(first, "q") == 6
+
+
+def test_redistribution_takes_waiting_messages_to_a_consumer_that_comes(make_members: Callable[..., Members]) -> None:
+    first, second = make_members().start().nodes
+    send(first, bodies_of(1_200))
+    with connect(url(second)) as connection, connection.session() as session:
+        consumer = session.consumer("q")
+        assert receive(consumer, 1_200) == bodies_of(1_200)
+        assert rest(consumer) == []
+    assert depth(first, "q") == 0
+
+
+def test_redistribution_leaves_what_local_filters_take_and_groups(make_members: Callable[..., Members]) -> None:
+    first, second = make_members().start().nodes
+    with connect(url(first)) as one, connect(url(second)) as other, one.session() as here, other.session() as there:
+        here.consumer("q", filter="kind = 'local'", window_bytes=0)
+        producer = here.producer("q")
+        producer.send("stays", properties={"kind": "local"})
+        producer.send("leaves", properties={"kind": "other"})
+        producer.send("grouped", properties={"kind": "other", "_AMQ_GROUP_ID": "g"})
+        consumer = there.consumer("q")
+        assert receive(consumer, 1) == ["leaves"]
+        assert rest(consumer) == []
+    assert depth(first, "q") == 2
+
+
+def test_no_redistribution_without_redistribution_delay(make_members: Callable[..., Members]) -> None:
+    first, second = make_members(settings="").start().nodes
+    send(first, bodies_of(5))
+    with connect(url(second)) as connection, connection.session() as session:
+        consumer = session.consumer("q")
+        wait_knows(first, "q", consumers=1)
+        send(first, ["routed there"])
+        assert receive(consumer, 1) == ["routed there"]
+        assert rest(consumer) == []
+    assert depth(first, "q") == 5
+
+
+def test_off_with_redistribution_moves_what_was_kept_here(make_members: Callable[..., Members]) -> None:
+    mode = "<message-load-balancing>OFF_WITH_REDISTRIBUTION</message-load-balancing>"
+    first, second = make_members(cluster=mode).start().nodes
+    with connect(url(second)) as connection, connection.session() as session:
+        consumer = session.consumer("q")
+        wait_knows(first, "q", consumers=1)
+        send(first, bodies_of(30))
+        assert receive(consumer, 30) == bodies_of(30)
+
+
+def test_a_large_message_travels(make_members: Callable[..., Members]) -> None:
+    first, second = make_members().start().nodes
+    body = "x" * 1_500_000
+    send(first, [body])
+    with connect(url(second)) as connection, connection.session() as session:
+        consumer = session.consumer("q")
+        for sent in (body, body + "!"):
+            if sent != body:
+                send(first, [sent])
+            received = consumer.receive(READY_S)
+            assert received is not None
+            assert received.read_body()[5:].decode("utf-16-le") == sent
+
+
+def test_a_transaction_arrives_as_a_whole(make_members: Callable[..., Members]) -> None:
+    first, second = make_members().start().nodes
+    with connect(url(second)) as connection, connection.session() as session, connect(url(first)) as writing:
+        consumer = session.consumer("q")
+        wait_knows(first, "q", consumers=1)
+        with writing.session("transacted") as writer:
+            producer = writer.producer("q")
+            producer.send("dropped")
+            writer.rollback()
+            producer.send("kept")
+            writer.commit()
+        assert receive(consumer, 1) == ["kept"]
+        assert rest(consumer) == []
+
+
+def test_max_hops_2_reaches_the_end_of_a_chain(make_members: Callable[..., Members]) -> None:
+    members = make_members(
+        3,
+        cluster="<max-hops>2</max-hops><message-load-balancing>STRICT</message-load-balancing>",
+        knows=lambda number: [[1], [2], [1]][number],
+        direct_only=True,
+    ).start()
+    first, second, third = members.nodes
+    wait_knows(first, "q", nodes=2)
+    send(first, bodies_of(30))
+    for node in (first, second, third):
+        wait_until(lambda node=node: depth(node, "q") == 10, "not a third", node)  # type: ignore[misc]
+
+
+def test_max_hops_0_and_an_excluded_address_send_nothing(make_members: Callable[..., Members]) -> None:
+    first, second = make_members(cluster="<address>!q</address>").start().nodes
+    with connect(url(second)) as connection, connection.session() as session:
+        session.create_queue("subscription", address="news", routing="multicast")
+        wait_knows(first, "subscription")
+        known = first.get("/api/v1/cluster")[1]["remote_queues"]
+        assert [each["queue"] for each in known] == ["subscription"]  # type: ignore[index, union-attr]
+
+
+def test_a_client_cannot_choose_queues_or_use_a_queue_of_the_broker(make_members: Callable[..., Members]) -> None:
+    first, second = make_members().start().nodes
+    wait_knows(first, "q")
+    (bridge,) = first.get("/api/v1/cluster")[1]["bridges"]  # type: ignore[misc]
+    with connect(url(first)) as connection, connection.session() as session:
+        with pytest.raises(BrokerError, match="takes no messages of clients"):
+            session.producer(str(bridge["queue"]), routing="multicast").send("for whom")  # type: ignore[index]
+        session.producer("q").send("here", properties={"_AMQ_ROUTE_TO": bytes(8)})
+        assert receive(session.consumer("q"), 1) == ["here"]
+
+
+class Traffic:
+    """A producer at one member and a consumer at another one, with ledgers."""
+
+    def __init__(self, directory: Path, source: str, target: str, count: int) -> None:
+        self.sent, self.received, self.count = directory / "sent.jsonl", directory / "received.jsonl", count
+        self.producer = self._run(
+            "produce", "--url", source, "--producer", "p", "--ledger", str(self.sent), "--rate", "700", "--size", "300",
+        )  # fmt: skip
+        self.consumer = self._run(
+            "consume", "--url", target, "--consumer", "c", "--ledger", str(self.received),
+            "--idle-timeout", "15",
+        )  # fmt: skip
+
+    def _run(self, command: str, *options: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [str(COMMAND), command, "--queue", "q", "--count", str(self.count), *options],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+
+    def confirmed(self) -> int:
+        return self.sent.read_text().count('"CONFIRMED"') if self.sent.exists() else 0
+
+    def finish(self) -> None:
+        """Everything was confirmed and arrives once. Order is not judged: messages that were kept here while the other
+        member was away come after those that went there directly.
+        """
+        output, errors = self.producer.communicate(timeout=3 * READY_S)
+        assert self.producer.returncode == 0, (output + errors).decode()
+        # without success if a kill took the answer to an acknowledgement
+        self.consumer.communicate(timeout=3 * READY_S)
+        report = check([row for file in (self.sent, self.received) for row in read(file.read_text().splitlines())])
+        assert not (report.lost or report.duplicated or report.corrupted or report.unexplained), report
+        assert report.counts.messages == self.count
+
+    def end(self) -> None:
+        for process in (self.producer, self.consumer):
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+
+
+def test_kills_of_both_members_lose_and_double_nothing(make_members: Callable[..., Members], tmp_path: Path) -> None:
+    first, second = make_members().start().nodes
+    wait_knows(first, "q")
+    traffic = Traffic(tmp_path, url(first), url(second), 3_000)
+    try:
+        for count, node in ((500, second), (1_000, first), (1_500, second), (2_000, first)):
+            wait_until(lambda count=count: traffic.confirmed() >= count, "nothing is confirmed", first)  # type: ignore[misc]
+            node.kill()
+            node.start().wait_ready("active")
+        traffic.finish()
+        wait_until(lambda: depth(first, "q") == depth(second, "q") == 0, "messages are left", first)
+    finally:
+        traffic.end()

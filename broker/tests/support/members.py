@@ -1,0 +1,118 @@
+"""Real broker processes that are members of one cluster, without backups."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from support.ports import free_port
+from support.processes import READY_S, Node, invoke
+
+_XML = """<?xml version="1.0"?>
+<configuration xmlns="urn:activemq">
+  <core xmlns="urn:activemq:core">
+    <name>{name}</name>
+    <security-enabled>false</security-enabled>
+    <bindings-directory>{store}/bindings</bindings-directory>
+    <journal-directory>{store}/journal</journal-directory>
+    <large-messages-directory>{store}/large-messages</large-messages-directory>
+    <paging-directory>{store}/paging</paging-directory>
+    <cluster-user>cluster</cluster-user>
+    <cluster-password>a-secret-of-this-test</cluster-password>
+    <connectors>{connectors}</connectors>
+    <acceptors><acceptor name="core">tcp://127.0.0.1:{port}</acceptor></acceptors>
+    <cluster-connections><cluster-connection name="cluster"><connector-ref>{name}</connector-ref>
+      <retry-interval>100</retry-interval>{cluster}
+      <static-connectors{direct}>{statics}</static-connectors>
+    </cluster-connection></cluster-connections>
+    <address-settings><address-setting match="#">{settings}</address-setting></address-settings>
+    <addresses>
+      <address name="q"><anycast><queue name="q"/></anycast></address>
+      <address name="news"><multicast/></address>
+    </addresses>
+  </core>
+</configuration>
+"""
+
+
+class Members:
+    """Members ``n0``, ``n1`` … of a cluster, each with the anycast queue ``q`` and the multicast address ``news``."""
+
+    def __init__(
+        self,
+        directory: Path,
+        count: int = 2,
+        *,
+        cluster: str = "",
+        settings: str = "<redistribution-delay>0</redistribution-delay>",
+        knows: Callable[[int], Iterable[int]] | None = None,
+        direct_only: bool = False,
+    ) -> None:
+        """Args:
+        directory: Scratch directory.
+        count: Of members.
+        cluster: More elements of the cluster connection.
+        settings: Of all addresses.
+        knows: Numbers of the members that a member has as static connectors; None: all others.
+        direct_only: Whether a member dials no others.
+        """
+        ports = [free_port() for _ in range(count)]
+        connectors = "".join(
+            f'<connector name="n{number}">tcp://127.0.0.1:{port}</connector>' for number, port in enumerate(ports)
+        )
+        self.nodes: list[Node] = []
+        for number, port in enumerate(ports):
+            node = Node(directory / f"n{number}", "primary", port)
+            node.config.parent.mkdir(parents=True)
+            others = range(count) if knows is None else knows(number)
+            statics = "".join(f"<connector-ref>n{other}</connector-ref>" for other in others if other != number)
+            text = _XML.format(
+                name=f"n{number}", store=directory / f"n{number}" / "data", port=port, connectors=connectors,
+                cluster=cluster, statics=statics,
+                direct=' allow-direct-connections-only="true"' if direct_only else "", settings=settings,
+            )  # fmt: skip
+            node.config.write_text(text)
+            self.nodes.append(node)
+
+    def start(self) -> Members:
+        """Start all, and wait until they are active."""
+        for node in self.nodes:
+            node.start()
+        for node in self.nodes:
+            node.wait_ready("active")
+        return self
+
+    def end(self) -> None:
+        """End all."""
+        for node in self.nodes:
+            node.end()
+
+
+def url(node: Node) -> str:
+    """By which our client reaches a member and stays with it."""
+    return f"tcp://127.0.0.1:{node.port}?reconnectAttempts=-1&initialConnectAttempts=-1&retryInterval=100"
+
+
+def depth(node: Node, queue: str) -> int:
+    """Messages of a queue, those being delivered included."""
+    return int(str(invoke(node, f"queue.{queue}", "getMessageCount")[1]))
+
+
+def wait_until(holds: Callable[[], bool], what: str, node: Node) -> None:
+    """Wait until a condition holds; fails with the end of the node's log."""
+    deadline = time.monotonic() + READY_S
+    while not holds():
+        assert time.monotonic() < deadline, f"{what}: {node.tail()}"
+        time.sleep(0.05)
+
+
+def wait_knows(node: Node, queue: str, *, nodes: int = 1, consumers: int = -1) -> None:
+    """Wait until a member knows the queue of so many others, with so many consumers together (-1: whatever)."""
+
+    def knows() -> bool:
+        known = [each for each in node.get("/api/v1/cluster")[1]["remote_queues"] if each["queue"] == queue]
+        connected = [each for each in known if each["connected"]]
+        return len(connected) >= nodes and consumers in (-1, sum(each["consumers"] for each in connected))
+
+    wait_until(knows, f"the node does not know {queue!r} of {nodes} others", node)
