@@ -7,9 +7,9 @@ passes connections to it and runs its turns.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from understudy.balancing.exchange import MessageExchange
-from understudy.bridges.bridges import Bridges
 from understudy.cluster.services import ClusterServices
 from understudy.config.model import Configuration, DurabilityContract
 from understudy.management.controls_by_name import CONTROLS
@@ -33,7 +33,6 @@ from understudy.security.authorization import SecurityPolicy
 from understudy.session.registry import SessionRegistry
 from understudy.session.resource_manager import ResourceManager
 from understudy.session.services import SessionServices
-from understudy.session.session import ServerSession
 from understudy.session.slow_consumers import SlowConsumers
 from understudy.session.validated_users import ValidatedUsers
 from understudy.store.message_store import MessageStore
@@ -62,7 +61,7 @@ class Broker:
     ) -> None:
         self.store = store
         self.post_office = self._post_office(configuration, clock, timers, entropy, wake, global_max_size_bytes, pages)
-        registry: SessionRegistry[ServerSession] = SessionRegistry(configuration.resource_limits)
+        registry: SessionRegistry[Any] = SessionRegistry(configuration.resource_limits)
         self.settings = NodeSettings(self.post_office, security.settings, registry, store)
         self.settings.restore(store.state)
         restore(self.post_office, store.state)
@@ -91,9 +90,8 @@ class Broker:
             epoch=store.epoch,
         )
         self._topology = cluster.topology
-        self.queue_reports: QueueReports | None = None
-        self.bridges = Bridges(configuration.bridges, cluster, self.services, timers, self.notifications)
-        self.exchange = self._exchange(configuration, cluster, timers)
+        self.exchange = MessageExchange(configuration, cluster, self.services, timers, self.notifications)
+        self.queue_reports = self._queue_reports()
         self._protocols = [CoreProtocol(self.services, cluster, clock, timers)]
         self.handlers = {protocol.wire: protocol.handler for protocol in self._protocols}
         """Table of protocols (``protocols.handlers.Handlers``)."""
@@ -150,8 +148,7 @@ class Broker:
             counters=self.counters,
             settings=self.settings,
             reload=reload,
-            bridges=self.bridges,
-            exchange=self.exchange,
+            bridges=self.exchange.bridges,
             queue_reports=self.queue_reports,
         )
         invocations = Invocations(node, CONTROLS)
@@ -161,15 +158,13 @@ class Broker:
             self.notifications.cluster_connection_started(cluster.name)
         return invocations
 
-    def _exchange(
-        self, configuration: Configuration, cluster: ClusterServices, timers: Timers
-    ) -> MessageExchange | None:
-        if not configuration.cluster_connections:
+    def _queue_reports(self) -> QueueReports | None:
+        members = self.exchange.members
+        if members is None:
             return None
-        exchange = MessageExchange(configuration, cluster, self.services, timers, self.notifications)
-        self.queue_reports = QueueReports(self.post_office, self.notifications, exchange.bindings.by_name)
-        exchange.bindings.listeners.append(self.queue_reports)
-        return exchange
+        reports = QueueReports(self.post_office, self.notifications, members.bindings.by_name)
+        members.bindings.listeners.append(reports)
+        return reports
 
     def _resources(self, configuration: Configuration, clock: Clock, timers: Timers) -> ResourceManager:
         return ResourceManager(
@@ -228,9 +223,7 @@ class Broker:
 
     def close(self) -> None:
         """End timers and sessions that wait for their clients; connections were closed before."""
-        self.bridges.close()
-        if self.exchange is not None:
-            self.exchange.close()
+        self.exchange.close()
         self.invocations.close()
         self.settings.close()
         self.server_dump.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.ports import free_port
+from support.members import third_of
 from support.processes import READY_S, TOKEN, Node, Pair
 from understudy.client.sync import connect
 
@@ -36,19 +36,7 @@ def wait_for(node: Node, expected: tuple[str, str | None], node_id: str) -> None
 
 def test_a_third_member_and_its_clients_follow_a_failover(tmp_path: Path) -> None:
     pair = Pair(tmp_path / "pair", failover_on_shutdown=True)
-    third = Node(tmp_path / "third", "primary", free_port())
-    third.config.parent.mkdir(parents=True)
-    text = pair.primary.config.read_text().replace(str(pair.store), str(tmp_path / "other"))
-    text = text.replace(
-        f'<acceptor name="core">tcp://127.0.0.1:{pair.primary.port}',
-        f'<acceptor name="core">tcp://127.0.0.1:{third.port}',
-    )
-    text = text.replace("<connectors>", f'<connectors><connector name="third">tcp://127.0.0.1:{third.port}</connector>')
-    text = text.replace("<connector-ref>primary</connector-ref>", "<connector-ref>third</connector-ref>")
-    text = text.replace("<static-connectors>", "<static-connectors><connector-ref>primary</connector-ref>").replace(
-        "primary-node", "third-node"
-    )
-    third.config.write_text(text)
+    third = third_of(pair, tmp_path)
     try:
         pair.start()
         third.start().wait_ready("active")

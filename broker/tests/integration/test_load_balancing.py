@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from support.members import Members, depth, url, wait_knows, wait_until
-from support.processes import COMMAND, READY_S, Node
+from support.members import Members, depth, third_of, url, wait_knows, wait_until
+from support.processes import COMMAND, READY_S, Node, Pair
 from understudy.client.sync import Consumer, connect
 from understudy.errors import BrokerError
 from understudy.ledger import check, read
@@ -154,7 +154,7 @@ def test_redistribution_takes_waiting_messages_to_a_consumer_that_comes(make_mem
     assert depth(first, "q") == 0
 
 
-def test_redistribution_leaves_what_local_filters_take_and_groups(make_members: Callable[..., Members]) -> None:
+def test_redistribution_leaves_groups_and_messages_for_local_filters(make_members: Callable[..., Members]) -> None:
     first, second = make_members().start().nodes
     with connect(url(first)) as one, connect(url(second)) as other, one.session() as here, other.session() as there:
         here.consumer("q", filter="kind = 'local'", window_bytes=0)
@@ -180,7 +180,7 @@ def test_no_redistribution_without_redistribution_delay(make_members: Callable[.
     assert depth(first, "q") == 5
 
 
-def test_off_with_redistribution_moves_what_was_kept_here(make_members: Callable[..., Members]) -> None:
+def test_off_with_redistribution_moves_messages_to_a_consumer_elsewhere(make_members: Callable[..., Members]) -> None:
     mode = "<message-load-balancing>OFF_WITH_REDISTRIBUTION</message-load-balancing>"
     first, second = make_members(cluster=mode).start().nodes
     with connect(url(second)) as connection, connection.session() as session:
@@ -243,7 +243,7 @@ def test_max_hops_0_and_an_excluded_address_send_nothing(make_members: Callable[
 
 
 def test_a_client_cannot_choose_queues_or_use_a_queue_of_the_broker(make_members: Callable[..., Members]) -> None:
-    first, second = make_members().start().nodes
+    first, _ = make_members().start().nodes
     wait_knows(first, "q")
     (bridge,) = first.get("/api/v1/cluster")[1]["bridges"]  # type: ignore[misc]
     with connect(url(first)) as connection, connection.session() as session:
@@ -284,7 +284,8 @@ class Traffic:
         # without success if a kill took the answer to an acknowledgement
         self.consumer.communicate(timeout=3 * READY_S)
         report = check([row for file in (self.sent, self.received) for row in read(file.read_text().splitlines())])
-        assert not (report.lost or report.duplicated or report.corrupted or report.unexplained), report
+        found = (*report.lost, *report.duplicated, *report.corrupted, *report.unexplained)
+        assert not found, report
         assert report.counts.messages == self.count
 
     def end(self) -> None:
@@ -307,3 +308,32 @@ def test_kills_of_both_members_lose_and_double_nothing(make_members: Callable[..
         wait_until(lambda: depth(first, "q") == depth(second, "q") == 0, "messages are left", first)
     finally:
         traffic.end()
+
+
+_QUEUE = """<address-settings><address-setting match="#">
+<redistribution-delay>0</redistribution-delay></address-setting></address-settings><addresses><address name="q"><anycast><queue name="q"/></anycast></address></addresses>"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("target", ["pair", "third"])
+def test_a_failover_of_either_side_loses_and_doubles_nothing(tmp_path: Path, target: str) -> None:
+    pair = Pair(tmp_path / "pair", extra=_QUEUE)
+    third = third_of(pair, tmp_path)
+    traffic = None
+    try:
+        third.start().wait_ready("active")
+        pair.start()
+        for node in (pair.primary, third):
+            wait_knows(node, "q")
+        urls = (url(third), pair.url) if target == "pair" else (pair.url, url(third))
+        traffic = Traffic(tmp_path, *urls, 3_000)
+        wait_until(lambda: traffic.confirmed() >= 800, "nothing is confirmed", third)  # type: ignore[union-attr]
+        pair.primary.kill()
+        pair.backup.wait_ready("active")
+        traffic.finish()
+        wait_until(lambda: depth(pair.backup, "q") == depth(third, "q") == 0, "messages are left", third)
+    finally:
+        if traffic is not None:
+            traffic.end()
+        pair.end()
+        third.end()

@@ -7,6 +7,7 @@ from typing import Any
 
 from support.routing import World
 from understudy.bridges.bridge import Bridge, BridgeParts
+from understudy.bridges.conversion import Conversion
 from understudy.bridges.target import TargetAccess
 from understudy.config.bridge import BridgeConfiguration
 from understudy.errors import BrokerError
@@ -205,7 +206,8 @@ class Bridged:
         access = TargetAccess(self.target, clock, clock, Entropy(), None)
         find = self.source.office.directory.queues.get
         parts = BridgeParts(access, self.source.services(), NODE_ID, find, self.listener)
-        return Bridge("b", self.configuration, lambda: [connector(port) for port in self.ports], parts)
+        conversion = Conversion(self.configuration, NODE_ID)
+        return Bridge("b", self.configuration, lambda: [connector(port) for port in self.ports], parts, conversion)
 
     @property
     def wire(self) -> Wire:

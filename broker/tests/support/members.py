@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from support.ports import free_port
-from support.processes import READY_S, Node, invoke
+from support.processes import READY_S, Node, Pair, invoke
 
 _XML = """<?xml version="1.0"?>
 <configuration xmlns="urn:activemq">
@@ -87,6 +87,22 @@ class Members:
         """End all."""
         for node in self.nodes:
             node.end()
+
+
+def third_of(pair: Pair, directory: Path) -> Node:
+    """A member in the cluster of a pair, with a store of its own."""
+    third = Node(directory / "third", "primary", free_port())
+    third.config.parent.mkdir(parents=True)
+    text = pair.primary.config.read_text().replace(str(pair.store), str(directory / "other"))
+    text = text.replace(
+        f'<acceptor name="core">tcp://127.0.0.1:{pair.primary.port}',
+        f'<acceptor name="core">tcp://127.0.0.1:{third.port}',
+    )
+    text = text.replace("<connectors>", f'<connectors><connector name="third">tcp://127.0.0.1:{third.port}</connector>')
+    text = text.replace("<connector-ref>primary</connector-ref>", "<connector-ref>third</connector-ref>")
+    text = text.replace("<static-connectors>", "<static-connectors><connector-ref>primary</connector-ref>")
+    third.config.write_text(text.replace("primary-node", "third-node"))
+    return third
 
 
 def url(node: Node) -> str:

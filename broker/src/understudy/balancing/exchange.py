@@ -1,4 +1,6 @@
-"""The exchange of messages of a node with the other members of its cluster, put together."""
+"""The exchange of messages of an active node with other brokers, put together: core bridges, and the members of its
+cluster.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +8,15 @@ from understudy.balancing.flows import FlowSettings, MessageFlows
 from understudy.balancing.redistribution import Redistribution
 from understudy.balancing.remote_bindings import RemoteBindings
 from understudy.bridges.bridge import BridgeListener
-from understudy.bridges.bridges import bridge_parts
+from understudy.bridges.bridges import Bridges, bridge_parts
 from understudy.cluster.services import ClusterServices
 from understudy.config.model import Configuration
 from understudy.ports import Timers
 from understudy.protocols.services import ProtocolServices
 
 
-class MessageExchange:
-    """Queues of other nodes, the flows to them, and redistribution."""
+class MemberExchange:
+    """With the other members of the cluster: their queues, the flows to them, and redistribution."""
 
     def __init__(
         self,
@@ -24,15 +26,7 @@ class MessageExchange:
         timers: Timers,
         listener: BridgeListener,
     ) -> None:
-        """No other node is known yet.
-
-        Args:
-            configuration: Of the node, with a cluster connection.
-            cluster: With the topology and the connections to other brokers.
-            services: Of the active node.
-            timers: For attempts and delays.
-            listener: Called when the bridge to another node is started and stopped.
-        """
+        """No other member is known yet; see ``MessageExchange``. There is a cluster connection."""
         office, connection = services.sessions.post_office, configuration.cluster_connections[0]
         self.bindings = RemoteBindings(office.directory, connection.message_load_balancing)
         settings = FlowSettings(
@@ -50,3 +44,36 @@ class MessageExchange:
         """The node is not active any more."""
         self.redistribution.close()
         self.flows.close()
+
+
+class MessageExchange:
+    """With all other brokers."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        cluster: ClusterServices,
+        services: ProtocolServices,
+        timers: Timers,
+        listener: BridgeListener,
+    ) -> None:
+        """Nothing is exchanged yet.
+
+        Args:
+            configuration: Of the node.
+            cluster: With the topology and the connections to other brokers.
+            services: Of the active node.
+            timers: For attempts and delays.
+            listener: Called when a bridge is started and stopped.
+        """
+        self.bridges = Bridges(configuration.bridges, cluster, services, timers, listener)
+        self.members: MemberExchange | None = None
+        """None without a cluster connection."""
+        if configuration.cluster_connections:
+            self.members = MemberExchange(configuration, cluster, services, timers, listener)
+
+    def close(self) -> None:
+        """The node is not active any more."""
+        self.bridges.close()
+        if self.members is not None:
+            self.members.close()

@@ -54,7 +54,7 @@ class Event(Enum):
     WANTED = auto()
     """Consumers of another node may take messages, and this node has none for them."""
     UNWANTED = auto()
-    """That is over."""
+    """No message of this node is wanted elsewhere any more."""
     GO = auto()
     DONE = auto()
     """All waiting messages were looked at, or enough wait for other nodes."""

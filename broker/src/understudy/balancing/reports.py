@@ -1,4 +1,4 @@
-"""What another node reports of its queues, over the connection that this node keeps to it.
+"""Reports of another node on its queues, over the connection that this node keeps to it.
 
 A session on the link makes a temporary queue of notifications at the other node and asks it to put its present queues
 there. Notifications count from the RESET message on; bindings that were not mentioned before COMPLETE are gone.
@@ -63,7 +63,7 @@ class QueueReports:
         """Begins at once.
 
         Args:
-            owner: Called with what is reported.
+            owner: Called with each report.
             link: Joined.
             entropy: For names.
             name: Of this node, part of the name of the queue.
@@ -138,7 +138,7 @@ class QueueReports:
             self._begun = True
             owner.reset()
         elif not self._begun:
-            # what is reported now is part of the present queues, too
+            # a change that is reported now is part of the present queues, too
             return
         elif COMPLETE in properties:
             owner.complete()

@@ -137,7 +137,7 @@ class RedistributionFacts:
 
     queue: str
     state: str
-    """State of the machine (docs/machines/queueredistribution.md)."""
+    """State of the machine (docs/machines/redistribution.md)."""
     moved: int
     """Messages since the activation."""
 

@@ -28,13 +28,12 @@ from understudy.management.operations import (
 )
 from understudy.management.rows import consumer_json, queue_row
 from understudy.management.sending import SENDING_PARAMETERS, send
-from understudy.message import LargeMessage
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
 from understudy.routing.updates import change_queue, pause_queue, resume_queue
-from understudy.routing.walk import Act, Wanted, act_on, look
+from understudy.routing.walk import Act, Wanted, act_on
 from understudy.session.consumer import ServerConsumer
-from understudy.store.reference import LargeReference, MessageReference
+from understudy.store.reference import MessageReference
 
 Steps = Generator[None, None, Any]
 
@@ -151,11 +150,7 @@ class QueueControl(Control):
 
     def persistent_bytes(self, reference: MessageReference) -> int:
         """Bytes of a message in the store; of a large one with its file (compressed, if received so)."""
-        if not isinstance(reference, LargeReference):
-            return reference.size_bytes
-        message = self.queue.read_waiting(reference)
-        body_bytes = message.large.size_bytes if isinstance(message, LargeMessage) else 0
-        return reference.size_bytes + body_bytes
+        return messages.stored_bytes(self.queue, reference)
 
     def list_delivering(self) -> dict[str, object]:
         """Messages being delivered, by consumer."""
@@ -279,16 +274,7 @@ class QueueControl(Control):
         """Copy a message to another queue; whether it existed."""
         found = self.office.directory.queue(target)
         self.permit(found.address.name, found.name)
-        copied = False
-
-        def seen(references: list[MessageReference]) -> bool:
-            nonlocal copied
-            messages.copy_to(self.office, self.queue, references[0], found)
-            copied = True
-            return False
-
-        yield from look(self.queue, messages.of_id(message_id), seen)
-        return copied
+        return (yield from messages.copy_one(self.office, self.queue, message_id, found))
 
     def retry(self, selector: str | None = None) -> Steps:
         """Return the messages that match to their origin; returns their number."""

@@ -22,6 +22,7 @@ from understudy.message import (
     ORIGINAL_QUEUE,
     ORIGINAL_ROUTING_TYPE,
     ROUTING_TYPE,
+    LargeMessage,
     Message,
     MessageType,
 )
@@ -33,7 +34,7 @@ from understudy.routing.post_office import PostOffice, ResponseOrder
 from understudy.routing.queues.queue import Queue
 from understudy.routing.walk import START, Act, Wanted, act_on, look, one_by_one, requeue
 from understudy.session.transaction import Transaction
-from understudy.store.reference import MessageReference, References
+from understudy.store.reference import LargeReference, MessageReference, References
 
 #: Maximum number of different values in the result of ``countMessages``.
 GROUPS_MAX: Final = 10_000
@@ -75,6 +76,14 @@ def count(queue: Queue, wanted: Wanted) -> Generator[None, None, int]:
 
     yield from look(queue, wanted, seen)
     return total
+
+
+def stored_bytes(queue: Queue, reference: MessageReference) -> int:
+    """Bytes of a message in the store; of a large one with its file (compressed, if received so)."""
+    if not isinstance(reference, LargeReference):
+        return reference.size_bytes
+    message = queue.read_waiting(reference)
+    return reference.size_bytes + (message.large.size_bytes if isinstance(message, LargeMessage) else 0)
 
 
 def total(queue: Queue, value: Callable[[MessageReference], int]) -> Generator[None, None, int]:
@@ -322,6 +331,25 @@ def transfer(
         queue.delivering_count -= 1
         raise
     address.messages_routed += 1
+
+
+def copy_one(office: PostOffice, queue: Queue, message_id: int, target: Queue) -> Generator[None, None, bool]:
+    """Copy the message with an id to another queue. Returns whether it waits here.
+
+    Raises:
+        DiskFull: the disk is full.
+        MessageUnreadable: it is damaged, and was quarantined.
+    """
+    copied = False
+
+    def seen(references: list[MessageReference]) -> bool:
+        nonlocal copied
+        copy_to(office, queue, references[0], target)
+        copied = True
+        return False
+
+    yield from look(queue, of_id(message_id), seen)
+    return copied
 
 
 def copy_to(office: PostOffice, queue: Queue, reference: MessageReference, target: Queue) -> None:

@@ -1,7 +1,8 @@
 """Reports of the queues of this node, and of those it knows of other nodes, to the other members of the cluster.
 
 A member binds a temporary queue to the notification address, asks for all present queues (``sendQueueInfoToQueue``),
-and gets every later change as a notification. What this node has learned from others is passed on, one hop further.
+and gets every later change as a notification. Queues that this node has learned of from others are passed on, one hop
+further.
 
 Source: artemis-core s. 9.3, artemis-ha s. 7.5. Implements ``balancing.remote_bindings.RemoteListener``.
 """
@@ -25,7 +26,7 @@ _REMOTE_QUEUE = 1
 
 
 class QueueReports:
-    """What this node reports."""
+    """Reports of this node."""
 
     def __init__(self, office: PostOffice, notifications: Notifications, remote: dict[str, RemoteBinding]) -> None:
         """Args:

@@ -28,6 +28,39 @@ from understudy.routing.settings import AddressSettings
 from understudy.store.log.operation_context import Lane
 
 
+class _Turns:
+    """The anycast bindings of one address, which take turns."""
+
+    __slots__ = ("_turn", "bindings")
+
+    def __init__(self, bindings: list[Binding], before: _Turns | None) -> None:
+        """``before``: those of the address before a change, whose turn goes on."""
+        self.bindings = bindings
+        self._turn: int = before._turn if before is not None else 0
+
+    def next(self, message: Message) -> Binding | None:
+        """The binding that gets a message, those with consumers first; None: no binding takes it."""
+        bindings = self.bindings
+        count = len(bindings)
+        # as in Artemis, queues that come or go later find the turn where it was, and the first one where none is left
+        turn = self._turn if self._turn < count else 0
+        second_choice = -1
+        for step in range(count):
+            index = (turn + step) % count
+            binding = bindings[index]
+            if not _accepts(binding, message):
+                continue
+            if binding.has_consumers:
+                self._turn = (index + 1) % count
+                return binding
+            if second_choice < 0:
+                second_choice = index
+        if second_choice < 0:
+            return None
+        self._turn = (second_choice + 1) % count
+        return bindings[second_choice]
+
+
 class Address(AddressMemory):
     """One address of this node."""
 
@@ -35,7 +68,6 @@ class Address(AddressMemory):
         "_anycast",
         "_multicast",
         "_sole",
-        "_turns",
         "address_id",
         "auto_created",
         "balancer",
@@ -83,15 +115,13 @@ class Address(AddressMemory):
         self.plain_queues: tuple[Queue, ...] = ()
         """The ordinary queues that get every message that may be sent here, as it is, and nothing else does; none if
         that depends, or if its messages have a lane of their own."""
-        self._anycast: list[tuple[str, list[Binding]]] = []
-        """Of this address and of each wildcard address that covers it, with the name of that."""
+        self._anycast: dict[str, _Turns] = {}
+        """Of this address and of each wildcard address that covers it, by the name of that."""
         self._multicast: list[Binding] = []
         self.filter_steps = 0
         """Cost of all filters that a message may have to pass, together (``Filter.steps``)."""
         self._sole: tuple[Queue, ...] | None = () if len(self.routing_types) == 1 else None
         """The answer for every message of either type, when it is always the same."""
-        self._turns: dict[str, int] = {}
-        """Index of the anycast binding of each of them that is next."""
         self.retroactive_resource = False
         """Whether it keeps the messages of a retroactive address."""
         self.stored = True
@@ -198,11 +228,11 @@ class Address(AddressMemory):
             every.extend(wildcard.bindings.values())
         self.filter_steps = sum(binding.filter.steps for binding in every if binding.filter is not None)
         groups = [(each.name, _anycast_bindings(each)) for each in (self, *self.linked)]
-        self._anycast = [(name, bindings) for name, bindings in groups if bindings]
-        self._turns = {name: self._turns.get(name, 0) for name, _ in self._anycast}
+        before = self._anycast
+        self._anycast = {name: _Turns(bindings, before.get(name)) for name, bindings in groups if bindings}
         self._multicast = [binding for binding in every if binding.routing_type is RoutingType.MULTICAST]
         self._sole = None
-        alone = len(self.routing_types) == 1 and all(len(bindings) == 1 for _, bindings in self._anycast)
+        alone = len(self.routing_types) == 1 and all(len(each.bindings) == 1 for each in self._anycast.values())
         if alone and all(_takes_everything(each) and each.routing_type in self.routing_types for each in every):
             self._sole = tuple(binding.queue for binding in every)
         self._find_plain_queues()
@@ -210,15 +240,13 @@ class Address(AddressMemory):
     def _refresh_simple(self) -> None:
         """``refresh`` for an address with at most one binding, as nearly all are: a start makes each of them."""
         self.filter_steps = 0
-        self._anycast, self._multicast = [], []
-        turns, self._turns = self._turns, {}
+        before, self._anycast, self._multicast = self._anycast, {}, []
         self._sole = () if len(self.routing_types) == 1 else None
         for binding in self.bindings.values():
             if binding.filter is not None:
                 self.filter_steps = binding.filter.steps
             if binding.routing_type is RoutingType.ANYCAST:
-                self._anycast.append((self.name, [binding]))
-                self._turns[self.name] = turns.get(self.name, 0)
+                self._anycast[self.name] = _Turns([binding], before.get(self.name))
             else:
                 self._multicast.append(binding)
             if self._sole is not None:
@@ -247,34 +275,14 @@ class Address(AddressMemory):
         if routing_type != RoutingType.ANYCAST:
             queues = [binding.queue for binding in self._multicast if _accepts(binding, message)]
         if routing_type != RoutingType.MULTICAST:
-            for name, bindings in self._anycast:
-                chosen = self._next_anycast(name, bindings, message)
+            for turns in self._anycast.values():
+                chosen = turns.next(message)
                 if chosen is not None:
                     queues.append(chosen.queue)
         if len(queues) > 1 and len(set(queues)) != len(queues):
             # Two bindings may lead to one queue: the way to another node, which gets one copy.
             queues = list(dict.fromkeys(queues))
         return tuple(queues)
-
-    def _next_anycast(self, name: str, bindings: list[Binding], message: Message) -> Binding | None:
-        count = len(bindings)
-        # as in Artemis, queues that come or go later find the turn where it was, and the first one where none is left
-        turn = self._turns[name] if self._turns[name] < count else 0
-        second_choice = -1
-        for step in range(count):
-            index = (turn + step) % count
-            binding = bindings[index]
-            if not _accepts(binding, message):
-                continue
-            if binding.has_consumers:
-                self._turns[name] = (index + 1) % count
-                return binding
-            if second_choice < 0:
-                second_choice = index
-        if second_choice < 0:
-            return None
-        self._turns[name] = (second_choice + 1) % count
-        return bindings[second_choice]
 
     def queue_named(self, name: str) -> Queue | None:
         """A queue of the address, or of a wildcard address that covers it; None if neither has one of this name."""

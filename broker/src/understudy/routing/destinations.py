@@ -6,15 +6,36 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from understudy.message import ROUTE_TO, Message
 from understudy.properties import PropertyValue
 from understudy.routing.address import Address
-from understudy.routing.binding import Binding, NamedQueue
+from understudy.routing.binding import Binding
 from understudy.routing.queues.queue import Queue
 from understudy.routing.remote import RemoteBinding, addressed_to, queue_ids
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedQueue:
+    """The queue that a sender names by ``address::queue``: no other queue of the address may get the message."""
+
+    name: str
+    queue: Queue | None
+    """None: the address has none of the name."""
+
+    def queues_for(self, message: Message, routing_type: PropertyValue) -> tuple[Queue, ...]:
+        """The named queue, if it takes the message as every binding does: its routing type, if the message asks
+        for one, and its filter; else none (manual, "Using a Message Property to Determine Routing Type").
+        """
+        queue = self.queue
+        if queue is None or not queue.takes_messages:
+            return ()
+        if routing_type is not None and routing_type != queue.routing_type:
+            return ()
+        return (queue,) if queue.filter is None or queue.filter.matches(message) else ()
 
 
 def destinations(

@@ -31,9 +31,8 @@ from understudy.ports import Clock, Entropy, Timers
 from understudy.properties import PropertyValue
 from understudy.routing.acceptance import Acceptance, scheduled_ms
 from understudy.routing.address import Address
-from understudy.routing.binding import NamedQueue
 from understudy.routing.configuration import split_fqqn
-from understudy.routing.destinations import destinations
+from understudy.routing.destinations import NamedQueue, destinations
 from understudy.routing.directory import Directory
 from understudy.routing.lifecycle.auto_deletion import AutoDeletion
 from understudy.routing.lifecycle.dead_letters import DeadLetters

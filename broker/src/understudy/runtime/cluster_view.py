@@ -48,14 +48,15 @@ def cluster_facts(parts: NodeParts, broker: Broker | None) -> ClusterFacts:
 
 
 def _bridges(broker: Broker) -> list[Bridge]:
-    flows = [] if broker.exchange is None else broker.exchange.flows.by_node.values()
-    return [*broker.bridges.by_name.values(), *(each.bridge for each in flows)]
+    exchange = broker.exchange
+    flows = [] if exchange.members is None else exchange.members.flows.by_node.values()
+    return [*exchange.bridges.by_name.values(), *(each.bridge for each in flows)]
 
 
 def _exchanged(broker: Broker | None) -> tuple[list[RemoteQueueFacts], list[RedistributionFacts]]:
-    if broker is None or broker.exchange is None:
+    if broker is None or broker.exchange.members is None:
         return [], []
-    exchange = broker.exchange
+    members = broker.exchange.members
     queues = [
         RemoteQueueFacts(
             each.queue_name,
@@ -67,11 +68,11 @@ def _exchanged(broker: Broker | None) -> tuple[list[RemoteQueueFacts], list[Redi
             None if each.filter is None else each.filter.text,
             each.queue.name,
         )
-        for each in exchange.bindings.by_name.values()
+        for each in members.bindings.by_name.values()
     ]
     moving = [
         RedistributionFacts(each.queue.name, each.state.name, each.moved)
-        for each in exchange.redistribution.by_queue.values()
+        for each in members.redistribution.by_queue.values()
     ]
     return queues, moving
 

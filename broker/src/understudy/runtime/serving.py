@@ -167,8 +167,8 @@ class Serving:
         if self._parts.membership is not None:
             self._parts.membership.on_twin = twin_rule(self._parts.configuration, self._owner.fail)
             assert self.broker is not None
-            exchange = self.broker.exchange
-            self._parts.membership.observe(None if exchange is None else exchange.flows)
+            members = self.broker.exchange.members
+            self._parts.membership.observe(None if members is None else members.flows)
             self._parts.membership.join(node_id)
         self._parts.discovery.broadcast(node_id)
 
@@ -180,11 +180,11 @@ class Serving:
 
     def _start_bridges(self) -> None:
         assert self.broker is not None
-        self.broker.bridges.start()
+        self.broker.exchange.bridges.start()
 
     def _stop_bridges(self) -> None:
         if self.broker is not None:
-            self.broker.bridges.close()
+            self.broker.exchange.bridges.close()
 
     def _begin_housekeeping(self) -> None:
         # the directory of the journal was looked at when the store was activated

@@ -25,6 +25,7 @@ MODULES = (
     "understudy.runtime.zookeeper",
     "understudy.store.log.journal_life",
     "understudy.store.log.follower_life",
+    "understudy.balancing.redistribution",
     "understudy.bridges.bridge",
     "understudy.cluster.member_link",
     "understudy.cluster.membership",

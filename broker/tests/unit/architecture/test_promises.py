@@ -25,6 +25,8 @@ THROUGH_METHODS = {
     "large_messages_directory",
     "paging_directory",
     "wild_card_routing_enabled",
+    # the old form of message_load_balancing
+    "forward_when_no_consumers",
     # methods of ``wildcards``
     "literal_match_markers",
     "uuid_namespace",

@@ -29,8 +29,7 @@ from understudy.message import ROUTING_TYPE, Message
 from understudy.properties import PropertyValue
 from understudy.routing.acceptance import Acceptance, scheduled_ms
 from understudy.routing.address import Address
-from understudy.routing.binding import NamedQueue
-from understudy.routing.destinations import destinations
+from understudy.routing.destinations import NamedQueue, destinations
 from understudy.routing.directory import Directory
 from understudy.routing.divert import Divert
 from understudy.routing.lifecycle.dead_letters import DeadLetters

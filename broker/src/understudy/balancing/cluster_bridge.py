@@ -1,4 +1,5 @@
-"""A message of a store-and-forward queue as its bridge sends it: with the ids of the queues that are meant.
+"""The bridge of a store-and-forward queue: its settings, and its messages as they are sent, with the ids of the queues
+that are meant.
 
 Source: artemis-core s. 9.3.
 """
@@ -8,6 +9,8 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from understudy.config.bridge import BridgeConfiguration, BridgeConnection, BridgeTarget
+from understudy.config.model import ClusterConnectionConfiguration
 from understudy.errors import IllegalState
 from understudy.message import BRIDGE_DUPLICATE_ID, ROUTE_TO, Message
 
@@ -21,7 +24,7 @@ class ClusterConversion:
         """Args:
         queue_name: Of the store-and-forward queue.
         node_id: Of this node, a UUID.
-        use_duplicate_detection: Whether the other node drops what it has already.
+        use_duplicate_detection: Whether the other node drops messages that it has.
         """
         self._ids = ROUTE_TO + queue_name
         self._node_id = bytes.fromhex(node_id.replace("-", "")) if use_duplicate_detection else None
@@ -38,3 +41,25 @@ class ClusterConversion:
         if self._node_id is not None:
             properties[BRIDGE_DUPLICATE_ID] = self._node_id + _I64.pack(message_id)
         return message.replace(properties=properties)
+
+
+def bridge_configuration(name: str, cluster: ClusterConnectionConfiguration) -> BridgeConfiguration:
+    """The settings of the bridge of the store-and-forward queue ``name``."""
+    return BridgeConfiguration(
+        name,
+        name,
+        BridgeTarget(client_id=cluster.client_id),
+        BridgeConnection(
+            cluster.check_period_ms,
+            cluster.connection_ttl_ms,
+            cluster.retry_interval_ms,
+            cluster.retry_interval_multiplier,
+            cluster.max_retry_interval_ms,
+            cluster.initial_connect_attempts,
+            cluster.reconnect_attempts,
+        ),
+        min_large_message_size_bytes=cluster.min_large_message_size_bytes,
+        use_duplicate_detection=cluster.use_duplicate_detection,
+        confirmation_window_size_bytes=cluster.confirmation_window_size_bytes,
+        producer_window_size_bytes=cluster.producer_window_size_bytes,
+    )

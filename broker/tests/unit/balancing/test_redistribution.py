@@ -1,0 +1,198 @@
+"""Redistribution of one queue: what moves, when, and that a crash neither loses nor doubles it (artemis-ha s. 7.7)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from support.routing import World, text
+from understudy.balancing.redistribution import Redistribution, State
+from understudy.balancing.remote_bindings import RemoteBindings
+from understudy.config.model import AddressSettingsConfiguration, MessageLoadBalancing, RoutingType
+from understudy.limits import REDISTRIBUTED_WAITING_MAX
+from understudy.message import GROUP_ID, ROUTE_TO, Message
+from understudy.routing.configuration import QueueConfiguration
+from understudy.routing.filter import parse_filter
+from understudy.routing.queues.queue import Queue
+from understudy.routing.remote import RemoteBinding, queue_ids
+
+NODE = "11111111-2222-3333-4444-555555555555"
+
+
+class Redistributing:
+    """A node with the queue ``q`` and one other node that has such a queue."""
+
+    def __init__(self, *, delay_ms: int = 0, automatic: bool = True) -> None:
+        settings = {"#": {"redistribution_delay": delay_ms}}
+        self.world = World(settings, automatic=automatic)
+        self.office = self.world.office
+        self.bindings = RemoteBindings(self.office.directory, MessageLoadBalancing.ON_DEMAND)
+        self.redistribution = Redistribution(self.office, self.bindings, self.world.clock)
+        self.queue = self.world.queue("q")
+        self.flow = self.office.directory.create_queue(
+            QueueConfiguration("sf", "sf", RoutingType.MULTICAST, internal=True), may_create_address=True
+        )
+        self.binding = RemoteBinding(
+            "q" + NODE, "q", "q", remote_id=11, binding_id=5, distance=1, queue=self.flow, filter=None
+        )
+        self.bindings.add(self.binding)
+
+    def send(self, *bodies: str, **properties: Any) -> None:
+        session = self.world.session()
+        for body in bodies:
+            session.send(text(body, properties=properties))
+        self.world.turn()
+
+    def want(self, selector: str | None = None) -> None:
+        """A consumer comes at the other node."""
+        self.binding.consumers.add(selector, parse_filter(selector))
+        self.bindings.tell(lambda listener: listener.remote_consumer_added(self.binding, selector))
+
+    def unwant(self) -> None:
+        """The consumers at the other node leave."""
+        self.binding.consumers.clear()
+        self.bindings.tell(lambda listener: listener.remote_consumer_removed(self.binding, None))
+
+    def move(self, by_ms: int = 50) -> None:
+        """Let time pass, and turns."""
+        self.world.clock.advance(by_ms)
+        self.world.turn()
+
+    def bodies(self, queue: Queue) -> list[str]:
+        return [self._read(queue, reference).body.decode() for _, reference in queue.browse((9, -1))]
+
+    def _read(self, queue: Queue, reference: Any) -> Message:
+        found = queue.read_waiting(reference)
+        assert found is not None
+        return found
+
+    @property
+    def state(self) -> State:
+        state = self.redistribution.by_queue[self.queue].state
+        assert isinstance(state, State)
+        return state
+
+
+def test_messages_move_in_order_with_new_ids_and_the_id_of_their_queue() -> None:
+    node = Redistributing()
+    node.send("a", "b", "c")
+    before = [reference.message_id for _, reference in node.queue.browse((9, -1))]
+    node.want()
+    node.move()
+    assert node.queue.message_count == 0
+    assert node.bodies(node.flow) == ["a", "b", "c"]
+    for _, reference in node.flow.browse((9, -1)):
+        message = node.flow.read(reference)
+        assert queue_ids(message.properties[ROUTE_TO + "sf"]) == [11]
+        assert message.message_id not in before
+        assert message.address == "q"
+    assert node.world.store.survivors(node.queue) == []
+    assert len(node.world.store.survivors(node.flow)) == 3
+    assert node.state is State.WATCHING
+
+
+def test_without_a_sync_a_restart_finds_each_message_once() -> None:
+    node = Redistributing(automatic=False)
+    node.send("a", "b")
+    node.world.sync()
+    original = node.world.store.survivors(node.queue)
+    node.want()
+    node.move()
+    assert node.world.store.survivors(node.queue) == original
+    assert node.world.store.survivors(node.flow) == []
+    node.world.sync()
+    assert node.world.store.survivors(node.queue) == []
+    assert len(node.world.store.survivors(node.flow)) == 2
+
+
+def test_the_delay_is_waited_for_and_a_consumer_that_comes_meanwhile_keeps_the_messages() -> None:
+    node = Redistributing(delay_ms=1_000)
+    node.send("a")
+    node.want()
+    assert node.state is State.DELAYED
+    node.move(900)
+    session = node.world.session()
+    session.create_consumer(0, "q")
+    assert node.state is State.IDLE
+    node.move(5_000)
+    assert node.queue.message_count == 1
+    session.close_consumer(0)
+    assert node.state is State.DELAYED
+    node.move(1_000)
+    assert node.bodies(node.flow) == ["a"]
+
+
+def test_a_negative_delay_keeps_messages_here_until_the_settings_change() -> None:
+    node = Redistributing(delay_ms=-1)
+    node.send("a")
+    node.want()
+    assert node.state is State.IDLE
+    node.world.settings.add(AddressSettingsConfiguration("#", redistribution_delay=0))
+    node.office.apply_settings()
+    node.move()
+    assert node.bodies(node.flow) == ["a"]
+
+
+def test_groups_and_messages_for_local_filters_stay() -> None:
+    node = Redistributing()
+    session = node.world.session()
+    session.create_consumer(0, "q", "colour = 'red'")
+    node.send("red", colour="red")
+    node.send("blue", colour="blue")
+    node.send("group", colour="blue", **{GROUP_ID: "g"})
+    node.want()
+    node.move()
+    assert node.bodies(node.flow) == ["blue"]
+    assert sorted(node.bodies(node.queue)) == ["group", "red"]
+
+
+def test_only_messages_that_a_consumer_elsewhere_wants_move() -> None:
+    node = Redistributing()
+    node.send("small", size=1)
+    node.send("big", size=9)
+    node.want("size > 5")
+    node.move()
+    assert node.bodies(node.flow) == ["big"]
+    assert node.bodies(node.queue) == ["small"]
+
+
+def test_messages_that_come_later_move_too_and_none_after_the_last_consumer_elsewhere_left() -> None:
+    node = Redistributing()
+    node.want()
+    node.move()
+    # as in OFF_WITH_REDISTRIBUTION: the balancer of ON_DEMAND would send it there at once
+    node.bindings._balancers["q"].mode = MessageLoadBalancing.OFF_WITH_REDISTRIBUTION
+    node.send("later")
+    node.move(20_000)
+    assert node.bodies(node.flow) == ["later"]
+    node.unwant()
+    assert node.state is State.IDLE
+    node.send("stays")
+    node.move(20_000)
+    assert node.bodies(node.queue) == ["stays"]
+
+
+def test_a_long_queue_waits_for_the_other_node() -> None:
+    node = Redistributing()
+    session = node.world.session()
+    for _ in range(REDISTRIBUTED_WAITING_MAX + 700):
+        session.send(text("x", durable=False))
+    node.world.turn()
+    node.want()
+    node.move(5_000)
+    assert node.flow.message_count == REDISTRIBUTED_WAITING_MAX
+    assert node.queue.message_count == 700
+
+
+@pytest.mark.parametrize("how", ["deleted", "closed"])
+def test_a_deleted_queue_and_a_node_that_ends_move_nothing(how: str) -> None:
+    node = Redistributing()
+    node.send("a")
+    node.want()
+    if how == "deleted":
+        node.office.directory.delete_queue("q")
+    else:
+        node.redistribution.close()
+    node.move(10_000)
+    assert node.flow.message_count == 0
