@@ -311,7 +311,8 @@ def test_kills_of_both_members_lose_and_double_nothing(make_members: Callable[..
 
 
 _QUEUE = """<address-settings><address-setting match="#">
-<redistribution-delay>0</redistribution-delay></address-setting></address-settings><addresses><address name="q"><anycast><queue name="q"/></anycast></address></addresses>"""
+<redistribution-delay>0</redistribution-delay></address-setting></address-settings>
+<addresses><address name="q"><anycast><queue name="q"/></anycast></address></addresses>"""
 
 
 @pytest.mark.long
