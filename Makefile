@@ -168,7 +168,7 @@ simulation-long: $(VENV)/.kernel ## 2,500 seeds: 500 of each scenario
 	$(PY) -m understudy.testing.simulate --seeds 0-499 --jobs 2
 
 .PHONY: integration
-integration: $(VENV)/.kernel ## Real processes on loopback, kill -9
+integration: $(VENV)/.kernel $(VENV)/.spark ## Real processes on loopback, kill -9
 	$(PYTEST) -m "not long" broker/tests/integration
 
 .PHONY: spark

@@ -15,7 +15,7 @@ from __future__ import annotations
 import struct
 from codecs import utf_16_le_decode
 from enum import IntEnum
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple, Self
 
 from understudy.errors import LimitExceeded, LocalProtocolError, RemoteProtocolError
 from understudy.kernel import names
@@ -198,13 +198,31 @@ class Message:
             message_id=message_id,
         )
 
+    def with_properties(self, properties: Properties) -> Self:
+        """The message with other properties. Its other bytes are taken over, so that this costs less than ``replace``."""
+        other = type(self).__new__(type(self))
+        other.message_id = self.message_id
+        other.address = self.address
+        other.user_id = self.user_id
+        other.type = self.type
+        other.durable = self.durable
+        other.expiration = self.expiration
+        other.timestamp = self.timestamp
+        other.priority = self.priority
+        other.properties = properties
+        other.header_offset = self.header_offset
+        end = self.header_offset + _I64.size + 1 + (0 if self.address is None else len(encode_name(self.address)))
+        end += (1 if self.user_id is None else 17) + _FIELDS.size
+        other.encoded = self.encoded[:end] + properties.encode()
+        return other
+
     def without_reserved(self) -> Message:
         """The message without the properties that only a broker writes (``properties.RESERVED_PREFIXES``); itself
         if it has none. For messages from clients, before anything reads their properties.
         """
         if not self.properties.may_be_reserved:
             return self
-        return self.replace(properties=self.properties.without_reserved(), message_id=self.message_id)
+        return self.with_properties(self.properties.without_reserved())
 
     def with_validated_user(self, user: str) -> Message:
         """The message with the name of its validated user and without other properties that only a broker writes."""
@@ -212,7 +230,7 @@ class Message:
         properties[VALIDATED_USER] = user
         # written by the broker, so ``without_reserved`` must not remove it
         properties.may_be_reserved = False
-        return self.replace(properties=properties, message_id=self.message_id)
+        return self.with_properties(properties)
 
     @classmethod
     def decode(cls, data: bytes, start: int = 0, end: int | None = None) -> Message:

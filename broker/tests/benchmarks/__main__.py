@@ -9,6 +9,7 @@ import click
 from benchmarks.blocking import blocking
 from benchmarks.bodies import bodies
 from benchmarks.calls import calls
+from benchmarks.cluster import cluster
 from benchmarks.consolidation import consolidation
 from benchmarks.failover import failover
 from benchmarks.fairness import fairness
@@ -29,6 +30,7 @@ BENCHMARKS: dict[str, click.Command | Callable[..., None]] = {
     "blocking": blocking,
     "bodies": bodies,
     "calls": calls,
+    "cluster": cluster,
     "consolidation": consolidation,
     "failover": failover,
     "fairness": fairness,

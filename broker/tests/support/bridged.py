@@ -237,6 +237,8 @@ class Bridged:
             moved = wire.take()
             self.target.world.sync()
             moved += wire.give()
+            # the next turn of the loop
+            self.source.clock.advance(0)
             self.source.sync()
 
     def waiting(self) -> int:

@@ -21,6 +21,7 @@ _XML = """<?xml version="1.0"?>
     <cluster-user>cluster</cluster-user>
     <cluster-password>a-secret-of-this-test</cluster-password>
     <connectors>{connectors}</connectors>
+    {extra}
     <acceptors><acceptor name="core">tcp://127.0.0.1:{port}</acceptor></acceptors>
     <cluster-connections><cluster-connection name="cluster"><connector-ref>{name}</connector-ref>
       <retry-interval>100</retry-interval>{cluster}
@@ -34,6 +35,34 @@ _XML = """<?xml version="1.0"?>
   </core>
 </configuration>
 """
+
+
+def members_xml(
+    directory: Path,
+    count: int,
+    *,
+    cluster: str = "",
+    settings: str = "<redistribution-delay>0</redistribution-delay>",
+    knows: Callable[[int], Iterable[int]] | None = None,
+    direct_only: bool = False,
+    extra: str = "",
+) -> list[tuple[int, str]]:
+    """Port and broker.xml of each member; the arguments are those of ``Members``, ``extra`` is further elements."""
+    ports = [free_port() for _ in range(count)]
+    connectors = "".join(
+        f'<connector name="n{number}">tcp://127.0.0.1:{port}</connector>' for number, port in enumerate(ports)
+    )
+    texts = []
+    for number, port in enumerate(ports):
+        others = range(count) if knows is None else knows(number)
+        statics = "".join(f"<connector-ref>n{other}</connector-ref>" for other in others if other != number)
+        text = _XML.format(
+            name=f"n{number}", store=directory / f"n{number}" / "data", port=port, connectors=connectors,
+            cluster=cluster, statics=statics, settings=settings, extra=extra,
+            direct=' allow-direct-connections-only="true"' if direct_only else "",
+        )  # fmt: skip
+        texts.append((port, text))
+    return texts
 
 
 class Members:
@@ -57,21 +86,11 @@ class Members:
         knows: Numbers of the members that a member has as static connectors; None: all others.
         direct_only: Whether a member dials no others.
         """
-        ports = [free_port() for _ in range(count)]
-        connectors = "".join(
-            f'<connector name="n{number}">tcp://127.0.0.1:{port}</connector>' for number, port in enumerate(ports)
-        )
         self.nodes: list[Node] = []
-        for number, port in enumerate(ports):
+        texts = members_xml(directory, count, cluster=cluster, settings=settings, knows=knows, direct_only=direct_only)
+        for number, (port, text) in enumerate(texts):
             node = Node(directory / f"n{number}", "primary", port)
             node.config.parent.mkdir(parents=True)
-            others = range(count) if knows is None else knows(number)
-            statics = "".join(f"<connector-ref>n{other}</connector-ref>" for other in others if other != number)
-            text = _XML.format(
-                name=f"n{number}", store=directory / f"n{number}" / "data", port=port, connectors=connectors,
-                cluster=cluster, statics=statics,
-                direct=' allow-direct-connections-only="true"' if direct_only else "", settings=settings,
-            )  # fmt: skip
             node.config.write_text(text)
             self.nodes.append(node)
 

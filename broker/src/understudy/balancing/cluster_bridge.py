@@ -40,7 +40,7 @@ class ClusterConversion:
         properties[ROUTE_TO] = ids
         if self._node_id is not None:
             properties[BRIDGE_DUPLICATE_ID] = self._node_id + _I64.pack(message_id)
-        return message.replace(properties=properties)
+        return message.with_properties(properties)
 
 
 def bridge_configuration(name: str, cluster: ClusterConnectionConfiguration) -> BridgeConfiguration:

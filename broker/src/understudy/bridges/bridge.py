@@ -260,7 +260,13 @@ class Bridge(Machine[State, Event]):
         if queue is None or target is None:
             raise IllegalState(f"bridge {self.name!r}: its queue was deleted")
         forwarding = Forwarding(
-            self.configuration, self._parts.services, self._conversion, target, self.counts, self._consumer_ended
+            self.configuration,
+            self._parts.services,
+            self._conversion,
+            target,
+            self.counts,
+            self._consumer_ended,
+            lambda call: self._parts.access.timers.call_later(0, call),
         )
         try:
             forwarding.open(queue)

@@ -74,6 +74,7 @@ class Forwarding:
         target: TargetSession,
         counts: BridgeCounts,
         ended: Callable[[str], None],
+        later: Callable[[Callable[[], None]], object],
     ) -> None:
         """Args:
         configuration: Of the bridge.
@@ -82,6 +83,7 @@ class Forwarding:
         target: Takes them; ready.
         counts: Of the bridge.
         ended: Called when the consumer was ended from outside, with the reason.
+        later: Makes a call in the next turn.
         """
         self._configuration = configuration
         self._conversion = conversion
@@ -90,6 +92,9 @@ class Forwarding:
         self._ended = ended
         self.unconfirmed: dict[int, tuple[int, int]] = {}
         """Message id and cost by correlation id, in the order of sending."""
+        self._confirmed_id = 0
+        """The last message of those that are confirmed, with all before it, and not removed here yet; 0: none."""
+        self._later = later
         self._confirmed_bytes = 0
         """Credit that the consumer gets back with the next grant."""
         window_bytes = configuration.confirmation_window_size_bytes
@@ -121,22 +126,35 @@ class Forwarding:
 
     def close(self) -> None:
         """End it; messages that are not confirmed return to their places in the queue, as if never delivered."""
+        self._remove_confirmed()
         self.unconfirmed.clear()
         self._session.close(failed=False)
 
     def confirmed(self, correlation_id: int) -> None:
         """The target has a message: remove it here. A confirmation of another message is ignored."""
+        in_order = next(iter(self.unconfirmed), 0) == correlation_id
         entry = self.unconfirmed.pop(correlation_id, None)
         if entry is None:
             return
         message_id, cost_bytes = entry
         self._counts.acknowledged += 1
-        self._session.settle(_CONSUMER, message_id, ACCEPTED)
+        if in_order:
+            # removed together with those that follow in this turn
+            if not self._confirmed_id:
+                self._later(self._remove_confirmed)
+            self._confirmed_id = message_id
+        else:
+            self._session.settle(_CONSUMER, message_id, ACCEPTED)
         self._confirmed_bytes += cost_bytes
         if self._confirmed_bytes * 4 >= self._window_bytes or not self.unconfirmed:
             granted_bytes, self._confirmed_bytes = self._confirmed_bytes, 0
             if _CONSUMER in self._session.consumers:
                 self._session.receive_consumer_credits(_CONSUMER, granted_bytes)
+
+    def _remove_confirmed(self) -> None:
+        confirmed_id, self._confirmed_id = self._confirmed_id, 0
+        if confirmed_id:
+            self._session.acknowledge(_CONSUMER, confirmed_id)
 
     def resume(self) -> None:
         """The target takes messages again."""

@@ -156,7 +156,7 @@ class Address(AddressMemory):
         if self.settings.enable_ingress_timestamp:
             properties = message.properties.copy()
             properties.set_typed(INGRESS_TIMESTAMP, LONG, now_ms)
-            message = message.replace(properties=properties, message_id=message.message_id)
+            message = message.with_properties(properties)
         return self.with_expiration(message, now_ms)
 
     def with_expiration(self, message: Message, now_ms: int) -> Message:

@@ -65,7 +65,7 @@ def _by_ids(address: Address, message: Message, asked: int | None) -> tuple[Mess
     """
     properties = message.properties.copy()
     wanted = queue_ids(properties.pop(ROUTE_TO))
-    message = message.replace(properties=properties, message_id=message.message_id)
+    message = message.with_properties(properties)
     local = {binding.queue.queue_id: binding for binding in _bindings(address)}
     further = {} if address.balancer is None else {each.binding_id: each for each in address.balancer.remote.values()}
     queues: list[Queue] = []

@@ -258,7 +258,7 @@ class PostOffice:
             # instead of the id of the producer: a message that comes back to its broker is not a duplicate
             properties = properties.copy()
             duplicate = properties.pop(BRIDGE_DUPLICATE_ID)
-            message = message.replace(properties=properties, message_id=message.message_id)
+            message = message.with_properties(properties)
             duplicate_id = forwarded_id_bytes(duplicate)
         elif duplicate is not None:
             duplicate_id = duplicate_id_bytes(duplicate)

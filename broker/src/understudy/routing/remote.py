@@ -301,7 +301,7 @@ def addressed_to(message: Message, bindings: Iterable[RemoteBinding]) -> Message
     properties = message.properties.copy()
     for name, value in ids.items():
         properties[name] = value
-    return message.replace(properties=properties, message_id=message.message_id)
+    return message.with_properties(properties)
 
 
 def queue_ids(value: PropertyValue) -> list[int]:

@@ -399,4 +399,4 @@ def _claim_group(queue: Queue, consumer: Consumer, message: Message) -> Message:
         return message
     properties = message.properties.copy()
     properties[first_key] = True
-    return message.replace(properties=properties, message_id=message.message_id)
+    return message.with_properties(properties)

@@ -1,0 +1,177 @@
+"""Two members of a cluster beside a single node: messages produced at one and consumed at the other.
+
+All nodes and the driver share this machine, so two members have the processors of one. Artemis runs the same in turn,
+with its own cluster of two.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.cases import CASES
+from benchmarks.content import Content
+from benchmarks.core_link import CoreLink
+from benchmarks.load import CannotRun, Consumer, Producer, build_driver, run
+from benchmarks.targets import artemis_home
+from support.artemis import ArtemisNode
+from support.members import Members, members_xml
+
+#: Goals: part of the rate of a single node in the same run, and times the rate of two members of Artemis.
+OF_SINGLE_PERCENT_MIN = 60
+OF_ARTEMIS_MIN = 2.0
+MODES = ("ON_DEMAND", "STRICT")
+#: Members learn each other's queues within this time.
+_SETTLED_S = 2.0
+
+
+class Across:
+    """Producers at one member, consumers at another one; a ``benchmarks.load.Link``."""
+
+    protocol = "core"
+
+    def __init__(self, first: int, second: int, mode: str) -> None:
+        """Args:
+        first: Port of the member to which is sent.
+        second: Port of the one that has the consumers.
+        mode: With STRICT the first one has no queue of its own, because it would keep its share.
+        """
+        self._first, self._second = CoreLink(first), CoreLink(second)
+        only_one = mode == "STRICT" or first == second
+        self._declared_at = [self._second] if only_one else [self._first, self._second]
+
+    def declare(self, queues: Sequence[str], *, durable: bool = True) -> None:
+        """Make the queues, and wait until the members know them."""
+        for link in self._declared_at:
+            link.declare(queues, durable=durable)
+        time.sleep(_SETTLED_S)
+
+    def producer(self, queue: str, content: Content) -> Producer:
+        """See ``Link``."""
+        return self._first.producer(queue, content)
+
+    def consumer(self, queue: str, number: int) -> Consumer:
+        """See ``Link``."""
+        return self._second.consumer(queue, number)
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """One round of one broker and mode. Messages per second; processor time per message of all members together."""
+
+    broker: str
+    mode: str
+    single: float
+    across: float
+    single_cpu_us: float
+    across_cpu_us: float
+
+    @property
+    def percent(self) -> float:
+        """Of the single node."""
+        return 100 * self.across / self.single
+
+
+class _Ours:
+    def __init__(self, directory: Path, mode: str) -> None:
+        balancing = f"<message-load-balancing>{mode}</message-load-balancing>"
+        self.members = Members(directory, 2, cluster=balancing).start()
+        self.ports = [node.port for node in self.members.nodes]
+        self.pids = [node.process.pid for node in self.members.nodes if node.process is not None]
+
+    def end(self) -> None:
+        self.members.end()
+
+
+class _Artemis:
+    def __init__(self, directory: Path, mode: str) -> None:
+        balancing = f"<message-load-balancing>{mode}</message-load-balancing>"
+        extra = "<journal-type>NIO</journal-type>"
+        configurations = members_xml(directory, 2, cluster=balancing, extra=extra)
+        command = artemis_home() / "bin" / "artemis"
+        self.nodes = [
+            ArtemisNode(command, directory / f"instance{number}", port, text)
+            for number, (port, text) in enumerate(configurations)
+        ]
+        for node in self.nodes:
+            node.start()
+        for node in self.nodes:
+            node.wait_ready("active")
+        self.ports = [node.port for node in self.nodes]
+        self.pids = [node.process.pid for node in self.nodes if node.process is not None]
+
+    def end(self) -> None:
+        for node in self.nodes:
+            node.end()
+
+
+_BROKERS: dict[str, Callable[[Path, str], _Ours | _Artemis]] = {"understudy": _Ours, "artemis": _Artemis}
+
+
+def rates(broker: str, mode: str, directory: Path, window_ms: int) -> Rates:
+    """One broker in one mode: both ends at one member, then at two."""
+    driver = build_driver(directory)
+    cluster = _BROKERS[broker](directory / broker, mode)
+    try:
+        first, second = cluster.ports
+        single, across = [
+            run(
+                driver, Across(first, consumers_at, mode), CASES["pipelined"][1], f"q{consumers_at}", cluster.pids,
+                warmup_ms=2_000, window_ms=window_ms,
+            )
+            for consumers_at in (first, second)
+        ]  # fmt: skip
+        return Rates(broker, mode, single.per_s, across.per_s, single.broker_cpu_us, across.broker_cpu_us)
+    finally:
+        cluster.end()
+
+
+@click.command()
+@click.option("--rounds", default=3, show_default=True, help="Rounds; medians are printed.")
+@click.option("--window-ms", default=5_000, show_default=True, help="Load of each measurement.")
+@click.option("--artemis/--no-artemis", default=True, show_default=True, help="With a cluster of Artemis beside ours.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
+def cluster(*, rounds: int, window_ms: int, artemis: bool, as_json: bool) -> None:
+    """Messages produced at one member of a cluster and consumed at another one, beside a single node."""
+    found: dict[tuple[str, str], list[Rates]] = {}
+    brokers = ["understudy", "artemis"] if artemis else ["understudy"]
+    for _ in range(rounds):
+        for broker in brokers:
+            for mode in MODES:
+                with tempfile.TemporaryDirectory() as directory:
+                    try:
+                        measured = rates(broker, mode, Path(directory), window_ms)
+                    except CannotRun as error:
+                        click.echo(f"{broker} left out: {error}", err=True)
+                        continue
+                found.setdefault((broker, mode), []).append(measured)
+    if as_json:
+        rows = [asdict(each) for values in found.values() for each in values]
+        print(json.dumps({"benchmark": "cluster", "rates": rows}))
+        return
+    table = Table(title=f"Messages per second between two members, {rounds} rounds, {datetime.now():%Y-%m-%d}")
+    for column in ("broker", "mode", "one member", "across", "% of one", "CPU µs per message", "times Artemis"):
+        table.add_column(column, justify="right")
+    for (broker, mode), values in found.items():
+        across = statistics.median(each.across for each in values)
+        theirs = found.get(("artemis", mode))
+        beside = "" if theirs is None else f"{across / statistics.median(each.across for each in theirs):.2f}"
+        table.add_row(
+            broker, mode, f"{statistics.median(each.single for each in values):,.0f}", f"{across:,.0f}",
+            f"{statistics.median(each.percent for each in values):.0f}",
+            f"{statistics.median(each.single_cpu_us for each in values):.1f},"
+            f" {statistics.median(each.across_cpu_us for each in values):.1f}",
+            beside,
+        )  # fmt: skip
+    Console(width=120).print(table)
+    print(f"goals: {OF_SINGLE_PERCENT_MIN} % of one member, {OF_ARTEMIS_MIN} times Artemis")
