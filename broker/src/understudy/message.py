@@ -199,7 +199,7 @@ class Message:
         )
 
     def with_properties(self, properties: Properties) -> Self:
-        """The message with other properties. Its other bytes are taken over, so that this costs less than ``replace``."""
+        """The message with other properties. Its other bytes are taken over, which costs less than ``replace``."""
         other = type(self).__new__(type(self))
         other.message_id = self.message_id
         other.address = self.address

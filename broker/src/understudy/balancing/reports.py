@@ -80,7 +80,9 @@ class QueueReports:
         self._begun = False
         self._unreturned_bytes = 0
         link.accept_frames(FRAME_BYTES_MAX)
-        session = packets.CreateSession(entropy.token(16).hex(), SESSION_CHANNEL, link.version, pre_acknowledge=True)
+        session = packets.CreateSession(
+            entropy.token(16).hex(), SESSION_CHANNEL, link.version, *link.login, pre_acknowledge=True
+        )
         link.request(
             session, SESSION_SETUP_CHANNEL, (packets.CreateSessionResponse,), self._unless_closed(self._make_queue)
         )

@@ -104,6 +104,7 @@ class TargetSession:
         self._bridge = bridge
         self._access = access
         self._name = access.entropy.token(16).hex()
+        self._login = bridge.target.user, bridge.target.password
         self._ready = False
         self._correlation_id = 0
         self._expected = 1
@@ -178,6 +179,7 @@ class TargetSession:
         """The connection is established: log in."""
         credentials = self._access.credentials
         if self._bridge.target.user is None and credentials is not None:
+            self._login = credentials.login_at(peer.target)
             prove(peer, credentials, self._create_session)
         else:
             self._create_session()
@@ -203,7 +205,7 @@ class TargetSession:
 
     def _create_session(self) -> None:
         bridge, version = self._bridge, self._peer.version
-        common = (self._name, SESSION_CHANNEL, version, bridge.target.user, bridge.target.password)
+        common = (self._name, SESSION_CHANNEL, version, *self._login)
         request = packets.CreateSession(*common, bridge.min_large_message_size_bytes)
         if version >= _CLIENT_ID_SINCE and bridge.target.client_id is not None:
             request = packets.CreateSessionV2(

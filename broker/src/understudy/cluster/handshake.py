@@ -25,6 +25,11 @@ def prove(peer: CorePeer, credentials: ClusterCredentials, proved: Callable[[], 
         credentials: Of this node.
         proved: Called when the other node has accepted the proof of this one.
     """
+    password = credentials.plain_for(peer.target)
+    if password is not None:
+        plain = packets.ClusterConnect(credentials.user, password)
+        peer.request(plain, CLUSTER_CHANNEL, (packets.ClusterConnectReply,), partial(_answered, proved))
+        return
     nonce = credentials.nonce()
     hello = packets.ClusterHello(credentials.user, nonce)
     expected = (packets.ClusterChallenge, packets.ClusterConnectReply)
@@ -97,7 +102,12 @@ class DiallerProof:
             authorized()
             self._send(packets.ClusterConnectReply(True))
         elif isinstance(packet, packets.ClusterConnect):
-            # a plain password is neither requested nor accepted: see cluster.credentials
+            if credentials is not None and credentials.accepts_plain(packet.cluster_user, packet.cluster_password):
+                self.authorized = True
+                authorized()
+                self._send(packets.ClusterConnectReply(True))
+                return
+            # otherwise a plain password is neither requested nor accepted: see cluster.credentials
             self._send(packets.ClusterConnectReply(False))
             raise ClusterSecurityError(f"{peer} sent a plain cluster password")
         else:

@@ -162,6 +162,11 @@ class MemberLink(Machine[State, Event]):
         """Channel version of the connection."""
         return self._peer.version if self._peer is not None else 0
 
+    @property
+    def login(self) -> tuple[str | None, str | None]:
+        """User and password of a session on this link (``ClusterCredentials.login_at``)."""
+        return self._credentials.login_at(self.target)
+
     def accept_frames(self, limit_bytes: int) -> None:
         """Accept larger frames of the other node; without effect unless ``joined``."""
         if self._peer is not None and self.joined:

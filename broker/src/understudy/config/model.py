@@ -391,6 +391,8 @@ class ClusterConnectionConfiguration:
     static_connectors: tuple[str, ...] = ()
     """Names of the connectors by which this node reaches the others."""
     allow_direct_connections_only: bool = False
+    artemis_members: tuple[str, ...] = ()
+    """Names of the connectors of members that are Artemis brokers."""
     discovery_group: str | None = None
     """Name of the discovery group by which this node finds the others; None: ``static_connectors``."""
     address: str = _CLUSTER.text("address")

@@ -299,6 +299,11 @@ class _Reader:
                 values["static_connectors"] = tuple(
                     self._reference(each, by_name).name for each in static.all("connector-ref")
                 )
+            artemis = node.child("artemis-members")
+            if artemis is not None:
+                values["artemis_members"] = tuple(
+                    self._reference(each, by_name).name for each in artemis.all("connector-ref")
+                )
             yield ClusterConnectionConfiguration(name=name, discovery_group=self._discovery(core, node), **values)
 
     def _check_announcement(

@@ -119,6 +119,12 @@ CLUSTER_CONNECTIONS: Final = container(
                 ),
             ),
         ),
+        container(
+            "artemis-members",
+            "Members that are Artemis brokers: the cluster password is sent to them, and taken, as plain text."
+            " Not in Artemis.",
+            _CONNECTORS,
+        ),
         _DISCOVERY_REF,
         *not_yet(row("scale-down-connector", TEXT, None, "Connector for scaling down.")),
         attributes=(

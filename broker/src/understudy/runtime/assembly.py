@@ -41,7 +41,9 @@ def make_parts(
     discovery = make_discovery(node_configuration, environment, turn)
     if configuration.cluster_connections or configuration.has_cluster_password:
         # also without a cluster connection: bridges prove it
-        credentials = ClusterCredentials(configuration.cluster_user, configuration.cluster_password, entropy)
+        connections = configuration.cluster_connections
+        plain = [node_configuration.connector(name) for name in connections[0].artemis_members] if connections else []
+        credentials = ClusterCredentials(configuration.cluster_user, configuration.cluster_password, entropy, plain)
     if configuration.cluster_connections and credentials is not None:
         membership = make_membership(node_configuration, topology, credentials, loop, environment.clock, turn)
         discovery.feed(membership, configuration.cluster_connections[0].discovery_group)

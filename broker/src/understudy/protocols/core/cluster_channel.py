@@ -44,11 +44,16 @@ class ClusterChannel:
         """Whether a backup has registered as the replica of this node."""
         return self._replication is not None and self._replication.registered
 
-    @property
-    def proved_user(self) -> str | None:
-        """The cluster user, once the other side has proved the cluster password; None before."""
+    def user_of(self, user: str | None, password: str | None) -> str | None:
+        """The cluster user, if a session with this login is one of another broker; None: of a client.
+
+        Another broker has proved the cluster password on this connection and gives no login, or it is an Artemis.
+        """
         credentials = self._owner.services.cluster.credentials
-        return credentials.user if credentials is not None and self._proof.authorized else None
+        if credentials is None:
+            return None
+        proved = self._proof.authorized and user is None and password is None
+        return credentials.user if proved or credentials.accepts_plain(user, password) else None
 
     def receive_replication(self, packet: packets.Packet) -> None:
         """A packet on channel 2. Raises as ``ReplicationChannel.receive``."""

@@ -346,9 +346,8 @@ class CoreConnection(Machine[State, Event]):
         for name in (packet.name, packet.user, packet.default_address, getattr(packet, "client_id", None)):
             if name is not None and len(name) > NAME_UNITS_MAX:
                 raise LimitExceeded(f"a name of {len(name)} characters in CREATESESSION, limit {NAME_UNITS_MAX}")
-        cluster_user = self._cluster.proved_user
-        if cluster_user is not None and packet.user is None and packet.password is None:
-            # a bridge of another broker, which has proved the cluster password on this connection
+        cluster_user = self._cluster.user_of(packet.user, packet.password)
+        if cluster_user is not None:
             self.logged_in(packet, Principal(cluster_user, of_cluster=True))
         else:
             self._login.log_in(packet, packet.user, packet.password)
