@@ -77,6 +77,7 @@ def wait_their_knowledge(mixed: Mixed, queue: str, consumers: int) -> None:
     wait_knows(mixed.ours, queue, consumers=consumers)
 
 
+@pytest.mark.feature("load balancing between members")
 def test_messages_go_to_a_consumer_at_artemis(make_mixed: Callable[..., Mixed]) -> None:
     mixed = make_mixed()
     bodies = [f"message {number}" for number in range(50)]
@@ -91,6 +92,7 @@ def test_messages_go_to_a_consumer_at_artemis(make_mixed: Callable[..., Mixed]) 
         assert rest(consumer) == []
 
 
+@pytest.mark.feature("load balancing between members")
 def test_messages_from_artemis_go_to_a_consumer_here(make_mixed: Callable[..., Mixed]) -> None:
     mixed = make_mixed()
     bodies = [f"message {number}" for number in range(50)]
@@ -106,6 +108,7 @@ def test_messages_from_artemis_go_to_a_consumer_here(make_mixed: Callable[..., M
         assert rest(consumer) == []
 
 
+@pytest.mark.feature("subscriptions at several members")
 def test_a_subscription_at_each_broker_gets_a_copy(make_mixed: Callable[..., Mixed]) -> None:
     mixed = make_mixed()
     with (
@@ -132,6 +135,7 @@ def test_a_subscription_at_each_broker_gets_a_copy(make_mixed: Callable[..., Mix
         assert (found.text or "").startswith("from there")
 
 
+@pytest.mark.feature("redistribution between members")
 def test_redistribution_between_the_two(make_mixed: Callable[..., Mixed]) -> None:
     mixed = make_mixed("OFF_WITH_REDISTRIBUTION")
     bodies = [f"message {number}" for number in range(100)]
@@ -146,6 +150,7 @@ def test_redistribution_between_the_two(make_mixed: Callable[..., Mixed]) -> Non
                 assert rest(consumer) == []
 
 
+@pytest.mark.feature("cluster password")
 def test_without_artemis_members_the_password_is_neither_sent_nor_taken(artemis: Path, tmp_path: Path) -> None:
     mixed = Mixed(artemis, tmp_path, "ON_DEMAND")
     text = mixed.ours.config.read_text()

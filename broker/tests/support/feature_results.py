@@ -17,6 +17,7 @@ import pytest
 JAVA, COMMAND_LINE = "Artemis Java client -> Understudy", "artemis command line -> Understudy"
 OURS = {"artemis": "Understudy client -> Artemis", "understudy": "Understudy client -> Understudy"}
 SAME_PACKETS = "the same packets -> both"
+BETWEEN_NODES = "Understudy node <-> Artemis node"
 _COMMAND_LINE = re.compile(r"(^|_)(cli|commands?|command_line)(_|$)")
 
 
@@ -25,6 +26,8 @@ def direction(file_stem: str, node_id: str) -> str:
     if file_stem.startswith("test_our_client"):
         kinds = re.search(r"\[(.*)\]", node_id)
         return OURS["artemis" if kinds and "artemis" in kinds[1].split("-") else "understudy"]
+    if file_stem == "test_mixed_cluster":
+        return BETWEEN_NODES
     if _COMMAND_LINE.search(file_stem.removeprefix("test_")):
         return COMMAND_LINE
     return SAME_PACKETS if file_stem == "test_differential" or file_stem.endswith("_side_by_side") else JAVA

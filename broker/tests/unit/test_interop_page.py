@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-from support.feature_results import COMMAND_LINE, JAVA, OURS, SAME_PACKETS, direction
+from support.feature_results import BETWEEN_NODES, COMMAND_LINE, JAVA, OURS, SAME_PACKETS, direction
 from understudy.testing import client_reference, interop_matrix
 
 ROOT = Path(__file__).parents[3]
@@ -44,10 +44,11 @@ def test_directions() -> None:
     assert direction("test_artemis_command_line", "x") == COMMAND_LINE
     assert direction("test_differential", "x") == SAME_PACKETS
     assert direction("test_management_side_by_side", "x") == SAME_PACKETS
+    assert direction("test_mixed_cluster", "x") == BETWEEN_NODES
     assert direction("test_command_line_side_by_side", "x") == COMMAND_LINE
     assert direction("test_our_client", "a::b[artemis-auto]") == OURS["artemis"]
     assert direction("test_our_client_queues", "a::b[understudy]") == OURS["understudy"]
-    assert set(interop_matrix.DIRECTIONS) == {JAVA, COMMAND_LINE, *OURS.values(), SAME_PACKETS}
+    assert set(interop_matrix.DIRECTIONS) == {JAVA, COMMAND_LINE, *OURS.values(), SAME_PACKETS, BETWEEN_NODES}
 
 
 def test_cells_say_what_the_tests_said() -> None:

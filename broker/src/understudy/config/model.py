@@ -406,7 +406,6 @@ class ClusterConnectionConfiguration:
     reconnect_attempts: int = _CLUSTER.number("reconnect-attempts")
     use_duplicate_detection: bool = _CLUSTER.boolean("use-duplicate-detection")
     call_timeout_ms: int = _CLUSTER.number("call-timeout")
-    call_failover_timeout_ms: int = _CLUSTER.number("call-failover-timeout")
     message_load_balancing: MessageLoadBalancing = _LOAD_BALANCING
     max_hops: int = _CLUSTER.number("max-hops")
     confirmation_window_size_bytes: int = _CLUSTER.number("confirmation-window-size")

@@ -20,6 +20,7 @@ DIRECTIONS: Final = (
     "Understudy client -> Artemis",
     "Understudy client -> Understudy",
     "the same packets -> both",
+    "Understudy node <-> Artemis node",
 )
 
 _HEAD: Final = """# Interoperability matrix
