@@ -98,6 +98,7 @@ def judge_ledger(
     sessions: Mapping[Row, int] | None = None,
     drained: bool = True,
     set_aside: Collection[tuple[str, int]] = (),
+    members: bool = False,
 ) -> list[Violation]:
     """The promises of the ledger over all rows.
 
@@ -108,6 +109,8 @@ def judge_ledger(
         sessions: When the session began through which a DELIVERED row came. A message that a client
             had fetched before its connection broke may reach its application after another
             consumer has acknowledged it; the ledger cannot see that, the session's age shows it.
+        members: Several members of a cluster have the queue. Messages that waited at one of them come late, and one
+            that was delivered and not acknowledged may move to another member, where it gets another id.
     """
     report = check(rows)
     violations: list[Violation] = []
@@ -116,6 +119,7 @@ def judge_ledger(
             finding
             for finding in getattr(report, sort)
             if not (sort == "unresolved" and not drained)
+            and not (members and (sort == "reordered" or _moved(rows, finding, sessions or {})))
             and not (sort in _EXPLAINED_BY_DAMAGE and (finding.producer, finding.number) in set_aside)
             and not (
                 finding.reason is Reason.DELIVERED_AFTER_ACKNOWLEDGEMENT
@@ -132,6 +136,25 @@ def judge_ledger(
             )
             violations.append(Violation(sort, f"{len(findings)}: {listed}"))
     return violations
+
+
+def _moved(rows: Sequence[Row], finding: Finding, sessions: Mapping[Row, int]) -> bool:
+    """Whether a message that was delivered under several ids was acknowledged under one of them only, and under no
+    other one delivered later: it moved to another member before.
+    """
+    if finding.reason is not Reason.STORED_TWICE:
+        return False
+    acknowledged: Row | None = None
+    for row in rows:
+        if (row.producer, row.number, row.queue) != (finding.producer, finding.number, finding.queue):
+            continue
+        if acknowledged is None:
+            acknowledged = row if row.kind is Kind.ACKNOWLEDGED else None
+        elif row.message_id != acknowledged.message_id and (
+            row.kind is Kind.ACKNOWLEDGED or (row.kind is Kind.DELIVERED and sessions.get(row, 0) > acknowledged.at_ms)
+        ):
+            return False
+    return True
 
 
 def _was_fetched_before(rows: Sequence[Row], finding: Finding, sessions: Mapping[Row, int]) -> bool:

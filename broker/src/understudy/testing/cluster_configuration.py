@@ -44,7 +44,7 @@ _BROKER_XML: Final = """\
       <address name="{queue}"><anycast><queue name="{queue}"/></anycast></address>
     </addresses>
     <address-settings>
-      <address-setting match="#"><max-delivery-attempts>-1</max-delivery-attempts>{paging}</address-setting>
+      <address-setting match="#"><max-delivery-attempts>-1</max-delivery-attempts>{settings}</address-setting>
     </address-settings>
   </core>
 </configuration>
@@ -114,6 +114,8 @@ class PairOptions:
     votes: bool = False
     """Of a replicated pair: the other nodes of the cluster vote instead, also whether a node without its replica may
     go on (``vote-on-replication-failure``)."""
+    balancing: str = ""
+    """Each node is a member of the cluster by itself, without a backup: its ``message-load-balancing``."""
     older: frozenset[str] = frozenset()
     """Nodes that are of the version before until their first restart, as in a rolling update: they speak the oldest
     replication protocol."""
@@ -143,6 +145,8 @@ def cluster_configurations(nodes: tuple[NodeRole, ...], options: PairOptions) ->
 
 
 def _policy(options: PairOptions) -> str:
+    if options.balancing:
+        return "<primary-only/>"
     if not options.replicated:
         return _SHARED_STORE
     return _VOTES if options.votes else _REPLICATION
@@ -155,6 +159,11 @@ def _configuration(node: NodeRole, nodes: tuple[NodeRole, ...], options: PairOpt
         role_options = f"<allow-failback>{str(options.allow_failback).lower()}</allow-failback>"
     else:
         role_options = "" if node.waits else "<wait-for-activation>false</wait-for-activation>"
+    settings = f"<max-size-bytes>{options.max_size_bytes}</max-size-bytes>" if options.max_size_bytes >= 0 else ""
+    balancing = ""
+    if options.balancing:
+        balancing = f"<message-load-balancing>{options.balancing}</message-load-balancing>"
+        settings += "<redistribution-delay>0</redistribution-delay>"
     text = _BROKER_XML.format(
         name=node.name,
         peer_connectors="".join(f'<connector name="{name}">tcp://{name}:{PORT}</connector>' for name in peers),
@@ -162,7 +171,7 @@ def _configuration(node: NodeRole, nodes: tuple[NodeRole, ...], options: PairOpt
         port=PORT,
         store=STORE,
         queue=QUEUE,
-        cluster_times=_CLUSTER_TIMES if options.replicated else "",
+        cluster_times=_CLUSTER_TIMES * (options.replicated or bool(options.balancing)) + balancing,
         ha_policy=_policy(options).format(
             role=node.role,
             group=node.group,
@@ -170,7 +179,7 @@ def _configuration(node: NodeRole, nodes: tuple[NodeRole, ...], options: PairOpt
             failover_on_shutdown=str(options.failover_on_shutdown).lower(),
             role_options=role_options,
         ),
-        paging=f"<max-size-bytes>{options.max_size_bytes}</max-size-bytes>" if options.max_size_bytes >= 0 else "",
+        settings=settings,
     )
     loaded = read_broker_xml(text.encode(), file=f"{node.name}/broker.xml")
     # smaller than the file may ask for, so that short runs change segments often

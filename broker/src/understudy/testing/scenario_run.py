@@ -54,6 +54,8 @@ class ScenarioRun:
     strikes_class: ClassVar[type[Strikes]] = Strikes
     liveness_s: ClassVar[float] = LIVENESS_S
     """Virtual seconds the clients have to finish; less where a planted bug shows before."""
+    members: ClassVar[bool] = False
+    """Whether several nodes have the queue (``judge_ledger``)."""
     restored_s_max: ClassVar[float] = RESTORED_S
     """Virtual seconds after healing within which a message of a new client is confirmed."""
 
@@ -139,6 +141,7 @@ class ScenarioRun:
             sessions=self.book.sessions,
             drained=not self._working,
             set_aside=self.set_aside,
+            members=self.members,
         )
         ends = [
             f"{node.name} ended with {type(error).__name__}: {error}"
@@ -168,8 +171,12 @@ class ScenarioRun:
         self.network.add_host(name)
         self._clients[name] = process
         stream = self.loop.random(f"entropy {process.label}")
-        plan = ClientPlan(self.plan.url, self.book.now_ms, stream.randbytes, self.book)
+        plan = ClientPlan(self.url_of(name), self.book.now_ms, stream.randbytes, self.book)
         process.create_task(self._work(plan, name))
+
+    def url_of(self, client: str) -> str:
+        """Where a client finds the brokers."""
+        return self.plan.url
 
     async def _work(self, plan: ClientPlan, name: str) -> None:
         job = self._producers.get(name) or self._consumers[name]
@@ -209,7 +216,7 @@ class ScenarioRun:
             for job in self._consumers.values():
                 job.draining_since_s = self.loop.time()
             await self._wait(lambda: not self._working, deadline)
-        if not self._working and not await self._observe(deadline):
+        if not self._working and not await self._observe_all(deadline):
             text = f"queue not seen completely {self.liveness_s} s after healing"
             self.violations.append(Violation("left-over", text))
         if self._working:
@@ -219,14 +226,15 @@ class ScenarioRun:
                 Violation("stuck", f"{waiting} did not finish in {self.liveness_s} s; nodes: {states}")
             )
 
-    async def _observe(self, deadline: float) -> bool:
+    async def _observe_all(self, deadline: float) -> bool:
         """Add the remaining messages of the queue to the ledger when all clients have ended."""
+        return await self._observe(self.plan.url, deadline)
+
+    async def _observe(self, url: str, deadline: float) -> bool:
         process = self.loop.new_process(_OBSERVER)
         self.network.add_host(_OBSERVER)
         entropy = self.loop.random(f"entropy {process.label}").randbytes
-        task = process.create_task(
-            observe(ClientPlan(self.plan.url, self.book.now_ms, entropy, self.book), QUEUE, _OBSERVER)
-        )
+        task = process.create_task(observe(ClientPlan(url, self.book.now_ms, entropy, self.book), QUEUE, _OBSERVER))
         return await self._wait(task.done, deadline)
 
     async def _wait(self, condition: Callable[[], bool], deadline: float) -> bool:
@@ -247,10 +255,14 @@ class ScenarioRun:
         self._judge_store()
 
     def _judge_store(self) -> None:
+        self._judge_one(self.storage)
+
+    def _judge_one(self, storage: SharedStorage) -> None:
+        """A store at the end: readable, without messages that are left, and damaged ones in its quarantine."""
         try:
             # a message that was consumed before its damage was found is in no quarantine
-            state = self.storage.log_state(JOURNAL, quarantine=bool(self.strikes.damaged))
-            entries = quarantined(self.storage.volume, JOURNAL)
+            state = storage.log_state(JOURNAL, quarantine=bool(self.strikes.damaged))
+            entries = quarantined(storage.volume, JOURNAL)
         except StoreError as error:
             self.violations.append(Violation("store", f"unreadable at the end: {error}"))
             return

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from understudy.testing.cluster_configuration import PAIR, NodeRole
+from understudy.testing.members import Members
 from understudy.testing.plan import Plan
 from understudy.testing.quorum import Quorum
 from understudy.testing.replicated_pair import ReplicatedPair
@@ -52,4 +53,6 @@ _SHARED: Final = (SHARED_STORE, SharedStoreBackups(), SharedStoreSymmetric())
 #: Names of the scenarios in which all nodes share one store.
 SHARED_STORES: Final = tuple(scenario.name for scenario in _SHARED)
 #: All scenarios by name.
-SCENARIOS: Final[dict[str, Scenario]] = {scenario.name: scenario for scenario in (*_SHARED, ReplicatedPair(), Quorum())}
+SCENARIOS: Final[dict[str, Scenario]] = {
+    scenario.name: scenario for scenario in (*_SHARED, ReplicatedPair(), Quorum(), Members())
+}

@@ -1,0 +1,46 @@
+"""The scenario of members of a cluster that share the messages of a queue, each with a store of its own (ADR 0068)."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Final
+
+from understudy.testing.cluster_configuration import NodeRole
+from understudy.testing.fault_plan import ACTIVE, PASSIVE, Fault, FaultKind
+from understudy.testing.members_run import MembersRun
+from understudy.testing.plan import Plan
+from understudy.testing.scenario import Scenario
+
+_MODES: Final = ("ON_DEMAND", "ON_DEMAND", "STRICT", "OFF_WITH_REDISTRIBUTION")
+#: Faults of a pair: no node takes over here, and the damage of a message that moves is another scenario's.
+_OF_PAIRS: Final = (FaultKind.CRASH_IN_ACTIVATION, FaultKind.DAMAGE)
+
+
+class Members(Scenario):
+    """Two to four nodes; each client stays with one of them."""
+
+    name = "members"
+    text = "two to four members of a cluster with a store each, that share the messages of a queue"
+    run_class = MembersRun
+
+    def nodes(self, seed: int) -> tuple[NodeRole, ...]:
+        count = random.Random(f"{seed}/members").choice((2, 2, 3, 4))
+        return tuple(NodeRole(name, "primary") for name in "abcd"[:count])
+
+    def configure(self, plan: Plan) -> Plan:
+        stream = random.Random(f"{plan.seed}/balancing")
+        names = [node.name for node in plan.nodes]
+        pair = replace(plan.pair, balancing=stream.choice(_MODES), quarantine=False, max_size_bytes=-1)
+        struck = [fault for fault in plan.faults if fault.kind not in _OF_PAIRS]
+        plan = replace(plan, pair=pair, faults=tuple(_at_a_member(fault, stream.choice(names)) for fault in struck))
+        if pair.balancing != "STRICT":
+            return plan
+        # without redistribution only a consumer at each member sees everything
+        first = plan.consumers[0]
+        return replace(plan, consumers=tuple(replace(first, name=f"c{number}") for number in range(len(names))))
+
+
+def _at_a_member(fault: Fault, name: str) -> Fault:
+    """All nodes are active: the fault strikes one of them."""
+    return replace(fault, target=name) if fault.target in (ACTIVE, PASSIVE) else fault
