@@ -242,7 +242,8 @@ class PostOffice:
         routing_type = properties.get(ROUTING_TYPE)
         address = self.directory.addresses.get(message.address or "")
         only: NamedQueue | None = None
-        if properties.may_be_reserved and ROUTE_TO in properties:
+        from_member = properties.may_be_reserved and ROUTE_TO in properties
+        if from_member:
             # its queues are known: none is made for it
             address = address or self._for_other_node(message.address or "", routing_type)
         elif address is None or (routing_type is not None and routing_type not in address.routing_types):
@@ -260,7 +261,8 @@ class PostOffice:
             duplicate = properties.pop(BRIDGE_DUPLICATE_ID)
             message = message.with_properties(properties)
             duplicate_id = forwarded_id_bytes(duplicate)
-        elif duplicate is not None:
+        elif duplicate is not None and not from_member:
+            # of a producer here: the message of another member may have been here before
             duplicate_id = duplicate_id_bytes(duplicate)
         if duplicate_id is not None:
             known = address.duplicate_ids.sequence_of(duplicate_id)

@@ -8,7 +8,7 @@ import pytest
 
 from support.routing import World, callback_of
 from understudy.config.model import MessageLoadBalancing, RoutingType
-from understudy.message import BRIDGE_DUPLICATE_ID, ROUTE_TO, Message
+from understudy.message import BRIDGE_DUPLICATE_ID, DUPLICATE_ID, ROUTE_TO, Message
 from understudy.properties import Properties
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.queues.queue import Queue
@@ -84,6 +84,17 @@ def test_a_message_that_is_sent_again_is_dropped() -> None:
     for _ in range(2):
         node.node.send(forwarded("m", queue.queue_id, duplicate=7))
     assert node.depths() == {"b": 1}
+
+
+def test_the_id_of_its_producer_does_not_count() -> None:
+    """Without duplicate detection of bridges too: redistribution may bring a message back to its first member."""
+    node = Receiving()
+    queue = node.queue("b")
+    node.world.session().send(Message(b"m", address="a", properties=Properties({DUPLICATE_ID: "one"})))
+    back = forwarded("m", queue.queue_id)
+    back.properties[DUPLICATE_ID] = "one"
+    node.node.send(back.with_properties(back.properties))
+    assert node.depths() == {"b": 2}
 
 
 def test_a_client_cannot_name_queues() -> None:

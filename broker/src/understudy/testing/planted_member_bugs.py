@@ -1,0 +1,71 @@
+"""Planted bugs of members of a cluster: bridges and redistribution that lose or double messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from understudy.balancing.cluster_bridge import ClusterConversion
+from understudy.bridges.forwarding import Forwarding
+from understudy.message import BRIDGE_DUPLICATE_ID, Message
+from understudy.routing.acceptance import Acceptance
+from understudy.routing.address import Address
+from understudy.routing.queues.queue import Queue
+from understudy.routing.response_order import ResponseOrder
+from understudy.store.reference import MessageReference, References
+from understudy.testing.planting import Patch, planted
+
+_MEMBERS: Final = "members"
+_NOT_LOST: Final = "no confirmed durable message is lost"
+_NOT_DOUBLED: Final = "no message is stored twice"
+
+
+@planted("bridge-id-forgotten", promise=_NOT_DOUBLED, checks=["duplicated"], elsewhere={_MEMBERS: range(11, 40)})
+def _bridge_id_forgotten(patch: Patch) -> None:
+    """A bridge between members sends messages without its duplicate ids."""
+
+    def convert(self: ClusterConversion, message: Message, message_id: int) -> Message:
+        converted = old(self, message, message_id)
+        properties = converted.properties.copy()
+        properties.pop(BRIDGE_DUPLICATE_ID, None)
+        return converted.with_properties(properties)
+
+    old: Callable[..., Message] = patch.replace(ClusterConversion, "convert", convert)
+
+
+@planted("bridge-acknowledges-early", promise=_NOT_LOST, checks=["lost"], elsewhere={_MEMBERS: range(1, 20)})
+def _bridge_acknowledges_early(patch: Patch) -> None:
+    """A bridge removes a message when it has sent it, before the other member has it."""
+
+    def deliver(self: Forwarding, consumer_id: int, part: Any) -> int:
+        charged = old(self, consumer_id, part)
+        for correlation_id in list(self.unconfirmed):
+            self._later(lambda correlation_id=correlation_id: self.confirmed(correlation_id))
+        return charged
+
+    old: Callable[..., int] = patch.replace(Forwarding, "deliver", deliver)
+
+
+@planted("redistribution-acknowledges-first", promise=_NOT_LOST, checks=["lost"], elsewhere={_MEMBERS: range(10, 40)})
+def _redistribution_acknowledges_first(patch: Patch) -> None:
+    """Redistribution removes a message before its copy is safe: the copy is not in the log."""
+
+    def move(
+        self: Acceptance,
+        copy: Message,
+        target: Address,
+        queues: tuple[Queue, ...],
+        queue: Queue,
+        reference: MessageReference,
+    ) -> None:
+        if not any(each.internal for each in queues):
+            old(self, copy, target, queues, queue, reference)
+            return
+        queue.log_acknowledges(References((reference,)))
+        copy = Message(
+            copy.body, address=copy.address, type=copy.type, durable=False, properties=copy.properties,
+            message_id=copy.message_id,
+        )  # fmt: skip
+        self.accept(target, copy, queues, 0, ResponseOrder(), None, None, None)
+
+    old: Callable[..., None] = patch.replace(Acceptance, "move", move)
