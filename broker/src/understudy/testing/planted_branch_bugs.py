@@ -10,7 +10,11 @@ from understudy.session.resource_manager import ResourceManager
 from understudy.session.session import ServerSession
 from understudy.session.transaction import Transaction
 from understudy.session.xa import XaRequests
-from understudy.testing import planted_replication_bugs, planted_vote_bugs  # noqa: F401  # for BUGS
+from understudy.testing import (  # noqa: F401  # for BUGS
+    planted_member_bugs,
+    planted_replication_bugs,
+    planted_vote_bugs,
+)
 from understudy.testing.branched_pair import BranchedPairRun
 from understudy.testing.planting import Patch, planted
 from understudy.testing.scenario_run import ScenarioRun

@@ -27,7 +27,6 @@ from understudy.store.reference import MessageReference, RunSlice
 from understudy.testing import (  # noqa: F401  # for BUGS
     planted_branch_bugs,
     planted_damage_bugs,
-    planted_member_bugs,
     planted_node_bugs,
 )
 from understudy.testing.fault_plan import Fault, FaultKind
