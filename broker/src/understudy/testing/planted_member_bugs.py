@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from understudy.balancing.cluster_bridge import ClusterConversion
@@ -40,7 +41,7 @@ def _bridge_acknowledges_early(patch: Patch) -> None:
     def deliver(self: Forwarding, consumer_id: int, part: Any) -> int:
         charged = old(self, consumer_id, part)
         for correlation_id in list(self.unconfirmed):
-            self._later(lambda correlation_id=correlation_id: self.confirmed(correlation_id))
+            self._later(partial(self.confirmed, correlation_id))
         return charged
 
     old: Callable[..., int] = patch.replace(Forwarding, "deliver", deliver)
