@@ -149,6 +149,7 @@ class Broker:
             settings=self.settings,
             reload=reload,
             bridges=self.exchange.bridges,
+            members=self.exchange.members,
             queue_reports=self.queue_reports,
         )
         invocations = Invocations(node, CONTROLS)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import statistics
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -22,14 +24,18 @@ from rich.table import Table
 from benchmarks.cases import CASES
 from benchmarks.content import Content
 from benchmarks.core_link import CoreLink
+from benchmarks.growth import fill
 from benchmarks.load import CannotRun, Consumer, Producer, build_driver, run
 from benchmarks.targets import artemis_home
 from support.artemis import ArtemisNode
-from support.members import Members, members_xml
+from support.members import Members, members_xml, url
+from support.processes import COMMAND, Node
+from understudy.client.sync import connect
 
 #: Goals: part of the rate of a single node in the same run, and times the rate of two members of Artemis.
 OF_SINGLE_PERCENT_MIN = 60
 OF_ARTEMIS_MIN = 2.0
+SETTLED_S_MAX = 10.0
 MODES = ("ON_DEMAND", "STRICT")
 #: Members learn each other's queues within this time.
 _SETTLED_S = 2.0
@@ -136,12 +142,101 @@ def rates(broker: str, mode: str, directory: Path, window_ms: int) -> Rates:
         cluster.end()
 
 
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Queues that four members know of one of them."""
+
+    queues: int
+    known_s: float
+    """From the last queue that was made until all members know all."""
+    restarted_s: float
+    """From the activation of a member that was killed until it knows all."""
+    kib_per_queue: float
+    """Resident memory of another member for each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Redistributed:
+    """Messages that waited at one member and were consumed at another one."""
+
+    messages: int
+    per_s: float
+    source_mib: float
+    """Peak resident memory of the member where they waited; before it, its memory with the waiting messages."""
+    source_before_mib: float
+    target_mib: float
+
+
+def settle(directory: Path, queues: int) -> Settled:
+    """Make queues at one of four members."""
+    members = Members(directory, 4).start()
+    try:
+        first, *others = members.nodes
+        before = [_memory_mib(node, "VmRSS") for node in others]
+        with connect(url(first)) as connection, connection.session() as session:
+            for number in range(queues):
+                session.create_queue(f"many.{number}")
+        began = time.monotonic()
+        for node in others:
+            _wait_known(node, queues)
+        known_s = time.monotonic() - began
+        grown = statistics.median(_memory_mib(node, "VmRSS") - was for node, was in zip(others, before, strict=True))
+        others[0].kill()
+        others[0].start().wait_ready("active")
+        began = time.monotonic()
+        _wait_known(others[0], queues)
+        return Settled(queues, known_s, time.monotonic() - began, 1024 * grown / queues)
+    finally:
+        members.end()
+
+
+def _wait_known(node: Node, queues: int) -> None:
+    while sum(each["queue"].startswith("many.") for each in _remote_queues(node)) < queues:
+        time.sleep(0.05)
+
+
+def _remote_queues(node: Node) -> list[dict[str, Any]]:
+    found = node.get("/api/v1/cluster")[1].get("remote_queues", [])
+    assert isinstance(found, list)
+    return found
+
+
+def redistribute(directory: Path, messages: int) -> Redistributed:
+    """Let messages wait at one of two members, then consume them at the other one."""
+    members = Members(directory, 2).start()
+    try:
+        first, second = members.nodes
+        fill(first.port, "deep", messages, 300)
+        with connect(url(second)) as connection, connection.session() as session:
+            session.create_queue("deep")
+        before = _memory_mib(first, "VmRSS")
+        began = time.monotonic()
+        subprocess.run(
+            [str(COMMAND), "consume", "--url", url(second), "--queue", "deep", "--count", str(messages),
+             "--idle-timeout", "60"],
+            check=True, capture_output=True,
+        )  # fmt: skip
+        took_s = time.monotonic() - began
+        peaks = [_memory_mib(node, "VmHWM") for node in members.nodes]
+        return Redistributed(messages, messages / took_s, peaks[0], before, peaks[1])
+    finally:
+        members.end()
+
+
+def _memory_mib(node: Node, line: str) -> float:
+    assert node.process is not None
+    status = Path(f"/proc/{node.process.pid}/status").read_text()
+    return int(next(each for each in status.splitlines() if each.startswith(line)).split()[1]) / 1024
+
+
 @click.command()
 @click.option("--rounds", default=3, show_default=True, help="Rounds; medians are printed.")
 @click.option("--window-ms", default=5_000, show_default=True, help="Load of each measurement.")
 @click.option("--artemis/--no-artemis", default=True, show_default=True, help="With a cluster of Artemis beside ours.")
+@click.option("--queues", default=10_000, show_default=True, help="Queues that four members learn of each other.")
+@click.option("--messages", default=1_000_000, show_default=True, help="Messages that are redistributed.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
-def cluster(*, rounds: int, window_ms: int, artemis: bool, as_json: bool) -> None:
+def cluster(*, rounds: int, window_ms: int, artemis: bool, queues: int, messages: int, as_json: bool) -> None:
     """Messages produced at one member of a cluster and consumed at another one, beside a single node."""
     found: dict[tuple[str, str], list[Rates]] = {}
     brokers = ["understudy", "artemis"] if artemis else ["understudy"]
@@ -155,9 +250,13 @@ def cluster(*, rounds: int, window_ms: int, artemis: bool, as_json: bool) -> Non
                         click.echo(f"{broker} left out: {error}", err=True)
                         continue
                 found.setdefault((broker, mode), []).append(measured)
+    with tempfile.TemporaryDirectory() as directory:
+        settled = settle(Path(directory) / "settled", queues)
+        moved = redistribute(Path(directory) / "redistributed", messages)
     if as_json:
         rows = [asdict(each) for values in found.values() for each in values]
-        print(json.dumps({"benchmark": "cluster", "rates": rows}))
+        further = {"settled": asdict(settled), "redistributed": asdict(moved)}
+        print(json.dumps({"benchmark": "cluster", "rates": rows, **further}))
         return
     table = Table(title=f"Messages per second between two members, {rounds} rounds, {datetime.now():%Y-%m-%d}")
     for column in ("broker", "mode", "one member", "across", "% of one", "CPU µs per message", "times Artemis"):
@@ -175,3 +274,13 @@ def cluster(*, rounds: int, window_ms: int, artemis: bool, as_json: bool) -> Non
         )  # fmt: skip
     Console(width=120).print(table)
     print(f"goals: {OF_SINGLE_PERCENT_MIN} % of one member, {OF_ARTEMIS_MIN} times Artemis")
+    print(
+        f"{settled.queues:,} queues of one of four members are known {settled.known_s:.1f} s after the last was made"
+        f" (goal {SETTLED_S_MAX:.0f}: {'met' if settled.known_s <= SETTLED_S_MAX else 'MISSED'}),"
+        f" {settled.restarted_s:.1f} s after the activation of a member; {settled.kib_per_queue:.1f} KiB for each"
+    )
+    print(
+        f"{moved.messages:,} waiting messages redistributed to a consumer: {moved.per_s:,.0f} a second; source"
+        f" {moved.source_before_mib:.0f} MiB before, {moved.source_mib:.0f} at most,"
+        f" target {moved.target_mib:.0f} at most"
+    )

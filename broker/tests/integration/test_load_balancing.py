@@ -233,13 +233,22 @@ def test_max_hops_2_reaches_the_end_of_a_chain(make_members: Callable[..., Membe
         wait_until(lambda node=node: depth(node, "q") == 10, "not a third", node)  # type: ignore[misc]
 
 
-def test_max_hops_0_and_an_excluded_address_send_nothing(make_members: Callable[..., Members]) -> None:
+def test_an_excluded_address_is_not_balanced(make_members: Callable[..., Members]) -> None:
     first, second = make_members(cluster="<address>!q</address>").start().nodes
     with connect(url(second)) as connection, connection.session() as session:
         session.create_queue("subscription", address="news", routing="multicast")
         wait_knows(first, "subscription")
         known = first.get("/api/v1/cluster")[1]["remote_queues"]
         assert [each["queue"] for each in known] == ["subscription"]  # type: ignore[index, union-attr]
+
+
+def test_max_hops_0_keeps_everything_here(make_members: Callable[..., Members]) -> None:
+    mode = "<max-hops>0</max-hops><message-load-balancing>STRICT</message-load-balancing>"
+    first, _ = make_members(cluster=mode).start().nodes
+    wait_until(lambda: "queues of another node are known" in first.log.read_text(), "no report came", first)
+    send(first, bodies_of(10))
+    assert depth(first, "q") == 10
+    assert first.get("/api/v1/cluster")[1]["remote_queues"] == []
 
 
 def test_a_client_cannot_choose_queues_or_use_a_queue_of_the_broker(make_members: Callable[..., Members]) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from understudy.balancing.exchange import MemberExchange
 from understudy.bridges.bridges import Bridges
 from understudy.cluster.topology import Topology
 from understudy.config.model import Configuration, Permission
@@ -72,6 +73,8 @@ class ManagedNode:
     """Reads broker.xml again; None if there is no file."""
     bridges: Bridges | None = None
     """Its core bridges."""
+    members: MemberExchange | None = None
+    """Its exchange of messages with other members of its cluster; None without a cluster connection."""
     queue_reports: QueueReports | None = None
     """Reports of its queues to other members; None without a cluster connection."""
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from understudy.config.model import AcceptorConfiguration, ClusterConnectionConfiguration
-from understudy.errors import ResourceNotFound
+from understudy.errors import ManagementError, ResourceNotFound
 from understudy.management.invocation import Control, ManagedNode, Requester
 from understudy.management.listing import to_json
-from understudy.management.operations import Operations, operation
+from understudy.management.operations import Operations, operation, text
 from understudy.management.transport import ACCEPTOR_FACTORY, acceptor_parameters
 
 
@@ -35,6 +35,22 @@ class ClusterConnectionControl(Control):
             member.node_id: f"{member.primary.host}:{member.primary.port}"
             for member in self.node.topology.members()
             if member.primary is not None
+        }
+
+    def metrics(self, node_id: str | None = None) -> dict[str, int]:
+        """Counters of the bridges to all members, or to one, with the names of Artemis.
+
+        Raises:
+            ManagementError: no messages go to this member.
+        """
+        members = self.node.members
+        flows = {} if members is None else members.flows.by_node
+        if node_id is not None and node_id not in flows:
+            raise ManagementError(f"no bridge to node {node_id!r}")
+        counts = [each.bridge.counts for each in flows.values() if node_id in (None, each.node_id)]
+        return {
+            "messagesPendingAcknowledgement": sum(each.forwarded for each in counts),
+            "messagesAcknowledged": sum(each.acknowledged for each in counts),
         }
 
 
@@ -75,6 +91,29 @@ class ClusterConnectionControls:
             operation("getDiscoveryGroupName", lambda c: c.cluster.discovery_group, "Name of its discovery group."),
             operation("getTopology", lambda c: to_json(c.nodes()), "Known nodes, as JSON."),
             operation("isStarted", lambda c: c.node.services.connections.accepting, "Whether it is started."),
+            operation(
+                "isDuplicateDetection",
+                lambda c: c.cluster.use_duplicate_detection,
+                "Whether its bridges send duplicate ids.",
+            ),
+            operation(
+                "getMessageLoadBalancingType",
+                lambda c: c.cluster.message_load_balancing.value,
+                "Which members get messages.",
+            ),
+            operation("getMaxHops", lambda c: c.cluster.max_hops, "How many nodes away queues may be."),
+            operation(
+                "getMessagesPendingAcknowledgement",
+                lambda c: c.metrics()["messagesPendingAcknowledgement"],
+                "Messages that its bridges have sent since the activation.",
+            ),
+            operation(
+                "getMessagesAcknowledged",
+                lambda c: c.metrics()["messagesAcknowledged"],
+                "Messages that other members have confirmed since the activation.",
+            ),
+            operation("getMetrics", ClusterConnectionControl.metrics, "Both, for all members together."),
+            operation("getBridgeMetrics", ClusterConnectionControl.metrics, "Both, for one member.", text("nodeId")),
         ],
     )
 
