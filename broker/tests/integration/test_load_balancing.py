@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.members import Members, depth, third_of, url, wait_knows, wait_until
-from support.processes import COMMAND, READY_S, Node, Pair
+from support.processes import COMMAND, READY_S, Node, Pair, invoke
 from understudy.client.sync import Consumer, connect
 from understudy.errors import BrokerError
 from understudy.ledger import check, read
@@ -249,6 +249,38 @@ def test_max_hops_0_keeps_everything_here(make_members: Callable[..., Members]) 
     send(first, bodies_of(10))
     assert depth(first, "q") == 10
     assert first.get("/api/v1/cluster")[1]["remote_queues"] == []
+
+
+def test_a_reply_goes_to_the_temporary_queue_of_a_client_of_another_member(
+    make_members: Callable[..., Members],
+) -> None:
+    """Also without auto-creation; the address of the reply queue goes with it."""
+    settings = "<auto-create-queues>false</auto-create-queues><auto-create-addresses>false</auto-create-addresses>"
+    first, second = make_members(settings=settings).start().nodes
+    with connect(url(second)) as connection, connection.session() as asking:
+        asking.create_queue("replies", address="replies", routing="anycast", temporary=True)
+        consumer = asking.consumer("replies")
+        wait_knows(first, "replies", consumers=1)
+        send(first, ["the answer"], "replies")
+        assert receive(consumer, 1) == ["the answer"]
+    wait_until(lambda: "replies" not in str(invoke(first, "broker", "getAddressNames")[1]), "the address stayed", first)
+
+
+def test_a_message_for_an_address_elsewhere_survives_kills_of_both(
+    make_members: Callable[..., Members],
+) -> None:
+    first, second = make_members().start().nodes
+    with connect(url(second)) as connection, connection.session() as session:
+        session.create_queue("far", address="far", routing="anycast")
+    wait_knows(first, "far")
+    second.kill()
+    wait_until(lambda: "member of the cluster lost" in first.log.read_text(), "the loss was not noticed", first)
+    send(first, ["kept"], "far")
+    first.kill()
+    first.start().wait_ready("active")
+    second.start().wait_ready("active")
+    with connect(url(second)) as connection, connection.session() as session:
+        assert receive(session.consumer("far"), 1) == ["kept"]
 
 
 def test_a_client_cannot_choose_queues_or_use_a_queue_of_the_broker(make_members: Callable[..., Members]) -> None:

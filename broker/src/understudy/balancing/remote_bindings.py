@@ -1,5 +1,5 @@
 """All queues of other nodes that this node knows, and the addresses that balance over them. Implements
-``routing.directory.RoutingListener``.
+``routing.directory.RoutingListener`` and ``routing.directory.AddressesElsewhere``.
 
 Source: artemis-ha s. 7.5.
 """
@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-from understudy.config.model import MessageLoadBalancing
+from understudy.config.model import MessageLoadBalancing, RoutingType
 from understudy.limits import REMOTE_BINDINGS_MAX
 from understudy.routing.address import Address
 from understudy.routing.directory import Directory
@@ -51,7 +51,10 @@ class RemoteBindings:
         """By address, whether this node has the address or not."""
         self.listeners: list[RemoteListener] = []
         self._full = False
+        self._made: set[str] = set()
+        """Addresses of this node that exist only because of queues elsewhere."""
         directory.listeners.append(self)
+        directory.elsewhere = self
 
     def add(self, binding: RemoteBinding) -> bool:
         """Returns whether it is routed to from now on: not if another node has reported the same queue, or if there are
@@ -90,7 +93,21 @@ class RemoteBindings:
             address = self._directory.addresses.get(binding.address)
             if address is not None:
                 address.balance_by(None)
+            if binding.address in self._made:
+                self._made.discard(binding.address)
+                if address is not None and not address.bindings:
+                    self._directory.delete_address(binding.address)
         self.tell(lambda listener: listener.remote_binding_removed(binding))
+
+    def make(self, name: str) -> Address | None:
+        """See ``routing.directory.AddressesElsewhere``."""
+        balancer = self._balancers.get(name)
+        if balancer is None:
+            return None
+        anycast = any(binding.routing_name == name for binding in balancer.remote.values())
+        routing_types = {RoutingType.ANYCAST, RoutingType.MULTICAST} if anycast else {RoutingType.MULTICAST}
+        self._made.add(name)
+        return self._directory.create_address(name, routing_types, auto_created=True, durable=False)
 
     def tell(self, call: Callable[[RemoteListener], None]) -> None:
         """Call each listener."""
@@ -109,6 +126,7 @@ class RemoteBindings:
             if address is not None:
                 address.balance_by(None)
         self._balancers.clear()
+        self._directory.elsewhere = None
         self.by_name.clear()
 
     # -- RoutingListener --------------------------------------------------------------------------

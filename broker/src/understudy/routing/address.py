@@ -293,8 +293,11 @@ class Address(AddressMemory):
         return None
 
     def queue_names(self) -> list[str]:
-        """Names of everything bound, for the address query."""
-        return list(self.bindings)
+        """Names of everything bound, on this node and others, for the address query."""
+        names = list(self.bindings)
+        if self.balancer is not None:
+            names += [each.queue_name for each in self.balancer.remote.values() if each.queue_name not in self.bindings]
+        return names
 
 
 def _anycast_bindings(address: Address) -> list[Binding]:

@@ -138,6 +138,18 @@ class RetroactiveResources(Protocol):
         ...
 
 
+class AddressesElsewhere(Protocol):
+    """Addresses of which other nodes of the cluster have queues."""
+
+    def make(self, name: str) -> Address | None:
+        """The address, made here without a queue so that messages can be sent to it; None: no other node has one.
+
+        Raises:
+            LimitExceeded: there are too many addresses.
+        """
+        ...
+
+
 class Directory:
     """Everything that has a name."""
 
@@ -167,6 +179,8 @@ class Directory:
         self.listeners: list[RoutingListener] = []
         self.retroactive: RetroactiveResources | None = None
         """Set after everything of the log was taken over: called when addresses and queues are made and deleted."""
+        self.elsewhere: AddressesElsewhere | None = None
+        """Set in a cluster."""
 
     # -- addresses ------------------------------------------------------------------------------
 
@@ -456,6 +470,17 @@ class Directory:
         """The address of a queue that exists."""
         return self.addresses[queue.address.name]
 
+    def find_address(self, name: str) -> Address | None:
+        """The address of a name; one of which only other nodes of the cluster have queues is made. None: none has it.
+
+        Raises:
+            LimitExceeded: there are too many addresses.
+        """
+        found = self.addresses.get(name)
+        if found is None and self.elsewhere is not None:
+            return self.elsewhere.make(name)
+        return found
+
     # -- on demand ------------------------------------------------------------------------------
 
     def for_send(
@@ -475,6 +500,11 @@ class Directory:
         """
         settings = self.settings.of(name)
         address = self.addresses.get(name)
+        if address is None:
+            address = self.find_address(name)
+            if address is not None:
+                # the reply queue of a client of another node, for instance: none is made here
+                return address
         chosen = routing_type
         if chosen is None:
             known = address.routing_types if address is not None else {settings.default_address_routing_type}

@@ -245,7 +245,11 @@ class PostOffice:
         from_member = properties.may_be_reserved and ROUTE_TO in properties
         if from_member:
             # its queues are known: none is made for it
-            address = address or self._for_other_node(message.address or "", routing_type)
+            address = self.directory.find_address((message.address or "").partition("::")[0])
+            if address is None:
+                log.info("a message of another node has no address any more", extra={"address": message.address})
+                self.acceptance.answer(order, done)
+                return
         elif address is None or (routing_type is not None and routing_type not in address.routing_types):
             address, only = self._find(message.address or "", routing_type, order)
         elif not address.bindings and routing_type != RoutingType.MULTICAST:
@@ -331,12 +335,3 @@ class PostOffice:
             return address, None
         # only now: the queue may have been made with the address
         return address, NamedQueue(fqqn[1], address.queue_named(fqqn[1]))
-
-    def _for_other_node(self, name: str, routing_type: PropertyValue) -> Address:
-        """The address of a message that another node of the cluster sends, made for it if it is missing."""
-        name = name.partition("::")[0]
-        found = self.directory.addresses.get(name)
-        if found is not None:
-            return found
-        chosen = RoutingType.ANYCAST if routing_type == RoutingType.ANYCAST else RoutingType.MULTICAST
-        return self.directory.create_address(name, {chosen}, auto_created=True)

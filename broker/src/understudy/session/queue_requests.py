@@ -179,4 +179,4 @@ class QueueRequests:
         queue = fqqn[1] if fqqn is not None else None
         check_visible(self._session.security, name, address, queue, purpose=Permission.SEND)
         names = queue_names(self._directory, self._session.security, address)
-        return describe_address(self._directory.addresses.get(address), self._directory.settings.of(address), names)
+        return describe_address(self._directory.find_address(address), self._directory.settings.of(address), names)

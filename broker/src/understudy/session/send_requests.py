@@ -182,7 +182,7 @@ class SendRequests:
         credit_bytes = min(max(credit_bytes, 0), PRODUCER_CREDITS_MAX)
         name = self._session.prefixes.plain(address)
         fqqn = split_fqqn(name)
-        found = self._office.directory.addresses.get(fqqn[0] if fqqn is not None else name)
+        found = self._office.directory.find_address(fqqn[0] if fqqn is not None else name)
         policy = self._office.memory.blocks_producers(found) if found is not None else None
         target = self._target(name)
         if found is None or policy is None:

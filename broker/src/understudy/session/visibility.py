@@ -56,7 +56,7 @@ def queue_names(directory: Directory, security: SessionSecurity, address: str) -
     """Names of the queues of an address; of a wildcard address those of every address that it covers, as far as
     the client may know of them.
     """
-    known = directory.addresses.get(address)
+    known = directory.find_address(address)
     names = known.queue_names() if known is not None else []
     for covered in directory.covered_by(address):
         names += [name for name in covered.queue_names() if _is_visible(security, covered.name, name)]

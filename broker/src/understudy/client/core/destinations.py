@@ -176,8 +176,11 @@ def ensure_address(address: str, routing: RoutingType) -> Conversation:
     """
     answer = yield query_address(address)
     assert isinstance(answer, BindingQueryResponse), "the request said so"
-    if answer.exists:
-        return
+    if not answer.exists:
+        yield from _make_address(address, routing, answer)
+
+
+def _make_address(address: str, routing: RoutingType, answer: BindingQueryResponse) -> Conversation:
     if isinstance(answer, BindingQueryResponseV3) and not answer.auto_create_addresses:
         raise AddressNotFound(f"address {address} does not exist and is not created on demand")
     try:
@@ -205,7 +208,13 @@ def ensure_queue(name: str, routing: RoutingType, *, producing: bool = False) ->
             other = RoutingType(answer.routing_type).name.lower()
             raise UnexpectedRoutingType(f"queue {queue} is {other}, not {routing.name.lower()}")
         return
-    yield from ensure_address(address, routing)
+    known = yield query_address(address)
+    assert isinstance(known, BindingQueryResponse), "the request said so"
+    if producing and queue in known.queue_names:
+        # another node of the cluster has it
+        return
+    if not known.exists:
+        yield from _make_address(address, routing, known)
     if isinstance(answer, QueueQueryResponseV2) and not answer.auto_create_queues:
         raise QueueNotFound(f"queue {queue} does not exist and is not created on demand")
     packet = CreateQueueV2(address, queue, None, True, False, True, True, int(routing))
