@@ -17,10 +17,10 @@ from understudy.config.model import RoutingType
 from understudy.errors import BrokerError, InvalidQueueConfiguration, InvalidSelector, StoreError
 from understudy.routing.address import Address
 from understudy.routing.configuration import QueueConfiguration, check_name
-from understudy.routing.directory import queue_configuration
 from understudy.routing.lifecycle.retroactive import Retroactive
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
+from understudy.routing.records import queue_configuration
 from understudy.routing.settings import AddressSettings
 from understudy.routing.shared_messages import SharedMessages
 from understudy.store.backlog import Backlog

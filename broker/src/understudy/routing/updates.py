@@ -18,10 +18,10 @@ from understudy.errors import DiskFull, InvalidQueueConfiguration, UnexpectedRou
 from understudy.routing.address import Address
 from understudy.routing.binding import Binding
 from understudy.routing.configuration import QueueConfiguration
-from understudy.routing.directory import queue_record
 from understudy.routing.filter import parse_filter
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
+from understudy.routing.records import queue_record
 
 #: Settings that may change while a queue holds messages and has consumers.
 CHANGEABLE: Final = frozenset(

@@ -9,7 +9,7 @@ from understudy.config.model import ResourceLimits, RoutingType
 from understudy.errors import NotAuthorized, SessionRejected
 from understudy.message import ROUTING_TYPE
 from understudy.routing.configuration import QueueConfiguration
-from understudy.routing.directory import queue_configuration, queue_record
+from understudy.routing.records import queue_configuration, queue_record
 from understudy.session.registry import SessionRegistry
 
 
