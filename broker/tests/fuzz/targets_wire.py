@@ -16,6 +16,7 @@ from understudy.wire.buffer import Reader
 from understudy.wire.core import layout
 from understudy.wire.core import packets as p
 from understudy.wire.core.codec import FrameDecoder, SendBatch, encode
+from understudy.wire.core.http_upgrade import UpgradeRefused, accepted, read_request, split_head
 from understudy.wire.core.packets_session import MessageField
 from understudy.wire.core.transport import TransportConfiguration
 from understudy.wire.detect import detect
@@ -183,6 +184,12 @@ def _connector_url(data: bytes) -> None:
     assert TransportConfiguration.from_url(connector.to_url()).host == connector.host
 
 
+def _http_upgrade(data: bytes) -> None:
+    found = split_head(data)
+    if found is not None:
+        accepted(read_request(found[0]))
+
+
 def _detect(data: bytes) -> None:
     for length in range(min(len(data), 16) + 1):
         detect(data[:length])
@@ -220,6 +227,12 @@ WIRE = (
         _connector_url,
         (RemoteProtocolError, LocalProtocolError),
         lambda: [b"tcp://localhost:61616?sslEnabled=true&a=b%20c", b"tcps://[::1]:5?x=1"],
+    ),
+    Target(
+        "http-upgrade",
+        _http_upgrade,
+        (UpgradeRefused,),
+        lambda: [b"GET / HTTP/1.1\r\nupgrade: activemq-remoting\r\nconnection: upgrade\r\n\r\n"],
     ),
     Target("detect", _detect, (), lambda: [b"ARTEMIS" + bytes(13), b"\x10\x0c\0\4MQTT", b"GET / HTTP/1.1\r\n"]),
 )

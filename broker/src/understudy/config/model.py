@@ -157,6 +157,8 @@ class AcceptorConfiguration:
     anycast_prefixes: tuple[str, ...] = ()
     """Prefixes that ask for anycast and are cut off an address."""
     multicast_prefixes: tuple[str, ...] = ()
+    http_upgrade: bool = False
+    """Takes requests for an HTTP upgrade, too."""
     tls: TlsSettings | None = None
     """None: plain text."""
     parameters: Mapping[str, ParameterValue] = field(default_factory=dict, repr=False)

@@ -57,7 +57,8 @@ TRANSPORTS: Final = (
             TEXT,
             None,
             "tcp://host:port?parameters. Carried out: protocols, handshake-timeout, connectionsAllowed, backlog, "
-            "autoStart, anycastPrefix and multicastPrefix (comma-separated; cut off names, imply the routing type).",
+            "autoStart, httpUpgradeEnabled, anycastPrefix and multicastPrefix (comma-separated; cut off names, imply"
+            " the routing type).",
             attributes=(named("Name."),),
             repeated=True,
         ),

@@ -28,13 +28,16 @@ from understudy.limits import (
     READ_BYTES_MAX,
 )
 from understudy.machine import IGNORED, Machine, To, table
+from understudy.ports import Connection
 from understudy.protocols.handlers import ConnectionHandler, Handlers
 from understudy.runtime.descriptors import ConnectionBudget, Descriptors
 from understudy.runtime.detection import Detection, Layered
 from understudy.runtime.listening import bound_socket
 from understudy.runtime.tls_layer import TlsLayer, TlsPort
 from understudy.runtime.turn import Turn
-from understudy.session.prefixes import prefixes_of
+from understudy.runtime.upgrade import UpgradeLayer
+from understudy.session.prefixes import AddressPrefixes, prefixes_of
+from understudy.wire.detect import Protocol as Wire
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +55,7 @@ class Acceptor:
         budget: ConnectionBudget | None = None,
         descriptors: Descriptors | None = None,
         tls: TlsPort | None = None,
+        server: str = "",
     ) -> None:
         """Does not listen yet.
 
@@ -63,6 +67,7 @@ class Acceptor:
             budget: Connections of all acceptors together; None: only the acceptor's own limit holds.
             descriptors: Of the process; the listening sockets get the highest numbers. None: any numbers.
             tls: Contexts and handshakes; None: plain text.
+            server: Name of the node, for requests for an HTTP upgrade.
         """
         self._check_period_ms = check_period_ms
         self._descriptors = descriptors
@@ -71,6 +76,9 @@ class Acceptor:
         self.configuration = configuration
         self.turn = turn
         self.handlers = handlers
+        if configuration.http_upgrade:
+            self.handlers = {**handlers, Wire.HTTP: self._upgrade}
+        self._server = server
         self.prefixes = prefixes_of(configuration)
         self.connections_max = configuration.connections_allowed
         # dicts, not sets: loops over all connections follow the order in which they were accepted
@@ -119,11 +127,17 @@ class Acceptor:
     def lowest_layer(self, connection: ServerConnection) -> ConnectionHandler:
         """The layer above the socket of a new connection."""
         if self.tls is None:
-            return self._detection(connection)
-        return TlsLayer(connection, self.tls, self.turn, self._detection)
+            return self.detection(connection)
+        return TlsLayer(connection, self.tls, self.turn, self.detection)
 
-    def _detection(self, connection: Layered) -> ConnectionHandler:
+    def detection(self, connection: Layered) -> ConnectionHandler:
+        """The layer that recognises the protocol of a connection."""
         return Detection(connection, self.handlers, self.prefixes, self.configuration.handshake_timeout_ms)
+
+    def _upgrade(self, connection: Connection, prefixes: AddressPrefixes) -> ConnectionHandler:
+        configuration = self.configuration
+        layered, timeout_ms = cast(Layered, connection), configuration.handshake_timeout_ms
+        return UpgradeLayer(layered, self._server, configuration.name, self.detection, timeout_ms)
 
     def stop_listening(self) -> None:
         """Take no new connections; the present ones go on."""

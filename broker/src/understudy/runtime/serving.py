@@ -134,6 +134,7 @@ class Serving:
                 budget=budget,
                 descriptors=descriptors,
                 tls=self._parts.tls.port(each, lambda: environment.worker(self._parts.turn)),
+                server=configuration.name,
             )
             try:
                 await acceptor.open()

@@ -1,0 +1,119 @@
+"""The HTTP upgrade by which a client asks an endpoint for a CORE connection. No I/O.
+
+The request names the server that is meant (``activemqServerName``; none: the one that owns the endpoint) and the
+endpoint (``httpUpgradeEndpoint``). After the answer 101 both sides speak CORE, with its magic.
+
+Source: artemis-core s. 1.4; RFC 9110 s. 7.8 (Upgrade) for the refusals.
+"""
+
+from __future__ import annotations
+
+import binascii
+import hashlib
+from base64 import b64decode, b64encode
+from dataclasses import dataclass
+from email.message import Message
+from email.parser import BytesHeaderParser
+from http import HTTPStatus
+from typing import Final
+
+from understudy.errors import BrokerError
+
+#: Largest head of a request. Bytes.
+HEAD_BYTES_MAX: Final = 8 * 1024
+_END: Final = b"\r\n\r\n"
+_PROTOCOL: Final = "activemq-remoting"
+_GUID: Final = "CF70DEB8-70F9-4FBA-8B4F-DFC3E723B4CD"
+_KEY_BYTES: Final = 16
+
+
+class UpgradeRefused(BrokerError):
+    """The request is not answered with 101."""
+
+    def __init__(self, status: HTTPStatus, text: str) -> None:
+        """Args:
+        status: Of the answer.
+        text: Its body, and the text of the error.
+        """
+        super().__init__(text)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradeRequest:
+    """A request for a CORE connection."""
+
+    key: str
+    server: str | None
+    """Name of the server that is meant; None: the one that owns the endpoint."""
+    endpoint: str | None
+    """Name of the acceptor; None: any."""
+
+
+def split_head(data: bytes) -> tuple[bytes, bytes] | None:
+    """The head of the request and the bytes after it; None: it is not complete.
+
+    Raises:
+        UpgradeRefused: it is too long.
+    """
+    head, end, rest = data.partition(_END)
+    if len(head) > HEAD_BYTES_MAX:
+        raise UpgradeRefused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"a head of more than {HEAD_BYTES_MAX} bytes")
+    return (head + end, rest) if end else None
+
+
+def read_request(head: bytes) -> UpgradeRequest:
+    """Read a complete head.
+
+    Raises:
+        UpgradeRefused: it is no request for a CORE connection.
+    """
+    line, _, fields = head.partition(b"\r\n")
+    parts = line.split(b" ")
+    if len(parts) != 3 or not parts[2].startswith(b"HTTP/1."):
+        raise UpgradeRefused(HTTPStatus.BAD_REQUEST, "no request of HTTP/1.1")
+    if parts[0] != b"GET":
+        raise UpgradeRefused(HTTPStatus.METHOD_NOT_ALLOWED, "an upgrade is a GET request")
+    found = BytesHeaderParser().parsebytes(fields)
+    if _text(found, "upgrade").lower() != _PROTOCOL or "upgrade" not in _text(found, "connection").lower():
+        raise UpgradeRefused(HTTPStatus.UPGRADE_REQUIRED, f"this endpoint serves upgrades to {_PROTOCOL} only")
+    key = _text(found, "sec-activemqremoting-key")
+    try:
+        valid = len(b64decode(key, validate=True)) == _KEY_BYTES
+    except (binascii.Error, ValueError):
+        valid = False
+    if not valid:
+        raise UpgradeRefused(HTTPStatus.BAD_REQUEST, f"Sec-ActiveMQRemoting-Key is not {_KEY_BYTES} bytes in base64")
+    return UpgradeRequest(key, _text(found, "activemqservername") or None, _text(found, "httpupgradeendpoint") or None)
+
+
+def _text(fields: Message, name: str) -> str:
+    return str(fields.get(name, "")).strip()
+
+
+def accepted(request: UpgradeRequest) -> bytes:
+    """The answer 101, after which CORE begins."""
+    digest = hashlib.sha1(f"{request.key}{_GUID}".encode(), usedforsecurity=False).digest()
+    lines = [
+        f"HTTP/1.1 {HTTPStatus.SWITCHING_PROTOCOLS.value} {HTTPStatus.SWITCHING_PROTOCOLS.phrase}",
+        f"Upgrade: {_PROTOCOL}",
+        "Connection: Upgrade",
+        f"Sec-ActiveMQRemoting-Accept: {b64encode(digest).decode()}",
+    ]
+    return "\r\n".join(lines).encode() + _END
+
+
+def refused(error: UpgradeRefused) -> bytes:
+    """The answer to another request, after which the connection is closed."""
+    body = f"{error}\n".encode()
+    lines = [
+        f"HTTP/1.1 {error.status.value} {error.status.phrase}",
+        "Connection: close",
+        "Content-Type: text/plain; charset=utf-8",
+        f"Content-Length: {len(body)}",
+    ]
+    if error.status is HTTPStatus.METHOD_NOT_ALLOWED:
+        lines.append("Allow: GET")
+    if error.status is HTTPStatus.UPGRADE_REQUIRED:
+        lines.append(f"Upgrade: {_PROTOCOL}")
+    return "\r\n".join(lines).encode() + _END + body
