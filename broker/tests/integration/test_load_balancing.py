@@ -283,6 +283,20 @@ def test_a_message_for_an_address_elsewhere_survives_kills_of_both(
         assert receive(session.consumer("far"), 1) == ["kept"]
 
 
+def test_a_store_and_forward_queue_that_an_operator_deletes_is_made_again(make_members: Callable[..., Members]) -> None:
+    first, second = make_members().start().nodes
+    wait_knows(first, "q")
+    (bridge,) = first.get("/api/v1/cluster")[1]["bridges"]  # type: ignore[misc]
+    assert invoke(first, "broker", "destroyQueue", bridge["queue"], True)[0] == 200  # type: ignore[index]
+    send(first, ["here"])
+    assert depth(first, "q") == 1
+    # the other node announces itself again
+    second.kill()
+    second.start().wait_ready("active")
+    with connect(url(second)) as connection, connection.session() as session:
+        assert receive(session.consumer("q"), 1) == ["here"]
+
+
 def test_a_client_cannot_choose_queues_or_use_a_queue_of_the_broker(make_members: Callable[..., Members]) -> None:
     first, _ = make_members().start().nodes
     wait_knows(first, "q")

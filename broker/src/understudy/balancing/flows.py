@@ -102,6 +102,11 @@ class MessageFlows:
         if self._closed or node_id is None:
             return
         flow = self.by_node.get(node_id)
+        if flow is not None and flow.queue.deleted:
+            # by an operator: begin anew
+            del self.by_node[node_id]
+            flow.end()
+            flow = None
         if flow is not None and flow.link is link:
             return
         if flow is None:

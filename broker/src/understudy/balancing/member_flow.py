@@ -109,6 +109,13 @@ class MemberFlow:
             self._all.tell(partial(_consumer_gone, binding, selector))
         self._all.tell(lambda listener: listener.remote_connected(binding))
 
+    def end(self) -> None:
+        """No message goes this way any more."""
+        self.lose_link()
+        for binding in list(self.bindings.values()):
+            self._remove(binding)
+        self.bridge.close()
+
     def lose_link(self) -> None:
         """The connection to the node ended."""
         self.link = None

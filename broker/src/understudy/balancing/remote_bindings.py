@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from understudy.config.model import MessageLoadBalancing, RoutingType
+from understudy.config.wildcard import is_wild, matches
 from understudy.limits import REMOTE_BINDINGS_MAX
 from understudy.routing.address import Address
 from understudy.routing.directory import Directory
@@ -47,8 +48,12 @@ class RemoteBindings:
         self._directory = directory
         self._mode = mode
         self.by_name: dict[str, RemoteBinding] = {}
+        self._by_address: dict[str, dict[str, RemoteBinding]] = {}
+        """By their address, and by cluster name."""
+        self._wild: dict[str, dict[str, RemoteBinding]] = {}
+        """Those of ``_by_address`` whose address has wildcards."""
         self._balancers: dict[str, Balancer] = {}
-        """By address, whether this node has the address or not."""
+        """Of the addresses of this node that other nodes have queues of, by name."""
         self.listeners: list[RemoteListener] = []
         self._full = False
         self._made: set[str] = set()
@@ -72,39 +77,74 @@ class RemoteBindings:
             self._full = True
             return False
         self.by_name[binding.name] = binding
-        balancer = self._balancers.get(binding.address)
-        if balancer is None:
-            balancer = self._balancers[binding.address] = Balancer(self._mode)
-        balancer.add(binding)
-        address = self._directory.addresses.get(binding.address)
-        if address is not None and address.balancer is not balancer:
-            address.balance_by(balancer)
+        name = binding.address
+        self._by_address.setdefault(name, {})[binding.name] = binding
+        if self._directory.wildcard_routing and is_wild(name, self._directory.settings.wildcards):
+            self._wild[name] = self._by_address[name]
+        exact = self._directory.addresses.get(name)
+        for address in ([] if exact is None else [exact]) + self._directory.covered_by(name):
+            balancer = self._balancers.get(address.name)
+            if balancer is None:
+                self._balance(address)
+            else:
+                balancer.add(binding)
         self.tell(lambda listener: listener.remote_binding_added(binding))
         return True
+
+    def _balance(self, address: Address) -> None:
+        """Balance an address over the queues that other nodes have of it, if there are any."""
+        found = self._of(address.name)
+        if not found:
+            return
+        balancer = self._balancers[address.name] = Balancer(self._mode)
+        for binding in found:
+            balancer.add(binding)
+        address.balance_by(balancer)
+
+    def _of(self, name: str) -> list[RemoteBinding]:
+        """Queues that get messages of an address: its own, and those of wildcard addresses that cover it."""
+        found = list(self._by_address.get(name, {}).values())
+        for wild, bindings in self._wild.items():
+            if wild != name and matches(wild, name, self._directory.settings.wildcards):
+                found += bindings.values()
+        return found
 
     def remove(self, binding: RemoteBinding) -> None:
         """Route nothing to it any more."""
         del self.by_name[binding.name]
         self._full = False
-        balancer = self._balancers[binding.address]
-        balancer.remove(binding.name)
-        if not balancer.remote:
-            del self._balancers[binding.address]
-            address = self._directory.addresses.get(binding.address)
-            if address is not None:
-                address.balance_by(None)
-            if binding.address in self._made:
-                self._made.discard(binding.address)
-                if address is not None and not address.bindings:
-                    self._directory.delete_address(binding.address)
+        same = self._by_address[binding.address]
+        del same[binding.name]
+        if not same:
+            del self._by_address[binding.address]
+            wild = self._wild.pop(binding.address, None) is not None
+        else:
+            wild = binding.address in self._wild
+        for name in list(self._balancers) if wild else [binding.address]:
+            balancer = self._balancers.get(name)
+            if balancer is not None and binding.name in balancer.remote:
+                balancer.remove(binding.name)
+                if not balancer.remote:
+                    self._leave(name)
         self.tell(lambda listener: listener.remote_binding_removed(binding))
+
+    def _leave(self, name: str) -> None:
+        """No other node has a queue of an address any more."""
+        del self._balancers[name]
+        address = self._directory.addresses.get(name)
+        made = name in self._made
+        self._made.discard(name)
+        if address is not None:
+            address.balance_by(None)
+            if made and not address.bindings:
+                self._directory.delete_address(name)
 
     def make(self, name: str) -> Address | None:
         """See ``routing.directory.AddressesElsewhere``."""
-        balancer = self._balancers.get(name)
-        if balancer is None:
+        found = self._of(name)
+        if not found:
             return None
-        anycast = any(binding.routing_name == name for binding in balancer.remote.values())
+        anycast = any(binding.routing_name == binding.address for binding in found)
         routing_types = {RoutingType.ANYCAST, RoutingType.MULTICAST} if anycast else {RoutingType.MULTICAST}
         self._made.add(name)
         return self._directory.create_address(name, routing_types, auto_created=True, durable=False)
@@ -126,6 +166,8 @@ class RemoteBindings:
             if address is not None:
                 address.balance_by(None)
         self._balancers.clear()
+        self._by_address.clear()
+        self._wild.clear()
         self._directory.elsewhere = None
         self.by_name.clear()
 
@@ -133,12 +175,12 @@ class RemoteBindings:
 
     def address_added(self, address: Address) -> None:
         """Balance it, if other nodes have queues of it."""
-        balancer = self._balancers.get(address.name)
-        if balancer is not None:
-            address.balance_by(balancer)
+        self._balance(address)
 
     def address_removed(self, address: Address) -> None:
         """The next address of this name is balanced again."""
+        self._balancers.pop(address.name, None)
+        self._made.discard(address.name)
 
     def queue_added(self, queue: Queue) -> None:
         """The address refreshes its balancer."""

@@ -74,7 +74,7 @@ def _by_ids(address: Address, message: Message, asked: int | None) -> tuple[Mess
         binding, next_hop = local.get(queue_id), further.get(queue_id)
         if binding is not None and binding.queue.enabled:
             queues.append(binding.queue)
-        elif next_hop is not None:
+        elif next_hop is not None and not next_hop.queue.deleted:
             remote.append(next_hop)
     if queues or remote:
         queues += [each.queue for each in remote]

@@ -456,6 +456,22 @@ class Directory:
             return self.elsewhere.make(name)
         return found
 
+    def find_for_member(self, name: str) -> Address | None:
+        """The address of a message that another node of the cluster sends; one that only a wildcard address of this
+        node covers is made. None: this node does not have it any more.
+
+        Raises:
+            LimitExceeded: there are too many addresses.
+        """
+        found = self.find_address(name)
+        if found is not None or not self.wildcard_routing:
+            return found
+        covering = [each for wild, each in self._wildcards.items() if matches(wild, name, self.settings.wildcards)]
+        if not covering:
+            return None
+        routing_types = {routing_type for each in covering for routing_type in each.routing_types}
+        return self.create_address(name, routing_types, auto_created=True, durable=False)
+
     # -- on demand ------------------------------------------------------------------------------
 
     def for_send(

@@ -245,7 +245,7 @@ class PostOffice:
         from_member = properties.may_be_reserved and ROUTE_TO in properties
         if from_member:
             # its queues are known: none is made for it
-            address = self.directory.find_address((message.address or "").partition("::")[0])
+            address = self.directory.find_for_member((message.address or "").partition("::")[0])
             if address is None:
                 log.info("a message of another node has no address any more", extra={"address": message.address})
                 self.acceptance.answer(order, done)

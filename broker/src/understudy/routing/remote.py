@@ -229,6 +229,9 @@ class Balancer:
         return candidate.filter is None or candidate.filter.matches(message)
 
     def _may_leave(self, candidate: RemoteBinding, asked: PropertyValue) -> bool:
+        if candidate.queue.deleted:
+            # by an operator; the flow makes it again
+            return False
         if asked == RoutingType.ANYCAST and candidate.routing_name != candidate.address:
             return False
         return asked == RoutingType.MULTICAST or self.mode not in _WITHOUT_ANYCAST
@@ -260,7 +263,7 @@ class Balancer:
         turn = self._turns.get(name, 0)
         for step in range(len(candidates)):
             candidate = candidates[(turn + step) % len(candidates)]
-            if not isinstance(candidate, RemoteBinding) or not candidate.connected:
+            if not isinstance(candidate, RemoteBinding) or not candidate.connected or candidate.queue.deleted:
                 continue
             takes = candidate.filter is None or candidate.filter.matches(message)
             if takes and candidate.consumers.want(message):

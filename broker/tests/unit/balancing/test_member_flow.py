@@ -142,6 +142,23 @@ def test_an_address_is_balanced_while_other_nodes_have_queues_of_it() -> None:
     assert directory.addresses["q"].balancer is None
 
 
+def test_a_queue_of_a_wildcard_address_elsewhere_gets_messages_of_all_addresses_that_it_covers() -> None:
+    node = Reporting()
+    directory = node.world.office.directory
+    directory.create_address("news.before", {RoutingType.MULTICAST})
+    node.flow.noticed(Notice("BINDING_ADDED", "all" + NODE, "news.#", "all", 11, 0))
+    directory.create_address("news.after", {RoutingType.MULTICAST})
+    directory.create_address("sport", {RoutingType.MULTICAST})
+    session = node.world.session()
+    for address in ("news.before", "news.after", "news.not.there", "sport"):
+        session.send(Message(b"m", address=address))
+    node.world.turn()
+    assert node.flow.queue.message_count == 3
+    node.flow.noticed(Notice("BINDING_REMOVED", "all" + NODE))
+    assert [name for name, each in directory.addresses.items() if each.balancer is not None] == []
+    assert "news.not.there" not in directory.addresses
+
+
 @pytest.mark.parametrize(
     "properties",
     [

@@ -120,3 +120,10 @@ def test_the_id_of_a_queue_further_away_sends_the_message_on() -> None:
     assert node.depths() == {"b": 1, "sf": 1}
     (entry,) = flow.browse((9, -1))
     assert queue_ids(flow.read(entry[1]).properties[ROUTE_TO + "sf"]) == [42]
+
+
+def test_an_address_that_only_a_wildcard_address_here_covers_is_made() -> None:
+    node = Receiving()
+    queue = node.directory.create_queue(QueueConfiguration("all", "news.#", RoutingType.MULTICAST))
+    node.node.send(forwarded("m", queue.queue_id, address="news.today"))
+    assert node.depths() == {"all": 1}

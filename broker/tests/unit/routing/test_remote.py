@@ -187,3 +187,12 @@ def test_without_other_nodes_the_address_routes_as_before() -> None:
     cluster.address.routing_types = {RoutingType.ANYCAST}
     cluster.address.refresh()
     assert [each.name for each in cluster.address.plain_queues] == ["q"]
+
+
+def test_a_store_and_forward_queue_that_was_deleted_gets_nothing() -> None:
+    cluster = Cluster(ON_DEMAND, "q")
+    cluster.remote(0, 11, None)
+    cluster.world.office.directory.delete_queue("sf.0")
+    assert cluster.route() == ["q"]
+    queue = cluster.world.office.directory.queues["q"]
+    assert cluster.balancer.redistribute(Message(b"", address="a"), queue) is None
