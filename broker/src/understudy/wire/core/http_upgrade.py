@@ -12,8 +12,6 @@ import binascii
 import hashlib
 from base64 import b64decode, b64encode
 from dataclasses import dataclass
-from email.message import Message
-from email.parser import BytesHeaderParser
 from http import HTTPStatus
 from typing import Final
 
@@ -74,21 +72,27 @@ def read_request(head: bytes) -> UpgradeRequest:
         raise UpgradeRefused(HTTPStatus.BAD_REQUEST, "no request of HTTP/1.1")
     if parts[0] != b"GET":
         raise UpgradeRefused(HTTPStatus.METHOD_NOT_ALLOWED, "an upgrade is a GET request")
-    found = BytesHeaderParser().parsebytes(fields)
-    if _text(found, "upgrade").lower() != _PROTOCOL or "upgrade" not in _text(found, "connection").lower():
+    found = _fields(fields)
+    if found.get("upgrade", "").lower() != _PROTOCOL or "upgrade" not in found.get("connection", "").lower():
         raise UpgradeRefused(HTTPStatus.UPGRADE_REQUIRED, f"this endpoint serves upgrades to {_PROTOCOL} only")
-    key = _text(found, "sec-activemqremoting-key")
+    key = found.get("sec-activemqremoting-key", "")
     try:
         valid = len(b64decode(key, validate=True)) == _KEY_BYTES
     except (binascii.Error, ValueError):
         valid = False
     if not valid:
         raise UpgradeRefused(HTTPStatus.BAD_REQUEST, f"Sec-ActiveMQRemoting-Key is not {_KEY_BYTES} bytes in base64")
-    return UpgradeRequest(key, _text(found, "activemqservername") or None, _text(found, "httpupgradeendpoint") or None)
+    return UpgradeRequest(key, found.get("activemqservername") or None, found.get("httpupgradeendpoint") or None)
 
 
-def _text(fields: Message, name: str) -> str:
-    return str(fields.get(name, "")).strip()
+def _fields(lines: bytes) -> dict[str, str]:
+    """Header fields by their names in lower case; of several with one name the first."""
+    found: dict[str, str] = {}
+    for line in lines.split(b"\r\n"):
+        name, colon, value = line.partition(b":")
+        if colon:
+            found.setdefault(name.decode("latin-1").strip().lower(), value.decode("latin-1").strip())
+    return found
 
 
 def accepted(request: UpgradeRequest) -> bytes:
