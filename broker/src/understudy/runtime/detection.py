@@ -28,13 +28,61 @@ class Layered(Connection, Protocol):
     handler: ConnectionHandler | None
 
 
-class Detection:
-    """Waits for the first bytes of a client. Implements ``ConnectionHandler``."""
+class LayerBeforeProtocol:
+    """A layer that waits for the first bytes of a client, for a limited time. Implements ``ConnectionHandler`` but for
+    ``receive_data``.
+    """
 
     held_back = False
     held_up = False
     proved = False
     outlives_sessions = False
+
+    def __init__(self, connection: Layered, timeout_ms: int, missing: str) -> None:
+        """Args:
+        connection: The layer below; gets the next layer.
+        timeout_ms: The connection is aborted after that time; 0: never.
+        missing: Name of the bytes that are waited for, for the log.
+        """
+        self._connection = connection
+        self._missing = missing
+        self._timer: asyncio.TimerHandle | None = None
+        if timeout_ms > 0:
+            self._timer = asyncio.get_running_loop().call_later(timeout_ms / 1000, self._timed_out)
+
+    def congested(self) -> bool:
+        """See ``ConnectionHandler``."""
+        return False
+
+    def resume_deliveries(self) -> None:
+        """Nothing was delivered."""
+
+    def check(self) -> None:
+        """The timer is enough."""
+
+    def disconnect(self) -> None:
+        """There is no protocol in which to inform the client."""
+
+    def prevent_reattachment(self) -> None:
+        """There is no state."""
+
+    def connection_lost(self, reason: str) -> None:
+        """See ``ConnectionHandler``."""
+        self._stop_timer()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _timed_out(self) -> None:
+        connection = self._connection
+        log.warning(f"connection dropped: no {self._missing} within the time limit", extra={"peer": connection.peer})
+        connection.abort()
+
+
+class Detection(LayerBeforeProtocol):
+    """Makes the handler of the protocol of the first bytes. Implements ``ConnectionHandler``."""
 
     def __init__(self, connection: Layered, handlers: Handlers, prefixes: AddressPrefixes, timeout_ms: int) -> None:
         """No byte has come.
@@ -45,13 +93,10 @@ class Detection:
             prefixes: Of the acceptor, for the handler.
             timeout_ms: The connection is aborted after that time; 0: never.
         """
-        self._connection = connection
+        super().__init__(connection, timeout_ms, "known protocol")
         self._handlers = handlers
         self._prefixes = prefixes
         self._first = b""
-        self._timer: asyncio.TimerHandle | None = None
-        if timeout_ms > 0:
-            self._timer = asyncio.get_running_loop().call_later(timeout_ms / 1000, self._timed_out)
 
     def receive_data(self, data: bytes | memoryview) -> bool:
         """See ``ConnectionHandler``. The handler of the protocol gets all bytes that have come."""
@@ -75,33 +120,3 @@ class Detection:
             return False
         handler = connection.handler = make_handler(connection, self._prefixes)
         return handler.receive_data(self._first)
-
-    def congested(self) -> bool:
-        """See ``ConnectionHandler``."""
-        return False
-
-    def resume_deliveries(self) -> None:
-        """Nothing was sent."""
-
-    def check(self) -> None:
-        """The timer is enough."""
-
-    def disconnect(self) -> None:
-        """There is no protocol in which to inform the client."""
-
-    def prevent_reattachment(self) -> None:
-        """There is no state."""
-
-    def connection_lost(self, reason: str) -> None:
-        """See ``ConnectionHandler``."""
-        self._stop_timer()
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _timed_out(self) -> None:
-        connection = self._connection
-        log.warning("connection dropped: no known protocol within the time limit", extra={"peer": connection.peer})
-        connection.abort()

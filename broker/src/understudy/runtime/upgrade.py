@@ -8,13 +8,12 @@ Source: artemis-core s. 1.4; ADR 0069. Not here: the request and its answers (``
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from http import HTTPStatus
 
 from understudy.protocols.handlers import ConnectionHandler
-from understudy.runtime.detection import Layered
+from understudy.runtime.detection import LayerBeforeProtocol, Layered
 from understudy.wire.core.http_upgrade import (
     UpgradeRefused,
     UpgradeRequest,
@@ -30,13 +29,8 @@ MakeLayer = Callable[[Layered], ConnectionHandler]
 """Makes the layer above the socket or TLS of a connection: the detection of its protocol."""
 
 
-class UpgradeLayer:
+class UpgradeLayer(LayerBeforeProtocol):
     """Waits for the request of a client and answers it. Implements ``ConnectionHandler``."""
-
-    held_back = False
-    held_up = False
-    proved = False
-    outlives_sessions = False
 
     def __init__(self, connection: Layered, server: str, endpoint: str, make: MakeLayer, timeout_ms: int) -> None:
         """Args:
@@ -46,14 +40,11 @@ class UpgradeLayer:
         make: Makes the next layer.
         timeout_ms: The connection is aborted if the request is not complete by then; 0: never.
         """
-        self._connection = connection
+        super().__init__(connection, timeout_ms, "complete upgrade request")
         self._server = server
         self._endpoint = endpoint
         self._make = make
         self._data = b""
-        self._timer: asyncio.TimerHandle | None = None
-        if timeout_ms > 0:
-            self._timer = asyncio.get_running_loop().call_later(timeout_ms / 1000, self._timed_out)
 
     def receive_data(self, data: bytes | memoryview) -> bool:
         """See ``ConnectionHandler``. The next layer gets all bytes after the request."""
@@ -66,7 +57,7 @@ class UpgradeLayer:
             self._stop_timer()
             head, rest = found
             request = read_request(head)
-            self._check(request)
+            self._check_request(request)
         except UpgradeRefused as error:
             self._stop_timer()
             log.warning(
@@ -79,38 +70,9 @@ class UpgradeLayer:
         handler = connection.handler = self._make(connection)
         return handler.receive_data(rest) if rest else False
 
-    def _check(self, request: UpgradeRequest) -> None:
+    def _check_request(self, request: UpgradeRequest) -> None:
         """Raises UpgradeRefused: another server or acceptor is meant."""
         if request.server not in (None, self._server):
             raise UpgradeRefused(HTTPStatus.NOT_FOUND, f"no server {request.server!r} here")
         if request.endpoint not in (None, self._endpoint):
             raise UpgradeRefused(HTTPStatus.NOT_FOUND, f"no endpoint {request.endpoint!r} here")
-
-    def congested(self) -> bool:
-        """See ``ConnectionHandler``."""
-        return False
-
-    def resume_deliveries(self) -> None:
-        """Nothing was delivered."""
-
-    def check(self) -> None:
-        """The timer is enough."""
-
-    def disconnect(self) -> None:
-        """The client has not been accepted: the connection is closed without an answer."""
-
-    def prevent_reattachment(self) -> None:
-        """There is no state."""
-
-    def connection_lost(self, reason: str) -> None:
-        """See ``ConnectionHandler``."""
-        self._stop_timer()
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _timed_out(self) -> None:
-        log.warning("connection dropped: no complete upgrade request", extra={"peer": self._connection.peer})
-        self._connection.abort()
