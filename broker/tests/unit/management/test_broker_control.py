@@ -13,6 +13,8 @@ from support.core import NAME, Client
 from support.managed import ManagedWorld
 from support.routing import callback_of, text
 from understudy.config.bridge import BridgeConfiguration, BridgeTarget
+from understudy.config.high_availability import HighAvailabilityPolicy, ReplicationConfiguration, Role
+from understudy.config.lock_options import FileLockOptions
 from understudy.config.model import (
     AcceptorConfiguration,
     ClusterConnectionConfiguration,
@@ -459,3 +461,24 @@ def test_a_reload_tells_what_is_wrong_but_not_where_the_file_lies() -> None:
     assert "broker.xml:4 core/name: the value is empty" in told
     assert "/srv" not in told
     assert node.ask("broker", "reloadConfigurationFile") is None
+
+
+_REPLICATION = ReplicationConfiguration()
+_LOCKED = ReplicationConfiguration(lock_manager=FileLockOptions("/locks"))
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        (HighAvailabilityPolicy(), "Primary Only"),
+        (HighAvailabilityPolicy(Role.PRIMARY), "Shared Store Primary"),
+        (HighAvailabilityPolicy(Role.BACKUP), "Shared Store Backup"),
+        (HighAvailabilityPolicy(Role.PRIMARY, replication=_REPLICATION), "Replication Primary w/quorum voting"),
+        (HighAvailabilityPolicy(Role.BACKUP, replication=_REPLICATION), "Replication Backup w/quorum voting"),
+        (HighAvailabilityPolicy(Role.PRIMARY, replication=_LOCKED), "Replication Primary w/lock manager"),
+        (HighAvailabilityPolicy(Role.BACKUP, replication=_LOCKED), "Replication Backup w/lock manager"),
+    ],
+)
+def test_the_ha_policy_has_the_name_of_artemis(policy: HighAvailabilityPolicy, expected: str) -> None:
+    node = ManagedWorld(configuration={"ha_policy": policy})
+    assert node.ask("broker", "getHAPolicy") == expected
