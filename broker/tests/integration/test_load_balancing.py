@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from support.members import Members, depth, third_of, url, wait_knows, wait_until
-from support.processes import COMMAND, READY_S, Node, Pair, invoke
+from support.members import Members, Traffic, depth, third_of, url, wait_knows, wait_until
+from support.processes import READY_S, Node, Pair, invoke
 from understudy.client.sync import Consumer, connect
 from understudy.errors import BrokerError
-from understudy.ledger import check, read
 
 
 @pytest.fixture
@@ -306,48 +304,6 @@ def test_a_client_cannot_choose_queues_or_use_a_queue_of_the_broker(make_members
             session.producer(str(bridge["queue"]), routing="multicast").send("for whom")  # type: ignore[index]
         session.producer("q").send("here", properties={"_AMQ_ROUTE_TO": bytes(8)})
         assert receive(session.consumer("q"), 1) == ["here"]
-
-
-class Traffic:
-    """A producer at one member and a consumer at another one, with ledgers."""
-
-    def __init__(self, directory: Path, source: str, target: str, count: int) -> None:
-        self.sent, self.received, self.count = directory / "sent.jsonl", directory / "received.jsonl", count
-        self.producer = self._run(
-            "produce", "--url", source, "--producer", "p", "--ledger", str(self.sent), "--rate", "700", "--size", "300",
-        )  # fmt: skip
-        self.consumer = self._run(
-            "consume", "--url", target, "--consumer", "c", "--ledger", str(self.received),
-            "--idle-timeout", "15",
-        )  # fmt: skip
-
-    def _run(self, command: str, *options: str) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [str(COMMAND), command, "--queue", "q", "--count", str(self.count), *options],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
-
-    def confirmed(self) -> int:
-        return self.sent.read_text().count('"CONFIRMED"') if self.sent.exists() else 0
-
-    def finish(self) -> None:
-        """Everything was confirmed and arrives once. Order is not judged: messages that were kept here while the other
-        member was away come after those that went there directly.
-        """
-        output, errors = self.producer.communicate(timeout=3 * READY_S)
-        assert self.producer.returncode == 0, (output + errors).decode()
-        # without success if a kill took the answer to an acknowledgement
-        self.consumer.communicate(timeout=3 * READY_S)
-        report = check([row for file in (self.sent, self.received) for row in read(file.read_text().splitlines())])
-        found = (*report.lost, *report.duplicated, *report.corrupted, *report.unexplained)
-        assert not found, report
-        assert report.counts.messages == self.count
-
-    def end(self) -> None:
-        for process in (self.producer, self.consumer):
-            if process.poll() is None:
-                process.kill()
-                process.communicate()
 
 
 def test_kills_of_both_members_lose_and_double_nothing(make_members: Callable[..., Members], tmp_path: Path) -> None:

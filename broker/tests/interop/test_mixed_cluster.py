@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.artemis import ArtemisNode
-from support.members import members_xml, url, wait_knows, wait_until
+from support.members import Traffic, members_xml, url, wait_knows, wait_until
 from support.processes import READY_S, Node, invoke
 from understudy.client.sync import Consumer, connect
 
@@ -164,3 +164,24 @@ def test_without_artemis_members_the_password_is_neither_sent_nor_taken(artemis:
         assert mixed.ours.get("/api/v1/cluster")[1]["remote_queues"] == []
     finally:
         mixed.end()
+
+
+@pytest.mark.long
+@pytest.mark.feature("load balancing between members")
+@pytest.mark.parametrize("target", ["artemis", "understudy"])
+def test_kills_of_both_brokers_lose_and_double_nothing(
+    make_mixed: Callable[..., Mixed], tmp_path: Path, target: str
+) -> None:
+    mixed = make_mixed()
+    wait_knows(mixed.ours, "q")
+    places = (mixed.ours, mixed.theirs) if target == "artemis" else (mixed.theirs, mixed.ours)
+    traffic = Traffic(tmp_path, *map(url, places), 3_000)  # type: ignore[arg-type]
+    try:
+        for count, node in ((600, mixed.theirs), (1_500, mixed.ours)):
+            wait_until(lambda count=count: traffic.confirmed() >= count, "nothing is confirmed", mixed.ours)  # type: ignore[misc]
+            node.kill()
+            node.start()
+            node.wait_ready("active")
+        traffic.finish()
+    finally:
+        traffic.end()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from support.ports import free_port
-from support.processes import READY_S, Node, Pair, invoke
+from support.processes import COMMAND, READY_S, Node, Pair, invoke
+from understudy.ledger import check, read
 
 _XML = """<?xml version="1.0"?>
 <configuration xmlns="urn:activemq">
@@ -151,3 +153,47 @@ def wait_knows(node: Node, queue: str, *, nodes: int = 1, consumers: int = -1) -
         return len(connected) >= nodes and consumers in (-1, sum(each["consumers"] for each in connected))
 
     wait_until(knows, f"the node does not know {queue!r} of {nodes} others", node)
+
+
+class Traffic:
+    """A producer at one member and a consumer at another one, with ledgers."""
+
+    def __init__(self, directory: Path, source: str, target: str, count: int) -> None:
+        self.sent, self.received, self.count = directory / "sent.jsonl", directory / "received.jsonl", count
+        self.producer = self._run(
+            "produce", "--url", source, "--producer", "p", "--ledger", str(self.sent), "--rate", "700", "--size", "300",
+        )  # fmt: skip
+        self.consumer = self._run(
+            "consume", "--url", target, "--consumer", "c", "--ledger", str(self.received),
+            "--idle-timeout", "15",
+        )  # fmt: skip
+
+    def _run(self, command: str, *options: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [str(COMMAND), command, "--queue", "q", "--count", str(self.count), *options],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+
+    def confirmed(self) -> int:
+        """Messages that were confirmed so far."""
+        return self.sent.read_text().count('"CONFIRMED"') if self.sent.exists() else 0
+
+    def finish(self) -> None:
+        """Everything was confirmed and arrives once. Order is not judged: messages that were kept here while the other
+        member was away come after those that went there directly.
+        """
+        output, errors = self.producer.communicate(timeout=3 * READY_S)
+        assert self.producer.returncode == 0, (output + errors).decode()
+        # without success if a kill took the answer to an acknowledgement
+        self.consumer.communicate(timeout=3 * READY_S)
+        report = check([row for file in (self.sent, self.received) for row in read(file.read_text().splitlines())])
+        found = (*report.lost, *report.duplicated, *report.corrupted, *report.unexplained)
+        assert not found, report
+        assert report.counts.messages == self.count
+
+    def end(self) -> None:
+        """End both."""
+        for process in (self.producer, self.consumer):
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
