@@ -89,7 +89,7 @@ class Broker:
             connection_ttl_override_ms=configuration.connection_ttl_override_ms,
             epoch=store.epoch,
         )
-        self._topology = cluster.topology
+        self.cluster = cluster
         self.exchange = MessageExchange(configuration, cluster, self.services, timers, self.notifications)
         self.queue_reports = self._queue_reports()
         self._protocols = [CoreProtocol(self.services, cluster, clock, timers)]
@@ -139,7 +139,7 @@ class Broker:
         activated_ms = self.services.clock.monotonic_ms()
         node = ManagedNode(
             services=self.services,
-            topology=self._topology,
+            topology=self.cluster.topology,
             configuration=configuration,
             timers=timers,
             handing_over=handing_over,
@@ -217,6 +217,13 @@ class Broker:
         self.services.connections.accepting = False
         self.services.connections.critical_stop = critical
 
+    def end_sessions(self) -> None:
+        """End sessions that wait for their clients, after the connections were closed: what they held returns to its
+        queues.
+        """
+        for protocol in self._protocols:
+            protocol.close()
+
     def when_idle(self, call: Callable[[], None]) -> None:
         """Call when there is no session any more, perhaps now; then perhaps again."""
         self.services.connections.on_idle = call
@@ -228,8 +235,7 @@ class Broker:
         self.invocations.close()
         self.settings.close()
         self.server_dump.close()
-        for protocol in self._protocols:
-            protocol.close()
+        self.end_sessions()
         self.slow_consumers.close()
         self.counters.close()
         self.resources.close()

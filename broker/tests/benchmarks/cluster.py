@@ -103,7 +103,7 @@ class _Artemis:
     def __init__(self, directory: Path, mode: str) -> None:
         balancing = f"<message-load-balancing>{mode}</message-load-balancing>"
         extra = "<journal-type>NIO</journal-type>"
-        configurations = members_xml(directory, 2, cluster=balancing, extra=extra)
+        configurations = members_xml(directory, 2, cluster=balancing, extra=lambda number: extra)
         command = artemis_home() / "bin" / "artemis"
         self.nodes = [
             ArtemisNode(command, directory / f"instance{number}", port, text)

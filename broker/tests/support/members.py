@@ -47,9 +47,9 @@ def members_xml(
     settings: str = "<redistribution-delay>0</redistribution-delay>",
     knows: Callable[[int], Iterable[int]] | None = None,
     direct_only: bool = False,
-    extra: str = "",
+    extra: Callable[[int], str] = lambda number: "",
 ) -> list[tuple[int, str]]:
-    """Port and broker.xml of each member; the arguments are those of ``Members``, ``extra`` is further elements."""
+    """Port and broker.xml of each member; the arguments are those of ``Members``."""
     ports = [free_port() for _ in range(count)]
     connectors = "".join(
         f'<connector name="n{number}">tcp://127.0.0.1:{port}</connector>' for number, port in enumerate(ports)
@@ -60,7 +60,7 @@ def members_xml(
         statics = "".join(f"<connector-ref>n{other}</connector-ref>" for other in others if other != number)
         text = _XML.format(
             name=f"n{number}", store=directory / f"n{number}" / "data", port=port, connectors=connectors,
-            cluster=cluster, statics=statics, settings=settings, extra=extra,
+            cluster=cluster, statics=statics, settings=settings, extra=extra(number),
             direct=' allow-direct-connections-only="true"' if direct_only else "",
         )  # fmt: skip
         texts.append((port, text))
@@ -79,6 +79,7 @@ class Members:
         settings: str = "<redistribution-delay>0</redistribution-delay>",
         knows: Callable[[int], Iterable[int]] | None = None,
         direct_only: bool = False,
+        extra: Callable[[int], str] = lambda number: "",
     ) -> None:
         """Args:
         directory: Scratch directory.
@@ -87,9 +88,12 @@ class Members:
         settings: Of all addresses.
         knows: Numbers of the members that a member has as static connectors; None: all others.
         direct_only: Whether a member dials no others.
+        extra: More elements of a member, by its number.
         """
         self.nodes: list[Node] = []
-        texts = members_xml(directory, count, cluster=cluster, settings=settings, knows=knows, direct_only=direct_only)
+        texts = members_xml(
+            directory, count, cluster=cluster, settings=settings, knows=knows, direct_only=direct_only, extra=extra
+        )
         for number, (port, text) in enumerate(texts):
             node = Node(directory / f"n{number}", "primary", port)
             node.config.parent.mkdir(parents=True)

@@ -20,6 +20,7 @@ from understudy.bridges.conversion import Converts
 from understudy.bridges.forwarding import BridgeCounts, Forwarding
 from understudy.bridges.target import TargetAccess, TargetSession
 from understudy.cluster.member_link import LinkSettings
+from understudy.cluster.topology import Member
 from understudy.config.bridge import BridgeConfiguration
 from understudy.errors import BrokerError, IllegalState
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
@@ -214,9 +215,9 @@ class Bridge(Machine[State, Event]):
         if self._forwarding is not None:
             self._forwarding.resume()
 
-    def target_member(self, connectors: Sequence[TransportConfiguration]) -> None:
+    def target_member(self, member: Member) -> None:
         """The target announced the connectors of its pair."""
-        self._pair = tuple(connectors)
+        self._pair = tuple(each for each in (member.primary, member.backup) if each is not None)
 
     def target_lost(self, reason: str) -> None:
         """The connection to the target has ended, or could not be made."""

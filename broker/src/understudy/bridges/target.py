@@ -11,12 +11,13 @@ Not here: the connection (``wire.core.peer``), attempts (``bridge``), the local 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from understudy.cluster.credentials import ClusterCredentials
-from understudy.cluster.handshake import prove
+from understudy.cluster.handshake import CLUSTER_CHANNEL, prove
+from understudy.cluster.topology import Member
 from understudy.config.bridge import BridgeConfiguration
 from understudy.errors import AddressFull, AddressNotFound, IncompatibleVersion, RemoteProtocolError
 from understudy.limits import (
@@ -56,8 +57,8 @@ class TargetOwner(Protocol):
     def target_writable(self) -> None:
         """``writable`` may be true again."""
 
-    def target_member(self, connectors: Sequence[TransportConfiguration]) -> None:
-        """The connectors of the pair of nodes that the target belongs to, as it announces them."""
+    def target_member(self, member: Member) -> None:
+        """The pair of nodes that the target belongs to, as it announces it; with ``ha`` only."""
 
     def target_lost(self, reason: str) -> None:
         """The connection ended, was refused, or could not be made. Called once; the session is closed."""
@@ -90,7 +91,13 @@ class TargetSession:
     """One connection with one session. Implements ``wire.core.peer.PeerOwner``."""
 
     def __init__(
-        self, owner: TargetOwner, target: TransportConfiguration, bridge: BridgeConfiguration, access: TargetAccess
+        self,
+        owner: TargetOwner,
+        target: TransportConfiguration,
+        bridge: BridgeConfiguration,
+        access: TargetAccess,
+        *,
+        xa: bool = False,
     ) -> None:
         """Dials at once.
 
@@ -99,8 +106,12 @@ class TargetSession:
             target: Connector of the target.
             bridge: Its settings.
             access: Dialer, clock and credentials.
+            xa: Whether its sends belong to the branch that the session works in.
         """
         self._owner: TargetOwner | None = owner
+        self._xa = xa
+        self.received: Callable[[Message], None] | None = None
+        """Called with messages for consumers of the session; None: it has none."""
         self._bridge = bridge
         self._access = access
         self._name = access.entropy.token(16).hex()
@@ -167,6 +178,23 @@ class TargetSession:
         )
         self._post(self._address, len(piece), encode(packet, SESSION_CHANNEL, self._peer.version))
 
+    def request(
+        self,
+        packet: packets.Packet,
+        expected: tuple[type[packets.Packet], ...],
+        answer: Callable[[packets.Packet], None],
+        *,
+        of_cluster: bool = False,
+    ) -> None:
+        """Send a request of the session, or on the channel between brokers; see ``CorePeer.request``. No message that
+        was sent before may wait for its confirmation if the answer is of the same type.
+        """
+        self._peer.request(packet, CLUSTER_CHANNEL if of_cluster else SESSION_CHANNEL, expected, answer)
+
+    def tell(self, packet: packets.Packet, *, of_cluster: bool = False) -> None:
+        """Send a packet that is not answered, of the session or on the channel between brokers."""
+        self._peer.send(packet, CLUSTER_CHANNEL if of_cluster else SESSION_CHANNEL)
+
     def close(self) -> None:
         """Close session and connection; the owner is not called any more."""
         if self._ready:
@@ -193,24 +221,28 @@ class TargetSession:
         if channel_id == SESSION_CHANNEL:
             self._receive(packet)
         elif channel_id == CONTROL_CHANNEL and isinstance(packet, packets.ClusterTopologyV2) and not packet.exit:
-            self._learn(packet.primary, packet.backup)
+            self._learn(packet)
 
-    def _learn(self, primary: TransportConfiguration | None, backup: TransportConfiguration | None) -> None:
+    def _learn(self, packet: packets.ClusterTopologyV2) -> None:
         """Take the entry of the target in its topology; other members are no concern of a bridge."""
-        connectors = [each for each in (primary, backup) if each is not None]
-        if self._owner is not None and any(each.same_place(self.target) for each in connectors):
-            self._owner.target_member(connectors)
+        if self._owner is None or not any(
+            self.target.same_place(each) for each in (packet.primary, packet.backup) if each is not None
+        ):
+            return
+        group = packet.scale_down_group_name if isinstance(packet, packets.ClusterTopologyV3) else None
+        self._owner.target_member(
+            Member(packet.node_id, packet.unique_event_id, packet.primary, packet.backup, None, group)
+        )
 
     # -- session ----------------------------------------------------------------------------------
 
     def _create_session(self) -> None:
         bridge, version = self._bridge, self._peer.version
         common = (self._name, SESSION_CHANNEL, version, *self._login)
-        request = packets.CreateSession(*common, bridge.min_large_message_size_bytes)
+        options = (bridge.min_large_message_size_bytes, self._xa, not self._xa)
+        request = packets.CreateSession(*common, *options)
         if version >= _CLIENT_ID_SINCE and bridge.target.client_id is not None:
-            request = packets.CreateSessionV2(
-                *common, bridge.min_large_message_size_bytes, client_id=bridge.target.client_id
-            )
+            request = packets.CreateSessionV2(*common, *options, client_id=bridge.target.client_id)
         answers = (packets.CreateSessionResponse, packets.ExceptionResponse)
         self._peer.request(request, SESSION_SETUP_CHANNEL, answers, self._session_answered)
 
@@ -261,6 +293,9 @@ class TargetSession:
                 credit.balance += packet.credits
                 credit.arriving = max(0, credit.arriving - packet.credits)
                 self._send_held()
+        elif isinstance(packet, packets.ReceiveMessage):
+            if self.received is not None:
+                self.received(packet.message)
         elif isinstance(packet, packets.ProducerFailCredits):
             raise AddressFull(f"address {packet.address!r} of the target is full")
         elif isinstance(packet, packets.ExceptionResponse):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from understudy.cluster.credentials import ClusterCredentials
 from understudy.cluster.held_votes import HeldVotes
 from understudy.cluster.replicas import Replicas
+from understudy.cluster.scaled_down import ScaledDownNodes
 from understudy.cluster.topology import Topology
 from understudy.wire.core.peer import Dialer
 from understudy.wire.core.transport import TransportConfiguration
@@ -30,3 +31,5 @@ class ClusterServices:
     """Connectors of the nodes that were heard in a discovery group."""
     votes: HeldVotes = field(default_factory=HeldVotes)
     """Votes of this node, since it became active."""
+    scaled_down: ScaledDownNodes = field(default_factory=ScaledDownNodes)
+    """Nodes whose messages this one has taken."""

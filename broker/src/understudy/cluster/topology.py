@@ -83,19 +83,24 @@ class Topology:
 
     # --- this node -------------------------------------------------------------------------------
 
-    def set_primary(self, node_id: str, connector: TransportConfiguration, event_id: int) -> None:
+    def set_primary(
+        self, node_id: str, connector: TransportConfiguration, event_id: int, scale_down_group: str | None = None
+    ) -> None:
         """This node is active: set its connector and protect its entry until ``clear``.
 
         Args:
             node_id: Of this node.
             connector: By which clients and other nodes reach it.
             event_id: The present time.
+            scale_down_group: Of this node; None: unchanged.
         """
         self._own_id = node_id
         known = self._members.get(node_id) or Member(node_id, 0)
         # an active node is not a backup at the same time
         backup = None if connector.same_place(known.backup) else known.backup
-        self._put(replace(known, event_id=max(event_id, known.event_id + 1), primary=connector, backup=backup))
+        group = scale_down_group or known.scale_down_group
+        event_id = max(event_id, known.event_id + 1)
+        self._put(replace(known, event_id=event_id, primary=connector, backup=backup, scale_down_group=group))
 
     def clear(self) -> None:
         """Remove all members and removals, when the node stops being active. Listeners are not called."""

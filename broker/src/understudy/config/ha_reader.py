@@ -12,6 +12,7 @@ from understudy.config.high_availability import (
     NetworkCheckConfiguration,
     ReplicationConfiguration,
     Role,
+    ScaleDownConfiguration,
 )
 from understudy.config.locking import read_lock_manager
 from understudy.config.model import ClusterConnectionConfiguration
@@ -31,13 +32,23 @@ _OF_MANAGER: Final = ("coordination-id", "replica-silence")
 class HighAvailabilityReader:
     """Reads the element of one document."""
 
-    def __init__(self, document: Document, plain: Callable[[Node, type], dict[str, Any]]) -> None:
+    def __init__(
+        self,
+        document: Document,
+        plain: Callable[[Node, type], dict[str, Any]],
+        connectors: Callable[[Node | None], tuple[str, ...]],
+        discovery: Callable[[Node], str | None],
+    ) -> None:
         """Args:
         document: Makes errors.
         plain: Values of the children of an element that have a field of their name in a dataclass.
+        connectors: Names of the connectors that an element refers to; none for None.
+        discovery: Name of the discovery group that an element refers to.
         """
         self._document = document
         self._plain = plain
+        self._connectors = connectors
+        self._discovery = discovery
 
     def read(self, core: Node, clusters: Sequence[ClusterConnectionConfiguration]) -> HighAvailabilityPolicy:
         """The policy of a server.
@@ -55,8 +66,9 @@ class HighAvailabilityReader:
         error = self._document.error_at
         if len(policy.children) != 1:
             raise error(policy, f"{len(policy.children)} policies, exactly one wanted")
-        if policy.child("primary-only") is not None:
-            return HighAvailabilityPolicy()
+        alone = policy.child("primary-only")
+        if alone is not None:
+            return HighAvailabilityPolicy(scale_down=self._scale_down(alone, clusters))
         # colocated was refused by the document: ignoring it would be unsafe
         kind = policy.children[0]
         if len(kind.children) != 1:
@@ -66,7 +78,26 @@ class HighAvailabilityReader:
         values = self._plain(node, HighAvailabilityPolicy)
         if kind.element.name == "replication":
             values["replication"] = self._replication(node, clusters)
-        return HighAvailabilityPolicy(role=role, **values)
+        return HighAvailabilityPolicy(role=role, scale_down=self._scale_down(node, clusters), **values)
+
+    def _scale_down(
+        self, node: Node, clusters: Sequence[ClusterConnectionConfiguration]
+    ) -> ScaleDownConfiguration | None:
+        """Raises ConfigError: two kinds of targets, or no cluster whose members could be one."""
+        element = node.child("scale-down")
+        if element is None:
+            return None
+        values = self._plain(element, ScaleDownConfiguration)
+        values["connectors"] = self._connectors(element.child("connectors"))
+        values["discovery_group"] = self._discovery(element)
+        values["group_name"] = values.get("group_name") or None
+        found = ScaleDownConfiguration(**values)
+        error = self._document.error_at
+        if found.connectors and found.discovery_group is not None:
+            raise error(element, "connectors and discovery-group-ref exclude each other")
+        if not clusters:
+            raise error(element, "scale-down needs a cluster-connection: messages go to a member of the cluster")
+        return found
 
     def _replication(self, node: Node, clusters: Sequence[ClusterConnectionConfiguration]) -> ReplicationConfiguration:
         error = self._document.error_at

@@ -13,6 +13,7 @@ _CORE: Final = Defaults("core")
 _PRIMARY: Final = Defaults("core/ha-policy/shared-store/primary")
 _BACKUP: Final = Defaults("core/ha-policy/shared-store/backup")
 _REPLICATION: Final = Defaults("core/ha-policy/replication/backup")
+_SCALE_DOWN: Final = Defaults("core/ha-policy/primary-only/scale-down")
 
 
 class Role(StrEnum):
@@ -70,6 +71,22 @@ class NetworkCheckConfiguration:
 
 
 @dataclass(frozen=True, slots=True)
+class ScaleDownConfiguration:
+    """Element ``scale-down``: another member takes the messages of this node (artemis-ha s. 6)."""
+
+    enabled: bool = _SCALE_DOWN.boolean("enabled")
+    """False: this node only takes messages of others."""
+    group_name: str | None = None
+    """Only members of this group; None: any member."""
+    connectors: tuple[str, ...] = ()
+    """Names of connectors of members, in the order in which they are tried."""
+    discovery_group: str | None = None
+    """Members that were heard in it are tried."""
+    commit_interval: int = _SCALE_DOWN.number("commit-interval")
+    """Messages that are removed in one transaction; -1: as they are confirmed."""
+
+
+@dataclass(frozen=True, slots=True)
 class HighAvailabilityPolicy:
     """HA policy: a single server, or one of a pair with a shared store or with replication (artemis-ha s. 1)."""
 
@@ -84,4 +101,6 @@ class HighAvailabilityPolicy:
     """Backup: after a failback it continues as a backup."""
     replication: ReplicationConfiguration | None = None
     """None: the nodes share a store, or there is one node."""
+    scale_down: ScaleDownConfiguration | None = None
+    """Single node and backup; None: its messages stay with it."""
     network_check: NetworkCheckConfiguration = field(default_factory=NetworkCheckConfiguration)

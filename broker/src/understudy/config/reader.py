@@ -147,7 +147,12 @@ class _Reader:
         acceptors = tuple(self._acceptors(core))
         own_password = values.get("cluster_password") not in (None, "", model.DEFAULT_CLUSTER_PASSWORD)
         bridges = tuple(self._bridges(core, connectors, acceptors, has_cluster_password=own_password))
-        ha_policy = HighAvailabilityReader(self._document, self._plain).read(core, cluster_connections)
+        ha_policy = HighAvailabilityReader(
+            self._document,
+            self._plain,
+            lambda node: self._references(node, {each.name: each for each in connectors}),
+            lambda node: self._discovery(core, node),
+        ).read(core, cluster_connections)
         self._check_announcement(core, ha_policy.role, connectors, cluster_connections)
         if not values.get("persistence_enabled", True) and ha_policy.role is not Role.PRIMARY_ONLY:
             node = core.child("persistence-enabled") or core
@@ -296,14 +301,8 @@ class _Reader:
             if static is not None:
                 direct_only = static.attributes.get("allow-direct-connections-only")
                 values["allow_direct_connections_only"] = direct_only is True
-                values["static_connectors"] = tuple(
-                    self._reference(each, by_name).name for each in static.all("connector-ref")
-                )
-            artemis = node.child("artemis-members")
-            if artemis is not None:
-                values["artemis_members"] = tuple(
-                    self._reference(each, by_name).name for each in artemis.all("connector-ref")
-                )
+            values["static_connectors"] = self._references(static, by_name)
+            values["artemis_members"] = self._references(node.child("artemis-members"), by_name)
             yield ClusterConnectionConfiguration(name=name, discovery_group=self._discovery(core, node), **values)
 
     def _check_announcement(
@@ -343,6 +342,11 @@ class _Reader:
         if name not in connectors:
             raise self._error(node, f"there is no connector {name!r}", hint=nearest(name, connectors))
         return connectors[name]
+
+    def _references(self, node: Node | None, connectors: Mapping[str, ConnectorConfiguration]) -> tuple[str, ...]:
+        """Names of the connectors to which an element refers; none for no element."""
+        refs = node.all("connector-ref") if node is not None else ()
+        return tuple(self._reference(each, connectors).name for each in refs)
 
     def _load_balancing(self, node: Node) -> MessageLoadBalancing:
         chosen = node.child("message-load-balancing")
@@ -451,9 +455,7 @@ class _Reader:
         def values(node: Node, into: type) -> dict[str, Any]:
             found = self._plain(node, into)
             if into is BridgeTarget:
-                static = node.child("static-connectors")
-                names = static.all("connector-ref") if static is not None else ()
-                found["static_connectors"] = tuple(self._reference(each, by_name).name for each in names)
+                found["static_connectors"] = self._references(node.child("static-connectors"), by_name)
                 found["discovery_group"] = self._discovery(core, node)
             elif into is BridgeConfiguration:
                 self._required_text(node, "queue-name", "forwarding-address", "user", "client-id")

@@ -127,7 +127,10 @@ CLUSTER_CONNECTIONS: Final = container(
             _CONNECTORS,
         ),
         _DISCOVERY_REF,
-        *not_yet(row("scale-down-connector", TEXT, None, "Connector for scaling down.")),
+        *no_effect(
+            "Artemis does not read it either; the element scale-down of the HA policy has connectors",
+            row("scale-down-connector", TEXT, None, "Connector for scaling down."),
+        ),
         attributes=(
             named("Name of the cluster connection."),
             Attribute("uri", TEXT, "Options as a URI."),
@@ -146,12 +149,18 @@ CLUSTER_CONNECTIONS: Final = container(
 
 _SCALE_DOWN: Final = container(
     "scale-down",
-    "Hand all messages to another member on a clean stop.",
+    "Move all messages to another member: of a single node when it stops cleanly, of a backup when it takes over.",
     row("enabled", BOOLEAN, "true", "Whether it does; otherwise the node only takes over from others."),
     row("group-name", TEXT, None, "Only members of this group."),
     _DISCOVERY_REF,
-    container("connectors", "Members given by name.", _CONNECTORS),
-    row("commit-interval", INTEGER, "-1", "Messages in one transaction; -1 is all of an address."),
+    container("connectors", "Members given by name; without them any member.", _CONNECTORS),
+    row(
+        "commit-interval",
+        INTEGER,
+        "-1",
+        "Messages that are removed here in one transaction; -1: as the other node confirms them.",
+        minimum=-1,
+    ),
 )
 _FAILBACK_DELAY: Final = no_effect(
     "Artemis has long ignored it too", row("failback-delay", MS, "5000", "Wait before a failback.")
@@ -186,7 +195,7 @@ _SHARED_BACKUP: Final = container(
     _ALLOW_FAILBACK,
     _ON_SHUTDOWN,
     _RESTART_BACKUP,
-    *refused(_UNSAFE, _SCALE_DOWN),
+    _SCALE_DOWN,
     *_FAILBACK_DELAY,
     aliases=("slave",),
 )
@@ -267,7 +276,7 @@ _REPLICATION_BACKUP: Final = container(
     *_REPLICATION_ROWS,
     _ALLOW_FAILBACK,
     _RESTART_BACKUP,
-    *refused(_UNSAFE, _SCALE_DOWN),
+    _SCALE_DOWN,
     *_FAILBACK_DELAY,
     aliases=("slave",),
 )
@@ -275,7 +284,7 @@ _REPLICATION_BACKUP: Final = container(
 HA_POLICY: Final = container(
     "ha-policy",
     "Role of this server in a pair; primary-only without a partner.",
-    container("primary-only", "No partner.", *refused(_UNSAFE, _SCALE_DOWN), aliases=("live-only",)),
+    container("primary-only", "No partner.", _SCALE_DOWN, aliases=("live-only",)),
     container(
         "shared-store",
         "Primary and backup use one store, one at a time.",

@@ -14,6 +14,10 @@ SCHEDULED_DELIVERY: Final = "_AMQ_SCHED_DELIVERY"
 BRIDGE_DUPLICATE_ID: Final = "_AMQ_BRIDGE_DUP"
 #: Set by a node of the cluster: ids of the queues that are meant, 8 bytes each.
 ROUTE_TO: Final = "_AMQ_ROUTE_TO"
+#: Set by a node that is scaled down, within a transaction: ids of the queues in which the transaction acknowledges it.
+ACK_ROUTE_TO: Final = "_AMQ_ACK_ROUTE_TO"
+#: Set by a node that is scaled down: ids of the queues that are meant, at a third node.
+SCALE_DOWN_TO: Final = "_AMQ_SCALEDOWN_TO"
 GROUP_ID: Final = "_AMQ_GROUP_ID"
 #: A value of -1 closes the group of the message.
 GROUP_SEQUENCE: Final = "_AMQ_GROUP_SEQUENCE"
@@ -26,7 +30,7 @@ RESERVED_PREFIXES: Final = (
     "_AMQ_INGRESS_TIMESTAMP",
     "_AMQ_VALIDATED_USER",
     ROUTE_TO,
-    "_AMQ_ACK_ROUTE_TO",
-    "_AMQ_SCALEDOWN_TO",
+    ACK_ROUTE_TO,
+    SCALE_DOWN_TO,
     "_hornetq.forced.delivery.seq",
 )

@@ -49,6 +49,8 @@ class ConnectionRegistry:
         """Number of open sessions; includes CORE sessions that wait to be reattached."""
         self.accepting = True
         """False while the node stops: new sessions are rejected, so that clients try another node."""
+        self.scale_down_target: str | None = None
+        """While the node stops: id of the node that gets its messages, to which clients are sent; None: none does."""
         self.critical_stop = False
         """Whether the node stops because of an error."""
         self.on_idle: Callable[[], None] | None = None

@@ -20,7 +20,7 @@ from understudy.routing.memory import AddressMemory, Memory
 from understudy.routing.paging import Paging
 from understudy.routing.queues.queue import Queue
 from understudy.routing.references import references_of
-from understudy.routing.response_order import Done, ResponseOrder, RoutingTransaction
+from understudy.routing.response_order import Done, ResponseOrder, RoutingTransaction, SessionTransaction
 from understudy.store.message_store import MessageStore
 from understudy.store.reference import LargeReference, MessageReference, References
 
@@ -111,6 +111,39 @@ class Acceptance:
             self.enqueue(queues, references, done)
             return
         lane.when_durable(sequence, self.enqueue, queues, references, done)
+
+    def accept_acknowledged(
+        self,
+        address: Address,
+        message: Message,
+        queues: tuple[Queue, ...],
+        order: ResponseOrder,
+        done: Done | None,
+        transaction: SessionTransaction,
+    ) -> None:
+        """Append a message that its transaction, of a node that is scaled down, has taken out of these queues: no
+        consumer sees it unless the transaction is rolled back. Raises DiskFull.
+        """
+        location = None
+        if message.durable:
+            durable_ids = tuple(queue.queue_id for queue in queues if queue.durable)
+            if durable_ids:
+                location = self.store.store_message(message, address.address_id, durable_ids, large=message.is_large)
+        references = references_of(self.store, message, queues, location, 0)
+        self.charge(message.message_id, len(message.encoded), queues)
+
+        def taken(error: BrokerError | None) -> None:
+            for queue, reference in zip(queues, references, strict=True):
+                queue.add(reference)
+                queue.pending.remove_last(reference)
+                queue.delivering_count += 1
+                transaction.acknowledge(queue, [References((reference,))])
+            if done is not None:
+                done(error)
+
+        order.lane = None
+        order.sequence = sequence = self.store.last_sequence if location is not None else self.context.appended
+        self.context.when_durable(sequence, taken, None)
 
     def charge(self, message_id: int, size_bytes: int, queues: tuple[Queue, ...]) -> None:
         """Count a message, with its body in memory, for its queues, their addresses and the node."""

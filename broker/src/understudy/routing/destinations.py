@@ -5,10 +5,10 @@ the producer gives, or the address.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from understudy.message import ROUTE_TO, Message
+from understudy.message import ACK_ROUTE_TO, ROUTE_TO, SCALE_DOWN_TO, Message
 from understudy.properties import PropertyValue
 from understudy.routing.address import Address
 from understudy.routing.binding import Binding
@@ -52,6 +52,8 @@ def destinations(
     asked = routing_type if isinstance(routing_type, int) else None
     if ROUTE_TO in message.properties:
         return _by_ids(address, message, asked)
+    if message.properties.may_be_reserved and SCALE_DOWN_TO in message.properties:
+        return _by_ids_elsewhere(address, message, asked)
     if address.balancer is not None:
         return address.balancer.route(message, None if only is None else only.name)
     return message, address.route(message, asked) if only is None else only.queues_for(message, routing_type)
@@ -84,6 +86,48 @@ def _by_ids(address: Address, message: Message, asked: int | None) -> tuple[Mess
         extra={"address": address.name, "queues": wanted},
     )
     return message, address.route(message, asked)
+
+
+def _by_ids_elsewhere(address: Address, message: Message, asked: int | None) -> tuple[Message, tuple[Queue, ...]]:
+    """By the ids of queues of a third node: a node that is scaled down kept the message for it (artemis-ha s. 6)."""
+    properties = message.properties.copy()
+    wanted = set(queue_ids(properties.pop(SCALE_DOWN_TO)))
+    message = message.with_properties(properties)
+    known = () if address.balancer is None else address.balancer.remote.values()
+    remote = [each for each in known if each.remote_id in wanted and not each.queue.deleted]
+    if remote:
+        return addressed_to(message, remote), tuple(dict.fromkeys(each.queue for each in remote))
+    log.info("queues of a third node are not known", extra={"address": address.name, "queues": sorted(wanted)})
+    return message, address.route(message, asked)
+
+
+def kept_for_other(message: Message, queues: Mapping[str, Queue]) -> tuple[Message, Queue] | None:
+    """A message that a node that is scaled down kept for a third node, and the store-and-forward queue that leads there
+    from this node; None: it is no such message.
+
+    Its property ``_AMQ_SCALEDOWN_TO`` has the name of that queue at its end, which Artemis does not add: ids of queues
+    alone do not tell which node is meant.
+
+    Args:
+        message: Of another node of the cluster.
+        queues: Of this node, by name.
+    """
+    for name in message.properties:
+        if name.startswith(SCALE_DOWN_TO) and name != SCALE_DOWN_TO:
+            queue = queues.get(name.removeprefix(SCALE_DOWN_TO))
+            if queue is None or not queue.internal:
+                return None
+            properties = message.properties.copy()
+            properties[ROUTE_TO + queue.name] = properties.pop(name)
+            return message.with_properties(properties), queue
+    return None
+
+
+def without_acknowledgements(message: Message) -> tuple[Message, frozenset[int]]:
+    """The message without ``_AMQ_ACK_ROUTE_TO``, and the ids of the queues in which its transaction acknowledges it."""
+    properties = message.properties.copy()
+    ids = queue_ids(properties.pop(ACK_ROUTE_TO))
+    return message.with_properties(properties), frozenset(ids)
 
 
 def _bindings(address: Address) -> Iterator[Binding]:

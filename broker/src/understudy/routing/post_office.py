@@ -9,7 +9,7 @@ Not here: addresses and queues as such (``directory``), limits and credits (``me
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from understudy.config.model import RoutingType
 from understudy.errors import (
@@ -20,10 +20,12 @@ from understudy.errors import (
 )
 from understudy.limits import SELECTOR_STEPS_PER_TURN
 from understudy.message import (
+    ACK_ROUTE_TO,
     BRIDGE_DUPLICATE_ID,
     DUPLICATE_ID,
     ROUTE_TO,
     ROUTING_TYPE,
+    SCALE_DOWN_TO,
     SCHEDULED_DELIVERY,
     Message,
 )
@@ -32,7 +34,7 @@ from understudy.properties import PropertyValue
 from understudy.routing.acceptance import Acceptance, scheduled_ms
 from understudy.routing.address import Address
 from understudy.routing.configuration import split_fqqn
-from understudy.routing.destinations import NamedQueue, destinations
+from understudy.routing.destinations import NamedQueue, destinations, kept_for_other, without_acknowledgements
 from understudy.routing.directory import Directory
 from understudy.routing.lifecycle.auto_deletion import AutoDeletion
 from understudy.routing.lifecycle.dead_letters import DeadLetters
@@ -46,7 +48,7 @@ from understudy.routing.memory import Memory
 from understudy.routing.paging import Paging
 from understudy.routing.queues.delivery import serve
 from understudy.routing.queues.queue import EXPIRED_AT_ONCE, Queue
-from understudy.routing.response_order import Done, ResponseOrder, RoutingTransaction
+from understudy.routing.response_order import Done, ResponseOrder, RoutingTransaction, SessionTransaction
 from understudy.routing.settings import AddressSettingsRepository
 from understudy.selector.work import WORK
 from understudy.store.message_store import MessageStore
@@ -218,7 +220,7 @@ class PostOffice:
         message: Message,
         order: ResponseOrder,
         done: Done | None = None,
-        transaction: RoutingTransaction | None = None,
+        transaction: SessionTransaction | None = None,
         credited: bool = True,
     ) -> None:
         """Take one message from a producer.
@@ -242,8 +244,13 @@ class PostOffice:
         routing_type = properties.get(ROUTING_TYPE)
         address = self.directory.addresses.get(message.address or "")
         only: NamedQueue | None = None
-        from_member = properties.may_be_reserved and ROUTE_TO in properties
-        if from_member:
+        from_member = properties.may_be_reserved and (ROUTE_TO in properties or SCALE_DOWN_TO in properties)
+        kept = kept_for_other(message, self.directory.queues) if properties.may_be_reserved else None
+        if kept is not None:
+            message = kept[0]
+            properties = message.properties
+            address = self.directory.address_of(kept[1])
+        elif from_member:
             # its queues are known: none is made for it
             address = self.directory.find_for_member((message.address or "").partition("::")[0])
             if address is None:
@@ -283,21 +290,50 @@ class PostOffice:
             message = address.altered(message, self.clock.wall_ms())
         message.assign_id(self.store.next_id())
         try:
-            if address.diverts:
+            if address.diverts and not from_member:
                 self.diverts.send(address, message, routing_type, only, order, done, transaction, duplicate_id)
                 return
             if only is None and address.balancer is None and not properties.may_be_reserved:
                 queues = address.route(message, routing_type)
+            elif kept is not None:
+                queues = (kept[1],)
             else:
                 message, queues = destinations(address, message, routing_type, only)
             if not queues:
                 self._unrouted(address, message, order, done, transaction, duplicate_id)
                 return
             address.messages_routed += 1
+            if from_member and transaction is not None and ACK_ROUTE_TO in properties:
+                message, acknowledged = without_acknowledgements(message)
+                taken = tuple(queue for queue in queues if queue.queue_id in acknowledged)
+                if taken:
+                    self.acceptance.accept_acknowledged(address, message, taken, order, done, transaction)
+                    return
             not_before_ms = scheduled_ms(message) if SCHEDULED_DELIVERY in properties else 0
             self.acceptance.accept(address, message, queues, not_before_ms, order, done, transaction, duplicate_id)
         except DiskFull as error:
             raise AddressFull(f"address {address.name!r}: the disk of the broker is full", hint=error.hint) from error
+
+    def learn_duplicate_ids(self, name: str, duplicate_ids: Sequence[bytes], done: Done) -> None:
+        """Duplicate ids that an address of another node has seen count as seen here; the address is made if needed.
+
+        Args:
+            name: Of the address.
+            duplicate_ids: Oldest first.
+            done: Called when they are safe.
+
+        Raises:
+            LimitExceeded: there are too many addresses, or an id is too long.
+        """
+        address = self.directory.find_address(name)
+        if address is None:
+            address = self.directory.create_address(
+                name, {self.directory.settings.of(name).default_address_routing_type}
+            )
+        new = [each for each in map(duplicate_id_bytes, duplicate_ids) if each not in address.duplicate_ids]
+        for each in new:
+            self.acceptance.remember(address, each, None, logged=False)
+        self.acceptance.answer(ResponseOrder(), done, self.store.last_sequence if new else 0)
 
     def _unrouted(
         self,

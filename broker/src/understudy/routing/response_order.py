@@ -11,7 +11,7 @@ from understudy.errors import BrokerError
 from understudy.routing.address import Address
 from understudy.routing.queues.queue import Queue
 from understudy.store.log.operation_context import Lane, OperationContext
-from understudy.store.reference import MessageReference, RunSlice
+from understudy.store.reference import MessageReference, Part, RunSlice
 
 Permit = Callable[..., None]
 """Called with a permission, an address and perhaps a queue; raises NotAuthorized."""
@@ -95,6 +95,18 @@ class RoutingTransaction(Protocol):
 
     def staged_duplicate_id(self, address: Address, duplicate_id: bytes) -> None:
         """This id counts as seen at commit."""
+        ...
+
+
+class SessionTransaction(RoutingTransaction, Protocol):
+    """The transaction of a session."""
+
+    def acknowledge(self, queue: Queue, parts: list[Part]) -> None:
+        """Deliveries that are done if it commits, and go back if it does not.
+
+        Raises:
+            TransactionTooLarge: it held as much as it may.
+        """
         ...
 
 

@@ -19,6 +19,7 @@ from array import array
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 from understudy.routing.batch import Arrival, discard_together, enqueue_together
@@ -199,6 +200,16 @@ class StagedSends:
             else:
                 enqueue_together(office, queues, (references,))
 
+    def content(self) -> Iterator[tuple[Queue, MessageReference]]:
+        """All of them, for each queue, by message; they stay."""
+        for (queue, _), held in self._blocks.items():
+            for each in held:
+                for reference in each.block.references():
+                    yield queue, reference
+        newest = (*self._kept, *chain.from_iterable(entries for _, entries in self._closed), *self._open)
+        for queues, references in _one_by_one(list(newest)):
+            yield from zip(queues, references, strict=True)
+
     def discard(self) -> None:
         """None of them ever becomes visible."""
         blocks, self._blocks = self._blocks, {}
@@ -304,6 +315,14 @@ class Acknowledgements:
         for queue, parts in newest.items():
             for part in parts:
                 queue.acknowledged(part)
+
+    def content(self) -> dict[Queue, list[MessageReference]]:
+        """All of them, in order, by queue; they stay."""
+        found = self.take()
+        for queue, references in found.items():
+            self._open[queue] = [References(references)]
+            self._counts[queue] = len(references)
+        return found
 
     def take(self) -> dict[Queue, list[MessageReference]]:
         """All of them, in order, to be given back to their queues. Nothing is left behind."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from understudy.cluster.replicas import Replicas
+from understudy.cluster.scaled_down import ScaledDownNodes
 from understudy.cluster.services import ClusterServices
 from understudy.runtime.connector import LoopDialer
 from understudy.runtime.parts import NodeParts
@@ -22,4 +23,5 @@ def make_cluster_services(parts: NodeParts, replicas: Replicas | None) -> Cluste
         LoopDialer(parts.loop, parts.turn, parts.configuration.tls_for),
         parts.configuration.connector,
         parts.discovery.connectors,
+        scaled_down=ScaledDownNodes(can_scale_down=parts.configuration.current.ha_policy.scale_down is not None),
     )

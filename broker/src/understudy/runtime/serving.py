@@ -19,6 +19,7 @@ from understudy.runtime.descriptors import ConnectionBudget
 from understudy.runtime.opened_store import OpenedStore
 from understudy.runtime.parts import NodeParts, Owner
 from understudy.runtime.replication import NodeReplication
+from understudy.runtime.scale_down import NodeScaleDown
 from understudy.runtime.turn import Congestion
 from understudy.store.pages import Pages
 
@@ -45,16 +46,23 @@ class Serving:
     """Serves clients from one step of an activation to its undo."""
 
     def __init__(
-        self, parts: NodeParts, opened: OpenedStore, owner: Owner, replication: NodeReplication | None = None
+        self,
+        parts: NodeParts,
+        opened: OpenedStore,
+        owner: Owner,
+        scale_down: NodeScaleDown,
+        replication: NodeReplication | None = None,
     ) -> None:
         """Args:
         opened: Has the store when the steps are done.
         owner: Ends when the store fails; hands over when management asks for it.
+        scale_down: Of the node.
         replication: Takes replicas; None in a node without replication.
         """
         self._parts = parts
         self._opened = opened
         self._owner = owner
+        self._scale_down = scale_down
         self._replication = replication
         self.broker: Broker | None = None
         self.reload: Reload | None = None
@@ -63,14 +71,31 @@ class Serving:
         self._disk_timer: asyncio.TimerHandle | None = None
 
     def steps(self) -> list[Step]:
-        """After them, clients are served."""
-        return [
-            Step("load the broker", self._load, self._unload),
+        """After them, clients are served; or, in a backup with scale-down, the messages have moved to another node."""
+        load = Step("load the broker", self._load, self._unload)
+        scale_down = self._scale_down
+        if scale_down.instead_of_serving:
+            return [load, Step("choose a node", self._choose_target), Step("move messages", self._move_messages)]
+        steps = [
+            load,
             Step("open acceptors", self._open_acceptors, self._close_acceptors),
             Step("join the cluster", self._join_cluster, self._leave_cluster),
             Step("start the bridges", self._start_bridges, self._stop_bridges),
             Step("begin housekeeping", self._begin_housekeeping, self._end_housekeeping),
         ]
+        if scale_down.at_the_end:
+            # messages move when the clients have left, to a node that is chosen before
+            steps.insert(1, Step("prepare to move messages", _nothing, self._move_messages))
+            steps.append(Step("prepare to choose a node", _nothing, self._choose_target))
+        return steps
+
+    async def _choose_target(self) -> None:
+        if self.broker is not None:
+            await self._scale_down.choose_target(self.broker)
+
+    async def _move_messages(self) -> None:
+        if self.broker is not None:
+            await self._scale_down.move(self.broker)
 
     def _load(self) -> None:
         parts, environment, store = self._parts, self._parts.environment, self._opened.store
@@ -100,7 +125,8 @@ class Serving:
         parts.turn.on_error = self._owner.fail
         own = parts.configuration.own_connector()
         if own is not None:
-            parts.topology.set_primary(store.node_id, own, environment.clock.wall_ms())
+            group = self._scale_down.group_name
+            parts.topology.set_primary(store.node_id, own, environment.clock.wall_ms(), scale_down_group=group)
 
     def _replicas(self) -> Replicas | None:
         return self._replication.replicas if self._replication is not None else None
@@ -201,3 +227,7 @@ class Serving:
             self._parts.turn.completed(store.check_disk)
             period_s = self._parts.configuration.current.disk_scan_period_ms / 1000
             self._disk_timer = self._parts.loop.call_later(period_s, self._check_disk)
+
+
+def _nothing() -> None:
+    """A step that only has an undo."""

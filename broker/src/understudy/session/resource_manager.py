@@ -254,6 +254,12 @@ class ResourceManager:
         """Branches that wait for their outcome."""
         return (branch for branch in self._branches.values() if branch.state is State.PREPARED)
 
+    def hand_over(self, branch: Branch) -> None:
+        """Another node has a prepared branch, as prepared; this one forgets it."""
+        branch.fire(Event.ROLL_BACK)
+        del self._branches[branch.xid]
+        branch.transaction.hand_over()
+
     def in_doubt(self) -> tuple[Xid, ...]:
         """Branches for a recovering transaction manager: prepared ones, and those decided by an operator."""
         return (*(branch.xid for branch in self.prepared()), *self._heuristics)

@@ -336,18 +336,33 @@ class Transaction(Machine[State, Event]):
         if done is not None:
             done(None)
 
+    def content(self) -> tuple[list[tuple[Queue, MessageReference]], dict[Queue, list[MessageReference]]]:
+        """Its messages, once for each queue, and the deliveries that it acknowledges, by queue. They stay in it."""
+        return list(self._sends.content()), self._acknowledged.content()
+
+    def hand_over(self) -> None:
+        """Another node has it: its sends and the messages that it acknowledges are gone here."""
+        self.fire(Event.ROLL_BACK)
+        for queue, references in self._acknowledged.take().items():
+            queue.acknowledge(References(references))
+        self._end_unseen()
+
     def roll_back(self) -> dict[Queue, list[MessageReference]]:
         """Undo the sends. Returns the acknowledged deliveries, which the caller gives back to their
         queues in order with everything else it holds.
         """
         self.fire(Event.ROLL_BACK)
-        if self._log_id:
-            self._office.store.store_rollback(self._log_id)
-        self._work.add(-self._work.count)
-        self._duplicate_ids.clear()
-        self._sends.discard()
+        self._end_unseen()
         returned = self._acknowledged.take()
         for queue, part, _ in self._outcomes:
             returned.setdefault(queue, []).extend(part)
         self._outcomes.clear()
         return returned
+
+    def _end_unseen(self) -> None:
+        """The log forgets it, and no queue sees its sends."""
+        if self._log_id:
+            self._office.store.store_rollback(self._log_id)
+        self._work.add(-self._work.count)
+        self._duplicate_ids.clear()
+        self._sends.discard()

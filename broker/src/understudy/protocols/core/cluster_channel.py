@@ -12,6 +12,7 @@ from typing import Final
 
 from understudy.cluster.handshake import DiallerProof
 from understudy.cluster.topology import Member
+from understudy.errors import BrokerError
 from understudy.protocols.core.link import CoreLink
 from understudy.protocols.core.replication_channel import ReplicationChannel
 from understudy.wire.core import packets, packets_replication
@@ -67,6 +68,10 @@ class ClusterChannel:
             self._announce(packet)
         elif type(packet) is packets.QuorumVote and self._proof.authorized:
             self._vote(packet)
+        elif isinstance(packet, packets.ScaleDownAnnouncement) and self._proof.authorized:
+            self._scaled_down(packet)
+        elif isinstance(packet, packets.DuplicateIds) and self._proof.authorized:
+            self._learn_duplicate_ids(packet)
         else:
             self._proof.receive(packet, self._owner.cluster_authorized)
 
@@ -105,6 +110,26 @@ class ClusterChannel:
         vote = services.cluster.votes.answer(services.cluster.topology, packet.vote, self._asking, now_ms)
         log.info("vote", extra={"node_id": vote.node_id, "agreed": vote.agreed, "connector": vote.connector})
         self._owner.send(packets.QuorumVoteReply(packet.handler, vote), CLUSTER_CHANNEL)
+
+    def _scaled_down(self, packet: packets.ScaleDownAnnouncement) -> None:
+        """The messages of another node are here. A sender that means another target has taken this node for it."""
+        services = self._owner.services
+        if packet.target_node_id != services.shared.node_id:
+            log.warning("a node was scaled down to another node than this one", extra={"to": packet.target_node_id})
+            return
+        services.cluster.scaled_down.add(packet.scaled_down_node_id)
+
+    def _learn_duplicate_ids(self, packet: packets.DuplicateIds) -> None:
+        """Duplicate ids of a node that is scaled down: its producers may send the messages again, here.
+
+        Raises:
+            LimitExceeded: there are too many addresses, or an id is too long.
+        """
+        office = self._owner.services.shared.sessions.post_office
+        office.learn_duplicate_ids(packet.address, packet.ids, self._duplicate_ids_stored)
+
+    def _duplicate_ids_stored(self, error: BrokerError | None) -> None:
+        self._owner.send(packets.NullResponse(), CLUSTER_CHANNEL)
 
     def close(self, reason: str) -> None:
         """The connection was lost, and with it the backup announced on it, or the replica."""

@@ -325,7 +325,9 @@ class CoreConnection(Machine[State, Event]):
                 # also the answer of a name that never was (ADR 0009); the client creates it anew
                 self.send(packets.ReattachSessionResponse(-1, False), SESSION_SETUP_CHANNEL)
         elif isinstance(packet, packets.CheckForFailover):
-            ok = packet.node_id is None or packet.node_id == self.services.shared.node_id
+            asked = packet.node_id
+            ok = asked in (None, self.services.shared.node_id)
+            ok = ok or self.services.cluster.scaled_down.serves_clients_of(asked or "")
             self.send(packets.CheckForFailoverReply(ok), SESSION_SETUP_CHANNEL)
         else:
             raise UnsupportedPacket(f"{type(packet).__name__} on channel 1")

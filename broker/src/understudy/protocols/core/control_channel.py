@@ -100,10 +100,11 @@ class ControlChannel:
             reason = kind.SCALE_DOWN_ON_CRITICAL_ERROR if critical else kind.SCALE_DOWN
         else:
             reason = kind.SHUT_DOWN_ON_CRITICAL_ERROR if critical else kind.SHUT_DOWN
+        target = shared.connections.scale_down_target
         if version >= 131:
-            return packets.DisconnectV3(node_id=shared.node_id, reason=reason, target_node_id=None, connector=None)
+            return packets.DisconnectV3(node_id=shared.node_id, reason=reason, target_node_id=target, connector=None)
         if version >= 125:
-            return packets.DisconnectV2(node_id=shared.node_id, scale_down_node_id=None)
+            return packets.DisconnectV2(node_id=shared.node_id, scale_down_node_id=target)
         return packets.Disconnect(node_id=shared.node_id)
 
     def close(self) -> None:

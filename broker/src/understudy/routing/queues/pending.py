@@ -92,6 +92,14 @@ class PendingMessages:
         """Take the one that ``at`` or a level's ``next_from`` just gave."""
         self.level(reference.priority).remove(reference.position)
 
+    def remove_last(self, reference: MessageReference) -> None:
+        """Take the one that ``append`` just added; its position is set."""
+        level = self.level(reference.priority)
+        last = level.next_from(level.end - 1)
+        assert last is not None
+        reference.position = last.position
+        level.remove(last.position)
+
     def first_level(self) -> Level | None:
         """The highest level with anything in it."""
         for level in self._levels:

@@ -224,6 +224,7 @@ TextOrNull = Annotated[str | None, _nullable(_STRING, b"\x01")]
 #: ``i32`` length and bytes.
 SizedBytes = Annotated[bytes, Encoding(Reader.sized_bytes, Writer.sized_bytes)]
 #: The same with the limit for nonces and proofs.
+SizedTexts = Annotated[tuple[bytes, ...], _list_of(Encoding(Reader.sized_bytes, Writer.sized_bytes), 4)]
 Secret = Annotated[bytes, Encoding(_read_secret, Writer.sized_bytes)]
 #: Everything up to the end of the packet.
 Rest = Annotated[bytes, Encoding(Reader.rest, Writer.raw)]

@@ -1,6 +1,6 @@
 """Packets between brokers on channel 3, and topology updates for clients and brokers (artemis-core s. 8.1, 9.1).
 
-Three types are our own, for connections between two Understudy nodes. ``ClusterConnect`` sends the
+Four types are our own, for connections between two Understudy nodes. ``ClusterConnect`` sends the
 cluster password to any server that accepts the connection; instead, the dialling node begins with
 ``ClusterHello`` (user and a fresh nonce), the other node answers ``ClusterChallenge`` (its own fresh
 nonce, and a proof over both nonces that it knows the password), and only then the dialling node sends
@@ -10,6 +10,10 @@ prove that they know it. ``security`` defines how a proof is computed. Their bod
     -100  ClusterHello      str user, i32 n, n bytes nonce
     -101  ClusterChallenge  i32 n, n bytes nonce, i32 m, m bytes proof
     -102  ClusterProof      i32 n, n bytes proof
+
+A fourth one follows them when a node is scaled down to another Understudy node::
+
+    -103  DuplicateIds      str address, i32 count, count times: i32 n, n bytes id
 
 Artemis uses the types 10 to 127 and -1 to -22, so -100 and below are free; brokers of Artemis never
 receive them, because a node that is configured to connect to one uses ``ClusterConnect``.
@@ -34,6 +38,7 @@ from understudy.wire.core.layout import (
     NameOrNull,
     Packet,
     Secret,
+    SizedTexts,
     Text,
     TextOrNull,
     layout_of,
@@ -293,6 +298,19 @@ class ClusterProof(Packet):
 
     TYPE: ClassVar[int] = -102
     proof: Secret
+
+
+@dataclass(slots=True)
+class DuplicateIds(Packet):
+    """Own packet: duplicate ids that an address of a node that is scaled down has seen; answered by NullResponse.
+
+    Artemis sends them as text in a management request, in which ids that are no UTF-8 change.
+    """
+
+    TYPE: ClassVar[int] = -103
+    address: Name
+    ids: SizedTexts
+    """Oldest first."""
 
 
 def topology_packet(

@@ -1,0 +1,128 @@
+"""The scale-down as steps of a node: the target is chosen before clients leave, messages move after that."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from understudy.balancing.flows import MessageFlows
+from understudy.broker import Broker
+from understudy.config.high_availability import Role, ScaleDownConfiguration
+from understudy.runtime.parts import NodeParts, Owner
+from understudy.scale_down.plan import ScaleDown
+
+log = logging.getLogger(__name__)
+
+#: How often the store-and-forward queues are looked at while their bridges empty them.
+LOOK_MS: Final = 50
+#: Longest time in which no bridge takes a message, after which they are stopped.
+STALL_MS: Final = 5_000
+
+
+class NodeScaleDown:
+    """The scale-down of one node, from one activation to its end."""
+
+    def __init__(self, parts: NodeParts, owner: Owner) -> None:
+        """Args:
+        parts: Of the node.
+        owner: After an error its messages stay.
+        """
+        self._parts = parts
+        self._owner = owner
+        self._plan: ScaleDown | None = None
+        """From the choice of the target to the end; None: messages stay here."""
+        self.complete = False
+        """Whether the last one left no message here."""
+
+    @property
+    def _settings(self) -> ScaleDownConfiguration | None:
+        return self._parts.configuration.current.ha_policy.scale_down
+
+    @property
+    def group_name(self) -> str | None:
+        """``group-name``, which the other members learn."""
+        return None if self._settings is None else self._settings.group_name
+
+    @property
+    def _enabled(self) -> bool:
+        return self._settings is not None and self._settings.enabled
+
+    @property
+    def instead_of_serving(self) -> bool:
+        """Whether the node is a backup whose messages move as soon as it takes over (artemis-ha s. 6)."""
+        return self._enabled and self._parts.configuration.current.ha_policy.role is Role.BACKUP
+
+    @property
+    def at_the_end(self) -> bool:
+        """Whether messages move when the node stops cleanly."""
+        return self._enabled and not self.instead_of_serving
+
+    async def choose_target(self, broker: Broker) -> None:
+        """Look for a node that takes the messages; clients are served meanwhile."""
+        settings = self._settings
+        self.complete = False
+        if settings is None or self._owner.error is not None:
+            return
+        plan = ScaleDown(settings, self._parts.configuration.current, broker.cluster, broker.services, self._parts.turn)
+        await self._until(plan.transfer.search)
+        target = plan.transfer.target
+        if target is None:
+            log.error(
+                "no other node takes the messages: they stay in the journal",
+                extra={"reason": plan.transfer.error, "messages": sum(plan.left_behind().values())},
+            )
+            return
+        self._plan = plan
+        broker.services.connections.scale_down_target = target.node_id
+        log.info("messages move to another node", extra={"node_id": target.node_id})
+
+    async def move(self, broker: Broker) -> None:
+        """Move everything to the chosen target, if one was chosen."""
+        plan, self._plan = self._plan, None
+        if plan is None:
+            return
+        if self._owner.error is not None:
+            plan.transfer.close()
+            return
+        broker.end_sessions()
+        members = broker.exchange.members
+        if members is not None:
+            members.redistribution.close()
+            await self._empty(members.flows)
+            members.flows.close()
+        await self._until(lambda ended: plan.transfer.move(plan.stages(), ended))
+        left = plan.left_behind()
+        target = plan.transfer.target
+        facts = {"node_id": target.node_id if target is not None else None, "messages": plan.moving.moved}
+        if plan.transfer.complete and not left:
+            self.complete = True
+            log.info("scaled down", extra=facts)
+            return
+        log.error(
+            "scaled down in part: what is left stays in the journal",
+            extra={**facts, "reason": plan.transfer.error, "left": left},
+        )
+
+    async def _until(self, begin: Callable[[Callable[[], None]], None]) -> None:
+        ended: asyncio.Future[None] = self._parts.loop.create_future()
+        begin(lambda: ended.set_result(None))
+        await ended
+
+    async def _empty(self, flows: MessageFlows) -> None:
+        """Let connected bridges bring what waits for other nodes, then stop them without a message under way."""
+        clock, before, since_ms = self._parts.environment.clock, -1, 0
+        while True:
+            bridges = [each for each in flows.by_node.values() if each.bridge.connected]
+            waiting = sum(each.queue.message_count for each in bridges)
+            now_ms = clock.monotonic_ms()
+            if waiting != before:
+                before, since_ms = waiting, now_ms
+            if not waiting or now_ms - since_ms >= STALL_MS:
+                break
+            await asyncio.sleep(LOOK_MS / 1000)
+        for each in flows.by_node.values():
+            each.bridge.stop()
+        while any(each.bridge.unconfirmed for each in flows.by_node.values()):
+            await asyncio.sleep(LOOK_MS / 1000)

@@ -1,0 +1,149 @@
+"""The scale-down of a node, put together: which nodes may take its messages, and what moves in which order.
+
+Order: messages of queues and store-and-forward queues, prepared transactions, duplicate ids, and at last the
+announcement, after which the target serves the clients of this node. Source: artemis-ha s. 6.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from understudy.balancing.cluster_bridge import bridge_configuration
+from understudy.bridges.target import TargetAccess, TargetSession
+from understudy.cluster.services import ClusterServices
+from understudy.config.high_availability import ScaleDownConfiguration
+from understudy.config.model import Configuration
+from understudy.ports import Timers
+from understudy.protocols.services import ProtocolServices
+from understudy.routing.queues.queue import Queue
+from understudy.scale_down.messages import MovingMessages
+from understudy.scale_down.remote_queues import RemoteQueues
+from understudy.scale_down.transactions import move_branches
+from understudy.scale_down.transfer import Stage, Transfer, TransferSettings
+from understudy.scale_down.work import Ask, Steps
+from understudy.wire.core import packets
+from understudy.wire.core.transport import TransportConfiguration
+
+log = logging.getLogger(__name__)
+
+#: Duplicate ids in one packet.
+_IDS_MAX: Final = 200
+
+
+class ScaleDown:
+    """The scale-down of an active node."""
+
+    def __init__(
+        self,
+        settings: ScaleDownConfiguration,
+        configuration: Configuration,
+        cluster: ClusterServices,
+        services: ProtocolServices,
+        timers: Timers,
+    ) -> None:
+        """Args:
+        settings: Of the HA policy.
+        configuration: Of the node, with a cluster connection.
+        cluster: With the topology and the connections to other brokers.
+        services: Of the active node.
+        timers: For attempts.
+        """
+        self._settings = settings
+        self._configuration = configuration
+        self._cluster = cluster
+        self._services = services
+        connection = configuration.cluster_connections[0]
+        self._kept_prefix = f"{configuration.internal_naming_prefix}sf.{connection.name}."
+        session = bridge_configuration("scale-down", connection)
+        session = replace(session, target=replace(session.target, ha=True))
+        access = TargetAccess(cluster.dialer, services.clock, timers, services.entropy, cluster.credentials)
+        office = services.sessions.post_office
+        self.moving = MovingMessages(office, timers, services.node_id, settings.commit_interval)
+        self.transfer = Transfer(
+            TransferSettings(services.node_id, settings.group_name, session), access, self._candidates, self.moving
+        )
+
+    # -- targets ----------------------------------------------------------------------------------
+
+    def _candidates(self) -> Sequence[TransportConfiguration]:
+        """Configured or discovered connectors; else the members of the cluster in the order of their ids, with a group
+        only those of the group.
+        """
+        settings, cluster = self._settings, self._cluster
+        members = sorted(cluster.topology.members(), key=lambda member: member.node_id)
+        others = [each for each in members if each.node_id != self._services.node_id]
+        if settings.group_name is not None:
+            others = [each for each in others if each.scale_down_group == settings.group_name]
+        known = [each.primary for each in others if each.primary is not None]
+        named = [cluster.connector(name) for name in settings.connectors]
+        if settings.discovery_group is not None:
+            named += cluster.discovered(settings.discovery_group)
+        if not named:
+            return known
+        if settings.group_name is None:
+            return named
+        return [*known, *(each for each in named if not any(map(each.same_place, known)))]
+
+    # -- what moves -------------------------------------------------------------------------------
+
+    def stages(self) -> list[Stage]:
+        """The parts of the transfer."""
+        if any(self._services.sessions.resources.prepared()):
+            return [Stage(False, self._move_messages), Stage(True, self._move_transactions)]
+        return [Stage(False, self._move_all)]
+
+    def left_behind(self) -> dict[str, int]:
+        """Messages that are still here, by queue."""
+        directory = self._services.sessions.post_office.directory
+        kept = (queue for queue in directory.queues.values() if not queue.internal or self._leads_to(queue))
+        return {queue.name: queue.message_count for queue in kept if queue.message_count and not queue.temporary}
+
+    def _leads_to(self, queue: Queue) -> str | None:
+        """The node id that a store-and-forward queue leads to; None: it is none."""
+        return queue.name.removeprefix(self._kept_prefix) if queue.name.startswith(self._kept_prefix) else None
+
+    def _remote_queues(self, target: TargetSession) -> RemoteQueues:
+        return RemoteQueues(target, self._configuration.management_address, self._services.entropy)
+
+    def _move_all(self, target: TargetSession) -> Steps[None]:
+        yield from self._move_messages(target)
+        yield from self._finish(target)
+
+    def _move_messages(self, target: TargetSession) -> Steps[None]:
+        remote = self._remote_queues(target)
+        yield from self.moving.move_queues(target, remote)
+        member = self.transfer.target
+        for queue in list(self._services.sessions.post_office.directory.queues.values()):
+            node_id = self._leads_to(queue)
+            if node_id is not None and queue.message_count:
+                to_target = member is not None and node_id == member.node_id
+                yield from self.moving.move_kept(target, remote, queue, leads_to_target=to_target)
+
+    def _move_transactions(self, target: TargetSession) -> Steps[None]:
+        remote = self._remote_queues(target)
+        yield from move_branches(target, remote, self.moving, self._services.sessions.resources)
+        yield from self._finish(target)
+
+    def _finish(self, target: TargetSession) -> Steps[None]:
+        yield from self._move_duplicate_ids(target)
+        member = self.transfer.target
+        assert member is not None
+        announcement = packets.ScaleDownAnnouncement(member.node_id, self._services.node_id)
+        target.tell(announcement, of_cluster=True)
+        # answered after the announcement was read
+        yield Ask(packets.BindingQuery(self._configuration.management_address), (packets.BindingQueryResponse,))
+
+    def _move_duplicate_ids(self, target: TargetSession) -> Steps[None]:
+        credentials = self._cluster.credentials
+        plain = credentials is not None and credentials.plain_for(target.target) is not None
+        for address in list(self._services.sessions.post_office.directory.addresses.values()):
+            ids = tuple(address.duplicate_ids)
+            if ids and plain:
+                log.warning("duplicate ids are not moved to an Artemis broker", extra={"address": address.name})
+                continue
+            for begin in range(0, len(ids), _IDS_MAX):
+                packet = packets.DuplicateIds(address.name, ids[begin : begin + _IDS_MAX])
+                yield Ask(packet, (packets.NullResponse,), of_cluster=True)

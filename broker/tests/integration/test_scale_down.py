@@ -1,0 +1,246 @@
+"""Scale-down: the messages of a node that stops move to another member, as real processes (docs/scale-down.md)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from support.members import Members, depth, url, wait_knows, wait_until
+from support.processes import READY_S, Node
+from understudy.client.sync import connect
+from understudy.ids import Xid
+
+
+def scale_down(inner: str = "") -> str:
+    return f"<ha-policy><primary-only><scale-down>{inner}</scale-down></primary-only></ha-policy>"
+
+
+def to(*names: str) -> str:
+    return "<connectors>" + "".join(f"<connector-ref>{name}</connector-ref>" for name in names) + "</connectors>"
+
+
+@pytest.fixture
+def make_members(tmp_path: Path) -> Iterator[Callable[..., Members]]:
+    """Makes members of which the first one is scaled down, and ends them after the test."""
+    made: list[Members] = []
+
+    def make(count: int = 2, inner: str = to("n1"), **options: object) -> Members:
+        options.setdefault("extra", lambda number: scale_down(inner) if number == 0 else "")
+        made.append(Members(tmp_path, count, **options))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.end()
+
+
+def send(node: Node, bodies: list[str], address: str = "q", routing: str = "anycast", **options: object) -> None:
+    with connect(url(node)) as connection, connection.session() as session:
+        producer = session.producer(address, routing=routing)
+        for body in bodies:
+            producer.send(body, **options)
+
+
+def take_all(node: Node, queue: str, count: int, routing: str = "anycast") -> list[str]:
+    """The messages of a queue, in order, and none after them."""
+    with connect(url(node)) as connection, connection.session() as session:
+        consumer = session.consumer(queue, routing=routing)
+        taken = [each for _ in range(count) if (each := consumer.receive(READY_S)) is not None]
+        for each in taken:
+            session.acknowledge(each)
+        assert consumer.receive(timeout_s=0.2) is None
+        return [each.text or "" for each in taken]
+
+
+def numbered(count: int, name: str = "message") -> list[str]:
+    return [f"{name} {number}" for number in range(count)]
+
+
+def test_messages_of_a_node_that_stops_are_at_the_other_one(make_members: Callable[..., Members]) -> None:
+    first, second = make_members().start().nodes
+    send(first, numbered(200))
+    assert first.terminate() == 0, first.tail()
+    assert take_all(second, "q", 200) == numbered(200)
+    first.start().wait_ready("active")
+    assert depth(first, "q") == 0, "it was moved, not copied"
+
+
+def test_subscriptions_share_a_message_and_filters_are_kept(make_members: Callable[..., Members]) -> None:
+    """A message of several queues goes once; queues that the target does not have are made."""
+    first, second = make_members().start().nodes
+    with connect(url(first)) as connection, connection.session() as session:
+        for name, selector in (("all", None), ("again", None), ("odd", "odd = 1")):
+            session.create_queue(name, address="news", routing="multicast", filter=selector)
+        producer = session.producer("news", routing="multicast")
+        for number in range(100):
+            producer.send(f"item {number}", properties={"odd": number % 2})
+        consumer = session.consumer("again", routing="multicast")
+        for _ in range(10):
+            taken = consumer.receive(READY_S)
+            assert taken is not None
+            session.acknowledge(taken)
+    assert first.terminate() == 0, first.tail()
+    assert take_all(second, "all", 100, "multicast") == numbered(100, "item")
+    assert take_all(second, "again", 90, "multicast") == numbered(100, "item")[10:]
+    assert take_all(second, "odd", 50, "multicast") == numbered(100, "item")[1::2]
+    send(second, ["even"], "news", "multicast", properties={"odd": 0})
+    assert depth(second, "odd") == 0, "the filter was not kept"
+
+
+def test_everything_that_a_message_has_arrives(make_members: Callable[..., Members]) -> None:
+    """Priorities, properties, large bodies and messages that are not durable; scheduled ones are delivered at once."""
+    first, second = make_members().start().nodes
+    large = bytes(range(256)) * 4096
+    with connect(url(first)) as connection, connection.session() as session:
+        producer = session.producer("kinds")
+        producer.send("low", priority=1)
+        producer.send("high", priority=8, properties={"name": "value", "number": 7})
+        producer.send("volatile", durable=False)
+        producer.send(large)
+        producer.send("later", deliver_at_ms=int(time.time() * 1000) + 3_600_000)
+    assert first.terminate() == 0, first.tail()
+    with connect(url(second)) as connection, connection.session() as session:
+        consumer = session.consumer("kinds")
+        taken = [each for _ in range(5) if (each := consumer.receive(READY_S)) is not None]
+        assert [each.text for each in taken if each.body != large] == ["high", "volatile", "later", "low"]
+        assert [each.body for each in taken].count(large) == 1
+        assert dict(taken[0].properties)["number"] == 7
+        assert not any(name.startswith("_AMQ_ROUTE") for each in taken for name in each.properties)
+
+
+def test_paged_messages_keep_their_order(make_members: Callable[..., Members]) -> None:
+    settings = "<max-size-bytes>100K</max-size-bytes><address-full-policy>PAGE</address-full-policy>"
+    first, second = make_members(settings=settings).start().nodes
+    bodies = [f"{number} " + "x" * 1000 for number in range(1000)]
+    send(first, bodies)
+    assert first.terminate() == 0, first.tail()
+    assert take_all(second, "q", 1000) == bodies
+
+
+def test_prepared_transactions_are_decided_at_the_target(make_members: Callable[..., Members]) -> None:
+    first, second = make_members().start().nodes
+    kept, dropped = Xid(1, b"kept", b"b"), Xid(1, b"dropped", b"b")
+    with connect(url(first)) as connection:
+        with connection.session() as plain:
+            for name in ("in-kept", "in-dropped"):
+                plain.producer(name).send(f"held {name}")
+        for xid, name in ((kept, "kept"), (dropped, "dropped")):
+            session = connection.session(xa=True)
+            consumer, producer = session.consumer(f"in-{name}"), session.producer(f"out-{name}")
+            session.xa.start(xid)
+            received = consumer.receive(READY_S)
+            assert received is not None
+            session.acknowledge(received)
+            producer.send(f"sent {name}")
+            producer.send(b"large" * 100_000)
+            session.xa.end(xid)
+            session.xa.prepare(xid)
+    assert first.terminate() == 0, first.tail()
+    with connect(url(second)) as connection:
+        with connection.session() as plain:
+            for name in ("in-kept", "in-dropped", "out-kept", "out-dropped"):
+                assert plain.consumer(name).receive(timeout_s=0.2) is None, f"{name}: the branch is not decided"
+        session = connection.session(xa=True)
+        assert set(session.xa.recover()) == {kept, dropped}
+        session.xa.commit(kept)
+        session.xa.rollback(dropped)
+    assert take_all(second, "in-kept", 0) == []
+    assert take_all(second, "in-dropped", 1) == ["held in-dropped"]
+    assert depth(second, "out-kept") == 2
+    assert depth(second, "out-dropped") == 0
+    first.start().wait_ready("active")
+    with connect(url(first)) as connection:
+        assert connection.session(xa=True).xa.recover() == ()
+
+
+def test_duplicate_ids_are_known_at_the_target(make_members: Callable[..., Members]) -> None:
+    first, second = make_members().start().nodes
+    for duplicate_id in ("text", b"\xff\x00bytes"):
+        send(first, ["once"], duplicate_id=duplicate_id)
+    assert take_all(first, "q", 2) == ["once", "once"]
+    assert first.terminate() == 0, first.tail()
+    for duplicate_id in ("text", b"\xff\x00bytes"):
+        send(second, ["again"], duplicate_id=duplicate_id)
+    send(second, ["new"], duplicate_id="new")
+    assert take_all(second, "q", 1) == ["new"]
+    second.kill()
+    second.start().wait_ready("active")
+    send(second, ["again"], duplicate_id="text")
+    assert depth(second, "q") == 0, "the ids were not stored"
+
+
+def test_without_a_target_messages_stay_and_the_log_says_so(make_members: Callable[..., Members]) -> None:
+    first, second = make_members().start().nodes
+    send(first, numbered(20))
+    second.terminate()
+    assert first.terminate() == 0, first.tail()
+    assert "no other node takes the messages" in first.log.read_text()
+    first.start().wait_ready("active")
+    assert take_all(first, "q", 20) == numbered(20)
+
+
+def test_only_a_member_of_the_group_takes_the_messages(make_members: Callable[..., Members]) -> None:
+    def extra(number: int) -> str:
+        group = "" if number == 1 else "<group-name>blue</group-name>"
+        enabled = "<enabled>false</enabled>" if number else ""
+        return scale_down(enabled + group)
+
+    first, second, third = make_members(3, extra=extra).start().nodes
+    wait_knows(first, "q", nodes=2)
+    send(first, numbered(50))
+    assert first.terminate() == 0, first.tail()
+    assert depth(second, "q") == 0
+    assert take_all(third, "q", 50) == numbered(50)
+    assert third.terminate() == 0
+    assert "messages move" not in third.log.read_text(), "its scale-down is not enabled"
+
+
+def test_messages_for_a_third_node_that_is_away_reach_it_through_the_target(
+    make_members: Callable[..., Members],
+) -> None:
+    first, second, third = make_members(3).start().nodes
+    with connect(url(third)) as connection, connection.session() as session:
+        session.create_queue("subscription", address="news", routing="multicast")
+    for node in (first, second):
+        wait_knows(node, "subscription", nodes=1)
+    third.kill()
+    wait_until(lambda: not any(each["connected"] for each in remote(first, "subscription")), "it is connected", first)
+    send(first, numbered(50), "news", "multicast")
+    assert sum(flow["waiting"] for flow in flows(first).values()) == 50
+    assert first.terminate() == 0, first.tail()
+    third.start().wait_ready("active")
+    assert take_all(third, "subscription", 50, "multicast") == numbered(50)
+
+
+def remote(node: Node, queue: str) -> list[dict[str, object]]:
+    return [each for each in node.get("/api/v1/cluster")[1]["remote_queues"] if each["queue"] == queue]
+
+
+def flows(node: Node) -> dict[str, dict[str, int]]:
+    return {each["name"]: each for each in node.get("/api/v1/cluster")[1]["bridges"]}
+
+
+def test_a_target_that_is_killed_gets_each_message_once(make_members: Callable[..., Members]) -> None:
+    first, second = make_members().start().nodes
+    send(first, [f"{number} " + "y" * 500 for number in range(20_000)])
+    first.process.terminate()
+    wait_until(lambda: depth(second, "q") > 1000, "nothing moves", second)
+    second.kill()
+    second.start().wait_ready("active")
+    assert first.process.wait(READY_S) == 0, first.tail()
+    numbers = [int(body.split()[0]) for body in take_all(second, "q", 20_000)]
+    assert sorted(numbers) == list(range(20_000))
+
+
+def test_a_node_that_is_killed_during_its_scale_down_moves_the_rest_later(make_members: Callable[..., Members]) -> None:
+    first, second = make_members().start().nodes
+    send(first, [f"{number} " + "y" * 500 for number in range(20_000)])
+    first.process.terminate()
+    wait_until(lambda: depth(second, "q") > 1000, "nothing moves", second)
+    first.kill()
+    first.start().wait_ready("active")
+    assert first.terminate() == 0, first.tail()
+    assert [int(body.split()[0]) for body in take_all(second, "q", 20_000)] == list(range(20_000))
