@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.members import Members, depth, url, wait_knows, wait_until
-from support.processes import READY_S, Node
+from support.processes import READY_S, Node, invoke
 from understudy.client.sync import connect
 from understudy.ids import Xid
 
@@ -244,3 +244,57 @@ def test_a_node_that_is_killed_during_its_scale_down_moves_the_rest_later(make_m
     first.start().wait_ready("active")
     assert first.terminate() == 0, first.tail()
     assert [int(body.split()[0]) for body in take_all(second, "q", 20_000)] == list(range(20_000))
+
+
+def test_messages_that_others_keep_for_the_node_follow_it(make_members: Callable[..., Members]) -> None:
+    """The target puts its own into its queue, a third node sends its own to the target; the kept queues are deleted."""
+    first, second, third = make_members(3).start().nodes
+    with connect(url(first)) as connection, connection.session() as session:
+        session.create_queue("subscription", address="news", routing="multicast")
+    send(first, ["before"], "news", "multicast")
+    for node, name in ((second, "from the target"), (third, "from the third")):
+        wait_knows(node, "subscription", nodes=1)
+        (kept,) = [each for each in flows(node) if each.endswith(node_id(first))]
+        invoke(node, f"queue.{kept}", "pause")
+        send(node, numbered(20, name), "news", "multicast")
+        assert depth(node, kept) == 20
+    assert first.terminate() == 0, first.tail()
+    wait_until(lambda: depth(second, "subscription") == 41, "messages are missing", second)
+    expected = ["before", *numbered(20, "from the target"), *numbered(20, "from the third")]
+    assert sorted(take_all(second, "subscription", 41, "multicast")) == sorted(expected)
+    for node in (second, third):
+        wait_until(lambda node=node: len(flows(node)) == 1, "the queue to the node that is gone stays", node)  # type: ignore[misc]
+
+
+def node_id(node: Node) -> str:
+    return str(invoke(node, "broker", "getNodeID")[1])
+
+
+def test_a_client_goes_on_at_the_target(make_members: Callable[..., Members]) -> None:
+    """It knows only the first node: the farewell of that one names the target, and the topology where it is."""
+    first, second = make_members(extra=lambda number: scale_down(to("n1") if number == 0 else to("n0"))).start().nodes
+    with connect(url(first)) as connection, connection.session() as session:
+        producer, consumer = session.producer("q"), session.consumer("q")
+        for body in numbered(500):
+            producer.send(body)
+
+        def take_until(last: str) -> list[str]:
+            """Bodies up to this one, without those that come again because their acknowledgement was under way."""
+            taken: dict[str, None] = {}
+            while last not in taken:
+                each = consumer.receive(READY_S)
+                assert each is not None, f"{last} is missing"
+                session.acknowledge(each)
+                taken[each.text or ""] = None
+            return list(taken)
+
+        seen = take_until("message 99")
+        assert first.terminate() == 0, first.tail()
+        producer.send("after")
+        seen += take_until("after")
+        assert list(dict.fromkeys(seen)) == [*numbered(500), "after"]
+        # it belongs to the target now, and finds it again
+        second.kill()
+        second.start().wait_ready("active")
+        producer.send("later")
+        assert take_until("later")[-1] == "later"

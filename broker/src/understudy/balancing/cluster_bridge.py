@@ -38,9 +38,15 @@ class ClusterConversion:
         for name in [each for each in properties if each.startswith(ROUTE_TO)]:
             del properties[name]
         properties[ROUTE_TO] = ids
-        if self._node_id is not None:
+        if self._node_id is not None and BRIDGE_DUPLICATE_ID not in properties:
+            # one that was kept for a node that was scaled down has its id from before
             properties[BRIDGE_DUPLICATE_ID] = self._node_id + _I64.pack(message_id)
         return message.with_properties(properties)
+
+
+def bridge_id(node_id: str, message_id: int) -> bytes:
+    """The id by which a message of a node is recognised when it is sent again. ``node_id`` is a UUID."""
+    return bytes.fromhex(node_id.replace("-", "")) + _I64.pack(message_id)
 
 
 def bridge_configuration(name: str, cluster: ClusterConnectionConfiguration) -> BridgeConfiguration:

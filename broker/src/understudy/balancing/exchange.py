@@ -39,6 +39,7 @@ class MemberExchange:
         parts = bridge_parts(cluster, services, timers, listener)
         self.flows = MessageFlows(settings, cluster.topology, services, parts, self.bindings)
         self.redistribution = Redistribution(office, self.bindings, timers)
+        cluster.scaled_down.moved = self.flows.node_scaled_down
 
     def close(self) -> None:
         """The node is not active any more."""

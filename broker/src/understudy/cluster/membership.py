@@ -179,6 +179,11 @@ class Membership(Machine[State, Event]):
             if link.joined and link.node_id not in (None, self.node_id):
                 observer.link_identified(link)
 
+    def tell_scaled_down(self, node_id: str) -> None:
+        """Tell the other members that this node has the messages of ``node_id`` now."""
+        for link in self.links.values():
+            link.send(packets.ScaleDownAnnouncement(self.node_id, node_id))
+
     def leave(self) -> None:
         """Close all links; the topology stays as it is."""
         self.fire(Event.LEAVE)

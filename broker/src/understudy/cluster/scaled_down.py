@@ -1,8 +1,11 @@
-"""Nodes whose messages this node has taken (artemis-ha s. 6): clients that look for one of them are served here."""
+"""Nodes that were scaled down (artemis-ha s. 6). This node serves the clients of those whose messages it has taken;
+messages that are kept for any of them go to the node that has its messages.
+"""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Final
 
 log = logging.getLogger(__name__)
@@ -12,7 +15,7 @@ REMEMBERED_MAX: Final = 100
 
 
 class ScaledDownNodes:
-    """The nodes that were scaled down to this one since it became active."""
+    """The nodes that were scaled down since this one became active."""
 
     def __init__(self, *, can_scale_down: bool = False) -> None:
         """``can_scale_down``: this node has an element ``scale-down``, so clients of other nodes have to wait until
@@ -20,19 +23,30 @@ class ScaledDownNodes:
         """
         self._can_scale_down = can_scale_down
         self._nodes: dict[str, None] = {}
+        self.taken: Callable[[str], None] = lambda node_id: None
+        """Called with the id of a node whose messages are here now: the other members have to learn it."""
+        self.moved: Callable[[str, str], None] = lambda node_id, target_id: None
+        """Called with the id of a node and of the one, this or another, that has its messages now."""
 
     @property
     def node_ids(self) -> tuple[str, ...]:
-        """The latest last."""
+        """Of those whose messages this node has taken, the latest last."""
         return tuple(self._nodes)
 
-    def add(self, node_id: str) -> None:
-        """The messages of a node are here."""
+    def add(self, node_id: str, own_id: str) -> None:
+        """The messages of a node are here. ``own_id``: of this node."""
         self._nodes.pop(node_id, None)
         self._nodes[node_id] = None
         if len(self._nodes) > REMEMBERED_MAX:
             del self._nodes[next(iter(self._nodes))]
         log.info("another node was scaled down to this one", extra={"node_id": node_id})
+        self.taken(node_id)
+        self.moved(node_id, own_id)
+
+    def add_elsewhere(self, node_id: str, target_id: str) -> None:
+        """The messages of a node are at a third one."""
+        log.info("a node was scaled down to another one", extra={"node_id": node_id, "to": target_id})
+        self.moved(node_id, target_id)
 
     def serves_clients_of(self, node_id: str) -> bool:
         """Whether clients of another node may continue here (CHECK_FOR_FAILOVER)."""

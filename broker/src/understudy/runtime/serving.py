@@ -196,6 +196,7 @@ class Serving:
             assert self.broker is not None
             members = self.broker.exchange.members
             self._parts.membership.observe(None if members is None else members.flows)
+            self.broker.cluster.scaled_down.taken = self._parts.membership.tell_scaled_down
             self._parts.membership.join(node_id)
         self._parts.discovery.broadcast(node_id)
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from understudy.bridges.target import TargetSession
+from understudy.config.model import RoutingType
 from understudy.config.wildcard import matches
 from understudy.errors import MessageUnreadable
 from understudy.limits import BRIDGE_UNCONFIRMED_BYTES_MAX, BRIDGE_UNCONFIRMED_MESSAGES_MAX, LARGE_PIECE_BYTES_MAX
@@ -214,9 +215,14 @@ class MovingMessages:
                 yield queues
 
     def move_queues(self, target: TargetSession, remote: RemoteQueues) -> Steps[None]:
-        """Move the messages of all ordinary queues. A message that expires meanwhile goes to another queue, so the
-        queues are looked at again until none moves.
+        """Move the messages of all ordinary queues; make durable subscriptions at the target, also empty ones.
+
+        A message that expires meanwhile goes to another queue, so the queues are looked at again until none moves.
         """
+        for queue in list(self._office.directory.queues.values()):
+            if queue.durable and not queue.internal and queue.routing_type is RoutingType.MULTICAST:
+                # a subscription: messages that are sent from now on are for it too
+                yield from remote.id_of(queue)
         before = -1
         while before != self.moved:
             before = self.moved

@@ -172,6 +172,9 @@ class Reconnection(Machine[State, Event]):
         if self.current is None:
             return
         node = self._topology.get(self.node_id) if self.node_id else self._topology.node_at(self.current)
+        if node is None and self._topology.complete:
+            # our node was scaled down, and the one that we are connected to carries on for it (artemis-ha s. 6)
+            node = self._topology.node_at(self.current)
         if node is None:
             return
         self.node_id = node.node_id

@@ -112,12 +112,13 @@ class ClusterChannel:
         self._owner.send(packets.QuorumVoteReply(packet.handler, vote), CLUSTER_CHANNEL)
 
     def _scaled_down(self, packet: packets.ScaleDownAnnouncement) -> None:
-        """The messages of another node are here. A sender that means another target has taken this node for it."""
+        """The messages of another node are here, as it says, or at the node that says so."""
         services = self._owner.services
-        if packet.target_node_id != services.shared.node_id:
-            log.warning("a node was scaled down to another node than this one", extra={"to": packet.target_node_id})
-            return
-        services.cluster.scaled_down.add(packet.scaled_down_node_id)
+        own_id, scaled_down = services.shared.node_id, services.cluster.scaled_down
+        if packet.target_node_id == own_id:
+            scaled_down.add(packet.scaled_down_node_id, own_id)
+        else:
+            scaled_down.add_elsewhere(packet.scaled_down_node_id, packet.target_node_id)
 
     def _learn_duplicate_ids(self, packet: packets.DuplicateIds) -> None:
         """Duplicate ids of a node that is scaled down: its producers may send the messages again, here.
