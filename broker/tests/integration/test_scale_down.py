@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from support.members import Members, depth, url, wait_knows, wait_until
-from support.processes import READY_S, Node, invoke
+from support.members import Members, depth, third_of, url, wait_knows, wait_until
+from support.processes import READY_S, Node, Pair, invoke
 from understudy.client.sync import connect
 from understudy.ids import Xid
 
@@ -298,3 +298,53 @@ def test_a_client_goes_on_at_the_target(make_members: Callable[..., Members]) ->
         second.start().wait_ready("active")
         producer.send("later")
         assert take_until("later")[-1] == "later"
+
+
+@pytest.fixture
+def pair_and_third(tmp_path: Path) -> Iterator[tuple[Pair, Node]]:
+    """A pair whose backup moves its messages to the other members, and such a member."""
+    pair = Pair(tmp_path, failover_on_shutdown=True)
+    third = third_of(pair, tmp_path)
+    text = pair.backup.config.read_text()
+    text = text.replace("<backup>", "<backup><scale-down/>")
+    connector = f'<connectors><connector name="third">tcp://127.0.0.1:{third.port}</connector>'
+    text = text.replace("<connectors>", connector)
+    text = text.replace("<static-connectors>", "<static-connectors><connector-ref>third</connector-ref>")
+    pair.backup.config.write_text(text)
+    third.start().wait_ready("active")
+    pair.start()
+    yield pair, third
+    for node in (pair.primary, pair.backup, third):
+        node.end()
+
+
+def test_a_backup_moves_the_messages_of_its_dead_primary(pair_and_third: tuple[Pair, Node]) -> None:
+    pair, third = pair_and_third
+    with connect(url(pair.primary)) as connection, connection.session() as session:
+        session.create_queue("orders")
+    send(pair.primary, numbered(300), "orders")
+    pair.primary.kill()
+    wait_until(lambda: "scaled down" in pair.backup.log.read_text(), "nothing moved", pair.backup)
+    pair.backup.wait_ready("passive")
+    assert take_all(third, "orders", 300) == numbered(300)
+    # it waits for its primary and does not serve
+    time.sleep(3)
+    pair.backup.wait_ready("passive")
+    pair.primary.start().wait_ready("active")
+    assert depth(pair.primary, "orders") == 0
+    pair.wait_announced()
+    send(pair.primary, ["new"], "orders")
+    pair.primary.kill()
+    wait_until(lambda: pair.backup.log.read_text().count("scaled down") == 2, "not again", pair.backup)
+    assert take_all(third, "orders", 1) == ["new"]
+
+
+def test_a_backup_without_a_target_tries_again(pair_and_third: tuple[Pair, Node]) -> None:
+    pair, third = pair_and_third
+    send(pair.primary, numbered(30), "orders")
+    third.kill()
+    pair.primary.kill()
+    wait_until(lambda: "no other node takes the messages" in pair.backup.log.read_text(), "it has one", pair.backup)
+    third.start().wait_ready("active")
+    wait_until(lambda: "scaled down" in pair.backup.log.read_text(), "nothing moved", pair.backup)
+    assert take_all(third, "orders", 30) == numbered(30)

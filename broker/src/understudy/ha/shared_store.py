@@ -15,7 +15,7 @@ Not here: the steps of an activation, the lock files, and the notification of cl
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -67,16 +67,20 @@ class SharedStorePolicy:
         lock: StoreLock,
         clock: Clock,
         timers: Timers,
+        scaled_down: Callable[[], bool] | None = None,
     ) -> None:
         """Args:
         life: Takes the decisions.
         clock: Its monotonic time goes on while the machine is suspended.
+        scaled_down: Of a backup whose activation moves its messages to another node instead of serving them
+            (artemis-ha s. 6): whether all of them have moved. None: it serves.
         """
         self.options = options
         self._life = life
         self._standby = standby
         self._lock = lock
         self._clock = clock
+        self._scaled_down = scaled_down
         self._proof = LockProof(lock, clock)
         self._polling = Polling(timers, life.fail)
         self._yielded_ms = 0
@@ -142,7 +146,10 @@ class SharedStorePolicy:
         self._lock.write_state(OWNED)
         if self.role is Role.BACKUP:
             self._lock.release_backup()
-        self._polling.later(LOCK_CHECK_MS, self._check_lock)
+        if self._scaled_down is not None:
+            self._polling.later(0, self._life.fail_back)
+        else:
+            self._polling.later(LOCK_CHECK_MS, self._check_lock)
 
     def _check_lock(self) -> None:
         try:
@@ -182,16 +189,25 @@ class SharedStorePolicy:
         self._polling.cancel()
 
     def give_back(self) -> None:
-        """Release the lock, and wait until the primary is active."""
+        """Release the lock, and wait until the primary is active. A store whose messages have moved needs no other node
+        until the primary starts; of one that still has some the backups try again.
+        """
+        moved = self._scaled_down is not None and self._scaled_down()
+        if moved:
+            self._write_stopped()
         self._lock.release_primary()
         self._yielded_ms = self._clock.monotonic_ms()
-        self._polling.later(FAILBACK_POLL_MS, self._poll_for_primary)
+        self._polling.later(0 if moved else FAILBACK_POLL_MS, self._yielded if moved else self._poll_for_primary)
 
     def _poll_for_primary(self) -> None:
         waited_ms = self._clock.monotonic_ms() - self._yielded_ms
         if self._lock.read_state() != OWNED and waited_ms < 2 * FAILBACK_GRACE_MS:
             self._polling.later(FAILBACK_POLL_MS, self._poll_for_primary)
-        elif self.options.restart_backup:
+        else:
+            self._yielded()
+
+    def _yielded(self) -> None:
+        if self.options.restart_backup:
             self._life.queue_again()
         else:
             self._life.stop()

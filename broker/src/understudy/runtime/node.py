@@ -84,7 +84,7 @@ class BrokerNode:
             self.replication.of(self.opened)
 
     def _make_policy(self, life: Decisions) -> Policy:
-        return make_policy(self.parts, self.standby, self.replication, life)
+        return make_policy(self.parts, self.standby, self.replication, self.scale_down, life)
 
     # --- properties ---------------------------------------------------------------------------
 

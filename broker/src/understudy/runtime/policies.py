@@ -19,6 +19,7 @@ from understudy.runtime.connector import LoopDialer
 from understudy.runtime.copied_store import TargetCopy
 from understudy.runtime.parts import NodeParts, Owner
 from understudy.runtime.replication import NodeReplication, ReplicationParts
+from understudy.runtime.scale_down import NodeScaleDown
 from understudy.runtime.standby import NodeStandby
 from understudy.wire.core.transport import TransportConfiguration
 
@@ -43,13 +44,20 @@ def make_replication(parts: NodeParts, owner: Owner) -> NodeReplication | None:
     return NodeReplication(parts, ReplicationParts(replication, authority, local, worker), owner)
 
 
-def make_policy(parts: NodeParts, standby: NodeStandby, replication: NodeReplication | None, life: Decisions) -> Policy:
+def make_policy(
+    parts: NodeParts,
+    standby: NodeStandby,
+    replication: NodeReplication | None,
+    scale_down: NodeScaleDown,
+    life: Decisions,
+) -> Policy:
     """The policy that element ``ha-policy`` names.
 
     Args:
         parts: Of the node.
         standby: The node while another one is active.
         replication: Of the node.
+        scale_down: Of the node.
         life: Takes the decisions.
     """
     configuration, environment = parts.configuration.current, parts.environment
@@ -64,7 +72,8 @@ def make_policy(parts: NodeParts, standby: NodeStandby, replication: NodeReplica
         lock_timeout_ms=configuration.journal_lock_acquisition_timeout_ms,
     )
     clock = environment.lock_clock or environment.clock
-    return SharedStorePolicy(options, life, standby, parts.lock, clock, environment.timers)
+    scaled_down = (lambda: scale_down.complete) if scale_down.instead_of_serving else None
+    return SharedStorePolicy(options, life, standby, parts.lock, clock, environment.timers, scaled_down)
 
 
 def _replication_policy(

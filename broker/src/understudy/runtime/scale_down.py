@@ -66,7 +66,13 @@ class NodeScaleDown:
         if settings is None or self._owner.error is not None:
             return
         plan = ScaleDown(settings, self._parts.configuration.current, broker.cluster, broker.services, self._parts.turn)
+        membership = self._parts.membership
+        if self.instead_of_serving and membership is not None:
+            # the node is no member of the cluster now, and learns here which nodes are
+            membership.watch(self._parts.lock.node_id)
         await self._until(plan.transfer.search)
+        if self.instead_of_serving and membership is not None:
+            membership.leave()
         target = plan.transfer.target
         if target is None:
             log.error(
