@@ -218,7 +218,7 @@ class Broker:
         self.services.connections.critical_stop = critical
 
     def end_sessions(self) -> None:
-        """End sessions that wait for their clients, after the connections were closed: what they held returns to its
+        """End sessions that wait for their clients, after the connections were closed; their messages return to the
         queues.
         """
         for protocol in self._protocols:

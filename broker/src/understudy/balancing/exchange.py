@@ -7,6 +7,7 @@ from __future__ import annotations
 from understudy.balancing.flows import FlowSettings, MessageFlows
 from understudy.balancing.redistribution import Redistribution
 from understudy.balancing.remote_bindings import RemoteBindings
+from understudy.balancing.succession import Successions
 from understudy.bridges.bridge import BridgeListener
 from understudy.bridges.bridges import Bridges, bridge_parts
 from understudy.cluster.services import ClusterServices
@@ -39,11 +40,14 @@ class MemberExchange:
         parts = bridge_parts(cluster, services, timers, listener)
         self.flows = MessageFlows(settings, cluster.topology, services, parts, self.bindings)
         self.redistribution = Redistribution(office, self.bindings, timers)
-        cluster.scaled_down.moved = self.flows.node_scaled_down
+        self.successions = Successions(self.flows, office, services.node_id, timers)
+        self.flows.observer = self.successions
+        cluster.scaled_down.moved = self.successions.node_scaled_down
 
     def close(self) -> None:
         """The node is not active any more."""
         self.redistribution.close()
+        self.successions.close()
         self.flows.close()
 
 

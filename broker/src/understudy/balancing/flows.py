@@ -19,7 +19,6 @@ from understudy.balancing.member_flow import MemberFlow
 from understudy.balancing.notices import selector_of
 from understudy.balancing.remote_bindings import RemoteBindings
 from understudy.balancing.reports import QueueReports
-from understudy.balancing.succession import Succession
 from understudy.bridges.bridge import Bridge, BridgeParts
 from understudy.cluster.member_link import MemberLink
 from understudy.cluster.topology import Topology
@@ -49,6 +48,16 @@ class FlowSettings:
     node_name: str
 
 
+class FlowObserver:
+    """Called when the other nodes come and go; this one does nothing."""
+
+    def node_joined(self, node_id: str) -> None:
+        """A link has reached the node."""
+
+    def node_left(self, flow: MemberFlow) -> None:
+        """There is no link to the node any more."""
+
+
 class MessageFlows:
     """The flows of an active node. Implements ``cluster.membership.LinkObserver``."""
 
@@ -76,10 +85,7 @@ class MessageFlows:
         self._parts = parts
         self._bindings = bindings
         self._closed = False
-        self._successors: dict[str, str] = {}
-        """Nodes that were scaled down, and the nodes that have their messages."""
-        self._successions: dict[str, Succession] = {}
-        """By the id of the node that was scaled down."""
+        self.observer = FlowObserver()
 
     @property
     def _directory(self) -> Directory:
@@ -92,9 +98,6 @@ class MessageFlows:
     def close(self) -> None:
         """The node is not active any more."""
         self._closed = True
-        for succession in self._successions.values():
-            succession.close()
-        self._successions.clear()
         for flow in self.by_node.values():
             if flow.reports is not None:
                 flow.reports.close()
@@ -109,11 +112,7 @@ class MessageFlows:
         node_id = link.node_id
         if self._closed or node_id is None:
             return
-        self._successors.pop(node_id, None)
-        succession = self._successions.pop(node_id, None)
-        if succession is not None:
-            # the node is active again: what is left goes there
-            succession.close()
+        self.observer.node_joined(node_id)
         flow = self.by_node.get(node_id)
         if flow is not None and flow.queue.deleted:
             # by an operator: begin anew
@@ -160,42 +159,12 @@ class MessageFlows:
         for flow in self.by_node.values():
             if flow.link is link:
                 flow.lose_link()
-                self._begin_succession(flow)
+                self.observer.node_left(flow)
 
     # -- flows ------------------------------------------------------------------------------------
 
-    def node_scaled_down(self, node_id: str, target_id: str) -> None:
-        """A node has moved its messages to another one, perhaps this: what is kept for it follows.
-
-        Args:
-            node_id: Of the node that was scaled down.
-            target_id: Of the node that has its messages.
-        """
-        self._successors[node_id] = target_id
-        flow = self.by_node.get(node_id)
-        if flow is not None and not self._closed:
-            self._begin_succession(flow)
-
-    def _begin_succession(self, flow: MemberFlow) -> None:
-        target_id, own_id = self._successors.get(flow.node_id), self._services.node_id
-        if target_id is None or flow.node_id in self._successions or flow.link is not None:
-            return
-        if target_id != own_id and target_id not in self.by_node:
-            log.warning("the node that has the messages of another one is not known", extra={"node_id": target_id})
-            return
-        self._successions[flow.node_id] = Succession(
-            flow,
-            lambda: None if target_id == own_id else self.by_node.get(target_id),
-            self._services.sessions.post_office,
-            own_id,
-            self._parts.access.timers,
-            lambda: self._end_flow(flow.node_id),
-        )
-
-    def _end_flow(self, node_id: str) -> None:
-        """Nothing is kept for the node any more."""
-        self._successors.pop(node_id, None)
-        self._successions.pop(node_id).close()
+    def end_flow(self, node_id: str) -> None:
+        """No message is kept for the node any more, and none will be: delete its store-and-forward queue."""
         flow = self.by_node.pop(node_id)
         flow.end()
         name = flow.queue.name

@@ -15,6 +15,7 @@ from collections.abc import Callable, Generator
 from typing import Final
 
 from understudy.balancing.cluster_bridge import bridge_id
+from understudy.balancing.flows import FlowObserver, MessageFlows
 from understudy.balancing.member_flow import MemberFlow
 from understudy.errors import BrokerError
 from understudy.message import BRIDGE_DUPLICATE_ID, ROUTE_TO, Message
@@ -65,7 +66,7 @@ class Succession:
         self._there: dict[tuple[str, str], RemoteBinding] = {}
         """Queues of the other node, by name and address."""
         self._name = ROUTE_TO + flow.queue.name
-        # what is under way to the old node is given back first
+        # messages that are under way to the old node are given back first
         flow.bridge.close()
         self._later(0)
 
@@ -141,3 +142,70 @@ class Succession:
     def _local(self, binding: RemoteBinding) -> Queue | None:
         found = self._office.directory.queues.get(binding.queue_name)
         return found if found is not None and found.address.name == binding.address else None
+
+
+class Successions(FlowObserver):
+    """The nodes that were scaled down, as this node learns it."""
+
+    def __init__(self, flows: MessageFlows, office: PostOffice, node_id: str, timers: Timers) -> None:
+        """Args:
+        flows: Of the node.
+        office: Of the node.
+        node_id: Of this node.
+        timers: For attempts.
+        """
+        self._flows = flows
+        self._office = office
+        self._node_id = node_id
+        self._timers = timers
+        self._targets: dict[str, str] = {}
+        """Nodes that were scaled down, and the nodes that have their messages."""
+        self._under_way: dict[str, Succession] = {}
+        """By the id of the node that was scaled down."""
+
+    def close(self) -> None:
+        """The node is not active any more."""
+        for each in self._under_way.values():
+            each.close()
+        self._under_way.clear()
+
+    def node_scaled_down(self, node_id: str, target_id: str) -> None:
+        """A node has moved its messages to another one, perhaps this: messages that are kept for it follow.
+
+        Args:
+            node_id: Of the node that was scaled down.
+            target_id: Of the node that has its messages.
+        """
+        flow = self._flows.by_node.get(node_id)
+        if flow is not None:
+            self._targets[node_id] = target_id
+            self.node_left(flow)
+
+    def node_joined(self, node_id: str) -> None:
+        """The node is active: the rest goes there."""
+        self._targets.pop(node_id, None)
+        succession = self._under_way.pop(node_id, None)
+        if succession is not None:
+            succession.close()
+
+    def node_left(self, flow: MemberFlow) -> None:
+        """Begin if the node was scaled down."""
+        target_id = self._targets.get(flow.node_id)
+        if target_id is None or flow.node_id in self._under_way or flow.link is not None:
+            return
+        if target_id != self._node_id and target_id not in self._flows.by_node:
+            log.warning("the node that has the messages of another one is not known", extra={"node_id": target_id})
+            return
+        self._under_way[flow.node_id] = Succession(
+            flow,
+            lambda: None if target_id == self._node_id else self._flows.by_node.get(target_id),
+            self._office,
+            self._node_id,
+            self._timers,
+            lambda: self._end(flow.node_id),
+        )
+
+    def _end(self, node_id: str) -> None:
+        del self._targets[node_id]
+        self._under_way.pop(node_id).close()
+        self._flows.end_flow(node_id)

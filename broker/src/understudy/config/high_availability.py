@@ -104,3 +104,13 @@ class HighAvailabilityPolicy:
     scale_down: ScaleDownConfiguration | None = None
     """Single node and backup; None: its messages stay with it."""
     network_check: NetworkCheckConfiguration = field(default_factory=NetworkCheckConfiguration)
+
+    @property
+    def scales_down(self) -> bool:
+        """Whether the messages of this node move to another one."""
+        return self.scale_down is not None and self.scale_down.enabled
+
+    @property
+    def moves_instead_of_serving(self) -> bool:
+        """Whether it is a backup whose messages move as soon as it takes over (artemis-ha s. 6)."""
+        return self.scales_down and self.role is Role.BACKUP

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from understudy.message import ACK_ROUTE_TO, ROUTE_TO, SCALE_DOWN_TO, Message
-from understudy.properties import PropertyValue
+from understudy.properties import Properties, PropertyValue
 from understudy.routing.address import Address
 from understudy.routing.binding import Binding
 from understudy.routing.queues.queue import Queue
@@ -123,8 +123,15 @@ def kept_for_other(message: Message, queues: Mapping[str, Queue]) -> tuple[Messa
     return None
 
 
+def is_of_member(properties: Properties) -> bool:
+    """Whether another node of the cluster has chosen the queues of a message."""
+    return any(name == ROUTE_TO or name.startswith(SCALE_DOWN_TO) for name in properties)
+
+
 def without_acknowledgements(message: Message) -> tuple[Message, frozenset[int]]:
     """The message without ``_AMQ_ACK_ROUTE_TO``, and the ids of the queues in which its transaction acknowledges it."""
+    if ACK_ROUTE_TO not in message.properties:
+        return message, frozenset()
     properties = message.properties.copy()
     ids = queue_ids(properties.pop(ACK_ROUTE_TO))
     return message.with_properties(properties), frozenset(ids)

@@ -20,12 +20,9 @@ from understudy.errors import (
 )
 from understudy.limits import SELECTOR_STEPS_PER_TURN
 from understudy.message import (
-    ACK_ROUTE_TO,
     BRIDGE_DUPLICATE_ID,
     DUPLICATE_ID,
-    ROUTE_TO,
     ROUTING_TYPE,
-    SCALE_DOWN_TO,
     SCHEDULED_DELIVERY,
     Message,
 )
@@ -34,7 +31,13 @@ from understudy.properties import PropertyValue
 from understudy.routing.acceptance import Acceptance, scheduled_ms
 from understudy.routing.address import Address
 from understudy.routing.configuration import split_fqqn
-from understudy.routing.destinations import NamedQueue, destinations, kept_for_other, without_acknowledgements
+from understudy.routing.destinations import (
+    NamedQueue,
+    destinations,
+    is_of_member,
+    kept_for_other,
+    without_acknowledgements,
+)
 from understudy.routing.directory import Directory
 from understudy.routing.lifecycle.auto_deletion import AutoDeletion
 from understudy.routing.lifecycle.dead_letters import DeadLetters
@@ -241,23 +244,13 @@ class PostOffice:
             TransactionTooLarge: the transaction holds as much as it may.
         """
         properties = message.properties
+        if properties.may_be_reserved and is_of_member(properties):
+            self._send_of_member(message, order, done, transaction, credited)
+            return
         routing_type = properties.get(ROUTING_TYPE)
         address = self.directory.addresses.get(message.address or "")
         only: NamedQueue | None = None
-        from_member = properties.may_be_reserved and (ROUTE_TO in properties or SCALE_DOWN_TO in properties)
-        kept = kept_for_other(message, self.directory.queues) if properties.may_be_reserved else None
-        if kept is not None:
-            message = kept[0]
-            properties = message.properties
-            address = self.directory.address_of(kept[1])
-        elif from_member:
-            # its queues are known: none is made for it
-            address = self.directory.find_for_member((message.address or "").partition("::")[0])
-            if address is None:
-                log.info("a message of another node has no address any more", extra={"address": message.address})
-                self.acceptance.answer(order, done)
-                return
-        elif address is None or (routing_type is not None and routing_type not in address.routing_types):
+        if address is None or (routing_type is not None and routing_type not in address.routing_types):
             address, only = self._find(message.address or "", routing_type, order)
         elif not address.bindings and routing_type != RoutingType.MULTICAST:
             address, only = self._find(address.name, routing_type, order)
@@ -265,51 +258,105 @@ class PostOffice:
             self.acceptance.answer(order, done)
             return
         duplicate_id: bytes | None = None
-        duplicate = properties.get(DUPLICATE_ID)
         if BRIDGE_DUPLICATE_ID in properties:
             # instead of the id of the producer: a message that comes back to its broker is not a duplicate
-            properties = properties.copy()
-            duplicate = properties.pop(BRIDGE_DUPLICATE_ID)
-            message = message.with_properties(properties)
-            duplicate_id = forwarded_id_bytes(duplicate)
-        elif duplicate is not None and not from_member:
-            # of a producer here: the message of another member may have been here before
-            duplicate_id = duplicate_id_bytes(duplicate)
-        if duplicate_id is not None:
-            known = address.duplicate_ids.sequence_of(duplicate_id)
-            if known is not None:
-                if transaction is not None:
-                    raise DuplicateIdRejected(f"address {address.name!r} has seen duplicate id {duplicate!r}")
-                # Confirmed, but only when the original is safe.
-                self.acceptance.answer(order, done, known)
-                return
-        if (address.limited or self.store.full) and not self.memory.admits(address, credited):
-            self.acceptance.answer(order, done)
+            message, duplicate_id = _without_bridge_id(message)
+            properties = message.properties
+        elif DUPLICATE_ID in properties:
+            duplicate_id = duplicate_id_bytes(properties[DUPLICATE_ID])
+        if self._is_answered(address, duplicate_id, order, done, transaction, credited):
             return
         if address.alters_messages:
             message = address.altered(message, self.clock.wall_ms())
         message.assign_id(self.store.next_id())
         try:
-            if address.diverts and not from_member:
+            if address.diverts:
                 self.diverts.send(address, message, routing_type, only, order, done, transaction, duplicate_id)
                 return
-            if only is None and address.balancer is None and not properties.may_be_reserved:
+            if only is None and address.balancer is None:
                 queues = address.route(message, routing_type)
-            elif kept is not None:
-                queues = (kept[1],)
             else:
                 message, queues = destinations(address, message, routing_type, only)
             if not queues:
                 self._unrouted(address, message, order, done, transaction, duplicate_id)
                 return
             address.messages_routed += 1
-            if from_member and transaction is not None and ACK_ROUTE_TO in properties:
-                message, acknowledged = without_acknowledgements(message)
-                taken = tuple(queue for queue in queues if queue.queue_id in acknowledged)
-                if taken:
-                    self.acceptance.accept_acknowledged(address, message, taken, order, done, transaction)
-                    return
             not_before_ms = scheduled_ms(message) if SCHEDULED_DELIVERY in properties else 0
+            self.acceptance.accept(address, message, queues, not_before_ms, order, done, transaction, duplicate_id)
+        except DiskFull as error:
+            raise AddressFull(f"address {address.name!r}: the disk of the broker is full", hint=error.hint) from error
+
+    def _is_answered(
+        self,
+        address: Address,
+        duplicate_id: bytes | None,
+        order: ResponseOrder,
+        done: Done | None,
+        transaction: SessionTransaction | None,
+        credited: bool,
+    ) -> bool:
+        """Whether a message is done with: a duplicate, or dropped because its address is full.
+
+        Raises:
+            AddressFull, DuplicateIdRejected: as ``send``.
+        """
+        known = address.duplicate_ids.sequence_of(duplicate_id) if duplicate_id is not None else None
+        if known is not None:
+            if transaction is not None:
+                raise DuplicateIdRejected(f"address {address.name!r} has seen duplicate id {duplicate_id!r}")
+            # Confirmed, but only when the original is safe.
+            self.acceptance.answer(order, done, known)
+            return True
+        if (address.limited or self.store.full) and not self.memory.admits(address, credited):
+            self.acceptance.answer(order, done)
+            return True
+        return False
+
+    def _send_of_member(
+        self,
+        message: Message,
+        order: ResponseOrder,
+        done: Done | None,
+        transaction: SessionTransaction | None,
+        credited: bool,
+    ) -> None:
+        """Take a message of another node of the cluster, which has chosen its queues: none is made for it, diverts have
+        seen it there, and the id of its producer does not count, because it may have been here before. Otherwise as
+        ``send``.
+        """
+        kept = kept_for_other(message, self.directory.queues)
+        if kept is None:
+            address = self.directory.find_for_member((message.address or "").partition("::")[0])
+        else:
+            message, address = kept[0], self.directory.address_of(kept[1])
+        if address is None:
+            log.info("a message of another node has no address any more", extra={"address": message.address})
+            self.acceptance.answer(order, done)
+            return
+        if transaction is not None and not transaction.admits():
+            self.acceptance.answer(order, done)
+            return
+        message, duplicate_id = _without_bridge_id(message)
+        if self._is_answered(address, duplicate_id, order, done, transaction, credited):
+            return
+        if address.alters_messages:
+            message = address.altered(message, self.clock.wall_ms())
+        message.assign_id(self.store.next_id())
+        message, acknowledged = without_acknowledgements(message)
+        try:
+            if kept is None:
+                message, queues = destinations(address, message, message.properties.get(ROUTING_TYPE), None)
+            else:
+                queues = (kept[1],)
+            if not queues:
+                self._unrouted(address, message, order, done, transaction, duplicate_id)
+                return
+            address.messages_routed += 1
+            taken = tuple(queue for queue in queues if queue.queue_id in acknowledged)
+            if taken and transaction is not None:
+                self.acceptance.accept_acknowledged(address, message, taken, order, done, transaction)
+                return
+            not_before_ms = scheduled_ms(message)
             self.acceptance.accept(address, message, queues, not_before_ms, order, done, transaction, duplicate_id)
         except DiskFull as error:
             raise AddressFull(f"address {address.name!r}: the disk of the broker is full", hint=error.hint) from error
@@ -371,3 +418,16 @@ class PostOffice:
             return address, None
         # only now: the queue may have been made with the address
         return address, NamedQueue(fqqn[1], address.queue_named(fqqn[1]))
+
+
+def _without_bridge_id(message: Message) -> tuple[Message, bytes | None]:
+    """The message without the id by which a bridge sends it, and that as a key of the duplicate ids; None: it has none.
+
+    Raises:
+        LimitExceeded: the id is too long.
+    """
+    if BRIDGE_DUPLICATE_ID not in message.properties:
+        return message, None
+    properties = message.properties.copy()
+    duplicate_id = forwarded_id_bytes(properties.pop(BRIDGE_DUPLICATE_ID))
+    return message.with_properties(properties), duplicate_id

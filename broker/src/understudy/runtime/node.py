@@ -26,7 +26,6 @@ from understudy.runtime.assembly import make_parts
 from understudy.runtime.environment import Environment
 from understudy.runtime.opened_store import OpenedStore
 from understudy.runtime.policies import make_policy, make_replication
-from understudy.runtime.scale_down import NodeScaleDown
 from understudy.runtime.serving import Serving
 from understudy.runtime.standby import NodeStandby
 from understudy.security.authorization import SecurityPolicy
@@ -75,16 +74,15 @@ class BrokerNode:
         self.parts = make_parts(configuration, environment, security, instance_directory)
         self.standby = NodeStandby(self.parts)
         self.activation = Activation(environment.clock)
-        self.scale_down = NodeScaleDown(self.parts, self)
         self.replication = make_replication(self.parts, self)
         self.life = NodeLife(self._make_policy, self.standby, self, self._state_changed.set)
         self.opened = OpenedStore(self.parts, self.standby, self.policy.fence, self, self.replication)
-        self.serving = Serving(self.parts, self.opened, self, self.scale_down, self.replication)
+        self.serving = Serving(self.parts, self.opened, self, self.replication)
         if self.replication is not None:
             self.replication.of(self.opened)
 
     def _make_policy(self, life: Decisions) -> Policy:
-        return make_policy(self.parts, self.standby, self.replication, self.scale_down, life)
+        return make_policy(self.parts, self.standby, self.replication, life, lambda: self.serving.scale_down.complete)
 
     # --- properties ---------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -19,7 +19,6 @@ from understudy.runtime.connector import LoopDialer
 from understudy.runtime.copied_store import TargetCopy
 from understudy.runtime.parts import NodeParts, Owner
 from understudy.runtime.replication import NodeReplication, ReplicationParts
-from understudy.runtime.scale_down import NodeScaleDown
 from understudy.runtime.standby import NodeStandby
 from understudy.wire.core.transport import TransportConfiguration
 
@@ -48,8 +47,8 @@ def make_policy(
     parts: NodeParts,
     standby: NodeStandby,
     replication: NodeReplication | None,
-    scale_down: NodeScaleDown,
     life: Decisions,
+    all_moved: Callable[[], bool],
 ) -> Policy:
     """The policy that element ``ha-policy`` names.
 
@@ -57,8 +56,8 @@ def make_policy(
         parts: Of the node.
         standby: The node while another one is active.
         replication: Of the node.
-        scale_down: Of the node.
         life: Takes the decisions.
+        all_moved: Whether the last scale-down of the node left no message here.
     """
     configuration, environment = parts.configuration.current, parts.environment
     policy = configuration.ha_policy
@@ -72,7 +71,7 @@ def make_policy(
         lock_timeout_ms=configuration.journal_lock_acquisition_timeout_ms,
     )
     clock = environment.lock_clock or environment.clock
-    scaled_down = (lambda: scale_down.complete) if scale_down.instead_of_serving else None
+    scaled_down = all_moved if policy.moves_instead_of_serving else None
     return SharedStorePolicy(options, life, standby, parts.lock, clock, environment.timers, scaled_down)
 
 

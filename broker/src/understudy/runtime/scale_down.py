@@ -9,7 +9,7 @@ from typing import Final
 
 from understudy.balancing.flows import MessageFlows
 from understudy.broker import Broker
-from understudy.config.high_availability import Role, ScaleDownConfiguration
+from understudy.config.high_availability import ScaleDownConfiguration
 from understudy.runtime.parts import NodeParts, Owner
 from understudy.scale_down.plan import ScaleDown
 
@@ -45,20 +45,6 @@ class NodeScaleDown:
         """``group-name``, which the other members learn."""
         return None if self._settings is None else self._settings.group_name
 
-    @property
-    def _enabled(self) -> bool:
-        return self._settings is not None and self._settings.enabled
-
-    @property
-    def instead_of_serving(self) -> bool:
-        """Whether the node is a backup whose messages move as soon as it takes over (artemis-ha s. 6)."""
-        return self._enabled and self._parts.configuration.current.ha_policy.role is Role.BACKUP
-
-    @property
-    def at_the_end(self) -> bool:
-        """Whether messages move when the node stops cleanly."""
-        return self._enabled and not self.instead_of_serving
-
     async def choose_target(self, broker: Broker) -> None:
         """Look for a node that takes the messages; clients are served meanwhile."""
         settings = self._settings
@@ -66,12 +52,13 @@ class NodeScaleDown:
         if settings is None or self._owner.error is not None:
             return
         plan = ScaleDown(settings, self._parts.configuration.current, broker.cluster, broker.services, self._parts.turn)
-        membership = self._parts.membership
-        if self.instead_of_serving and membership is not None:
+        instead = self._parts.configuration.current.ha_policy.moves_instead_of_serving
+        membership = self._parts.membership if instead else None
+        if membership is not None:
             # the node is no member of the cluster now, and learns here which nodes are
             membership.watch(self._parts.lock.node_id)
         await self._until(plan.transfer.search)
-        if self.instead_of_serving and membership is not None:
+        if membership is not None:
             membership.leave()
         target = plan.transfer.target
         if target is None:
@@ -97,7 +84,7 @@ class NodeScaleDown:
         if members is not None:
             members.redistribution.close()
             await self._empty(members.flows)
-            members.flows.close()
+            members.close()
         await self._until(lambda ended: plan.transfer.move(plan.stages(), ended))
         left = plan.left_behind()
         target = plan.transfer.target
@@ -107,7 +94,7 @@ class NodeScaleDown:
             log.info("scaled down", extra=facts)
             return
         log.error(
-            "scaled down in part: what is left stays in the journal",
+            "scaled down in part: the rest stays in the journal",
             extra={**facts, "reason": plan.transfer.error, "left": left},
         )
 
@@ -117,7 +104,7 @@ class NodeScaleDown:
         await ended
 
     async def _empty(self, flows: MessageFlows) -> None:
-        """Let connected bridges bring what waits for other nodes, then stop them without a message under way."""
+        """Let connected bridges bring the messages for other nodes, then stop them without a message under way."""
         clock, before, since_ms = self._parts.environment.clock, -1, 0
         while True:
             bridges = [each for each in flows.by_node.values() if each.bridge.connected]

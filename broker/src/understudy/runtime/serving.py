@@ -7,21 +7,19 @@ import logging
 from typing import Final
 
 from understudy.broker import Broker
-from understudy.cluster.replicas import Replicas
 from understudy.errors import Unreachable
 from understudy.ha.activation import Step
-from understudy.management.invocation import HandingOver, Reload
+from understudy.management.invocation import Reload
 from understudy.protocols.handlers import served
 from understudy.runtime.acceptor import Acceptor
 from understudy.runtime.cluster import twin_rule
-from understudy.runtime.cluster_services import make_cluster_services
+from understudy.runtime.composition import make_broker
 from understudy.runtime.descriptors import ConnectionBudget
 from understudy.runtime.opened_store import OpenedStore
 from understudy.runtime.parts import NodeParts, Owner
 from understudy.runtime.replication import NodeReplication
 from understudy.runtime.scale_down import NodeScaleDown
 from understudy.runtime.turn import Congestion
-from understudy.store.pages import Pages
 
 log = logging.getLogger(__name__)
 
@@ -50,19 +48,17 @@ class Serving:
         parts: NodeParts,
         opened: OpenedStore,
         owner: Owner,
-        scale_down: NodeScaleDown,
         replication: NodeReplication | None = None,
     ) -> None:
         """Args:
         opened: Has the store when the steps are done.
         owner: Ends when the store fails; hands over when management asks for it.
-        scale_down: Of the node.
         replication: Takes replicas; None in a node without replication.
         """
         self._parts = parts
         self._opened = opened
         self._owner = owner
-        self._scale_down = scale_down
+        self.scale_down = NodeScaleDown(parts, owner)
         self._replication = replication
         self.broker: Broker | None = None
         self.reload: Reload | None = None
@@ -73,8 +69,8 @@ class Serving:
     def steps(self) -> list[Step]:
         """After them, clients are served; or, in a backup with scale-down, the messages have moved to another node."""
         load = Step("load the broker", self._load, self._unload)
-        scale_down = self._scale_down
-        if scale_down.instead_of_serving:
+        policy = self._parts.configuration.current.ha_policy
+        if policy.moves_instead_of_serving:
             return [load, Step("choose a node", self._choose_target), Step("move messages", self._move_messages)]
         steps = [
             load,
@@ -83,7 +79,7 @@ class Serving:
             Step("start the bridges", self._start_bridges, self._stop_bridges),
             Step("begin housekeeping", self._begin_housekeeping, self._end_housekeeping),
         ]
-        if scale_down.at_the_end:
+        if policy.scales_down:
             # messages move when the clients have left, to a node that is chosen before
             steps.insert(1, Step("prepare to move messages", _nothing, self._move_messages))
             steps.append(Step("prepare to choose a node", _nothing, self._choose_target))
@@ -91,32 +87,17 @@ class Serving:
 
     async def _choose_target(self) -> None:
         if self.broker is not None:
-            await self._scale_down.choose_target(self.broker)
+            await self.scale_down.choose_target(self.broker)
 
     async def _move_messages(self) -> None:
         if self.broker is not None:
-            await self._scale_down.move(self.broker)
+            await self.scale_down.move(self.broker)
 
     def _load(self) -> None:
         parts, environment, store = self._parts, self._parts.environment, self._opened.store
         assert store is not None
-        # read again: the file may have changed while the log was followed to its end
-        configuration = parts.configuration.current
-        self.broker = Broker(
-            configuration,
-            store,
-            parts.security,
-            make_cluster_services(parts, self._replicas()),
-            clock=environment.clock,
-            timers=parts.turn,
-            entropy=environment.entropy,
-            worker=self._opened.worker,
-            wake=parts.turn.request,
-            global_max_size_bytes=parts.configuration.global_max_size_bytes(),
-            handing_over=HandingOver(self._owner.fail_over, self._owner.fail_back),
-            reload=self.reload,
-            pages=Pages(environment.disk, configuration.paging_directory, store.epoch),
-        )
+        replicas = self._replication.replicas if self._replication is not None else None
+        self.broker = make_broker(parts, store, self._opened.worker, self._owner, replicas, self.reload)
         self.broker.post_office.paging.bodies_max_bytes = parts.configuration.bodies_max_bytes()
         parts.turn.work = self.broker.post_office.turn
         parts.turn.congestion = store.congestion
@@ -125,11 +106,8 @@ class Serving:
         parts.turn.on_error = self._owner.fail
         own = parts.configuration.own_connector()
         if own is not None:
-            group = self._scale_down.group_name
+            group = self.scale_down.group_name
             parts.topology.set_primary(store.node_id, own, environment.clock.wall_ms(), scale_down_group=group)
-
-    def _replicas(self) -> Replicas | None:
-        return self._replication.replicas if self._replication is not None else None
 
     def _unload(self) -> None:
         if self.broker is not None:

@@ -93,7 +93,7 @@ class MovingMessages:
         self._node_id = bytes.fromhex(node_id.replace("-", ""))
         self._commit_interval = commit_interval
         self._unconfirmed: dict[int, tuple[tuple[Held, ...], int]] = {}
-        """What each correlation id stands for, and its bytes."""
+        """Message in its queues, and its bytes, by correlation id."""
         self._unconfirmed_bytes = 0
         self._confirmed: list[tuple[Held, ...]] = []
         """Not removed here yet."""

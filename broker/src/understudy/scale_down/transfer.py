@@ -1,10 +1,10 @@
 """The scale-down of one node: the search for a member that takes its messages, and the transfer.
 
-The target is chosen while clients are still served, so that they can be told where to go. A lost connection is made
+The target is chosen while clients are still served, so that their farewell names it. A lost connection is made
 again, also to the backup that takes over for the target, and the transfer goes on with the messages that are left.
 After ``SILENCE_MS`` without progress it gives up; messages that have not moved stay in the journal.
 
-Source: artemis-ha s. 6. Not here: what is sent (``messages``, ``transactions``), when (``runtime.scale_down``).
+Source: artemis-ha s. 6. Not here: the messages (``messages``, ``transactions``), the moment (``runtime.scale_down``).
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class Transfer(Machine[State, Event]):
         self._stages: list[Stage] = []
         self._work: Steps[None] | None = None
         self._pause: Pause | None = None
-        """What the work waits for."""
+        """The work waits for this; None: for an answer, or there is none."""
         self._received: list[Message] = []
 
     # -- for the node -----------------------------------------------------------------------------

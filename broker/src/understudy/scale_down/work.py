@@ -1,6 +1,4 @@
-"""Work on one connection to the target, written as a generator: it yields what it waits for, and goes on with the
-answer.
-"""
+"""Work on one connection to the target, written as a generator: it yields a wait, and goes on with the answer."""
 
 from __future__ import annotations
 
