@@ -54,6 +54,7 @@ _SAMPLES: dict[layout.Encoding, object] = {
         (layout.Text, "a text of more than nine"),
         (layout.TextOrNull, "short"),
         (layout.SizedBytes, b"some bytes"),
+        (layout.SizedTexts, (b"one", b"")),
         (layout.Secret, bytes(32)),
         (layout.Rest, b"the rest"),
         (layout.XidField, Xid(1, b"global", b"branch")),

@@ -116,6 +116,7 @@ STRATEGIES: dict[layout.Encoding, st.SearchStrategy[Any]] = {
         (layout.Text, texts),
         (layout.TextOrNull, st.none() | texts),
         (layout.SizedBytes, blobs),
+        (layout.SizedTexts, tuples(blobs)),
         (layout.Secret, secrets),
         (layout.Rest, blobs),
         (layout.XidField, xids),

@@ -116,6 +116,8 @@ class PairOptions:
     go on (``vote-on-replication-failure``)."""
     balancing: str = ""
     """Each node is a member of the cluster by itself, without a backup: its ``message-load-balancing``."""
+    scale_down: bool = False
+    """A member that is stopped cleanly moves its messages to another one."""
     older: frozenset[str] = frozenset()
     """Nodes that are of the version before until their first restart, as in a rolling update: they speak the oldest
     replication protocol."""
@@ -146,7 +148,7 @@ def cluster_configurations(nodes: tuple[NodeRole, ...], options: PairOptions) ->
 
 def _policy(options: PairOptions) -> str:
     if options.balancing:
-        return "<primary-only/>"
+        return "<primary-only><scale-down/></primary-only>" if options.scale_down else "<primary-only/>"
     if not options.replicated:
         return _SHARED_STORE
     return _VOTES if options.votes else _REPLICATION

@@ -33,12 +33,22 @@ class Members(Scenario):
         names = [node.name for node in plan.nodes]
         pair = replace(plan.pair, balancing=stream.choice(_MODES), quarantine=False, max_size_bytes=-1)
         struck = [fault for fault in plan.faults if fault.kind not in _OF_PAIRS]
+        moving = random.Random(f"{plan.seed}/scale-down")
+        # with STRICT a consumer that has followed its messages would be missing at the member that comes back
+        if pair.balancing != "STRICT" and moving.random() < 0.5:
+            pair = replace(pair, scale_down=True)
+            struck = [_stopped(fault) if moving.random() < 0.5 else fault for fault in struck]
         plan = replace(plan, pair=pair, faults=tuple(_at_a_member(fault, stream.choice(names)) for fault in struck))
         if pair.balancing != "STRICT":
             return plan
         # without redistribution only a consumer at each member sees everything
         first = plan.consumers[0]
         return replace(plan, consumers=tuple(replace(first, name=f"c{number}") for number in range(len(names))))
+
+
+def _stopped(fault: Fault) -> Fault:
+    """A clean stop in place of a kill: only then messages move."""
+    return replace(fault, kind=FaultKind.STOP) if fault.kind is FaultKind.KILL else fault
 
 
 def _at_a_member(fault: Fault, name: str) -> Fault:

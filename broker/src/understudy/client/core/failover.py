@@ -172,9 +172,6 @@ class Reconnection(Machine[State, Event]):
         if self.current is None:
             return
         node = self._topology.get(self.node_id) if self.node_id else self._topology.node_at(self.current)
-        if node is None and self._topology.complete:
-            # our node was scaled down, and the one that we are connected to carries on for it (artemis-ha s. 6)
-            node = self._topology.node_at(self.current)
         if node is None:
             return
         self.node_id = node.node_id
@@ -320,6 +317,13 @@ class Reconnection(Machine[State, Event]):
         self._steps.greet(self.node_id)
 
     def _restore(self) -> None:
+        assert self.current is not None
+        here = self._topology.node_at(self.current)
+        if here is not None and here.node_id != self.node_id:
+            # another node has accepted us: our own was scaled down to it (artemis-ha s. 6)
+            self.node_id = here.node_id
+            self._backup = None
+            self.learn()
         self._steps.restore()
 
     def _connected(self) -> None:
