@@ -76,6 +76,8 @@ class NodeSettings:
         """
         restored: list[SecuritySettingConfiguration] = []
         for record in state.settings.values():
+            if record.scope is SettingKind.SCALE_DOWN:
+                continue
             self._matches[record.scope].add(record.match)
             try:
                 if record.scope is SettingKind.ADDRESS:

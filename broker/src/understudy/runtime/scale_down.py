@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from understudy.balancing.flows import MessageFlows
@@ -12,6 +13,7 @@ from understudy.broker import Broker
 from understudy.config.high_availability import ScaleDownConfiguration
 from understudy.runtime.parts import NodeParts, Owner
 from understudy.scale_down.plan import ScaleDown
+from understudy.store.setting_record import SettingKind, SettingRecord
 
 log = logging.getLogger(__name__)
 
@@ -45,15 +47,33 @@ class NodeScaleDown:
         """``group-name``, which the other members learn."""
         return None if self._settings is None else self._settings.group_name
 
+    async def finish(self, broker: Broker) -> None:
+        """Complete a scale-down that was interrupted, before clients are served: the target may have messages that are
+        still here. If it cannot be reached they are served, and some may come twice.
+        """
+        pending = _pending(broker)
+        if pending is None:
+            return
+        log.warning("an interrupted scale-down is completed first", extra={"node_id": pending.match})
+        await self._choose(broker, self._settings or ScaleDownConfiguration(), pending)
+        await self._transfer(broker)
+        if _pending(broker) is not None:
+            log.error(
+                "the target of an interrupted scale-down was not reached; messages that it has may come twice",
+                extra={"node_id": pending.match},
+            )
+            broker.store.store_setting(replace(pending, values=None))
+
     async def choose_target(self, broker: Broker) -> None:
         """Look for a node that takes the messages; clients are served meanwhile."""
-        settings = self._settings
+        if self._settings is not None and self._owner.error is None:
+            await self._choose(broker, self._settings, _pending(broker))
+
+    async def _choose(self, broker: Broker, settings: ScaleDownConfiguration, pending: SettingRecord | None) -> None:
         self.complete = False
-        if settings is None or self._owner.error is not None:
-            return
-        plan = ScaleDown(settings, self._parts.configuration.current, broker.cluster, broker.services, self._parts.turn)
-        instead = self._parts.configuration.current.ha_policy.moves_instead_of_serving
-        membership = self._parts.membership if instead else None
+        configuration = self._parts.configuration.current
+        plan = ScaleDown(settings, configuration, broker.cluster, broker.services, self._parts.turn, pending)
+        membership = self._parts.membership if configuration.ha_policy.moves_instead_of_serving else None
         if membership is not None:
             # the node is no member of the cluster now, and learns here which nodes are
             membership.watch(self._parts.lock.node_id)
@@ -68,16 +88,20 @@ class NodeScaleDown:
             )
             return
         self._plan = plan
-        broker.services.connections.scale_down_target = target.node_id
         log.info("messages move to another node", extra={"node_id": target.node_id})
 
+    @property
+    def target_id(self) -> str | None:
+        """The node that was chosen; None: none was, or the transfer is over."""
+        target = None if self._plan is None else self._plan.transfer.target
+        return None if target is None else target.node_id
+
     async def move(self, broker: Broker) -> None:
-        """Move everything to the chosen target, if one was chosen."""
-        plan, self._plan = self._plan, None
-        if plan is None:
-            return
-        if self._owner.error is not None:
-            plan.transfer.close()
+        """Move everything to the chosen target, if one was chosen, after the clients have left."""
+        if self._owner.error is not None and self._plan is not None:
+            self._plan.transfer.close()
+            self._plan = None
+        if self._plan is None:
             return
         broker.end_sessions()
         members = broker.exchange.members
@@ -85,10 +109,19 @@ class NodeScaleDown:
             members.redistribution.close()
             await self._empty(members.flows)
             members.close()
+        await self._transfer(broker)
+
+    async def _transfer(self, broker: Broker) -> None:
+        plan, self._plan = self._plan, None
+        if plan is None:
+            return
+        record = plan.begin()
+        await self._all_written(broker)
         await self._until(lambda ended: plan.transfer.move(plan.stages(), ended))
         left = plan.left_behind()
-        target = plan.transfer.target
-        facts = {"node_id": target.node_id if target is not None else None, "messages": plan.moving.moved}
+        facts = {"node_id": record.match, "messages": plan.moving.moved}
+        if plan.transfer.complete:
+            broker.store.store_setting(replace(record, values=None))
         if plan.transfer.complete and not left:
             self.complete = True
             log.info("scaled down", extra=facts)
@@ -97,6 +130,13 @@ class NodeScaleDown:
             "scaled down in part: the rest stays in the journal",
             extra={**facts, "reason": plan.transfer.error, "left": left},
         )
+
+    async def _all_written(self, broker: Broker) -> None:
+        """Messages that are being written are in their queues after that; without effect once the store has failed."""
+        context = broker.store.context
+        sequence = context.appended
+        while context.durable < sequence and self._owner.error is None:
+            await asyncio.sleep(LOOK_MS / 1000)
 
     async def _until(self, begin: Callable[[Callable[[], None]], None]) -> None:
         ended: asyncio.Future[None] = self._parts.loop.create_future()
@@ -119,3 +159,9 @@ class NodeScaleDown:
             each.bridge.stop()
         while any(each.bridge.unconfirmed for each in flows.by_node.values()):
             await asyncio.sleep(LOOK_MS / 1000)
+
+
+def _pending(broker: Broker) -> SettingRecord | None:
+    """The record of a scale-down that was interrupted; None: there is none."""
+    found = (each for each in broker.store.state.settings.values() if each.scope is SettingKind.SCALE_DOWN)
+    return next(found, None)

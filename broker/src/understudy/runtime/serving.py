@@ -74,6 +74,7 @@ class Serving:
             return [load, Step("choose a node", self._choose_target), Step("move messages", self._move_messages)]
         steps = [
             load,
+            Step("finish a scale-down", self._finish_scale_down),
             Step("open acceptors", self._open_acceptors, self._close_acceptors),
             Step("join the cluster", self._join_cluster, self._leave_cluster),
             Step("start the bridges", self._start_bridges, self._stop_bridges),
@@ -88,6 +89,11 @@ class Serving:
     async def _choose_target(self) -> None:
         if self.broker is not None:
             await self.scale_down.choose_target(self.broker)
+            self.broker.services.connections.scale_down_target = self.scale_down.target_id
+
+    async def _finish_scale_down(self) -> None:
+        assert self.broker is not None
+        await self.scale_down.finish(self.broker)
 
     async def _move_messages(self) -> None:
         if self.broker is not None:

@@ -88,6 +88,8 @@ class MovingMessages:
         """
         self.moved = 0
         """Messages that the target has confirmed, since the beginning."""
+        self.progress = 0
+        """Messages and transactions that the target has, since the beginning."""
         self._office = office
         self._timers = timers
         self._node_id = bytes.fromhex(node_id.replace("-", ""))
@@ -125,6 +127,7 @@ class MovingMessages:
             self._timers.call_later(0, self.remove_confirmed)
         self._confirmed.append(held)
         self.moved += 1
+        self.progress += 1
 
     def remove_confirmed(self) -> None:
         """Remove confirmed messages here, those of one transaction together."""
@@ -296,7 +299,6 @@ class MovingMessages:
         """Move the messages of a store-and-forward queue: to their queues at the target if it leads there, else to the
         queue of the same name at the target. If the target has none, they stay.
         """
-        name = ROUTE_TO + queue.name
         if not leads_to_target and (yield from remote.find(queue.name)) is None:
             log.error(
                 "the target of the scale-down has no connection to the node that messages are kept for; they stay here",
@@ -308,18 +310,15 @@ class MovingMessages:
             message = self._read(queue, reference)
             if message is None:
                 continue
-            properties = message.properties.copy()
-            ids = properties.get(name)
-            if not isinstance(ids, bytes):
+            kept = message_of_third(message, queue, leads_to_target=leads_to_target)
+            if kept is None:
                 log.error("a message names no queue", extra={"queue": queue.name, "message_id": reference.message_id})
                 without_ids.append(reference)
                 continue
-            for each in [each for each in properties if each.startswith(ROUTE_TO)]:
-                del properties[each]
             # the id of the bridge that may have sent it already
+            properties = kept.properties
             properties[BRIDGE_DUPLICATE_ID] = self._node_id + _I64.pack(reference.message_id)
-            properties[ROUTE_TO if leads_to_target else SCALE_DOWN_TO + queue.name] = ids
-            yield from self.send(target, message.with_properties(properties), ((queue, reference),))
+            yield from self.send(target, kept.with_properties(properties), ((queue, reference),))
         requeue(queue, without_ids)
         yield Pause.CONFIRMED
         self.remove_confirmed()
@@ -328,3 +327,21 @@ class MovingMessages:
 def _take_first(queue: Queue) -> MessageReference | None:
     level = queue.pending.first_level()
     return None if level is None else level.pop()
+
+
+def message_of_third(message: Message, queue: Queue, *, leads_to_target: bool) -> Message | None:
+    """A message of a store-and-forward queue as it is sent to the target; None: it names no queue.
+
+    Args:
+        message: Of the queue.
+        queue: Of this node.
+        leads_to_target: Whether its messages are for the target itself, not for a third node.
+    """
+    properties = message.properties.copy()
+    ids = properties.get(ROUTE_TO + queue.name)
+    if not isinstance(ids, bytes):
+        return None
+    for each in [each for each in properties if each.startswith(ROUTE_TO)]:
+        del properties[each]
+    properties[ROUTE_TO if leads_to_target else SCALE_DOWN_TO + queue.name] = ids
+    return message.with_properties(properties)

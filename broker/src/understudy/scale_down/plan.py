@@ -21,9 +21,10 @@ from understudy.protocols.services import ProtocolServices
 from understudy.routing.queues.queue import Queue
 from understudy.scale_down.messages import MovingMessages
 from understudy.scale_down.remote_queues import RemoteQueues
-from understudy.scale_down.transactions import move_branches
+from understudy.scale_down.transactions import BranchMoves
 from understudy.scale_down.transfer import Stage, Transfer, TransferSettings
 from understudy.scale_down.work import Ask, Steps
+from understudy.store.setting_record import SettingKind, SettingRecord
 from understudy.wire.core import packets
 from understudy.wire.core.transport import TransportConfiguration
 
@@ -43,6 +44,7 @@ class ScaleDown:
         cluster: ClusterServices,
         services: ProtocolServices,
         timers: Timers,
+        pending: SettingRecord | None,
     ) -> None:
         """Args:
         settings: Of the HA policy.
@@ -50,8 +52,10 @@ class ScaleDown:
         cluster: With the topology and the connections to other brokers.
         services: Of the active node.
         timers: For attempts.
+        pending: Of the scale-down that was interrupted: its target has to be the same. None: there is none.
         """
         self._settings = settings
+        self._pending = pending
         self._configuration = configuration
         self._cluster = cluster
         self._services = services
@@ -63,7 +67,15 @@ class ScaleDown:
         office = services.sessions.post_office
         self.moving = MovingMessages(office, timers, services.node_id, settings.commit_interval)
         self.transfer = Transfer(
-            TransferSettings(services.node_id, settings.group_name, session), access, self._candidates, self.moving
+            TransferSettings(
+                services.node_id,
+                settings.group_name if pending is None else None,
+                None if pending is None else pending.match,
+                session,
+            ),
+            access,
+            self._candidates,
+            self.moving,
         )
 
     # -- targets ----------------------------------------------------------------------------------
@@ -73,6 +85,9 @@ class ScaleDown:
         only those of the group.
         """
         settings, cluster = self._settings, self._cluster
+        if self._pending is not None:
+            urls = (self._pending.values or {}).get("connectors")
+            return [TransportConfiguration.from_url(str(each)) for each in urls] if isinstance(urls, list) else []
         members = sorted(cluster.topology.members(), key=lambda member: member.node_id)
         others = [each for each in members if each.node_id != self._services.node_id]
         if settings.group_name is not None:
@@ -86,6 +101,19 @@ class ScaleDown:
         if settings.group_name is None:
             return named
         return [*known, *(each for each in named if not any(map(each.same_place, known)))]
+
+    def begin(self) -> SettingRecord:
+        """Write down the target that was chosen: from now on it may have messages that are still here.
+
+        Returns:
+            The record.
+        """
+        member = self.transfer.target
+        assert member is not None
+        urls = [each.to_url() for each in (member.primary, member.backup) if each is not None]
+        record = SettingRecord(SettingKind.SCALE_DOWN, member.node_id, {"connectors": urls})
+        self._services.sessions.post_office.store.store_setting(record)
+        return record
 
     # -- what moves -------------------------------------------------------------------------------
 
@@ -105,6 +133,11 @@ class ScaleDown:
         """The node id that a store-and-forward queue leads to; None: it is none."""
         return queue.name.removeprefix(self._kept_prefix) if queue.name.startswith(self._kept_prefix) else None
 
+    def _kept_for_target(self, queue: Queue) -> bool | None:
+        """Whether a store-and-forward queue leads to the target; None: it is none."""
+        node_id, member = self._leads_to(queue), self.transfer.target
+        return None if node_id is None else member is not None and node_id == member.node_id
+
     def _remote_queues(self, target: TargetSession) -> RemoteQueues:
         return RemoteQueues(target, self._configuration.management_address, self._services.entropy)
 
@@ -115,16 +148,15 @@ class ScaleDown:
     def _move_messages(self, target: TargetSession) -> Steps[None]:
         remote = self._remote_queues(target)
         yield from self.moving.move_queues(target, remote)
-        member = self.transfer.target
         for queue in list(self._services.sessions.post_office.directory.queues.values()):
-            node_id = self._leads_to(queue)
-            if node_id is not None and queue.message_count:
-                to_target = member is not None and node_id == member.node_id
-                yield from self.moving.move_kept(target, remote, queue, leads_to_target=to_target)
+            for_target = self._kept_for_target(queue)
+            if for_target is not None and queue.message_count:
+                yield from self.moving.move_kept(target, remote, queue, leads_to_target=for_target)
 
     def _move_transactions(self, target: TargetSession) -> Steps[None]:
         remote = self._remote_queues(target)
-        yield from move_branches(target, remote, self.moving, self._services.sessions.resources)
+        moves = BranchMoves(target, remote, self.moving, self._kept_for_target)
+        yield from moves.move(self._services.sessions.resources)
         yield from self._finish(target)
 
     def _finish(self, target: TargetSession) -> Steps[None]:

@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 
 #: Longest search for a node that takes the messages (artemis-ha s. 6).
 SEARCH_MS: Final = 10_000
+#: Longest search for the node that has begun to take them.
+SEARCH_ONLY_MS: Final = 60_000
 #: Wait between two rounds of attempts.
 RETRY_MS: Final = 500
 #: Longest wait of one attempt for the connection, the session and the topology.
@@ -93,6 +95,8 @@ class TransferSettings:
     """Of this node, which is no target."""
     group: str | None
     """scale-down group of the target; None: any."""
+    only: str | None
+    """Id of the only node that may be the target; None: any."""
     session: BridgeConfiguration
     """Of the connection to the target; with ``ha``."""
 
@@ -133,7 +137,11 @@ class Transfer(Machine[State, Event]):
         self._ended: Callable[[], None] | None = None
         """Called at the end of the search, and at the end of the transfer."""
         self._since_ms = 0
-        """Monotonic time of the beginning of the search, or of the latest progress."""
+        """Monotonic time of the beginning of the search, or of the latest answer of the target."""
+        self._failing_since_ms = 0
+        """Monotonic time of the first of the attempts that have moved nothing."""
+        self._progress = 0
+        """That of the messages at the latest connection."""
         self._next = 0
         """Candidate of the next attempt."""
         self._stages: list[Stage] = []
@@ -182,6 +190,8 @@ class Transfer(Machine[State, Event]):
         settings = self._settings
         if member.node_id == settings.node_id:
             self.fire(_E.LOST, "it is this node, or its pair")
+        elif settings.only not in (None, member.node_id):
+            self.fire(_E.LOST, f"it is not the node {settings.only}")
         elif settings.group is not None and member.scale_down_group != settings.group:
             self.fire(_E.LOST, f"its scale-down group is {member.scale_down_group!r}")
         else:
@@ -236,9 +246,10 @@ class Transfer(Machine[State, Event]):
             log.info("scale-down", extra={"attempt": reason})
         self.error = reason
         self._next += 1
-        waited_ms = self._access.clock.monotonic_ms() - self._since_ms
-        limit_ms = SEARCH_MS if self.target is None else SILENCE_MS
-        if waited_ms >= limit_ms:
+        begun_ms, limit_ms = self._failing_since_ms, SILENCE_MS
+        if self.target is None:
+            begun_ms, limit_ms = self._since_ms, SEARCH_MS if self._settings.only is None else SEARCH_ONLY_MS
+        if self._access.clock.monotonic_ms() - begun_ms >= limit_ms:
             self._later(0, lambda: self.fire(_E.GIVE_UP))
             return
         count = len(self._candidates() if self.target is None else self._known_places())
@@ -261,7 +272,7 @@ class Transfer(Machine[State, Event]):
     # -- the transfer -----------------------------------------------------------------------------
 
     def _begin_moving(self) -> None:
-        self._since_ms = self._access.clock.monotonic_ms()
+        self._since_ms = self._failing_since_ms = self._access.clock.monotonic_ms()
         self._next = 0
         if self._session is None or not self._session.ready or self._stages[0].xa:
             self.fire(_E.CONNECT)
@@ -343,6 +354,9 @@ class Transfer(Machine[State, Event]):
 
     def _reconnect(self, reason: str) -> None:
         self._interrupt()
+        if self._moving.progress > self._progress:
+            self._progress = self._moving.progress
+            self._failing_since_ms = self._access.clock.monotonic_ms()
         self._next_candidate(reason)
 
     def _interrupt(self) -> None:
