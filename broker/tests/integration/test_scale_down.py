@@ -235,17 +235,6 @@ def test_a_target_that_is_killed_gets_each_message_once(make_members: Callable[.
     assert sorted(numbers) == list(range(20_000))
 
 
-def test_a_node_that_is_killed_during_its_scale_down_moves_the_rest_later(make_members: Callable[..., Members]) -> None:
-    first, second = make_members().start().nodes
-    send(first, [f"{number} " + "y" * 500 for number in range(20_000)])
-    first.process.terminate()
-    wait_until(lambda: depth(second, "q") > 1000, "nothing moves", second)
-    first.kill()
-    first.start().wait_ready("active")
-    assert first.terminate() == 0, first.tail()
-    assert [int(body.split()[0]) for body in take_all(second, "q", 20_000)] == list(range(20_000))
-
-
 def test_messages_that_others_keep_for_the_node_follow_it(make_members: Callable[..., Members]) -> None:
     """The target puts its own into its queue, a third node sends its own to the target; the kept queues are deleted."""
     first, second, third = make_members(3).start().nodes
@@ -348,3 +337,19 @@ def test_a_backup_without_a_target_tries_again(pair_and_third: tuple[Pair, Node]
     third.start().wait_ready("active")
     wait_until(lambda: "scaled down" in pair.backup.log.read_text(), "nothing moved", pair.backup)
     assert take_all(third, "orders", 30) == numbered(30)
+
+
+def test_an_interrupted_scale_down_is_completed_before_clients_are_served(make_members: Callable[..., Members]) -> None:
+    """The messages that the target has already would otherwise be delivered by both nodes."""
+    first, second = make_members().start().nodes
+    send(first, [f"{number} " + "y" * 500 for number in range(20_000)])
+    first.process.terminate()
+    wait_until(lambda: depth(second, "q") > 1000, "nothing moves", second)
+    first.kill()
+    first.start().wait_ready("active")
+    assert "an interrupted scale-down is completed first" in first.log.read_text()
+    assert depth(first, "q") == 0
+    assert [int(body.split()[0]) for body in take_all(second, "q", 20_000)] == list(range(20_000))
+    # and it serves like any other
+    send(first, ["new"])
+    assert take_all(first, "q", 1) == ["new"]

@@ -47,9 +47,14 @@ class NodeScaleDown:
         """``group-name``, which the other members learn."""
         return None if self._settings is None else self._settings.group_name
 
+    @staticmethod
+    def is_pending(broker: Broker) -> bool:
+        """Whether a scale-down was interrupted: the target may have messages that are still here."""
+        return _pending(broker) is not None
+
     async def finish(self, broker: Broker) -> None:
-        """Complete a scale-down that was interrupted, before clients are served: the target may have messages that are
-        still here. If it cannot be reached they are served, and some may come twice.
+        """Complete a scale-down that was interrupted, before clients are served. If its target cannot be reached they
+        are served, and some messages may come twice.
         """
         pending = _pending(broker)
         if pending is None:

@@ -93,10 +93,14 @@ class Serving:
 
     async def _finish_scale_down(self) -> None:
         assert self.broker is not None
-        await self.scale_down.finish(self.broker)
+        if self.scale_down.is_pending(self.broker):
+            self._opened.release_writers()
+            await self.scale_down.finish(self.broker)
 
     async def _move_messages(self) -> None:
         if self.broker is not None:
+            # of a backup, they wait for the end of the activation
+            self._opened.release_writers()
             await self.scale_down.move(self.broker)
 
     def _load(self) -> None:
