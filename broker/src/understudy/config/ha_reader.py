@@ -95,7 +95,7 @@ class HighAvailabilityReader:
         error = self._document.error_at
         if found.connectors and found.discovery_group is not None:
             raise error(element, "connectors and discovery-group-ref exclude each other")
-        if not clusters:
+        if found.enabled and not clusters:
             raise error(element, "scale-down needs a cluster-connection: messages go to a member of the cluster")
         return found
 

@@ -264,7 +264,7 @@ class PostOffice:
             properties = message.properties
         elif DUPLICATE_ID in properties:
             duplicate_id = duplicate_id_bytes(properties[DUPLICATE_ID])
-        if self._is_answered(address, duplicate_id, order, done, transaction, credited):
+        if self._is_answered(address, message, duplicate_id, order, done, transaction, credited):
             return
         if address.alters_messages:
             message = address.altered(message, self.clock.wall_ms())
@@ -289,6 +289,7 @@ class PostOffice:
     def _is_answered(
         self,
         address: Address,
+        message: Message,
         duplicate_id: bytes | None,
         order: ResponseOrder,
         done: Done | None,
@@ -303,7 +304,8 @@ class PostOffice:
         known = address.duplicate_ids.sequence_of(duplicate_id) if duplicate_id is not None else None
         if known is not None:
             if transaction is not None:
-                raise DuplicateIdRejected(f"address {address.name!r} has seen duplicate id {duplicate_id!r}")
+                shown = message.properties.get(DUPLICATE_ID, duplicate_id)
+                raise DuplicateIdRejected(f"address {address.name!r} has seen duplicate id {shown!r}")
             # Confirmed, but only when the original is safe.
             self.acceptance.answer(order, done, known)
             return True
@@ -336,8 +338,12 @@ class PostOffice:
         if transaction is not None and not transaction.admits():
             self.acceptance.answer(order, done)
             return
+        received = message
         message, duplicate_id = _without_bridge_id(message)
-        if self._is_answered(address, duplicate_id, order, done, transaction, credited):
+        if kept is not None:
+            # the third node knows it by the id that the other node gave it
+            message = received
+        if self._is_answered(address, message, duplicate_id, order, done, transaction, credited):
             return
         if address.alters_messages:
             message = address.altered(message, self.clock.wall_ms())

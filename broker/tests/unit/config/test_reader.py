@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 
 from support.config import CONNECTORS, PASSWORD, cluster, fails, read
-from understudy.config.high_availability import HighAvailabilityPolicy, ReplicationConfiguration, Role
+from understudy.config.high_availability import (
+    HighAvailabilityPolicy,
+    ReplicationConfiguration,
+    Role,
+    ScaleDownConfiguration,
+)
 from understudy.config.lock_options import FileLockOptions
 from understudy.config.model import (
     ADD_HEADERS_TRANSFORMER,
@@ -229,7 +234,7 @@ def test_two_acceptors_may_let_the_system_choose() -> None:
         ("<ha-policy><live-only/></ha-policy>", HighAvailabilityPolicy()),
         (
             "<ha-policy><live-only><scale-down><enabled>false</enabled></scale-down></live-only></ha-policy>",
-            HighAvailabilityPolicy(),
+            HighAvailabilityPolicy(scale_down=ScaleDownConfiguration(enabled=False)),
         ),
         ("<ha-policy><shared-store><primary/></shared-store></ha-policy>", HighAvailabilityPolicy(Role.PRIMARY)),
         ("<ha-policy><shared-store><slave/></shared-store></ha-policy>", HighAvailabilityPolicy(Role.BACKUP)),
@@ -258,6 +263,7 @@ def test_policies(body: str, policy: HighAvailabilityPolicy) -> None:
         "<replication/>",
         "<shared-store><colocated><primary/><backup/></colocated></shared-store>",
         "<shared-store><backup><scale-down/></backup></shared-store>",
+        "<replication><backup><scale-down/></backup></replication>",
         "<primary-only><scale-down><enabled>true</enabled></scale-down></primary-only>",
         "<shared-store/>",
         "<shared-store><primary/><backup/></shared-store>",

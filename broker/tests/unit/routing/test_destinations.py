@@ -7,8 +7,8 @@ import struct
 import pytest
 
 from support.routing import World, callback_of
-from understudy.config.model import MessageLoadBalancing, RoutingType
-from understudy.message import BRIDGE_DUPLICATE_ID, DUPLICATE_ID, ROUTE_TO, Message
+from understudy.config.model import DivertConfiguration, MessageLoadBalancing, RoutingType
+from understudy.message import ACK_ROUTE_TO, BRIDGE_DUPLICATE_ID, DUPLICATE_ID, ROUTE_TO, SCALE_DOWN_TO, Message
 from understudy.properties import Properties
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.queues.queue import Queue
@@ -127,3 +127,97 @@ def test_an_address_that_only_a_wildcard_address_here_covers_is_made() -> None:
     queue = node.directory.create_queue(QueueConfiguration("all", "news.#", RoutingType.MULTICAST))
     node.node.send(forwarded("m", queue.queue_id, address="news.today"))
     assert node.depths() == {"all": 1}
+
+
+def test_a_divert_does_not_see_the_message_again() -> None:
+    """The member that its producer sent it to has diverted it (as Artemis: the ids decide alone)."""
+    node = Receiving()
+    queue = node.queue("b")
+    node.directory.create_address("copies", {RoutingType.MULTICAST})
+    node.directory.create_queue(QueueConfiguration("c", "copies", RoutingType.MULTICAST))
+    node.world.office.diverts.create(DivertConfiguration("d", address="a", forwarding_address="copies"))
+    node.world.session().send(Message(b"m", address="a"))
+    node.node.send(forwarded("m", queue.queue_id))
+    assert node.depths() == {"b": 2, "c": 1}
+
+
+def kept(ids: int, queue: str, duplicate: int = 0) -> Message:
+    """A message that a node that is scaled down kept for a third one."""
+    message = forwarded("m", ids, duplicate=duplicate)
+    properties = message.properties.copy()
+    properties[SCALE_DOWN_TO + queue] = properties.pop(ROUTE_TO)
+    return message.with_properties(properties)
+
+
+def test_a_message_for_a_third_node_waits_in_the_queue_that_leads_there() -> None:
+    node = Receiving()
+    flow = node.directory.create_queue(
+        QueueConfiguration("sf", "sf", RoutingType.MULTICAST, internal=True), may_create_address=True
+    )
+    node.queue("b")
+    for _ in range(2):
+        node.node.send(kept(42, "sf", duplicate=7))
+    assert node.depths() == {"sf": 1}
+    ((_, reference),) = flow.browse((9, -1))
+    message = flow.read(reference)
+    assert queue_ids(message.properties[ROUTE_TO + "sf"]) == [42]
+    assert message.address == "a"
+    assert message.properties[BRIDGE_DUPLICATE_ID][16:] == struct.pack(">q", 7), "the third node knows it by this id"
+
+
+@pytest.mark.parametrize("queue", ["b", "unknown"])
+def test_only_a_queue_of_the_broker_can_keep_it(queue: str) -> None:
+    node = Receiving()
+    node.queue("b")
+    node.node.send(kept(42, queue))
+    assert node.depths() == {"b": 1}, "it is routed by its address"
+
+
+def test_ids_at_a_third_node_as_artemis_sends_them() -> None:
+    node = Receiving()
+    flow = node.directory.create_queue(
+        QueueConfiguration("sf", "sf", RoutingType.MULTICAST, internal=True), may_create_address=True
+    )
+    balancer = Balancer(MessageLoadBalancing.ON_DEMAND)
+    name = "far" + "1" * 36
+    balancer.add(RemoteBinding(name, "a", "far", remote_id=42, binding_id=77, distance=1, queue=flow, filter=None))
+    node.directory.addresses["a"].balance_by(balancer)
+    node.node.send(kept(42, ""))
+    assert node.depths() == {"sf": 1}
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_message_that_its_transaction_has_acknowledged_comes_only_if_it_is_rolled_back(*, commits: bool) -> None:
+    node = Receiving()
+    queue = node.queue("b")
+    reader = node.world.session()
+    reader.create_consumer(0, "b")
+    reader.receive_consumer_credits(0, -1)
+    session = node.world.session(of_cluster=True, transacted=True)
+    message = forwarded("m", queue.queue_id)
+    properties = message.properties.copy()
+    properties[ACK_ROUTE_TO] = properties[ROUTE_TO]
+    session.send(message.with_properties(properties), node.world.answers.of("sent"))
+    node.world.turn()
+    assert node.world.answers.names == ["sent"]
+    assert (queue.message_count, queue.delivering_count) == (1, 1)
+    assert callback_of(reader).delivered == []
+    session.commit() if commits else session.rollback()
+    node.world.turn()
+    assert len(callback_of(reader).delivered) == (0 if commits else 1)
+    assert queue.message_count == (0 if commits else 1)
+
+
+def test_duplicate_ids_of_another_node_count_here() -> None:
+    node = Receiving()
+    node.queue("b")
+    office = node.world.office
+    for address in ("a", "new"):
+        office.learn_duplicate_ids(address, (b"one", b"\xff\x00"), node.world.answers.of(address))
+    node.world.turn()
+    assert node.world.answers.names == ["a", "new"]
+    producer = node.world.session()
+    for duplicate_id in ("one", b"\xff\x00", "two"):
+        producer.send(Message(b"m", address="a", properties=Properties({DUPLICATE_ID: duplicate_id})))
+    assert node.depths() == {"b": 1}
+    assert list(node.directory.addresses["new"].duplicate_ids) == [b"one", b"\xff\x00"]
