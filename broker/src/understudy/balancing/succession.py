@@ -97,7 +97,8 @@ class Succession:
             log.warning("messages that were kept for another node", extra={"error": str(error)})
         if self._walk is not None:
             self._later(0)
-        elif queue.message_count:
+        elif queue.message_count or queue.incoming:
+            # messages of open transactions come later
             self._later(RETRY_MS)
         else:
             self._ended()

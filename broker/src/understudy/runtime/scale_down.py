@@ -125,7 +125,7 @@ class NodeScaleDown:
         await self._until(lambda ended: plan.transfer.move(plan.stages(), ended))
         left = plan.left_behind()
         facts = {"node_id": record.match, "messages": plan.moving.moved}
-        if plan.transfer.complete:
+        if not plan.in_doubt:
             broker.store.store_setting(replace(record, values=None))
         if plan.transfer.complete and not left:
             self.complete = True

@@ -99,6 +99,9 @@ class MovingMessages:
         self._unconfirmed_bytes = 0
         self._confirmed: list[tuple[Held, ...]] = []
         """Not removed here yet."""
+        self._in_doubt: set[int] = set()
+        """Ids of messages that are here, and perhaps at the target: it has not confirmed them before the connection
+        ended."""
 
     # -- for the connection -----------------------------------------------------------------------
 
@@ -113,6 +116,11 @@ class MovingMessages:
         """Whether the target has everything that was sent."""
         return not self._unconfirmed
 
+    @property
+    def in_doubt(self) -> bool:
+        """Whether a message that is here may be at the target too."""
+        return bool(self._in_doubt or self._unconfirmed)
+
     def confirmed(self, correlation_id: int) -> None:
         """The target has a message."""
         entry = self._unconfirmed.pop(correlation_id, None)
@@ -122,6 +130,7 @@ class MovingMessages:
         self._unconfirmed_bytes -= size_bytes
         if not held:
             return
+        self._in_doubt.discard(held[0][1].message_id)
         if not self._confirmed:
             # removed together with those that follow in this turn
             self._timers.call_later(0, self.remove_confirmed)
@@ -159,6 +168,7 @@ class MovingMessages:
         self._unconfirmed_bytes = 0
         by_queue: dict[Queue, list[MessageReference]] = {}
         for held, _ in unconfirmed.values():
+            self._in_doubt.update(reference.message_id for _, reference in held[:1])
             for queue, reference in held:
                 by_queue.setdefault(queue, []).append(reference)
         for queue, references in by_queue.items():

@@ -123,6 +123,13 @@ class ScaleDown:
             return [Stage(False, self._move_messages), Stage(True, self._move_transactions)]
         return [Stage(False, self._move_all)]
 
+    @property
+    def in_doubt(self) -> bool:
+        """Whether a message or a transaction that is here may be at the target too, perhaps since an earlier scale-down."""
+        if self.transfer.complete:
+            return False
+        return self._pending is not None or self.moving.in_doubt or any(self._services.sessions.resources.prepared())
+
     def left_behind(self) -> dict[str, int]:
         """Messages that are still here, by queue."""
         directory = self._services.sessions.post_office.directory

@@ -2,7 +2,7 @@
 
 The target is chosen while clients are still served, so that their farewell names it. A lost connection is made
 again, also to the backup that takes over for the target, and the transfer goes on with the messages that are left.
-After ``SILENCE_MS`` without progress it gives up; messages that have not moved stay in the journal.
+After some time without progress it gives up; messages that have not moved stay in the journal.
 
 Source: artemis-ha s. 6. Not here: the messages (``messages``, ``transactions``), the moment (``runtime.scale_down``).
 """
@@ -36,8 +36,11 @@ SEARCH_ONLY_MS: Final = 60_000
 RETRY_MS: Final = 500
 #: Longest wait of one attempt for the connection, the session and the topology.
 ATTEMPT_MS: Final = 5_000
-#: Longest time without a message that the target confirms, after which the transfer is given up.
+#: Longest time without an answer of the target, or of a target with a backup without a connection to either, after which
+#: the transfer is given up.
 SILENCE_MS: Final = 30_000
+#: The same for a target without a backup that cannot be reached.
+AWAY_MS: Final = 10_000
 
 
 class State(Enum):
@@ -246,9 +249,10 @@ class Transfer(Machine[State, Event]):
             log.info("scale-down", extra={"attempt": reason})
         self.error = reason
         self._next += 1
-        begun_ms, limit_ms = self._failing_since_ms, SILENCE_MS
         if self.target is None:
             begun_ms, limit_ms = self._since_ms, SEARCH_MS if self._settings.only is None else SEARCH_ONLY_MS
+        else:
+            begun_ms, limit_ms = self._failing_since_ms, AWAY_MS if self.target.backup is None else SILENCE_MS
         if self._access.clock.monotonic_ms() - begun_ms >= limit_ms:
             self._later(0, lambda: self.fire(_E.GIVE_UP))
             return
