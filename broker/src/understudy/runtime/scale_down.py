@@ -120,13 +120,13 @@ class NodeScaleDown:
         plan, self._plan = self._plan, None
         if plan is None:
             return
-        record = plan.begin()
         await self._all_written(broker)
         await self._until(lambda ended: plan.transfer.move(plan.stages(), ended))
         left = plan.left_behind()
-        facts = {"node_id": record.match, "messages": plan.moving.moved}
+        target = plan.transfer.target
+        facts = {"node_id": None if target is None else target.node_id, "messages": plan.moving.moved}
         if not plan.in_doubt:
-            broker.store.store_setting(replace(record, values=None))
+            plan.forget_target()
         if plan.transfer.complete and not left:
             self.complete = True
             log.info("scaled down", extra=facts)

@@ -24,7 +24,6 @@ from understudy.message import (
     BRIDGE_DUPLICATE_ID,
     ROUTE_TO,
     SCALE_DOWN_TO,
-    SCHEDULED_DELIVERY,
     LargeMessage,
     Message,
 )
@@ -88,6 +87,8 @@ class MovingMessages:
         """
         self.moved = 0
         """Messages that the target has confirmed, since the beginning."""
+        self.target_written = False
+        """Whether the log has the record of the target: before that no message is sent."""
         self.progress = 0
         """Messages and transactions that the target has, since the beginning."""
         self._office = office
@@ -252,7 +253,7 @@ class MovingMessages:
         if remote_id is None:
             return
         for scheduled in self._office.scheduled.take(queue, lambda each: True, queue.scheduled_count):
-            # the target delivers them at once, as Artemis does
+            # those with a time of delivery wait at the target
             queue.due(scheduled)
         remote_ids = {queue: remote_id}
         for other in others:
@@ -288,7 +289,6 @@ class MovingMessages:
         properties = message.properties.copy()
         for name in [each for each in properties if each.startswith(ROUTE_TO)]:
             del properties[name]
-        properties.pop(SCHEDULED_DELIVERY, None)
         properties[ROUTE_TO] = ids
         first = min(queue.queue_id for queue, _ in held)
         properties[BRIDGE_DUPLICATE_ID] = self._node_id + _I64.pack(reference.message_id) + _I64.pack(first)

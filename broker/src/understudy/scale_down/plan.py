@@ -23,7 +23,7 @@ from understudy.scale_down.messages import MovingMessages
 from understudy.scale_down.remote_queues import RemoteQueues
 from understudy.scale_down.transactions import BranchMoves
 from understudy.scale_down.transfer import Stage, Transfer, TransferSettings
-from understudy.scale_down.work import Ask, Steps
+from understudy.scale_down.work import Ask, Pause, Steps
 from understudy.store.setting_record import SettingKind, SettingRecord
 from understudy.wire.core import packets
 from understudy.wire.core.transport import TransportConfiguration
@@ -56,6 +56,8 @@ class ScaleDown:
         """
         self._settings = settings
         self._pending = pending
+        self.record: SettingRecord | None = None
+        """Of the target in the log; None: nothing was sent to it."""
         self._configuration = configuration
         self._cluster = cluster
         self._services = services
@@ -102,18 +104,21 @@ class ScaleDown:
             return named
         return [*known, *(each for each in named if not any(map(each.same_place, known)))]
 
-    def begin(self) -> SettingRecord:
-        """Write down the target that was chosen: from now on it may have messages that are still here.
-
-        Returns:
-            The record.
-        """
-        member = self.transfer.target
+    def _write_target(self) -> Steps[None]:
+        """Write down the target: from now on it may have messages that are still here."""
+        member, store = self.transfer.target, self._services.sessions.post_office.store
         assert member is not None
-        urls = [each.to_url() for each in (member.primary, member.backup) if each is not None]
-        record = SettingRecord(SettingKind.SCALE_DOWN, member.node_id, {"connectors": urls})
-        self._services.sessions.post_office.store.store_setting(record)
-        return record
+        if self.record is None:
+            urls = [each.to_url() for each in (member.primary, member.backup) if each is not None]
+            self.record = SettingRecord(SettingKind.SCALE_DOWN, member.node_id, {"connectors": urls})
+            sequence = store.store_setting(self.record)
+            store.context.when_durable(sequence, self.transfer.record_written)
+        yield Pause.WRITTEN
+
+    def forget_target(self) -> None:
+        """No message is at the target and here any more."""
+        if self.record is not None:
+            self._services.sessions.post_office.store.store_setting(replace(self.record, values=None))
 
     # -- what moves -------------------------------------------------------------------------------
 
@@ -125,7 +130,7 @@ class ScaleDown:
 
     @property
     def in_doubt(self) -> bool:
-        """Whether a message or a transaction that is here may be at the target too, perhaps since an earlier scale-down."""
+        """Whether a message or a transaction of this node may be at the target too."""
         if self.transfer.complete:
             return False
         return self._pending is not None or self.moving.in_doubt or any(self._services.sessions.resources.prepared())
@@ -153,6 +158,7 @@ class ScaleDown:
         yield from self._finish(target)
 
     def _move_messages(self, target: TargetSession) -> Steps[None]:
+        yield from self._write_target()
         remote = self._remote_queues(target)
         yield from self.moving.move_queues(target, remote)
         for queue in list(self._services.sessions.post_office.directory.queues.values()):

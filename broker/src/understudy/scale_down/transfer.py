@@ -36,8 +36,8 @@ SEARCH_ONLY_MS: Final = 60_000
 RETRY_MS: Final = 500
 #: Longest wait of one attempt for the connection, the session and the topology.
 ATTEMPT_MS: Final = 5_000
-#: Longest time without an answer of the target, or of a target with a backup without a connection to either, after which
-#: the transfer is given up.
+#: Longest time without an answer of the target, or without a connection to a target that has a backup, after which the
+#: transfer is given up.
 SILENCE_MS: Final = 30_000
 #: The same for a target without a backup that cannot be reached.
 AWAY_MS: Final = 10_000
@@ -211,6 +211,11 @@ class Transfer(Machine[State, Event]):
         """The target takes further messages."""
         self._go_on()
 
+    def record_written(self) -> None:
+        """The log has the record of the target."""
+        self._moving.target_written = True
+        self._go_on()
+
     def target_lost(self, reason: str) -> None:
         """The connection has ended, or could not be made."""
         self.fire(_E.LOST, reason)
@@ -321,6 +326,8 @@ class Transfer(Machine[State, Event]):
             return self._moving.has_room and self._session is not None and self._session.writable
         if pause is Pause.CONFIRMED:
             return self._moving.all_confirmed
+        if pause is Pause.WRITTEN:
+            return self._moving.target_written
         return pause is Pause.RECEIVED and bool(self._received)
 
     def _run(self, answer: Answer) -> None:

@@ -30,6 +30,8 @@ class Pause(Enum):
     """Until the target has everything that was sent."""
     RECEIVED = auto()
     """Until the target sends a message; goes on with it."""
+    WRITTEN = auto()
+    """Until the record of the target is in the log."""
     TURN = auto()
     """Until other work of the node had its turn."""
 
