@@ -105,7 +105,12 @@ class ScaleDown:
         return [*known, *(each for each in named if not any(map(each.same_place, known)))]
 
     def _write_target(self) -> Steps[None]:
-        """Write down the target: from now on it may have messages that are still here."""
+        """Write down the target: from now on it may have messages that are still here.
+
+        The target answers before that. So two nodes that stop together, each with the other one as its target, do not both
+        write it down, and do not wait for each other when they start.
+        """
+        yield Ask(packets.BindingQuery(self._configuration.management_address), (packets.BindingQueryResponse,))
         member, store = self.transfer.target, self._services.sessions.post_office.store
         assert member is not None
         if self.record is None:
