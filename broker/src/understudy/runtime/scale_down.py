@@ -13,6 +13,7 @@ from understudy.broker import Broker
 from understudy.config.high_availability import ScaleDownConfiguration
 from understudy.runtime.parts import NodeParts, Owner
 from understudy.scale_down.plan import ScaleDown
+from understudy.scale_down.transfer import Transfer
 from understudy.store.setting_record import SettingKind, SettingRecord
 
 log = logging.getLogger(__name__)
@@ -62,7 +63,7 @@ class NodeScaleDown:
         log.warning("an interrupted scale-down is completed first", extra={"node_id": pending.match})
         await self._choose(broker, self._settings or ScaleDownConfiguration(), pending)
         await self._transfer(broker)
-        if _pending(broker) is not None:
+        if _pending(broker) is not None and self._owner.error is None:
             log.error(
                 "the target of an interrupted scale-down was not reached; messages that it has may come twice",
                 extra={"node_id": pending.match},
@@ -82,7 +83,7 @@ class NodeScaleDown:
         if membership is not None:
             # the node is no member of the cluster now, and learns here which nodes are
             membership.watch(self._parts.lock.node_id)
-        await self._until(plan.transfer.search)
+        await self._until(plan.transfer, plan.transfer.search)
         if membership is not None:
             membership.leave()
         target = plan.transfer.target
@@ -121,11 +122,11 @@ class NodeScaleDown:
         if plan is None:
             return
         await self._all_written(broker)
-        await self._until(lambda ended: plan.transfer.move(plan.stages(), ended))
+        await self._until(plan.transfer, lambda ended: plan.transfer.move(plan.stages(), ended))
         left = plan.left_behind()
         target = plan.transfer.target
         facts = {"node_id": None if target is None else target.node_id, "messages": plan.moving.moved}
-        if not plan.in_doubt:
+        if not plan.in_doubt and self._owner.error is None:
             plan.forget_target()
         if plan.transfer.complete and not left:
             self.complete = True
@@ -141,12 +142,19 @@ class NodeScaleDown:
         context = broker.store.context
         sequence = context.appended
         while context.durable < sequence and self._owner.error is None:
+            self._parts.turn.request()
             await asyncio.sleep(LOOK_MS / 1000)
 
-    async def _until(self, begin: Callable[[Callable[[], None]], None]) -> None:
+    async def _until(self, transfer: Transfer, begin: Callable[[Callable[[], None]], None]) -> None:
+        """Begin a part of a transfer and wait for its end, or until the node fails."""
         ended: asyncio.Future[None] = self._parts.loop.create_future()
         begin(lambda: ended.set_result(None))
-        await ended
+        while not ended.done():
+            await asyncio.wait((ended,), timeout=LOOK_MS / 1000)
+            if self._owner.error is not None:
+                # its store may have failed: nothing can be removed any more
+                transfer.close()
+                return
 
     async def _empty(self, flows: MessageFlows) -> None:
         """Let connected bridges bring the messages for other nodes, then stop them without a message under way."""

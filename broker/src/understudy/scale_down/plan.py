@@ -61,6 +61,7 @@ class ScaleDown:
         self._configuration = configuration
         self._cluster = cluster
         self._services = services
+        self._timers = timers
         connection = configuration.cluster_connections[0]
         self._kept_prefix = f"{configuration.internal_naming_prefix}sf.{connection.name}."
         session = bridge_configuration("scale-down", connection)
@@ -107,8 +108,8 @@ class ScaleDown:
     def _write_target(self) -> Steps[None]:
         """Write down the target: from now on it may have messages that are still here.
 
-        The target answers before that. So two nodes that stop together, each with the other one as its target, do not both
-        write it down, and do not wait for each other when they start.
+        The target answers before that. So two nodes that stop together, each with the other one as its target, do not
+        both write it down, and do not wait for each other when they start.
         """
         yield Ask(packets.BindingQuery(self._configuration.management_address), (packets.BindingQueryResponse,))
         member, store = self.transfer.target, self._services.sessions.post_office.store
@@ -117,7 +118,8 @@ class ScaleDown:
             urls = [each.to_url() for each in (member.primary, member.backup) if each is not None]
             self.record = SettingRecord(SettingKind.SCALE_DOWN, member.node_id, {"connectors": urls})
             sequence = store.store_setting(self.record)
-            store.context.when_durable(sequence, self.transfer.record_written)
+            # in a turn, at whose end the log is written
+            self._timers.call_later(0, lambda: store.context.when_durable(sequence, self.transfer.record_written))
         yield Pause.WRITTEN
 
     def forget_target(self) -> None:
