@@ -61,7 +61,7 @@ class NodeScaleDown:
         if pending is None:
             return
         log.warning("an interrupted scale-down is completed first", extra={"node_id": pending.match})
-        await self._choose(broker, self._settings or ScaleDownConfiguration(), pending)
+        await self._choose(broker, pending)
         await self._transfer(broker)
         if _pending(broker) is not None and self._owner.error is None:
             log.error(
@@ -73,12 +73,12 @@ class NodeScaleDown:
     async def choose_target(self, broker: Broker) -> None:
         """Look for a node that takes the messages; clients are served meanwhile."""
         if self._settings is not None and self._owner.error is None:
-            await self._choose(broker, self._settings, _pending(broker))
+            await self._choose(broker, _pending(broker))
 
-    async def _choose(self, broker: Broker, settings: ScaleDownConfiguration, pending: SettingRecord | None) -> None:
+    async def _choose(self, broker: Broker, pending: SettingRecord | None) -> None:
         self.complete = False
         configuration = self._parts.configuration.current
-        plan = ScaleDown(settings, configuration, broker.cluster, broker.services, self._parts.turn, pending)
+        plan = ScaleDown(configuration, broker.cluster, broker.services, self._parts.turn, pending)
         membership = self._parts.membership if configuration.ha_policy.moves_instead_of_serving else None
         if membership is not None:
             # the node is no member of the cluster now, and learns here which nodes are

@@ -1,4 +1,4 @@
-"""The scale-down of a node, put together: which nodes may take its messages, and what moves in which order.
+"""The scale-down of a node, put together: the messages that move, and in which order.
 
 Order: messages of queues and store-and-forward queues, prepared transactions, duplicate ids, and at last the
 announcement, after which the target serves the clients of this node. Source: artemis-ha s. 6.
@@ -7,18 +7,17 @@ announcement, after which the target serves the clients of this node. Source: ar
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
 from understudy.balancing.cluster_bridge import bridge_configuration
 from understudy.bridges.target import TargetAccess, TargetSession
 from understudy.cluster.services import ClusterServices
-from understudy.config.high_availability import ScaleDownConfiguration
 from understudy.config.model import Configuration
 from understudy.ports import Timers
 from understudy.protocols.services import ProtocolServices
 from understudy.routing.queues.queue import Queue
+from understudy.scale_down.candidates import candidates, settings_of
 from understudy.scale_down.messages import MovingMessages
 from understudy.scale_down.remote_queues import RemoteQueues
 from understudy.scale_down.transactions import BranchMoves
@@ -26,7 +25,6 @@ from understudy.scale_down.transfer import Stage, Transfer, TransferSettings
 from understudy.scale_down.work import Ask, Pause, Steps
 from understudy.store.setting_record import SettingKind, SettingRecord
 from understudy.wire.core import packets
-from understudy.wire.core.transport import TransportConfiguration
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +37,6 @@ class ScaleDown:
 
     def __init__(
         self,
-        settings: ScaleDownConfiguration,
         configuration: Configuration,
         cluster: ClusterServices,
         services: ProtocolServices,
@@ -47,14 +44,13 @@ class ScaleDown:
         pending: SettingRecord | None,
     ) -> None:
         """Args:
-        settings: Of the HA policy.
         configuration: Of the node, with a cluster connection.
         cluster: With the topology and the connections to other brokers.
         services: Of the active node.
         timers: For attempts.
         pending: Of the scale-down that was interrupted: its target has to be the same. None: there is none.
         """
-        self._settings = settings
+        settings = settings_of(configuration)
         self._pending = pending
         self.record: SettingRecord | None = None
         """Of the target in the log; None: nothing was sent to it."""
@@ -77,33 +73,11 @@ class ScaleDown:
                 session,
             ),
             access,
-            self._candidates,
+            lambda: candidates(settings, cluster, services.node_id, pending),
             self.moving,
         )
 
-    # -- targets ----------------------------------------------------------------------------------
-
-    def _candidates(self) -> Sequence[TransportConfiguration]:
-        """Configured or discovered connectors; else the members of the cluster in the order of their ids, with a group
-        only those of the group.
-        """
-        settings, cluster = self._settings, self._cluster
-        if self._pending is not None:
-            urls = (self._pending.values or {}).get("connectors")
-            return [TransportConfiguration.from_url(str(each)) for each in urls] if isinstance(urls, list) else []
-        members = sorted(cluster.topology.members(), key=lambda member: member.node_id)
-        others = [each for each in members if each.node_id != self._services.node_id]
-        if settings.group_name is not None:
-            others = [each for each in others if each.scale_down_group == settings.group_name]
-        known = [each.primary for each in others if each.primary is not None]
-        named = [cluster.connector(name) for name in settings.connectors]
-        if settings.discovery_group is not None:
-            named += cluster.discovered(settings.discovery_group)
-        if not named:
-            return known
-        if settings.group_name is None:
-            return named
-        return [*known, *(each for each in named if not any(map(each.same_place, known)))]
+    # -- the target -------------------------------------------------------------------------------
 
     def _write_target(self) -> Steps[None]:
         """Write down the target: from now on it may have messages that are still here.

@@ -144,7 +144,7 @@ class Transfer(Machine[State, Event]):
         self._failing_since_ms = 0
         """Monotonic time of the first of the attempts that have moved nothing."""
         self._progress = 0
-        """That of the messages at the latest connection."""
+        """``progress`` of the messages at the latest connection."""
         self._next = 0
         """Candidate of the next attempt."""
         self._stages: list[Stage] = []
