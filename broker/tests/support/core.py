@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from support.routing import World, text
 from support.unit_store import UnitStore
 from understudy.cluster.credentials import ClusterCredentials
+from understudy.cluster.scaled_down import ScaledDownNodes
 from understudy.cluster.services import ClusterServices
 from understudy.cluster.topology import Topology
 from understudy.message import Message
@@ -164,6 +165,7 @@ class CoreNode:
         world: World | None = None,
         security: SecurityPolicy | None = None,
         credentials: ClusterCredentials | None = None,
+        scaled_down: ScaledDownNodes | None = None,
         **services: Any,
     ) -> None:
         self.world = world or World(automatic=automatic)
@@ -180,7 +182,8 @@ class CoreNode:
         )
         self.topology = Topology()
         self.reattachments: Reattachments[CoreSession] = Reattachments(clock, clock)
-        self.core = CoreServices(self.services, ClusterServices(self.topology, credentials), self.reattachments)
+        cluster = ClusterServices(self.topology, credentials, scaled_down=scaled_down or ScaledDownNodes())
+        self.core = CoreServices(self.services, cluster, self.reattachments)
 
     @property
     def store(self) -> UnitStore:

@@ -19,8 +19,8 @@ def settings_of(configuration: Configuration) -> ScaleDownConfiguration:
 def candidates(
     settings: ScaleDownConfiguration, cluster: ClusterServices, node_id: str, pending: SettingRecord | None
 ) -> Sequence[TransportConfiguration]:
-    """Connectors, in the order in which they are tried: configured or discovered ones; else the members of the cluster in
-    the order of their ids, with a group only those of the group.
+    """Connectors, in the order in which they are tried: configured or discovered ones; else the members of the cluster
+    in the order of their ids, with a group only those of the group.
 
     Args:
         settings: Of the HA policy.

@@ -11,6 +11,7 @@ from understudy.testing.fault_plan import ACTIVE, PASSIVE, Fault, FaultKind
 from understudy.testing.members_run import MembersRun
 from understudy.testing.plan import Plan
 from understudy.testing.scenario import Scenario
+from understudy.testing.xa_workload import BranchConsumerJob, BranchProducerJob
 
 _MODES: Final = ("ON_DEMAND", "ON_DEMAND", "STRICT", "OFF_WITH_REDISTRIBUTION")
 #: Faults of a pair: no node takes over here, and the damage of a message that moves is another scenario's.
@@ -34,8 +35,12 @@ class Members(Scenario):
         pair = replace(plan.pair, balancing=stream.choice(_MODES), quarantine=False, max_size_bytes=-1)
         struck = [fault for fault in plan.faults if fault.kind not in _OF_PAIRS]
         moving = random.Random(f"{plan.seed}/scale-down")
-        # with STRICT a consumer that has followed its messages would be missing at the member that comes back
-        if pair.balancing != "STRICT" and moving.random() < 0.5:
+        # with STRICT a consumer that has followed its messages would be missing at the member that comes back, and a
+        # transaction manager would have to recover its branches from all members
+        branches = any(
+            isinstance(job, (BranchProducerJob, BranchConsumerJob)) for job in (*plan.producers, *plan.consumers)
+        )
+        if pair.balancing != "STRICT" and not branches and moving.random() < 0.7:
             pair = replace(pair, scale_down=True)
             struck = [_stopped(fault) if moving.random() < 0.5 else fault for fault in struck]
         plan = replace(plan, pair=pair, faults=tuple(_at_a_member(fault, stream.choice(names)) for fault in struck))

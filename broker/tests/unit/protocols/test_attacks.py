@@ -215,6 +215,7 @@ def test_one_read_is_carried_out_in_bounded_parts(sends: bool) -> None:
 #: What only other nodes say.
 FROM_NODES = (
     p.NodeAnnounce, p.BackupRegistration, p.BackupRequest, p.QuorumVote, p.QuorumVoteReply, p.ScaleDownAnnouncement,
+    p.DuplicateIds,
     p.ClusterTopology, p.ClusterTopologyV2, p.ClusterTopologyV3, p.ClusterTopologyV4, p.ReplicationAppend,
     p.ReplicationSyncFile, p.ReplicationPageWrite, p.ClusterConnect,
 )  # fmt: skip

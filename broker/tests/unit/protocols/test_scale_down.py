@@ -1,0 +1,80 @@
+"""The receiving side of a scale-down on the cluster channel, and the clients that follow (ADR 0070)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from support.core import CoreNode, CountingEntropy
+from understudy.cluster.credentials import NONCE_BYTES, ClusterCredentials
+from understudy.cluster.scaled_down import REMEMBERED_MAX, ScaledDownNodes
+from understudy.errors import ClusterSecurityError
+from understudy.wire.core import packets as p
+
+GONE, ELSEWHERE = "gone-node", "third-node"
+
+
+def member(node: CoreNode, credentials: ClusterCredentials) -> Any:
+    """A connection of another node, after the proof."""
+    client = node.client()
+    hello = p.ClusterHello("cluster", bytes(NONCE_BYTES))
+    challenge = client.ask(hello, p.ClusterChallenge, 3)
+    client.ask(p.ClusterProof(credentials.dialler_proof(hello.nonce, challenge.nonce)), p.ClusterConnectReply, 3)
+    return client
+
+
+@pytest.fixture
+def credentials() -> ClusterCredentials:
+    return ClusterCredentials("cluster", "a secret", CountingEntropy())
+
+
+@pytest.mark.parametrize("packet", [p.ScaleDownAnnouncement("node", GONE), p.DuplicateIds("a", (b"x",))])
+def test_a_stranger_announces_nothing(packet: p.Packet, credentials: ClusterCredentials) -> None:
+    node = CoreNode(credentials=credentials)
+    with pytest.raises(ClusterSecurityError):
+        node.client().send(packet, 3)
+    assert "a" not in node.world.office.directory.addresses
+
+
+def test_clients_of_a_node_are_served_once_its_messages_are_here(credentials: ClusterCredentials) -> None:
+    node = CoreNode(credentials=credentials, scaled_down=ScaledDownNodes(can_scale_down=True))
+    own_id = node.services.node_id
+    moved: list[tuple[str, str]] = []
+    node.core.cluster.scaled_down.moved = lambda *ids: moved.append(ids)
+    other = member(node, credentials)
+
+    def serves(node_id: str) -> bool:
+        return bool(node.client().ask(p.CheckForFailover(node_id), p.CheckForFailoverReply, 1).ok)
+
+    assert serves(own_id)
+    assert not serves(GONE)
+    other.send(p.ScaleDownAnnouncement(ELSEWHERE, GONE), 3)
+    assert not serves(GONE), "its messages are at a third node"
+    other.send(p.ScaleDownAnnouncement(own_id, GONE), 3)
+    assert serves(GONE)
+    assert not serves("unknown")
+    assert moved == [(GONE, ELSEWHERE), (GONE, own_id)]
+
+
+def test_duplicate_ids_are_answered_when_they_are_stored(credentials: ClusterCredentials) -> None:
+    node = CoreNode(credentials=credentials)
+    other = member(node, credentials)
+    other.send(p.DuplicateIds("a", (b"one", b"\xff")), 3)
+    node.sync()
+    assert any(isinstance(each, p.NullResponse) for each in other.received())
+    assert list(node.world.office.directory.addresses["a"].duplicate_ids) == [b"one", b"\xff"]
+
+
+def test_a_node_without_scale_down_serves_clients_of_any_other() -> None:
+    """As Artemis: there are no messages to wait for."""
+    assert ScaledDownNodes().serves_clients_of("whatever")
+
+
+def test_the_nodes_that_are_remembered_are_limited() -> None:
+    nodes = ScaledDownNodes(can_scale_down=True)
+    for number in range(REMEMBERED_MAX + 10):
+        nodes.add(str(number), "own")
+    assert len(nodes.node_ids) == REMEMBERED_MAX
+    assert not nodes.serves_clients_of("9")
+    assert nodes.serves_clients_of("10")
