@@ -26,7 +26,7 @@ def direction(file_stem: str, node_id: str) -> str:
     if file_stem.startswith("test_our_client"):
         kinds = re.search(r"\[(.*)\]", node_id)
         return OURS["artemis" if kinds and "artemis" in kinds[1].split("-") else "understudy"]
-    if file_stem == "test_mixed_cluster":
+    if file_stem.startswith("test_mixed"):
         return BETWEEN_NODES
     if _COMMAND_LINE.search(file_stem.removeprefix("test_")):
         return COMMAND_LINE

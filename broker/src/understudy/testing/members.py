@@ -37,9 +37,8 @@ class Members(Scenario):
         moving = random.Random(f"{plan.seed}/scale-down")
         # with STRICT a consumer that has followed its messages would be missing at the member that comes back, and a
         # transaction manager would have to recover its branches from all members
-        branches = any(
-            isinstance(job, (BranchProducerJob, BranchConsumerJob)) for job in (*plan.producers, *plan.consumers)
-        )
+        jobs = (*plan.producers, *plan.consumers)
+        branches = any(isinstance(job, (BranchProducerJob, BranchConsumerJob)) for job in jobs)
         if pair.balancing != "STRICT" and not branches and moving.random() < 0.7:
             pair = replace(pair, scale_down=True)
             struck = [_stopped(fault) if moving.random() < 0.5 else fault for fault in struck]
