@@ -36,6 +36,7 @@ from understudy.errors import (
     CallTimedOut,
     ConnectionLost,
     IncompatibleVersion,
+    NotActive,
     ObjectClosed,
     ProtocolError,
 )
@@ -416,7 +417,10 @@ class ClientState:
 
     def greeted(self) -> None:
         """The new node has answered the greeting."""
-        self._machine.fire(Event.GREETED)
+        if self._machine.at_another_node:
+            self._lost(NotActive(f"{self.connector} is another node than {self._machine.node_id}"))
+        else:
+            self._machine.fire(Event.GREETED)
 
     def restored(self) -> None:
         """Every session works on the new connection."""

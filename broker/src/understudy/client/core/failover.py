@@ -197,6 +197,19 @@ class Reconnection(Machine[State, Event]):
         if self.state is not State.CONNECTED:
             self._candidates.insert(0, connector)
 
+    @property
+    def at_another_node(self) -> bool:
+        """Whether the node that has accepted us is another member of the cluster, and ours has not sent us there.
+
+        A node without scale-down accepts the clients of all others (artemis-ha s. 6); ours may be failing over.
+        """
+        if self.node_id is None or self.current is None:
+            return False
+        if self._redirect is not None and self._redirect.place == self.current.place:
+            return False
+        here = self._topology.node_at(self.current)
+        return here is not None and here.node_id != self.node_id
+
     def lived(self, lifetime_ms: int) -> None:
         """Told how long the connection that is about to be LOST had been working."""
         self._short_lived = self._short_lived + 1 if lifetime_ms < SHORT_LIVED_MS else 0

@@ -429,3 +429,41 @@ def test_the_place_a_broker_sent_us_to_is_dialled_first_even_if_it_failed() -> N
     made.redirect(A, another_node=False)
     made.fire(Event.LOST, LOST)
     assert dialled(steps) == ["a"]
+
+
+def test_a_node_that_has_taken_over_by_scale_down_is_ours_from_then_on() -> None:
+    topology = Topology()
+    topology.node_up("first", 1, A, None)
+    topology.node_up("second", 1, B, None)
+    made, steps = machine(A, B, topology=topology, reconnect_attempts=-1)
+    made.fire(Event.START)
+    connect(made, steps)
+    made.learn()
+    assert made.node_id == "first"
+    made.redirect(B, another_node=False)
+    topology.forget("first")
+    made.lived(SHORT_LIVED_MS)
+    lose(made)
+    assert ("dial", "b") in steps.take()
+    up(made)
+    assert steps.take() == [("greet", "first")]
+    assert not made.at_another_node, "our node has named it"
+    made.fire(Event.GREETED)
+    assert made.node_id == "second"
+
+
+def test_another_member_of_the_cluster_is_not_ours_while_our_node_fails_over() -> None:
+    """It accepts every client unless it has scale-down itself."""
+    topology = Topology()
+    topology.node_up("ours", 1, A, B)
+    topology.node_up("other", 1, C, None)
+    made, steps = machine(A, C, topology=topology, reconnect_attempts=-1)
+    made.fire(Event.START)
+    connect(made, steps)
+    made.learn()
+    made.lived(SHORT_LIVED_MS)
+    lose(made)
+    made.fire(Event.DIAL_FAILED, B, LOST)
+    assert made.current == C
+    made.fire(Event.UP, C)
+    assert made.at_another_node
