@@ -48,8 +48,7 @@ class NodeScaleDown:
         """``group-name``, which the other members learn."""
         return None if self._settings is None else self._settings.group_name
 
-    @staticmethod
-    def is_pending(broker: Broker) -> bool:
+    def is_pending(self, broker: Broker) -> bool:
         """Whether a scale-down was interrupted: the target may have messages that are still here."""
         return _pending(broker) is not None
 

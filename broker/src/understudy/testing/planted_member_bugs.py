@@ -88,4 +88,4 @@ def _scale_down_removes_early(patch: Patch) -> None:
 @planted("scale-down-not-completed", promise=_NOT_DOUBLED, checks=["duplicated"], elsewhere={_MEMBERS: range(190, 210)})
 def _scale_down_not_completed(patch: Patch) -> None:
     """A node that was killed during its scale-down serves messages that the target has already."""
-    patch.replace(NodeScaleDown, "is_pending", staticmethod(lambda broker: False))
+    patch.replace(NodeScaleDown, "is_pending", lambda self, broker: False)
