@@ -13,6 +13,7 @@ from understudy.config.bridge import BridgeConfiguration, BridgeConnection, Brid
 from understudy.config.model import ClusterConnectionConfiguration
 from understudy.errors import IllegalState
 from understudy.message import BRIDGE_DUPLICATE_ID, ROUTE_TO, Message
+from understudy.routing.remote import without_routes
 
 _I64: Final = struct.Struct(">q")
 
@@ -31,12 +32,10 @@ class ClusterConversion:
 
     def convert(self, message: Message, message_id: int) -> Message:
         """The message to send; see ``bridges.conversion.Conversion``. Raises IllegalState: it names no queues."""
-        properties = message.properties.copy()
-        ids = properties.get(self._ids)
+        ids = message.properties.get(self._ids)
         if not isinstance(ids, bytes):
             raise IllegalState(f"message {message_id} has no {self._ids}")
-        for name in [each for each in properties if each.startswith(ROUTE_TO)]:
-            del properties[name]
+        properties = without_routes(message.properties)
         properties[ROUTE_TO] = ids
         if self._node_id is not None and BRIDGE_DUPLICATE_ID not in properties:
             # one that was kept for a node that was scaled down has its id from before

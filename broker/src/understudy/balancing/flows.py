@@ -52,7 +52,7 @@ class FlowObserver:
     """Called when the other nodes come and go; this one does nothing."""
 
     def node_joined(self, node_id: str) -> None:
-        """A link has reached the node."""
+        """A link has reached the node, and there is a flow to it."""
 
     def node_left(self, flow: MemberFlow) -> None:
         """There is no link to the node any more."""
@@ -112,7 +112,6 @@ class MessageFlows:
         node_id = link.node_id
         if self._closed or node_id is None:
             return
-        self.observer.node_joined(node_id)
         flow = self.by_node.get(node_id)
         if flow is not None and flow.queue.deleted:
             # by an operator: begin anew
@@ -147,6 +146,7 @@ class MessageFlows:
             management_address=settings.management_address,
             notifications=settings.notifications,
         )
+        self.observer.node_joined(node_id)
 
     def link_received(self, link: MemberLink, packet: packets.Packet) -> None:
         """A packet of the session for reports. Raises RemoteProtocolError."""

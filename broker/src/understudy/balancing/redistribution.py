@@ -18,14 +18,14 @@ from understudy.balancing.remote_bindings import RemoteBindings
 from understudy.errors import BrokerError, QueueNotFound
 from understudy.limits import REDISTRIBUTED_WAITING_MAX
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
-from understudy.message import GROUP_ID, ROUTE_TO, Message
+from understudy.message import GROUP_ID, Message
 from understudy.ports import Timer, Timers
 from understudy.routing.acceptance import Acceptance
 from understudy.routing.address import Address
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.consumer import Consumer
 from understudy.routing.queues.queue import Queue
-from understudy.routing.remote import Balancer, RemoteBinding, addressed_to
+from understudy.routing.remote import Balancer, RemoteBinding, addressed_to, without_routes
 from understudy.routing.walk import act_on, one_by_one, requeue
 from understudy.store.reference import MessageReference, References
 
@@ -179,9 +179,7 @@ class QueueRedistribution(Machine[State, Event]):
         return True
 
     def _copy(self, message: Message, binding: RemoteBinding) -> Message:
-        properties = message.properties.copy()
-        for name in [each for each in properties if each.startswith(ROUTE_TO)]:
-            del properties[name]
+        properties = without_routes(message.properties)
         copy = message.replace(properties=properties, message_id=self._acceptance.store.next_id())
         return addressed_to(copy, (binding,))
 

@@ -23,7 +23,7 @@ from understudy.ports import Timer, Timers
 from understudy.routing.lifecycle.duplicate_ids import forwarded_id_bytes
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
-from understudy.routing.remote import RemoteBinding, addressed_to, queue_ids
+from understudy.routing.remote import RemoteBinding, addressed_to, queue_ids, without_routes
 from understudy.routing.walk import act_on, one_by_one, requeue
 from understudy.store.reference import MessageReference, References
 
@@ -133,9 +133,7 @@ class Succession:
         return True
 
     def _copy(self, message: Message, original: bytes | None) -> Message:
-        properties = message.properties.copy()
-        for name in [each for each in properties if each.startswith(ROUTE_TO)]:
-            del properties[name]
+        properties = without_routes(message.properties)
         if original is not None:
             properties[BRIDGE_DUPLICATE_ID] = original
         return message.replace(properties=properties, message_id=self._office.acceptance.store.next_id())
@@ -183,11 +181,15 @@ class Successions(FlowObserver):
             self.node_left(flow)
 
     def node_joined(self, node_id: str) -> None:
-        """The node is active: the rest goes there."""
+        """The node is active: the rest of its messages goes there, and those of nodes that were scaled down to it."""
         self._targets.pop(node_id, None)
         succession = self._under_way.pop(node_id, None)
         if succession is not None:
             succession.close()
+        for gone in [each for each, target_id in self._targets.items() if target_id == node_id]:
+            flow = self._flows.by_node.get(gone)
+            if flow is not None:
+                self.node_left(flow)
 
     def node_left(self, flow: MemberFlow) -> None:
         """Begin if the node was scaled down."""

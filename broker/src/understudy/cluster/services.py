@@ -32,4 +32,4 @@ class ClusterServices:
     votes: HeldVotes = field(default_factory=HeldVotes)
     """Votes of this node, since it became active."""
     scaled_down: ScaledDownNodes = field(default_factory=ScaledDownNodes)
-    """Nodes whose messages this one has taken."""
+    """Nodes that were scaled down since this one became active."""

@@ -18,7 +18,7 @@ from typing import Final
 
 from understudy.config.model import MessageLoadBalancing, RoutingType
 from understudy.message import ROUTE_TO, ROUTING_TYPE, Message
-from understudy.properties import PropertyValue
+from understudy.properties import Properties, PropertyValue
 from understudy.routing.binding import Binding
 from understudy.routing.filter import Filter
 from understudy.routing.queues.queue import Queue
@@ -305,6 +305,14 @@ def addressed_to(message: Message, bindings: Iterable[RemoteBinding]) -> Message
     for name, value in ids.items():
         properties[name] = value
     return message.with_properties(properties)
+
+
+def without_routes(properties: Properties) -> Properties:
+    """A copy without the ids of queues that this node or another one has added."""
+    kept = properties.copy()
+    for name in [each for each in kept if each.startswith(ROUTE_TO)]:
+        del kept[name]
+    return kept
 
 
 def queue_ids(value: PropertyValue) -> list[int]:

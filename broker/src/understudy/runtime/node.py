@@ -118,6 +118,11 @@ class BrokerNode:
         """The error because of which the node ends, or None."""
         return self.life.error
 
+    @property
+    def isolating(self) -> bool:
+        """Whether it stops serving because its network check failed, and will serve again."""
+        return self.life.state is NodeState.ISOLATING
+
     # --- life ----------------------------------------------------------------------------------
 
     async def start(self) -> None:

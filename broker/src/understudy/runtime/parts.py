@@ -54,6 +54,11 @@ class Owner(Protocol):
         """The error because of which the node ends, or None."""
         ...
 
+    @property
+    def isolating(self) -> bool:
+        """Whether the node stops serving because its network check failed, and will serve again."""
+        ...
+
     def fail(self, error: BaseException) -> None:
         """A part can no longer do its work: the node ends, soon."""
         ...

@@ -30,7 +30,7 @@ class NodeScaleDown:
     def __init__(self, parts: NodeParts, owner: Owner) -> None:
         """Args:
         parts: Of the node.
-        owner: After an error its messages stay.
+        owner: After an error its messages stay, and while it is isolated.
         """
         self._parts = parts
         self._owner = owner
@@ -60,9 +60,14 @@ class NodeScaleDown:
         if pending is None:
             return
         log.warning("an interrupted scale-down is completed first", extra={"node_id": pending.match})
-        await self._choose(broker, pending)
-        await self._transfer(broker)
-        if _pending(broker) is not None and self._owner.error is None:
+        if self._parts.configuration.current.cluster_connections:
+            await self._choose(broker, pending)
+            await self._transfer(broker)
+        self._forget(broker, _pending(broker))
+
+    def _forget(self, broker: Broker, pending: SettingRecord | None) -> None:
+        """Go on without the target of a scale-down that was interrupted."""
+        if pending is not None and self._owner.error is None:
             log.error(
                 "the target of an interrupted scale-down was not reached; messages that it has may come twice",
                 extra={"node_id": pending.match},
@@ -71,8 +76,12 @@ class NodeScaleDown:
 
     async def choose_target(self, broker: Broker) -> None:
         """Look for a node that takes the messages; clients are served meanwhile."""
-        if self._settings is not None and self._owner.error is None:
-            await self._choose(broker, _pending(broker))
+        if self._settings is not None and self._owner.error is None and not self._owner.isolating:
+            pending = _pending(broker)
+            await self._choose(broker, pending)
+            if self._plan is None:
+                # of a backup: the next attempt may choose another node
+                self._forget(broker, pending)
 
     async def _choose(self, broker: Broker, pending: SettingRecord | None) -> None:
         self.complete = False
@@ -168,7 +177,9 @@ class NodeScaleDown:
                 break
             await asyncio.sleep(LOOK_MS / 1000)
         for each in flows.by_node.values():
-            each.bridge.stop()
+            if each.bridge.started:
+                # others are pausing or stopping already, or do not run
+                each.bridge.stop()
         while any(each.bridge.unconfirmed for each in flows.by_node.values()):
             await asyncio.sleep(LOOK_MS / 1000)
 

@@ -30,6 +30,7 @@ from understudy.message import (
 from understudy.ports import Timers
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
+from understudy.routing.remote import without_routes
 from understudy.routing.walk import requeue
 from understudy.scale_down.remote_queues import RemoteQueues
 from understudy.scale_down.work import Pause, Steps
@@ -100,9 +101,9 @@ class MovingMessages:
         self._unconfirmed_bytes = 0
         self._confirmed: list[tuple[Held, ...]] = []
         """Not removed here yet."""
-        self._in_doubt: set[int] = set()
-        """Ids of messages that are here, and perhaps at the target: it has not confirmed them before the connection
-        ended."""
+        self._in_doubt: set[tuple[int, int]] = set()
+        """Ids of the queues and messages that are here, and perhaps at the target: it has not confirmed them before the
+        connection ended."""
 
     # -- for the connection -----------------------------------------------------------------------
 
@@ -131,7 +132,7 @@ class MovingMessages:
         self._unconfirmed_bytes -= size_bytes
         if not held:
             return
-        self._in_doubt.discard(held[0][1].message_id)
+        self._in_doubt.difference_update((queue.queue_id, reference.message_id) for queue, reference in held)
         if not self._confirmed:
             # removed together with those that follow in this turn
             self._timers.call_later(0, self.remove_confirmed)
@@ -169,7 +170,7 @@ class MovingMessages:
         self._unconfirmed_bytes = 0
         by_queue: dict[Queue, list[MessageReference]] = {}
         for held, _ in unconfirmed.values():
-            self._in_doubt.update(reference.message_id for _, reference in held[:1])
+            self._in_doubt.update((queue.queue_id, reference.message_id) for queue, reference in held)
             for queue, reference in held:
                 by_queue.setdefault(queue, []).append(reference)
         for queue, references in by_queue.items():
@@ -177,16 +178,19 @@ class MovingMessages:
 
     # -- sending ----------------------------------------------------------------------------------
 
-    def send(self, target: TargetSession, message: Message, held: tuple[Held, ...]) -> Steps[None]:
+    def send(
+        self, target: TargetSession, message: Message, reference: MessageReference, held: tuple[Held, ...]
+    ) -> Steps[None]:
         """Send a message as it is.
 
         Args:
             target: Ready.
             message: With the properties that choose its queues.
+            reference: The message in one of its queues.
             held: Where it is removed once the target has it; empty: nowhere.
         """
         if isinstance(message, LargeMessage):
-            yield from self.send_large(target, message, held[0][1], held)
+            yield from self._send_large(target, message, reference, held)
             return
         self._sent(target.send(message), held, len(message.encoded))
         if not (target.writable and self.has_room):
@@ -196,10 +200,9 @@ class MovingMessages:
         self._unconfirmed[correlation_id] = (held, size_bytes)
         self._unconfirmed_bytes += size_bytes
 
-    def send_large(
+    def _send_large(
         self, target: TargetSession, message: LargeMessage, reference: MessageReference, held: tuple[Held, ...]
     ) -> Steps[None]:
-        """Send a large message, as it is; see ``send``. ``reference``: it, in one of its queues."""
         reader = LargeDelivery(self._office.store.large, reference, message, LARGE_PIECE_BYTES_MAX)
         try:
             self._sent(target.begin_large(message), held, len(message.header))
@@ -272,7 +275,7 @@ class MovingMessages:
                 if found is not None:
                     held.append((companion.queue, found))
             ids = b"".join(_I64.pack(remote_ids[each]) for each, _ in held)
-            yield from self.send(target, self._addressed(message, reference, held, ids), tuple(held))
+            yield from self.send(target, self._addressed(message, reference, held, ids), reference, tuple(held))
             taken += 1
             if not taken % _TURN_MESSAGES:
                 yield Pause.TURN
@@ -286,9 +289,7 @@ class MovingMessages:
             return None
 
     def _addressed(self, message: Message, reference: MessageReference, held: Sequence[Held], ids: bytes) -> Message:
-        properties = message.properties.copy()
-        for name in [each for each in properties if each.startswith(ROUTE_TO)]:
-            del properties[name]
+        properties = without_routes(message.properties)
         properties[ROUTE_TO] = ids
         first = min(queue.queue_id for queue, _ in held)
         properties[BRIDGE_DUPLICATE_ID] = self._node_id + _I64.pack(reference.message_id) + _I64.pack(first)
@@ -328,7 +329,7 @@ class MovingMessages:
             # the id of the bridge that may have sent it already
             properties = kept.properties
             properties[BRIDGE_DUPLICATE_ID] = self._node_id + _I64.pack(reference.message_id)
-            yield from self.send(target, kept.with_properties(properties), ((queue, reference),))
+            yield from self.send(target, kept.with_properties(properties), reference, ((queue, reference),))
         requeue(queue, without_ids)
         yield Pause.CONFIRMED
         self.remove_confirmed()
@@ -347,11 +348,9 @@ def message_of_third(message: Message, queue: Queue, *, leads_to_target: bool) -
         queue: Of this node.
         leads_to_target: Whether its messages are for the target itself, not for a third node.
     """
-    properties = message.properties.copy()
-    ids = properties.get(ROUTE_TO + queue.name)
+    ids = message.properties.get(ROUTE_TO + queue.name)
     if not isinstance(ids, bytes):
         return None
-    for each in [each for each in properties if each.startswith(ROUTE_TO)]:
-        del properties[each]
+    properties = without_routes(message.properties)
     properties[ROUTE_TO if leads_to_target else SCALE_DOWN_TO + queue.name] = ids
     return message.with_properties(properties)

@@ -15,8 +15,9 @@ from typing import Final
 
 from understudy.bridges.target import TargetSession
 from understudy.errors import MessageUnreadable, RemoteProtocolError, XaCode
-from understudy.message import ACK_ROUTE_TO, ROUTE_TO, LargeMessage, Message
+from understudy.message import ACK_ROUTE_TO, ROUTE_TO, Message
 from understudy.routing.queues.queue import Queue
+from understudy.routing.remote import without_routes
 from understudy.scale_down.messages import MovingMessages, message_of_third
 from understudy.scale_down.remote_queues import RemoteQueues
 from understudy.scale_down.work import Ask, Pause, Steps
@@ -120,9 +121,7 @@ class BranchMoves:
                     return None
                 found.append((entry, kept))
                 continue
-            properties = message.properties.copy()
-            for name in [each for each in properties if each.startswith(ROUTE_TO)]:
-                del properties[name]
+            properties = without_routes(message.properties)
             properties[ROUTE_TO] = entry.ids
             if entry.acknowledged:
                 properties[ACK_ROUTE_TO] = entry.acknowledged
@@ -134,13 +133,15 @@ class BranchMoves:
         answer = yield Ask(packets.XaStart(branch.xid), (packets.XaResponse,))
         assert isinstance(answer, packets.XaResponse)
         if answer.error and answer.response_code == XaCode.DUPLICATE_XID:
-            return True
+            known = yield Ask(packets.XaInDoubt(), (packets.XaInDoubtResponse,))
+            assert isinstance(known, packets.XaInDoubtResponse)
+            if branch.xid in known.xids:
+                return True
+            # of a connection that the target has not lost yet: it will be rolled back there, and is sent again then
+            raise RemoteProtocolError("the target still has the unfinished transaction of an earlier connection")
         _check(answer)
         for entry, message in messages:
-            if isinstance(message, LargeMessage):
-                yield from self._moving.send_large(self._target, message, entry.reference, ())
-            else:
-                yield from self._moving.send(self._target, message, ())
+            yield from self._moving.send(self._target, message, entry.reference, ())
         yield Pause.CONFIRMED
         for request in (packets.XaEnd(branch.xid), packets.XaPrepare(branch.xid)):
             answer = yield Ask(request, (packets.XaResponse,))

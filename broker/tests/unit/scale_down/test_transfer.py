@@ -108,7 +108,7 @@ class Moving:
         while (level := self.queue.pending.first_level()) is not None:
             reference = level.pop()
             assert reference is not None
-            yield from self.moving.send(target, self.queue.read(reference), ((self.queue, reference),))
+            yield from self.moving.send(target, self.queue.read(reference), reference, ((self.queue, reference),))
         yield Pause.CONFIRMED
 
     def advance(self, by_ms: int) -> None:

@@ -112,7 +112,7 @@ class ClusterChannel:
         self._owner.send(packets.QuorumVoteReply(packet.handler, vote), CLUSTER_CHANNEL)
 
     def _scaled_down(self, packet: packets.ScaleDownAnnouncement) -> None:
-        """The messages of another node are here, as it says, or at the node that says so."""
+        """Another node has moved its messages here, or to the node that sends this."""
         services = self._owner.services
         own_id, scaled_down = services.shared.node_id, services.cluster.scaled_down
         if packet.target_node_id == own_id:
