@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,29 +13,19 @@ import click
 from understudy.cli.data_compare import exports_of, plain_comparison, plan_of, print_comparison
 from understudy.cli.data_transfer import export_copy
 from understudy.cli.ledger import refuse_twice
+from understudy.cli.pipeline_archive import archive_command
 from understudy.cli.report import console, exit_code_of_report, print_report
+from understudy.cli.spark_job import JSON, MASTER, WORK_DIRECTORY, job_session, progress
 from understudy.cli.stores import STORE, open_store
-from understudy.errors import BrokerError, ConfigError, LedgerDamaged, StoreError
+from understudy.errors import ConfigError
 from understudy.ledger import WINDOW_MS
 from understudy.spark.evidence import chain, describe_input, sections_of, verify
 from understudy.spark.pages import audit_page
-from understudy.spark.session import open_session, require_spark
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from understudy.spark.jobs import Audit
     from understudy.spark.verdicts import Verdict
 
-_MASTER = click.option(
-    "--master", default="local[*]", show_default=True, help="Spark master; the inputs must be visible to it."
-)
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-_WORK_DIRECTORY = click.option(
-    "--work-dir",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Where Spark spills; default: the system's temporary directory.",
-)
 _OUTPUT = click.Path(dir_okay=False, path_type=Path)
 
 
@@ -48,42 +34,7 @@ def pipeline() -> None:
     """Analyse ledgers and journals with Spark, on this machine or on a cluster."""
 
 
-@contextmanager
-def _session(name: str, master: str, work_dir: Path | None) -> Iterator[SparkSession]:
-    """A session for one job. Errors of Spark end as one line."""
-    require_spark()
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
-    with tempfile.TemporaryDirectory(prefix="understudy-spark-", dir=work_dir) as directory:
-        spark = open_session(master, work_directory=directory, name=f"understudy {name}")
-        try:
-            yield spark
-        except (LedgerDamaged, StoreError) as error:
-            raise ConfigError(str(error)) from error
-        except OSError as error:
-            raise ConfigError(f"cannot be read: {error.strerror}", file=str(error.filename)) from error
-        except (PySparkException, Py4JError) as error:
-            own = _own_error(str(error))
-            if own is not None:
-                raise ConfigError(own) from error
-            raise BrokerError(f"Spark failed: {str(error).strip().splitlines()[0]}") from error
-        finally:
-            spark.stop()
-
-
-def _own_error(text: str) -> str | None:
-    """The error of this package in the traceback of a task; None if there is none."""
-    own = [line for line in map(str.strip, text.splitlines()) if line.startswith("understudy.errors.")]
-    return own[-1].partition(": ")[2] if own else None
-
-
-def _progress(quiet: bool) -> Callable[[str], None]:
-    """Steps of a job on standard error, for people only."""
-    if quiet or not sys.stderr.isatty():
-        return lambda doing: None
-    return lambda doing: click.echo(f"{doing} ...", err=True)
-
+pipeline.add_command(archive_command)
 
 # --- audit ------------------------------------------------------------------------------------------------------------
 
@@ -96,8 +47,8 @@ def _progress(quiet: bool) -> Callable[[str], None]:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="LEDGER...",
 )
-@_MASTER
-@_JSON
+@MASTER
+@JSON
 @click.option(
     "--window-ms",
     type=click.IntRange(min=0),
@@ -126,7 +77,7 @@ def _progress(quiet: bool) -> Callable[[str], None]:
 )
 @click.option("--report", "report_file", type=_OUTPUT, help="Write a hash-chained report (JSON lines).")
 @click.option("--html", "html_file", type=_OUTPUT, help="Write an HTML page with plots.")
-@_WORK_DIRECTORY
+@WORK_DIRECTORY
 def audit(
     ledgers: tuple[Path, ...],
     master: str,
@@ -145,7 +96,7 @@ def audit(
     but messages are unresolved.
     """
     refuse_twice(ledgers)
-    with _session("audit", master, work_dir) as spark:
+    with job_session("audit", master, work_dir) as spark:
         from understudy.spark import jobs
 
         found = jobs.audit(
@@ -211,8 +162,8 @@ def verify_report(report: Path) -> None:
 
 @pipeline.command("verdict")
 @click.argument("directories", nargs=-1, required=True, type=STORE, metavar="DIRECTORY...")
-@_MASTER
-@_JSON
+@MASTER
+@JSON
 @click.option(
     "--list",
     "sample",
@@ -228,7 +179,7 @@ def verify_report(report: Path) -> None:
     type=click.Path(file_okay=False, path_type=Path),
     help="Write the messages that only one side has, for ``understudy data import``; made if missing.",
 )
-@_WORK_DIRECTORY
+@WORK_DIRECTORY
 @click.pass_context
 def verdict_command(
     context: click.Context,
@@ -250,10 +201,10 @@ def verdict_command(
     if len(directories) < 2 or len(set(directories)) < len(directories):
         raise click.UsageError("at least two different directories are required")
     disk = open_store(*directories)
-    with _session("verdict", master, work_dir) as spark:
+    with job_session("verdict", master, work_dir) as spark:
         from understudy.spark import verdicts
 
-        found = verdicts.verdict(spark, disk, directories, sample=sample, in_use=in_use, progress=_progress(as_json))
+        found = verdicts.verdict(spark, disk, directories, sample=sample, in_use=in_use, progress=progress(quiet=as_json))
     exports, complete = _export(found, export_directory)
     plan = plan_of(found.comparison)
     if as_json:

@@ -307,6 +307,8 @@ class MessageRows(Rows):
             "user_id": self._user_id,
             "body": lambda: self._unless_large(self._cut(self._at_body, self._at_header)),
             "text": self._text,
+            "encoded": lambda: self._cut(self._at_message, self.ends),
+            "header": lambda: self._cut(self._at_header, self.ends),
             "properties": lambda: pa.array(
                 [list(_plain(each).items()) for each in self._properties()], pa.map_(pa.string(), pa.string())
             ),

@@ -61,6 +61,8 @@ TABLES: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
             "properties": "map<string,string>",
             "body": "binary",
             "text": "string",
+            "encoded": "binary",
+            "header": "binary",
         },
         "acknowledgements": {
             **_PLACE,

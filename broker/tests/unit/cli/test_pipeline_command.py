@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from tests.support.copies import act, fork, go_on, write_out
 from tests.support.store import StoreHarness
 
-from understudy.cli import pipeline as pipeline_module
+from understudy.cli import spark_job
 from understudy.cli.data import data
 from understudy.cli.ledger import ledger
 from understudy.cli.pipeline import pipeline
@@ -44,7 +44,7 @@ class Borrowed:
 @pytest.fixture
 def borrowed(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Borrowed:
     session = Borrowed(spark)
-    monkeypatch.setattr(pipeline_module, "open_session", lambda *arguments, **more: session)
+    monkeypatch.setattr(spark_job, "open_session", lambda *arguments, **more: session)
     return session
 
 

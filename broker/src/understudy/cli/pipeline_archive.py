@@ -1,0 +1,126 @@
+"""``understudy pipeline archive``: messages of journals as Parquet files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from understudy.cli.spark_job import JSON, MASTER, WORK_DIRECTORY, job_session, progress
+from understudy.cli.stores import STORE, open_store
+
+if TYPE_CHECKING:
+    from understudy.spark.archives import ArchiveReport
+
+_MIB: Final = 1024 * 1024
+_INCOMPLETE: Final = 3
+
+
+@click.command("archive")
+@click.argument("directories", nargs=-1, required=True, type=STORE, metavar="DIRECTORY...")
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The archive; made if it is missing or empty.",
+)
+@MASTER
+@JSON
+@click.option(
+    "--address",
+    "addresses",
+    multiple=True,
+    help="Only messages to this address; * is one word, # any number of words; may be repeated.",
+)
+@click.option(
+    "--nodes",
+    type=click.Choice(["one", "many"]),
+    default="one",
+    show_default=True,
+    help="The directories are copies of one node's journal, or journals of many nodes.",
+)
+@click.option(
+    "--large-messages",
+    "large_directories",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False, resolve_path=True),
+    help="large-messages-directory; may be repeated. Default: large-messages beside each DIRECTORY.",
+)
+@click.option(
+    "--large-mib",
+    type=click.IntRange(0, 1024),
+    default=64,
+    show_default=True,
+    help="Bodies of large messages above this are left out.",
+)
+@click.option(
+    "--file-mib", type=click.IntRange(1, 4096), default=64, show_default=True, help="Aimed size of a Parquet file."
+)
+@click.option(
+    "--compact-files",
+    type=click.IntRange(min=0),
+    default=4,
+    show_default=True,
+    help="Merge the files of a partition that are below half of --file-mib, if there are so many; 0: never.",
+)
+@WORK_DIRECTORY
+@click.pass_context
+def archive_command(
+    context: click.Context,
+    directories: tuple[str, ...],
+    output: Path,
+    master: str,
+    as_json: bool,
+    addresses: tuple[str, ...],
+    nodes: str,
+    large_directories: tuple[str, ...],
+    large_mib: int,
+    file_mib: int,
+    compact_files: int,
+    work_dir: Path | None,
+) -> None:
+    """Add the confirmed messages of the journals in DIRECTORYs to an archive of Parquet files.
+
+    Each message is in the archive once, however often this runs, also if it is killed. The journals are only read.
+    docs/pipeline.md describes the columns.
+
+    Exit codes: 0 done, 1 Spark failed or rows are missing, 2 usage, or a journal or the archive cannot be used, 3 done,
+    but the bodies of some large messages could not be archived.
+    """
+    if len(set(directories)) < len(directories):
+        raise click.UsageError("a directory is given twice")
+    open_store(*directories)
+    with job_session("archive", master, work_dir) as spark:
+        from understudy.spark.archives import Settings, archive
+
+        settings = Settings(
+            addresses=addresses,
+            many_nodes=nodes == "many",
+            large_directories=large_directories,
+            large_bytes_max=large_mib * _MIB,
+            file_bytes=file_mib * _MIB,
+            compact_files=compact_files,
+        )
+        report = archive(spark, directories, output, settings, progress(quiet=as_json))
+    if as_json:
+        click.echo(json.dumps(report.to_json(), indent=2))
+    else:
+        _print(report)
+    context.exit(0 if report.complete else _INCOMPLETE)
+
+
+def _print(report: ArchiveReport) -> None:
+    click.echo(
+        f"journals: {report.found:,} messages: {report.archived:,} archived, {report.known:,} in the archive before,"
+        f" {report.unconfirmed:,} not confirmed"
+    )
+    click.echo(
+        f"archive: {report.archive}: {report.rows:,} messages in {report.files:,} files, {report.size:,} bytes,"
+        f" generation {report.generation}{'' if report.changed else ' (unchanged)'}"
+    )
+    click.echo(f"files: {report.files_written:,} written, {report.files_merged:,} merged into larger ones")
+    for state, count in sorted(report.without_body.items()):
+        click.echo(f"bodies {state}: {count:,} large messages are archived without their body")

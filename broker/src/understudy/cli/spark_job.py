@@ -1,0 +1,66 @@
+"""Parts that the commands of ``understudy pipeline`` share: options, the session of a job, its errors, its progress."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from understudy.errors import BrokerError, ConfigError, LedgerDamaged, StoreError
+from understudy.spark.session import open_session, require_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: Options of every job.
+MASTER = click.option(
+    "--master", default="local[*]", show_default=True, help="Spark master; the inputs must be visible to it."
+)
+JSON = click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+WORK_DIRECTORY = click.option(
+    "--work-dir",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Where Spark spills; default: the system's temporary directory.",
+)
+
+
+@contextmanager
+def job_session(name: str, master: str, work_dir: Path | None) -> Iterator[SparkSession]:
+    """A session for one job. Errors of Spark end as one line."""
+    require_spark()
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    with tempfile.TemporaryDirectory(prefix="understudy-spark-", dir=work_dir) as directory:
+        spark = open_session(master, work_directory=directory, name=f"understudy {name}")
+        try:
+            yield spark
+        except (LedgerDamaged, StoreError) as error:
+            raise ConfigError(str(error)) from error
+        except OSError as error:
+            raise ConfigError(f"cannot be read: {error.strerror}", file=str(error.filename)) from error
+        except (PySparkException, Py4JError) as error:
+            own = _own_error(str(error))
+            if own is not None:
+                raise ConfigError(own) from error
+            raise BrokerError(f"Spark failed: {str(error).strip().splitlines()[0]}") from error
+        finally:
+            spark.stop()
+
+
+def _own_error(text: str) -> str | None:
+    """The error of this package in the traceback of a task; None if there is none."""
+    own = [line for line in map(str.strip, text.splitlines()) if line.startswith("understudy.errors.")]
+    return own[-1].partition(": ")[2] if own else None
+
+
+def progress(*, quiet: bool) -> Callable[[str], None]:
+    """Steps of a job on standard error, for people only."""
+    if quiet or not sys.stderr.isatty():
+        return lambda doing: None
+    return lambda doing: click.echo(f"{doing} ...", err=True)

@@ -1,0 +1,333 @@
+"""The files of an archive: generations, the manifest, and the one rename that publishes a generation.
+
+::
+
+    ARCHIVE/archive.json                     format and version of the schema
+    ARCHIVE/lock                             held by the process that writes
+    ARCHIVE/data -> generations/00000007-…   the published generation
+    ARCHIVE/generations/00000007-…/_manifest.json
+    ARCHIVE/generations/00000007-…/date=2026-11-23/address_key=orders-…/….parquet
+
+A generation is made beside the published one: files that stay are hard links. It is published when the link has its
+name, so a process that is killed leaves the former generation as it was. A run removes unpublished generations when it
+begins, and the one before the published one with them: a reader that has resolved the link may use that one until then.
+
+Imports neither pyspark nor pyarrow. Not here: which messages (``archive_rows``), and the Parquet files
+(``archive_files``).
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from understudy.errors import ConfigError
+
+#: Written in ``archive.json`` and in every manifest.
+FORMAT: Final = "understudy archive"
+#: Version of the layout and of the columns.
+SCHEMA_VERSION: Final = 1
+#: Where tasks write. Readers skip names that begin with an underscore.
+INCOMING: Final = "_incoming"
+
+_MARKER: Final = "archive.json"
+_LOCK: Final = "lock"
+_LINK: Final = "data"
+_GENERATIONS: Final = "generations"
+_MANIFEST: Final = "_manifest.json"
+_NAME: Final = re.compile(r"([0-9]{8,12})-[0-9a-f]{8}")
+_CONTENT_BITS: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One Parquet file."""
+
+    path: str
+    """Below its generation: ``date=.../address_key=.../....parquet``."""
+    rows: int
+    size: int
+    """Bytes."""
+
+    @property
+    def partition(self) -> str:
+        """Its directory below the generation."""
+        return self.path.rpartition("/")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The contents of a generation."""
+
+    generation: int
+    """Number; 0 for an archive without a generation."""
+    content: int = 0
+    """Sum of the hashes of all keys, modulo 2^64: the same for the same messages, however they lie in files."""
+    files: tuple[DataFile, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """Messages."""
+        return sum(each.rows for each in self.files)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(each.size for each in self.files)
+
+    def extended(self, content: int, files: Iterable[DataFile]) -> Manifest:
+        """The next generation.
+
+        Args:
+            content: Sum of the hashes of the keys that are added.
+            files: All files.
+        """
+        total = (self.content + content) % (1 << _CONTENT_BITS)
+        return Manifest(self.generation + 1, total, tuple(sorted(files, key=lambda each: each.path)))
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The published generation of an archive."""
+
+    directory: Path
+    """Of the generation, the link resolved."""
+    manifest: Manifest
+
+
+def check_archive(directory: Path) -> bool:
+    """Whether a directory is an archive; false for one that is missing or empty and may become one.
+
+    Raises:
+        ConfigError: it has other contents, cannot be read, or is an archive of another version.
+    """
+    try:
+        names = set(os.listdir(directory))
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", file=str(directory)) from error
+    if _MARKER in names:
+        _check_version(_read_json(directory / _MARKER), directory / _MARKER)
+        return True
+    if names - {f"{_MARKER}.new"}:
+        raise ConfigError(f"is no archive: it has files and no {_MARKER}", file=str(directory))
+    return False
+
+
+def read_published(directory: Path) -> Published | None:
+    """The published generation; None if nothing was published yet.
+
+    Raises:
+        ConfigError: the directory is no archive, or one of another version; its manifest cannot be read; a file is
+            missing or has another size.
+    """
+    if not check_archive(directory):
+        raise ConfigError(f"is no archive: it has no {_MARKER}", file=str(directory))
+    link = directory / _LINK
+    if not os.path.lexists(link):
+        return None
+    generation = Path(os.path.realpath(link))
+    manifest = _parse(_read_json(generation / _MANIFEST), generation / _MANIFEST)
+    for each in manifest.files:
+        path = generation / each.path
+        try:
+            size = path.stat().st_size
+        except OSError as error:
+            raise ConfigError(f"cannot be read: {error.strerror}", file=str(path)) from error
+        if size != each.size:
+            raise ConfigError(f"has {size} bytes, the manifest says {each.size}", file=str(path))
+    return Published(generation, manifest)
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", file=str(path)) from error
+    except ValueError as error:
+        raise ConfigError("is no JSON", file=str(path)) from error
+    if not isinstance(found, dict):
+        raise ConfigError("is no JSON object", file=str(path))
+    return found
+
+
+def _check_version(found: dict[str, Any], path: Path) -> None:
+    if found.get("format") != FORMAT:
+        raise ConfigError("is not of an archive", file=str(path))
+    if found.get("schema_version") != SCHEMA_VERSION:
+        raise ConfigError(
+            f"schema version {found.get('schema_version')!r}, this Understudy has {SCHEMA_VERSION}",
+            file=str(path),
+            hint="archive into another directory",
+        )
+
+
+def _parse(found: dict[str, Any], path: Path) -> Manifest:
+    _check_version(found, path)
+    try:
+        files = tuple(DataFile(str(each["path"]), int(each["rows"]), int(each["size"])) for each in found["files"])
+        return Manifest(int(found["generation"]), int(found["content"]), files)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError("is no manifest of an archive", file=str(path)) from error
+
+
+class Archive:
+    """An archive that this process writes to; made by ``open_archive``."""
+
+    def __init__(self, directory: Path, published: Published | None) -> None:
+        self.directory = directory
+        self.published = published
+
+    @property
+    def manifest(self) -> Manifest:
+        """Of the published generation; without files if there is none."""
+        return Manifest(0) if self.published is None else self.published.manifest
+
+    def stage(self) -> Path:
+        """A new directory for the next generation, with the directory ``INCOMING`` for tasks in it."""
+        name = f"{self.manifest.generation + 1:08d}-{secrets.token_hex(4)}"
+        path = self.directory / _GENERATIONS / name
+        (path / INCOMING).mkdir(parents=True, mode=0o700)
+        return path
+
+    def keep(self, stage: Path, files: Sequence[DataFile]) -> None:
+        """Link files of the published generation into the next one.
+
+        Raises:
+            ConfigError: the file system has no hard links.
+        """
+        assert self.published is not None or not files
+        for each in files:
+            assert self.published is not None
+            target = stage / each.path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                os.link(self.published.directory / each.path, target)
+            except OSError as error:
+                raise ConfigError(f"cannot be linked: {error.strerror}", file=str(target)) from error
+
+    def publish(self, stage: Path, manifest: Manifest) -> None:
+        """Make a complete generation the published one. Everything in it is synced before.
+
+        Args:
+            stage: From ``stage``.
+            manifest: Of exactly the files in it.
+        """
+        shutil.rmtree(stage / INCOMING)
+        _write_synced(stage / _MANIFEST, _as_json(manifest))
+        for directory, _, _ in os.walk(stage):
+            _sync(Path(directory))
+        _sync(stage.parent)
+        temporary = self.directory / f"{_LINK}.new"
+        os.symlink(f"{_GENERATIONS}/{stage.name}", temporary)
+        os.replace(temporary, self.directory / _LINK)
+        _sync(self.directory)
+        self.published = Published(stage, manifest)
+
+    def clean(self) -> None:
+        """Remove everything that is not of the published generation."""
+        (self.directory / f"{_LINK}.new").unlink(missing_ok=True)
+        keep = None if self.published is None else self.published.directory.name
+        generations = self.directory / _GENERATIONS
+        for name in os.listdir(generations) if generations.is_dir() else ():
+            if name != keep and _NAME.fullmatch(name):
+                shutil.rmtree(generations / name)
+
+
+def _as_json(manifest: Manifest) -> str:
+    head = {"format": FORMAT, "schema_version": SCHEMA_VERSION, "generation": manifest.generation}
+    more = {"content": manifest.content, "rows": manifest.rows, "files": [asdict(each) for each in manifest.files]}
+    return json.dumps(head | more, indent=1)
+
+
+@contextmanager
+def open_archive(directory: Path) -> Iterator[Archive]:
+    """An archive to write to, locked; made if the directory is missing or empty. Remains of killed runs are removed.
+
+    Raises:
+        ConfigError: the directory is no archive, an archive of another version, damaged, or in use.
+    """
+    existed = directory.exists()
+    if not check_archive(directory):
+        _create(directory)
+    with _locked(directory / _LOCK):
+        archive = Archive(directory, read_published(directory))
+        try:
+            archive.clean()
+        except OSError as error:
+            raise ConfigError(f"cannot be removed: {error.strerror}", file=str(error.filename)) from error
+        try:
+            yield archive
+        except BaseException:
+            _undo(archive, remove_directory=not existed)
+            raise
+
+
+def _undo(archive: Archive, *, remove_directory: bool) -> None:
+    """Leave nothing of a failed run; an archive without a generation goes altogether."""
+    with suppress(OSError):
+        archive.clean()
+        if archive.published is None:
+            for name in (_LOCK, _MARKER):
+                (archive.directory / name).unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                (archive.directory / _GENERATIONS).rmdir()
+            if remove_directory:
+                archive.directory.rmdir()
+
+
+def _create(directory: Path) -> None:
+    try:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        temporary = directory / f"{_MARKER}.new"
+        _write_synced(temporary, json.dumps({"format": FORMAT, "schema_version": SCHEMA_VERSION}))
+        os.replace(temporary, directory / _MARKER)
+        _sync(directory)
+    except OSError as error:
+        raise ConfigError(f"cannot be written: {error.strerror}", file=str(directory)) from error
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise ConfigError(f"cannot be opened: {error.strerror}", file=str(path)) from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                raise ConfigError(f"cannot be locked: {error.strerror}", file=str(path)) from error
+            raise ConfigError("another process writes to this archive", file=str(path.parent)) from error
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _write_synced(path: Path, text: str) -> None:
+    """A new file with its bytes on the disk."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,173 @@
+"""Messages of journals that belong in an archive, as ``DataFrame -> DataFrame`` functions. Bodies are never shuffled.
+
+A message is confirmed, and archived, if it was sent outside of a transaction, or the commit of its transaction was
+read, or an acknowledgement of it was read, or a snapshot has it in a queue. A MESSAGE_MOVE alone proves nothing: the
+consolidator also copies messages of open transactions. Proofs count for the directory in which they were read, because
+copies that diverged give the same ids to different messages and transactions.
+
+Not here: reading the bodies and writing files (``archive_files``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F  # noqa: N812
+
+from understudy.spark.journal_source import read_journal
+from understudy.store.log.records import RecordType
+
+#: Identifies a message in an archive. Two copies of one message have the same key.
+KEY: Final = ("node_id", "message_id", "content_hash")
+#: Columns of the directory of a file.
+PARTITION: Final = ("date", "address_key")
+#: Where the record of a message lies.
+PLACE: Final = ("moved", "directory", "segment", "epoch", "sequence", "file", "offset", "length")
+_READ: Final = (*PLACE, "node_id", "message_id", "transaction_id", "address", "queue", "timestamp", "size", "encoded")
+
+#: Longest readable part of an address key, and the digits of the hash after it. Characters.
+KEY_TEXT_MAX: Final = 40
+KEY_HASH_DIGITS: Final = 16
+_NOT_PLAIN: Final = "[^A-Za-z0-9._]"
+_SPECIAL: Final = re.compile(r"([\\.^$|?*+()\[\]{}\-#&~])")
+
+
+def address_expression(matches: Sequence[str]) -> str:
+    """A regular expression, for Java and Python, that an address matches as a whole if one of the matches fits.
+
+    Args:
+        matches: With the wildcards of the manual: ``*`` for one word, ``#`` for any number of words.
+    """
+    return "|".join(f"(?:{_expression(match.split('.'))})" for match in matches)
+
+
+def _expression(words: list[str]) -> str:
+    # one # after another says the same as one alone
+    words = [word for place, word in enumerate(words) if word != "#" or place == 0 or words[place - 1] != "#"]
+    if words == ["#"]:
+        return r"[\s\S]*"
+    found = ""
+    for place, word in enumerate(words):
+        last = place == len(words) - 1
+        if word == "#":
+            found += r"(?:\.[\s\S]*)?" if last else r"(?:[\s\S]*\.)?"
+            continue
+        found += "[^.]*" if word == "*" else _SPECIAL.sub(r"\\\1", word)
+        if not last and not (words[place + 1] == "#" and place + 1 == len(words) - 1):
+            found += r"\."
+    return found
+
+
+def address_key(address: Column) -> Column:
+    """The name of the directory of an address: its beginning in plain characters, and digits of its SHA-256.
+
+    The name of an address alone would not do: a number would be read back as a number, and file names have limits.
+    """
+    text = F.coalesce(address, F.lit(""))
+    plain = F.substring(F.regexp_replace(text, _NOT_PLAIN, "_"), 1, KEY_TEXT_MAX)
+    digits = F.substring(F.sha2(text.cast("binary"), 256), 1, KEY_HASH_DIGITS)
+    return F.concat(plain, F.lit("-"), digits)
+
+
+def read_candidates(
+    spark: SparkSession, directories: Sequence[str], addresses: Sequence[str] = (), **options: str
+) -> DataFrame:
+    """One row for each message of the journals, with the columns of ``candidates``.
+
+    Args:
+        spark: A session of ``open_session``.
+        directories: Of journals.
+        addresses: Only messages to addresses that match one of these; all if there are none.
+        options: Of the source.
+
+    Raises:
+        StoreError: as ``read_journal``.
+    """
+
+    def table(name: str, columns: Iterable[str]) -> DataFrame:
+        return read_journal(spark, directories, name, list(columns), **options)
+
+    records = table("records", ("directory", "kind", "transaction_id"))
+    commits = records.where(F.col("kind") == RecordType.TX_COMMIT.name).select("directory", "transaction_id")
+    messages = table("messages", _READ)
+    if addresses:
+        expression = rf"\A(?:{address_expression(addresses)})\z"
+        messages = messages.where(F.coalesce(F.col("address"), F.lit("")).rlike(expression))
+    acknowledgements = table("acknowledgements", ("directory", "message_id"))
+    references = table("references", ("directory", "message_id", "transaction_id", "acknowledged"))
+    return candidates(messages, commits, acknowledgements, references)
+
+
+def candidates(
+    messages: DataFrame, commits: DataFrame, acknowledgements: DataFrame, references: DataFrame
+) -> DataFrame:
+    """Each message once: KEY, PARTITION, PLACE, ``address``, ``queues``, ``size``, and whether it is ``confirmed``.
+
+    Args:
+        messages: Table ``messages`` with the columns that ``read_candidates`` reads.
+        commits: ``directory`` and ``transaction_id`` of the commits.
+        acknowledgements: ``directory`` and ``message_id``.
+        references: Those of the snapshots.
+    """
+    hashed = messages.withColumn("content_hash", F.xxhash64("encoded")).drop("encoded")
+    committed = commits.distinct().withColumn("committed", F.lit(True))
+    # an acknowledgement of an open transaction proves that the message was in a queue, whatever the outcome
+    in_queue = F.col("acknowledged") | F.col("transaction_id").isNull() | F.coalesce("committed", F.lit(False))
+    held = _left(references, committed).where(in_queue).select("directory", "message_id")
+    proofs = acknowledgements.unionByName(held).distinct().withColumn("proved", F.lit(True))
+    alone = ~F.col("moved") & F.col("transaction_id").isNull()
+    known = _left(hashed, committed).join(proofs, ["directory", "message_id"], "left")
+    is_confirmed = alone | F.coalesce("committed", "proved", F.lit(False))
+    return (
+        known.withColumn("confirmed", is_confirmed)
+        .groupBy(*KEY)
+        .agg(
+            F.max("confirmed").alias("confirmed"),
+            # the first record of a message tells its first place; copies of directories in the order of their names
+            F.min(F.struct(*PLACE, "address", "timestamp", "size")).alias("first"),
+            F.array_sort(F.collect_set("queue")).alias("queues"),
+        )
+        .select(*KEY, "confirmed", "queues", "first.*")
+        .withColumn("date", F.date_format("timestamp", "yyyy-MM-dd"))
+        .withColumn("address_key", address_key(F.col("address")))
+        .drop("timestamp")
+    )
+
+
+def _left(rows: DataFrame, committed: DataFrame) -> DataFrame:
+    """The rows with ``committed``, null outside of transactions and if there is no commit."""
+    # rows without a transaction would all meet in one task; ids are positive, so a negative one matches none
+    spread = F.coalesce(F.col("transaction_id"), -F.col("message_id"))
+    return (
+        rows.withColumn("joined", spread)
+        .join(committed.withColumnRenamed("transaction_id", "joined"), ["directory", "joined"], "left")
+        .drop("joined")
+    )
+
+
+def not_archived(rows: DataFrame, present: DataFrame | None) -> DataFrame:
+    """The rows with ``archived``: whether an archive has them.
+
+    Args:
+        rows: Of ``candidates``.
+        present: KEY of the messages in the archive; None if it is empty.
+    """
+    if present is None:
+        return rows.withColumn("archived", F.lit(False))
+    marked = present.select(*KEY).withColumn("archived", F.lit(True))
+    return rows.join(marked, list(KEY), "left").withColumn("archived", F.coalesce("archived", F.lit(False)))
+
+
+def in_files(rows: DataFrame, file_bytes: int) -> DataFrame:
+    """The rows with ``file_number``: messages of one partition, in order, are cut into files of about that size."""
+    before = Window.partitionBy(*PARTITION).orderBy(*KEY).rowsBetween(Window.unboundedPreceding, -1)
+    used = F.coalesce(F.sum("size").over(before), F.lit(0))
+    return rows.withColumn("file_number", F.floor(used / file_bytes).cast("int"))
+
+
+def key_sum() -> Column:
+    """An aggregate: the sum of the hashes of the keys, as a decimal number."""
+    return F.coalesce(F.sum(F.xxhash64(*KEY).cast("decimal(20,0)")), F.lit(0).cast("decimal(20,0)"))
