@@ -45,6 +45,7 @@ class JournalReader(DataSourceReader):
         """
         Raises:
             ConfigError: a column of the schema is not in the table, or has another type there.
+            BrokerError: as ``plan_logs``, if names of bindings are needed.
         """
         self._options = options
         self._columns = schema.names
@@ -57,6 +58,9 @@ class JournalReader(DataSourceReader):
         self._schema = to_arrow_schema(StructType(fields), timezone="UTC")
         self._filters: list[Filter] = []
         self._names: dict[str, Names] = {}
+        if options.table in ("messages", "acknowledgements") and _NAMED.intersection(schema.names):
+            # not in ``partitions``: Spark has serialised the reader for its tasks before it calls that
+            self._names = read_names(plan_logs(options), options.mode)
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802  the name is pyspark's
         """Take the filters that can be used; Spark applies all of them again."""
@@ -71,9 +75,6 @@ class JournalReader(DataSourceReader):
         """
         options = self._options
         plans = plan_logs(options)
-        used = {*self._columns, *map(column_of, self._filters)}
-        if options.table in ("messages", "acknowledgements") and used & _NAMED:
-            self._names = read_names(plans, options.mode)
         pieces = [
             piece
             for plan in plans
@@ -131,6 +132,8 @@ class JournalReader(DataSourceReader):
     def _drop_rows(self, rows: Rows) -> None:
         for each in self._filters:
             column = column_of(each)
+            if column in _NAMED and column not in self._columns:
+                continue  # without the names of bindings; Spark applies the filter
             if column in CHEAP and column in rows.columns and len(rows):
                 rows.keep(mask_of(each, rows.column(column)))
 

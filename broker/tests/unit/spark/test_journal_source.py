@@ -10,6 +10,7 @@ from zlib import crc32
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.datasource import EqualTo, GreaterThan
 from tests.support.copies import act, restart, write_out
 from tests.support.journals import plain_messages, read_table
@@ -145,6 +146,22 @@ def test_the_source_runs_in_spark_with_pushed_filters_and_fewer_columns(spark: S
     acknowledged = read_journal(spark, store, "acknowledgements").select("queue_id", "message_id")
     left = frame.select("queue_id", "message_id").join(acknowledged, ["queue_id", "message_id"], "left_anti")
     assert left.count() <= len(expected)
+
+
+def test_names_of_bindings_reach_the_tasks_of_spark(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark serialises the reader before it asks for partitions."""
+    store = str(written(tmp_path))
+    plain = read_table(store, "messages", ["message_id", "address", "queue", "encoded", "header"])
+    assert all(row["queue"].startswith("q") and row["address"].startswith("a") for row in plain)
+    frame = read_journal(spark, store, "messages", ["message_id", "address", "queue", "encoded", "header"])
+    assert [row.asDict() for row in frame.collect()] == plain
+    one = plain[0]["address"]
+    assert frame.where(F.col("address") == one).count() == sum(row["address"] == one for row in plain)
+    for row in plain:
+        message = Message.decode(row["encoded"])
+        assert (message.message_id, row["encoded"][message.header_offset :]) == (row["message_id"], row["header"])
+    frame = read_journal(spark, store, "acknowledgements", ["queue"])
+    assert [row.asDict() for row in frame.collect()] == read_table(store, "acknowledgements", ["queue"])
 
 
 # --- damage ---------------------------------------------------------------------------------------------------------
