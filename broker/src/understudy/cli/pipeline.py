@@ -204,7 +204,9 @@ def verdict_command(
     with job_session("verdict", master, work_dir) as spark:
         from understudy.spark import verdicts
 
-        found = verdicts.verdict(spark, disk, directories, sample=sample, in_use=in_use, progress=progress(quiet=as_json))
+        found = verdicts.verdict(
+            spark, disk, directories, sample=sample, in_use=in_use, progress=progress(quiet=as_json)
+        )
     exports, complete = _export(found, export_directory)
     plan = plan_of(found.comparison)
     if as_json:

@@ -91,6 +91,18 @@ _DECODED: Final = (
 #: Columns that come with the row that names the record.
 _GIVEN: Final = ("node_id", "message_id", "content_hash", "address", "queues", "epoch", "sequence", "moved")
 
+#: Columns whose values repeat. Bodies would be written into the dictionary and, as least and greatest, into the end.
+_REPEATED: Final = [
+    "node_id", "address", "queues.list.element", "properties.key_value.key", "properties.key_value.value",
+    "body_state",
+]  # fmt: skip
+#: Columns by which readers choose row groups.
+_COMPARED: Final = [
+    field.name
+    for field in SCHEMA
+    if pa.types.is_integer(field.type) or pa.types.is_timestamp(field.type) or field.name in ("node_id", "address")
+]
+
 Row = Mapping[str, Any]
 
 
@@ -142,7 +154,9 @@ class _Output:
         # messages may be confidential: only the user may read them
         descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         self._file = os.fdopen(descriptor, "wb")
-        self._writer = pq.ParquetWriter(self._file, SCHEMA, compression="zstd")
+        self._writer = pq.ParquetWriter(
+            self._file, SCHEMA, compression="zstd", use_dictionary=_REPEATED, write_statistics=_COMPARED
+        )
         self._rows = 0
         self._without_body: dict[str, int] = {}
 

@@ -173,7 +173,9 @@ class _Run:
             self._progress("publishing")
             manifest = manifest.extended(counts.content, [*kept, *merged])
             if manifest.rows != opened.manifest.rows + counts.new:
-                raise BrokerError(f"{manifest.rows} messages would be archived, not {opened.manifest.rows + counts.new}")
+                raise BrokerError(
+                    f"{manifest.rows} messages would be archived, not {opened.manifest.rows + counts.new}"
+                )
             opened.publish(stage, manifest)
         without_body: Counter[str] = Counter()
         for each in written:
