@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pyspark
 import pytest
+from tests.support.archives import archived_rows, check_rows, expected_messages
 from tests.support.copies import act, fork, go_on, write_out
 from tests.support.store import StoreHarness
 
@@ -101,3 +102,17 @@ def test_a_job_on_a_cluster_answers_as_without_spark(cluster: str, tmp_path: Pat
     found, expected = json.loads(judged.stdout), json.loads(compared.stdout)
     assert {name: found[name] for name in expected} == expected
     assert [each["records"] for each in found["checked"]] == [each["last_sequence"] for each in expected["copies"]]
+
+
+def test_a_cluster_writes_the_archive_that_the_records_say(cluster: str, tmp_path: Path) -> None:
+    rig = StoreHarness(random.Random(23), compact_segments_min=2, compact_percent=75)
+    rig.activate("a")
+    stores: list[str] = []
+    for turn in range(2):
+        act(rig, 200)
+        stores.append(str(write_out(rig, tmp_path / f"store{turn}")))
+        options = ["-o", str(tmp_path / "archive"), "--compact-files", "2", "--json", "--master", cluster]
+        result = run(["pipeline", "archive", stores[-1], *options], tmp_path)
+        assert result.returncode == 0, result.stderr
+        check_rows(archived_rows(tmp_path / "archive"), expected_messages(stores))
+    assert json.loads(result.stdout)["files_merged"] > 0

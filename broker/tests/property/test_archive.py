@@ -107,6 +107,7 @@ def check_growing_archives(spark: SparkSession, directory: Path, seeds: list[int
         assert keys <= set().union(*(rig.confirmed() for rig in rigs))
     again = archive(spark, stores, output, options(stores, compact_files=0))
     assert (again.archived, again.changed, again.rows) == (0, False, report.rows)
+    assert [path.name for path in (output / "generations").iterdir()] == [(output / "data").resolve().name]
 
 
 def test_an_archive_grows_with_its_journals(spark: SparkSession, tmp_path: Path) -> None:

@@ -101,8 +101,7 @@ def archived_rows(archive: Path) -> list[dict[str, Any]]:
     for path in sorted((archive / "data").resolve().rglob("*.parquet")):
         _, date, key, _ = str(path).rsplit("/", 3)
         place = {"date": date.removeprefix("date="), "address_key": key.removeprefix("address_key="), "file": path}
-        for row in pq.ParquetFile(path).read().to_pylist():
-            rows.append(row | place)
+        rows += [row | place for row in pq.ParquetFile(path).read().to_pylist()]
     return rows
 
 

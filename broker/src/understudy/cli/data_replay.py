@@ -70,7 +70,7 @@ def replay_messages(
         selector = parse_selector(filter_text) if filter_text and filter_text.strip() else None
     except BrokerError as error:
         raise click.UsageError(f"--filter: {error}") from error
-    chosen = _Chosen(_moment("--from", start), _moment("--to", stop), frozenset(addresses), selector)
+    chosen = _Chosen(moment("--from", start), moment("--to", stop), frozenset(addresses), selector)
     replay = _Replay(disk, directory, large_directory, chosen, target)
     addresses_of = replay.look()
     if replay.counts.without_outcome:
@@ -167,7 +167,12 @@ class _Replay:
         return StoredBody(self._disk, path, large, compressed=bool(message.properties.get(LARGE_COMPRESSED)))
 
 
-def _moment(option: str, text: str | None) -> int | None:
+def moment(option: str, text: str | None) -> int | None:
+    """The time that an option names, epoch milliseconds; UTC unless it says else.
+
+    Raises:
+        UsageError: it is no time; names the option.
+    """
     if text is None:
         return None
     try:

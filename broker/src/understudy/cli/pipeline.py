@@ -14,6 +14,7 @@ from understudy.cli.data_compare import exports_of, plain_comparison, plan_of, p
 from understudy.cli.data_transfer import export_copy
 from understudy.cli.ledger import refuse_twice
 from understudy.cli.pipeline_archive import archive_command
+from understudy.cli.pipeline_replay import replay_command
 from understudy.cli.report import console, exit_code_of_report, print_report
 from understudy.cli.spark_job import JSON, MASTER, WORK_DIRECTORY, job_session, progress
 from understudy.cli.stores import STORE, open_store
@@ -35,6 +36,7 @@ def pipeline() -> None:
 
 
 pipeline.add_command(archive_command)
+pipeline.add_command(replay_command)
 
 # --- audit ------------------------------------------------------------------------------------------------------------
 

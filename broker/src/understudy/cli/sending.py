@@ -7,7 +7,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -57,6 +57,8 @@ class SendPlan:
     rate: float | None
     """Messages per second; None for no limit."""
     dry_run: bool
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    """Further entries of the summary."""
 
 
 class _Progress:
@@ -266,6 +268,7 @@ def _summary(plan: SendPlan, sending: _Sending, meter: Meter, *, as_json: bool) 
         "seconds": round(meter.elapsed_s, 3),
         "rate": round(meter.rate, 1),
         "failovers": sending.failovers,
+        **plan.notes,
         "dry_run": plan.dry_run,
         "error": str(sending.error) if sending.error is not None else None,
     }

@@ -177,6 +177,8 @@ class _Run:
                     f"{manifest.rows} messages would be archived, not {opened.manifest.rows + counts.new}"
                 )
             opened.publish(stage, manifest)
+        else:
+            opened.clean()
         without_body: Counter[str] = Counter()
         for each in written:
             without_body.update(each.without_body)

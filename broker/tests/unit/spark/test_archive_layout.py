@@ -1,4 +1,4 @@
-"""Generations of an archive without Spark: a crash at any step leaves the former or the new one; refusals are one line."""
+"""Generations of an archive without Spark: a crash at any step leaves the former or the new one."""
 
 from __future__ import annotations
 
@@ -199,5 +199,5 @@ def test_what_is_no_archive_is_refused_with_its_name_and_stays(tmp_path: Path) -
 def test_a_missing_or_empty_directory_may_become_an_archive_and_is_none_to_read(tmp_path: Path) -> None:
     for directory in (tmp_path, tmp_path / "none"):
         assert not check_archive(directory)
-        with pytest.raises(ConfigError, match="is no archive: it has no archive.json"):
+        with pytest.raises(ConfigError, match=r"is no archive: it has no archive\.json"):
             read_published(directory)
