@@ -18,6 +18,7 @@ from tests.support.copies import write_out
 from tests.support.processes import Node, Pair
 from tests.support.store import StoreHarness
 
+from understudy.client.core.destinations import RoutingType
 from understudy.client.sync import connect
 from understudy.message import LARGE_COMPRESSED, LARGE_SIZE, ROUTING_TYPE, LargeBody, LargeMessage, Message
 from understudy.properties import BYTE, Properties
@@ -65,9 +66,12 @@ def archived(spark: Any, directory: Path, messages: int, *, with_large: bool = F
     for number in range(messages):
         store(
             Message(
-                b"%d" % number, address="even" if number % 2 == 0 else "odd", timestamp=NOW_MS + number,
-                expiration=NOW_MS + 1000, properties=to_a_queue(n=number),
-            )  # fmt: skip
+                b"%d" % number,
+                address="even" if number % 2 == 0 else "odd",
+                timestamp=NOW_MS + number,
+                expiration=NOW_MS + 1000,
+                properties=to_a_queue(n=number),
+            )
         )
     if with_large:
         bodies = directory / "large-messages"
@@ -125,6 +129,14 @@ def test_a_replay_sends_each_message_once_with_its_contents(spark: Any, node: No
     summary = run(made, node, "--address", "odd", "--filter", "n > 30", "--to-address", "again", "--rate", "2")
     assert (summary["confirmed"], count(node, "again")) == (5, 5)
     assert summary["seconds"] >= 4 / 2
+    # a broker confirms a message that it routes to no queue
+    with connect(f"tcp://127.0.0.1:{node.port}") as connection, connection.session() as session:
+        session.create_address("deaf", RoutingType.MULTICAST)
+    ended = subprocess.run(
+        command(made, node, "--address", "odd", "--to-address", "deaf"), capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 1
+    assert json.loads(ended.stdout)["without_queue"] == ["deaf"]
     progress = tmp_path / "progress"
     for skipped in (0, 20):
         summary = run(made, node, "--address", "even", "--to-address", "resumed", "--resume", str(progress))

@@ -74,8 +74,8 @@ def replay_command(
     Each has a duplicate id made of its node, id and content, so that replaying twice is once, as far as the broker
     remembers duplicate ids (id-cache-size). An expiration that has passed is removed.
 
-    Exit codes: 0 done, 1 the broker refused, or messages were left out because the archive has not their body, 2 usage,
-    or the archive cannot be used, 3 broker unreachable, 4 timed out.
+    Exit codes: 0 done, 1 the broker refused, or an address has no queue, or messages were left out because the archive
+    has not their body, 2 usage, or the archive cannot be used, 3 broker unreachable, 4 timed out.
     """
     try:
         if filter_text.strip():
@@ -105,8 +105,9 @@ def replay_command(
                 _check_resume(resume_file, source)
                 began_ms = now_ms()
                 plan = SendPlan(
-                    {}, lambda: _outgoing(chosen, target, began_ms), chosen.total, counts, source, rate, False, notes
-                )
+                    {}, lambda: _outgoing(chosen, target, began_ms), chosen.total, counts, source, rate, False, notes,
+                    check_queues=True,
+                )  # fmt: skip
                 code = send_all(
                     plan, "replay", url, user, read_password(password_file), as_json=as_json, progress_file=resume_file
                 )

@@ -59,6 +59,8 @@ class SendPlan:
     dry_run: bool
     notes: Mapping[str, Any] = field(default_factory=dict)
     """Further entries of the summary."""
+    check_queues: bool = False
+    """Whether an address that has no queue in the end counts as a failure: its messages went nowhere."""
 
 
 class _Progress:
@@ -115,6 +117,7 @@ class _Sending:
         self.sent = 0
         self.skipped = 0
         self.created: list[str] = []
+        self.without_queue: list[str] = []
         self.error: BaseException | None = None
         self.failovers = 0
 
@@ -147,6 +150,15 @@ class _Sending:
             self.failovers = connection.failovers
         if self.error is not None:
             raise self.error
+        if self._plan.check_queues and self.sent:
+            await self._find_addresses_without_queue(session)
+
+    async def _find_addresses_without_queue(self, session: aio.Session) -> None:
+        """A broker confirms a message that it routes to no queue."""
+        for address in self._plan.addresses:
+            if not (await session.query_address(address)).queue_names:
+                self.without_queue.append(address)
+                click.echo(f"note: address {address!a} has no queue: messages to it are in no queue", err=True)
 
     async def _ensure(self, session: aio.Session, queue: ExportedQueue) -> None:
         """Raises:
@@ -244,7 +256,8 @@ def send_all(
     finally:
         if ended_well or sending.sent:
             print_summary(title, _summary(plan, sending, meter, as_json=as_json), as_json=as_json)
-    return 0 if plan.dry_run or sending.skipped + meter.count == plan.total else 1
+    complete = sending.skipped + meter.count == plan.total and not sending.without_queue
+    return 0 if plan.dry_run or complete else 1
 
 
 def _warn_of_the_cache(addresses: Mapping[str, int]) -> None:
@@ -258,6 +271,7 @@ def _warn_of_the_cache(addresses: Mapping[str, int]) -> None:
 
 
 def _summary(plan: SendPlan, sending: _Sending, meter: Meter, *, as_json: bool) -> dict[str, Any]:
+    checked = plan.check_queues
     return {
         "messages": plan.total,
         "addresses": dict(sorted(plan.addresses.items())) if as_json else len(plan.addresses),
@@ -269,6 +283,7 @@ def _summary(plan: SendPlan, sending: _Sending, meter: Meter, *, as_json: bool) 
         "rate": round(meter.rate, 1),
         "failovers": sending.failovers,
         **plan.notes,
+        **({"without_queue": sending.without_queue if as_json else len(sending.without_queue)} if checked else {}),
         "dry_run": plan.dry_run,
         "error": str(sending.error) if sending.error is not None else None,
     }

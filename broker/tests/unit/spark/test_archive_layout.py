@@ -157,7 +157,7 @@ def test_a_second_writer_is_refused(tmp_path: Path) -> None:
         pass
 
 
-def test_what_is_no_archive_is_refused_with_its_name_and_stays(tmp_path: Path) -> None:
+def test_a_directory_that_is_no_archive_is_refused_with_its_name_and_stays(tmp_path: Path) -> None:
     def archive(name: str) -> Path:
         with open_archive(tmp_path / name) as made:
             add(made, ["1.parquet"])

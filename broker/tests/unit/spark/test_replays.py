@@ -161,12 +161,17 @@ def test_a_dry_run_counts_and_needs_no_broker(made: Path) -> None:
 
 @pytest.mark.usefixtures("borrowed")
 def test_the_progress_of_another_replay_is_refused(made: Path, tmp_path: Path) -> None:
-    cases = {"{}": "is no progress of a replay", "x": "is no progress of a replay",
-             '{"source": "1", "target": "2", "confirmed": 3}': "is the progress of a replay of other messages"}  # fmt: skip
+    cases = {
+        "{}": "is no progress of a replay",
+        "x": "is no progress of a replay",
+        '{"source": "1", "target": "2", "confirmed": 3}': "is the progress of a replay of other messages",
+    }
     for text, message in cases.items():
         file = tmp_path / "progress"
         file.write_text(text)
-        result = CliRunner().invoke(pipeline, ["replay", str(made), "--resume", str(file), "--url", "tcp://127.0.0.1:1"])
+        result = CliRunner().invoke(
+            pipeline, ["replay", str(made), "--resume", str(file), "--url", "tcp://127.0.0.1:1"]
+        )
         assert isinstance(result.exception, ConfigError)
         assert str(result.exception).startswith(f"{file}: {message}")
         assert file.read_text() == text
