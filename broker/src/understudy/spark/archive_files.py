@@ -186,7 +186,9 @@ class _Output:
         """Remove it."""
         with suppress(Exception):
             self._writer.close()
-        self._file.close()
+        with suppress(OSError):
+            # buffered bytes cannot be written to a full disk
+            self._file.close()
         self._path.unlink(missing_ok=True)
 
 
@@ -202,7 +204,7 @@ def write_messages(target: Target, rows: Iterable[Row]) -> Iterator[Written]:
 
     Raises:
         JournalCorrupt: a record is not as it was when it was found; names file and offset.
-        DiskFailed: a file cannot be read.
+        DiskFailed: a file cannot be read or written.
     """
     fetcher = _Fetcher(target)
     try:
@@ -224,6 +226,8 @@ def _write_group(target: Target, partition: str, tables: Iterable[pa.Table]) -> 
         if output is not None:
             yield output.finish()
             output = None
+    except OSError as error:
+        raise DiskFailed(f"{target.directory} cannot be written: {error.strerror or error}") from error
     finally:
         if output is not None:
             output.discard()
@@ -369,7 +373,7 @@ def merge_files(target: Target, generation: str, partition: str, files: Sequence
         files: In order.
 
     Raises:
-        DiskFailed: a file cannot be read.
+        DiskFailed: a file cannot be read or written.
     """
     return list(_write_group(target, partition, _groups(Path(generation), files)))
 

@@ -27,16 +27,27 @@ from tests.support.store import StoreHarness
 from understudy.cli import spark_job
 from understudy.cli.pipeline import pipeline
 from understudy.config.wildcard import matches
-from understudy.errors import BrokerError, ConfigError, JournalCorrupt, StoreInUse, StoreVersionUnsupported, WrongNode
+from understudy.errors import (
+    BrokerError,
+    ConfigError,
+    DiskFailed,
+    JournalCorrupt,
+    StoreInUse,
+    StoreVersionUnsupported,
+    WrongNode,
+)
 from understudy.ids import NodeId
 from understudy.message import LargeBody, LargeMessage, Message
 from understudy.runtime.file_lock import RealFileLock
-from understudy.spark import archives
+from understudy.spark import archive_files, archives
+from understudy.spark.archive_files import Target, merge_files
+from understudy.spark.archive_layout import DataFile
 from understudy.spark.archive_rows import address_expression, address_key
 from understudy.spark.archives import Settings, archive
 
 pytestmark = pytest.mark.spark
 
+os_open = os.open
 OTHER = NodeId("11111111-2222-4333-8444-555555555555")
 DAY_MS = 86_400_000
 NOW_MS = 1_763_900_000_000
@@ -345,6 +356,23 @@ def test_a_journal_that_changes_meanwhile_publishes_nothing(
     with pytest.raises(StoreInUse, match="a journal was changed while it was read"):
         archive(spark, [str(store)], tmp_path / "archive")
     assert not (tmp_path / "archive").exists()
+
+
+def test_a_full_disk_in_a_task_is_one_line_and_publishes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    store = simple_store(tmp_path / "store")
+    archive(spark, [store], tmp_path / "archive")
+    (source,) = (tmp_path / "archive" / "data").resolve().rglob("*.parquet")
+    placed = DataFile(source.name, 20, source.stat().st_size)
+    target = Target(str(tmp_path / "none"), 2, {}, 0, 1000)
+    with pytest.raises(DiskFailed, match=r"/none cannot be written: No such file or directory"):
+        merge_files(target, str(source.parent), "p", [placed])
+    full = Target("/dev", 2, {}, 0, 1000)
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        pytest.raises(DiskFailed, match="/dev cannot be written: No space"),
+    ):
+        patch.setattr(archive_files.os, "open", lambda path, flags, mode: os_open("/dev/full", os.O_WRONLY))
+        merge_files(full, str(source.parent), "p", [placed])
 
 
 def act_on(rig: StoreHarness) -> None:
