@@ -84,8 +84,9 @@ def _add(found: Expected, directory: str) -> None:
         alone = isinstance(record, MessageRecord) and (not record.tx_id or record.tx_id in commits)
         if alone or record.message_id in proved:
             own = Message.decode(record.encoded).address
-            # a decoded move does not say the id of its address: it is one of all
-            names = [addresses.get(record.address_id, own)] if isinstance(record, MessageRecord) else addresses.values()
+            # a decoded move does not say the id of its address: it is one of all, or without a binding its own
+            every = {own, *addresses.values()}
+            names = {addresses.get(record.address_id, own)} if isinstance(record, MessageRecord) else every
             found.confirmed.setdefault(key, set()).update(names)
         else:
             found.unconfirmed.add(key)

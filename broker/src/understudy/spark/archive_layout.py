@@ -138,6 +138,8 @@ def read_published(directory: Path) -> Published | None:
     if not os.path.lexists(link):
         return None
     generation = Path(os.path.realpath(link))
+    if generation.parent != Path(os.path.realpath(directory / _GENERATIONS)):
+        raise ConfigError("is no link to a generation of this archive", file=str(link))
     manifest = _parse(_read_json(generation / _MANIFEST), generation / _MANIFEST)
     for each in manifest.files:
         path = generation / each.path

@@ -176,7 +176,11 @@ def test_a_directory_that_is_no_archive_is_refused_with_its_name_and_stays(tmp_p
     (gone / "data" / FIRST / "1.parquet").unlink()
     (manifest / "data" / "_manifest.json").write_text('{"format": "understudy archive", "schema_version": 1}')
     newer = json.dumps({"format": "understudy archive", "schema_version": 2})
+    elsewhere = archive("elsewhere")
+    (elsewhere / "data").unlink()
+    (elsewhere / "data").symlink_to(short / "data")
     cases = [
+        (elsewhere / "data", "is no link to a generation of this archive"),
         (foreign, "is no archive: it has files and no archive.json"),
         (foreign / "letter.txt", "cannot be read: Not a directory"),
         (marker("newer", newer), "schema version 2, this Understudy has 1"),
@@ -189,7 +193,8 @@ def test_a_directory_that_is_no_archive_is_refused_with_its_name_and_stays(tmp_p
     ]
     for path, text in cases:
         before = tree(tmp_path)
-        with pytest.raises(ConfigError, match=text) as caught, open_archive(path):
+        directory = path.parent if path.name == "data" else path
+        with pytest.raises(ConfigError, match=text) as caught, open_archive(directory):
             raise AssertionError("opened")
         assert str(path) in str(caught.value)
         assert "\n" not in str(caught.value)
