@@ -123,17 +123,18 @@ def candidates(
     is_confirmed = alone | F.coalesce("committed", "proved", F.lit(False))
     return (
         known.withColumn("confirmed", is_confirmed)
+        .withColumn("unproved", ~F.col("confirmed"))
         .groupBy(*KEY)
         .agg(
             F.max("confirmed").alias("confirmed"),
-            # the first record of a message tells its first place; copies of directories in the order of their names
-            F.min(F.struct(*PLACE, "address", "timestamp", "size")).alias("first"),
+            # a confirmed record before others, the first one before its copies; directories in the order of their names
+            F.min(F.struct("unproved", *PLACE, "address", "timestamp", "size")).alias("first"),
             F.array_sort(F.collect_set("queue")).alias("queues"),
         )
         .select(*KEY, "confirmed", "queues", "first.*")
         .withColumn("date", F.date_format("timestamp", "yyyy-MM-dd"))
         .withColumn("address_key", address_key(F.col("address")))
-        .drop("timestamp")
+        .drop("timestamp", "unproved")
     )
 
 
