@@ -135,6 +135,16 @@ BRIDGE_ADDRESSES_MAX = 1_000
 REMOTE_BINDINGS_MAX = 200_000
 #: Messages that redistribution leaves waiting for another node before it takes further ones.
 REDISTRIBUTED_WAITING_MAX = 10_000
+#: Message groups whose queue a node remembers; the least recently used one is forgotten. Longest name of one; a longer
+#: name becomes a prefix and a digest. Characters.
+GROUP_BINDINGS_MAX = 100_000
+GROUP_KEY_CHARACTERS_MAX = 1_024
+#: Requests of one session that are taken while one of its messages waits for a decision about its group, and those of
+#: all such sessions together; the client of a session that holds more is not read. Bytes.
+GROUP_HELD_BYTES_OF_SESSION_MAX = 1024 * 1024
+GROUP_HELD_BYTES_OF_NODE_MAX = 64 * 1024 * 1024
+#: Counted for each such request in addition to its bytes. Bytes.
+GROUP_HELD_REQUEST_BYTES = 512
 #: Producers registered by one session.
 PRODUCERS_PER_SESSION_MAX = 10_000
 #: Metadata entries of one session, and their keys and values together. Characters.

@@ -17,6 +17,7 @@ from typing import Final
 from understudy import limits
 from understudy.config.bridge import BridgeConfiguration
 from understudy.config.discovery import BroadcastGroupConfiguration, DiscoveryGroupConfiguration
+from understudy.config.grouping import GroupingConfiguration
 from understudy.config.high_availability import HighAvailabilityPolicy
 from understudy.config.schema import Defaults
 from understudy.tls.settings import TlsSettings
@@ -503,6 +504,7 @@ class Configuration:
     cluster_connections: tuple[ClusterConnectionConfiguration, ...] = ()
     broadcast_groups: tuple[BroadcastGroupConfiguration, ...] = ()
     discovery_groups: tuple[DiscoveryGroupConfiguration, ...] = ()
+    grouping_handler: GroupingConfiguration | None = None
     ha_policy: HighAvailabilityPolicy = field(default_factory=HighAvailabilityPolicy)
     addresses: tuple[AddressConfiguration, ...] = ()
     diverts: tuple[DivertConfiguration, ...] = ()

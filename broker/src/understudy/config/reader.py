@@ -21,6 +21,7 @@ from understudy.config.bridge_reader import BridgeReader
 from understudy.config.discovery_reader import DiscoveryReader
 from understudy.config.document import Document, Node, nearest
 from understudy.config.grammar import Kind
+from understudy.config.grouping_reader import read_grouping_handler
 from understudy.config.ha_reader import HighAvailabilityReader
 from understudy.config.high_availability import Role
 from understudy.config.model import (
@@ -169,6 +170,7 @@ class _Reader:
                 )
             ),
             discovery_groups=tuple(self._groups.groups(self._list(core, "discovery-groups", "discovery-group"))),
+            grouping_handler=read_grouping_handler(self._document, self._plain, core, cluster_connections),
             ha_policy=ha_policy,
             addresses=tuple(self._addresses(core)),
             resource_limits=self._resource_limits(core),

@@ -47,7 +47,6 @@ WAITS_FOR: Final = {
     "broadcast-groups": "clusters",
     "discovery-groups": "clusters",
     "bridges": "clusters",
-    "grouping-handler": "clusters",
     "connection-routers": "clusters",
     "federations": "federation, which is not planned yet",
     "security-settings/security-setting-plugin": "nothing: Java classes cannot be loaded",

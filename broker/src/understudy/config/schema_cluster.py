@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from understudy.config.grammar import (
+    INT_MAX,
     Attribute,
     Element,
     Kind,
@@ -413,17 +414,17 @@ _BRIDGES: Final = (
             repeated=True,
         ),
     ),
-    *not_yet(
-        container(
-            "grouping-handler",
-            "Which member a message group belongs to.",
-            row("type", CHOICE, None, "One LOCAL in a cluster.", required=True, choices=("LOCAL", "REMOTE")),
-            row("address", TEXT, None, "Cluster connection address."),
-            row("timeout", MS, "5000", "Longest wait for a decision."),
-            row("group-timeout", MS, "-1", "Idle time after which a group is free again."),
-            row("reaper-period", MS, "30000", "How often idle groups are looked for."),
-            attributes=(named("Name."),),
-        )
+    container(
+        "grouping-handler",
+        "Which queue of which member gets the messages of a message group.",
+        row("type", CHOICE, None, "One LOCAL in a cluster, which decides.", required=True, choices=("LOCAL", "REMOTE")),
+        row("address", TEXT, "", "Address by which its notifications pass the address of the cluster-connection."),
+        row(
+            "timeout", MS, "5000", "Longest wait for a decision, at each of ten proposals.", minimum=1, maximum=INT_MAX
+        ),
+        row("group-timeout", MS, "-1", "Idle time after which a group is free again; -1: never."),
+        row("reaper-period", MS, "30000", "How often the LOCAL handler looks for idle groups.", minimum=1),
+        attributes=(named("Name."),),
     ),
 )
 
