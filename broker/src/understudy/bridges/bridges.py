@@ -18,7 +18,7 @@ from understudy.wire.core.transport import TransportConfiguration
 
 
 class Bridges:
-    """All bridges of a node, by name. Implements ``routing.directory.RoutingListener``."""
+    """All bridges of a node, by name. Implements ``routing.listeners.RoutingListener``."""
 
     def __init__(
         self,

@@ -123,7 +123,7 @@ def _fill(hours: list[int], last_hour: int) -> None:
 
 
 class MessageCounters:
-    """The counters of all queues of an active node. Implements ``routing.directory.RoutingListener``."""
+    """The counters of all queues of an active node. Implements ``routing.listeners.RoutingListener``."""
 
     def __init__(
         self, directory: Directory, clock: Clock, timers: Timers, *, enabled: bool, period_ms: int, days: int
@@ -220,7 +220,7 @@ class MessageCounters:
         else:
             self._arm()
 
-    # -- routing.directory.RoutingListener --------------------------------------------------------
+    # -- routing.listeners.RoutingListener --------------------------------------------------------
 
     def queue_removed(self, queue: Queue) -> None:
         """Drop its counter."""

@@ -109,7 +109,8 @@ class Address(AddressMemory):
         self.linked: list[Address] = []
         """Wildcard addresses that cover this one: their bindings get its messages too."""
         self.balancer: Balancer | None = None
-        """Chooses the queues instead, while other nodes of the cluster have queues of the address."""
+        """Chooses the queues instead, while other nodes of the cluster have queues of the address, or if messages of
+        groups come about which the members decide together."""
         self.diverts: tuple[Divert, ...] = ()
         """Which take or copy its messages; see ``divert_by``."""
         self.plain_queues: tuple[Queue, ...] = ()
@@ -184,7 +185,7 @@ class Address(AddressMemory):
         """Whether anything may get its messages: a queue of its own, of a wildcard address that covers it, or of
         another node.
         """
-        if self.bindings or self.balancer is not None:
+        if self.bindings or (self.balancer is not None and self.balancer.remote):
             return True
         return any(wildcard.bindings for wildcard in self.linked)
 

@@ -12,6 +12,8 @@ from understudy.message import ACK_ROUTE_TO, ROUTE_TO, SCALE_DOWN_TO, Message
 from understudy.properties import Properties, PropertyValue
 from understudy.routing.address import Address
 from understudy.routing.binding import Binding
+from understudy.routing.directory import Directory
+from understudy.routing.grouping import Undecided, group_of
 from understudy.routing.queues.queue import Queue
 from understudy.routing.remote import RemoteBinding, addressed_to, queue_ids
 
@@ -57,6 +59,44 @@ def destinations(
     if address.balancer is not None:
         return address.balancer.route(message, None if only is None else only.name)
     return message, address.route(message, asked) if only is None else only.queues_for(message, routing_type)
+
+
+def undecided(directory: Directory, address: Address, message: Message, only: NamedQueue | None) -> Undecided | None:
+    """What a message waits for, because it belongs to a group whose queue is not decided; None: nothing.
+
+    Args:
+        directory: Of the node.
+        address: That it was sent to. Those that diverts forward it to are looked at, too.
+        message: Of a client.
+        only: The queue that its producer names.
+
+    Raises:
+        DiskFull: a decision cannot be written.
+    """
+    elsewhere = directory.elsewhere
+    if elsewhere is None or elsewhere.decisions is None or address.internal or group_of(message) is None:
+        return None
+    for each in _reached(directory, address, message):
+        name = only.name if only is not None and each is address else None
+        waits = elsewhere.balancer_of(each).undecided(message, name)
+        if waits is not None:
+            return waits
+    return None
+
+
+def _reached(directory: Directory, address: Address, message: Message) -> Iterator[Address]:
+    """The addresses whose queues get a message: its own, and those to which diverts forward it."""
+    seen, pending = {address}, [address]
+    for source in pending:
+        taking = [divert for divert in source.diverts if divert.takes(message)]
+        if not any(divert.configuration.exclusive for divert in taking):
+            yield source
+        for divert in taking:
+            for name in divert.forwarding_addresses:
+                target = directory.addresses.get(name)
+                if target is not None and target not in seen and not target.internal:
+                    seen.add(target)
+                    pending.append(target)
 
 
 def _by_ids(address: Address, message: Message, asked: int | None) -> tuple[Message, tuple[Queue, ...]]:

@@ -29,44 +29,12 @@ from understudy.routing.binding import Binding
 from understudy.routing.configuration import QueueConfiguration, check_name
 from understudy.routing.filter import parse_filter
 from understudy.routing.lifecycle.duplicate_ids import DuplicateIdCache
+from understudy.routing.listeners import AddressesElsewhere, RoutingListener
 from understudy.routing.paging import Paging
-from understudy.routing.queues.consumer import Consumer
 from understudy.routing.queues.queue import Queue, QueueOffice
 from understudy.routing.records import address_record, queue_record
 from understudy.routing.response_order import Permit
 from understudy.routing.settings import AddressSettings, AddressSettingsRepository
-
-
-class RoutingListener(Protocol):
-    """Called when addresses and queues are added and removed: for notifications, cluster, metrics."""
-
-    def address_added(self, address: Address) -> None:
-        """An address exists from now on."""
-        ...
-
-    def address_removed(self, address: Address) -> None:
-        """An address was deleted."""
-        ...
-
-    def queue_added(self, queue: Queue) -> None:
-        """A queue exists from now on."""
-        ...
-
-    def queue_removed(self, queue: Queue) -> None:
-        """A queue was deleted."""
-        ...
-
-    def consumer_added(self, queue: Queue, consumer: Consumer) -> None:
-        """A consumer or browser was created on a queue."""
-        ...
-
-    def consumer_removed(self, queue: Queue, consumer: Consumer) -> None:
-        """A consumer or browser of a queue was closed."""
-        ...
-
-    def settings_changed(self, address: Address) -> None:
-        """An address has other settings from now on."""
-        ...
 
 
 class AddressDiverts(Protocol):
@@ -110,18 +78,6 @@ class RetroactiveResources(Protocol):
 
     def divert_of(self, address: str) -> str:
         """Name of the divert that is among the resources of an address."""
-        ...
-
-
-class AddressesElsewhere(Protocol):
-    """Addresses of which other nodes of the cluster have queues."""
-
-    def make(self, name: str) -> Address | None:
-        """The address, made here without a queue so that messages can be sent to it; None: no other node has one.
-
-        Raises:
-            LimitExceeded: there are too many addresses.
-        """
         ...
 
 

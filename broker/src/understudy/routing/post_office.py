@@ -22,6 +22,7 @@ from understudy.limits import SELECTOR_STEPS_PER_TURN
 from understudy.message import (
     BRIDGE_DUPLICATE_ID,
     DUPLICATE_ID,
+    GROUP_ID,
     ROUTING_TYPE,
     SCHEDULED_DELIVERY,
     Message,
@@ -36,9 +37,11 @@ from understudy.routing.destinations import (
     destinations,
     is_of_member,
     kept_for_other,
+    undecided,
     without_acknowledgements,
 )
 from understudy.routing.directory import Directory
+from understudy.routing.grouping import Undecided
 from understudy.routing.lifecycle.auto_deletion import AutoDeletion
 from understudy.routing.lifecycle.dead_letters import DeadLetters
 from understudy.routing.lifecycle.diverts import Diverts
@@ -216,6 +219,12 @@ class PostOffice:
         if self._wake is not None:
             self._wake()
 
+    @property
+    def decides_groups(self) -> bool:
+        """Whether a message of a group may have to wait for a decision."""
+        elsewhere = self.directory.elsewhere
+        return elsewhere is not None and elsewhere.decisions is not None
+
     # -- messages in ----------------------------------------------------------------------------
 
     def send(
@@ -225,7 +234,8 @@ class PostOffice:
         done: Done | None = None,
         transaction: SessionTransaction | None = None,
         credited: bool = True,
-    ) -> None:
+        may_wait: bool = False,
+    ) -> Undecided | None:
         """Take one message from a producer.
 
         Args:
@@ -234,6 +244,11 @@ class PostOffice:
             done: Called with None when the message is safe: durable, or as safe as it gets.
             transaction: Becomes visible with it; ``done`` then means only that it is taken.
             credited: Whether the producer keeps within its credits.
+            may_wait: Whether the caller sends it again after a decision about its group; otherwise it goes to a queue
+                in turn if there is none.
+
+        Returns:
+            The decision that it waits for; it was not taken. None: it was.
 
         Raises:
             AddressFull: limits, or the disk is full.
@@ -246,7 +261,7 @@ class PostOffice:
         properties = message.properties
         if properties.may_be_reserved and is_of_member(properties):
             self._send_of_member(message, order, done, transaction, credited)
-            return
+            return None
         routing_type = properties.get(ROUTING_TYPE)
         address = self.directory.addresses.get(message.address or "")
         only: NamedQueue | None = None
@@ -254,9 +269,13 @@ class PostOffice:
             address, only = self._find(message.address or "", routing_type, order)
         elif not address.bindings and routing_type != RoutingType.MULTICAST:
             address, only = self._find(address.name, routing_type, order)
+        if may_wait and GROUP_ID in properties:
+            waits = self._undecided(address, message, only)
+            if waits is not None:
+                return waits
         if transaction is not None and not address.diverts and not transaction.admits():
             self.acceptance.answer(order, done)
-            return
+            return None
         duplicate_id: bytes | None = None
         if BRIDGE_DUPLICATE_ID in properties:
             # instead of the id of the producer: a message that comes back to its broker is not a duplicate
@@ -265,24 +284,32 @@ class PostOffice:
         elif DUPLICATE_ID in properties:
             duplicate_id = duplicate_id_bytes(properties[DUPLICATE_ID])
         if self._is_answered(address, message, duplicate_id, order, done, transaction, credited):
-            return
+            return None
         if address.alters_messages:
             message = address.altered(message, self.clock.wall_ms())
         message.assign_id(self.store.next_id())
         try:
             if address.diverts:
                 self.diverts.send(address, message, routing_type, only, order, done, transaction, duplicate_id)
-                return
+                return None
             if only is None and address.balancer is None:
                 queues = address.route(message, routing_type)
             else:
                 message, queues = destinations(address, message, routing_type, only)
             if not queues:
                 self._unrouted(address, message, order, done, transaction, duplicate_id)
-                return
+                return None
             address.messages_routed += 1
             not_before_ms = scheduled_ms(message) if SCHEDULED_DELIVERY in properties else 0
             self.acceptance.accept(address, message, queues, not_before_ms, order, done, transaction, duplicate_id)
+        except DiskFull as error:
+            raise AddressFull(f"address {address.name!r}: the disk of the broker is full", hint=error.hint) from error
+        return None
+
+    def _undecided(self, address: Address, message: Message, only: NamedQueue | None) -> Undecided | None:
+        """The decision about its group that a message waits for. Raises AddressFull: it cannot be written."""
+        try:
+            return undecided(self.directory, address, message, only)
         except DiskFull as error:
             raise AddressFull(f"address {address.name!r}: the disk of the broker is full", hint=error.hint) from error
 

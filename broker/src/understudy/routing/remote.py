@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Final
 
 from understudy.config.model import MessageLoadBalancing, RoutingType
@@ -21,6 +22,7 @@ from understudy.message import ROUTE_TO, ROUTING_TYPE, Message
 from understudy.properties import Properties, PropertyValue
 from understudy.routing.binding import Binding
 from understudy.routing.filter import Filter
+from understudy.routing.grouping import GroupDecisions, Undecided, group_key, group_of
 from understudy.routing.queues.queue import Queue
 
 _I64: Final = struct.Struct(">q")
@@ -130,15 +132,19 @@ _Candidate = Binding | RemoteBinding
 
 
 class Balancer:
-    """Chooses between the queues of this node and those of other nodes for one address that has any of those."""
+    """Chooses between the queues of this node and those of other nodes for one address that has any of those, or gets
+    messages of groups about which the members decide together.
+    """
 
-    __slots__ = ("_groups", "_local", "_stale", "_turns", "mode", "remote")
+    __slots__ = ("_decisions", "_groups", "_local", "_stale", "_turns", "mode", "remote")
 
-    def __init__(self, mode: MessageLoadBalancing) -> None:
+    def __init__(self, mode: MessageLoadBalancing, decisions: GroupDecisions | None = None) -> None:
         """Args:
         mode: ``message-load-balancing`` of the cluster connection.
+        decisions: About message groups; None: there is no grouping handler.
         """
         self.mode = mode
+        self._decisions = decisions
         self.remote: dict[str, RemoteBinding] = {}
         """By cluster name."""
         self._local: list[Binding] = []
@@ -187,10 +193,13 @@ class Balancer:
         """
         local: list[Queue] = []
         remote: list[RemoteBinding] = []
+        group = None if self._decisions is None else group_of(message)
         for name, candidates in self._by_routing_name().items():
             if queue_name is not None:
                 candidates = [each for each in candidates if _is_named(each, queue_name)]
-            chosen = self._next(name, candidates, message)
+            chosen = None if group is None else self._of_group(group, name, candidates, message)
+            if chosen is None:
+                chosen = self._next(name, candidates, message)
             if isinstance(chosen, RemoteBinding):
                 remote.append(chosen)
             elif chosen is not None:
@@ -247,6 +256,60 @@ class Balancer:
         if self.mode is MessageLoadBalancing.STRICT:
             return True
         return any(each.filter is None or each.filter.matches(message) for each in candidate.queue.consumers)
+
+    # -- message groups ---------------------------------------------------------------------------
+
+    def undecided(self, message: Message, queue_name: str | None = None) -> Undecided | None:
+        """What a message waits for, because it belongs to a group whose queue is not decided; None: nothing.
+
+        Args:
+            message: To be routed.
+            queue_name: Only queues of this name; None: all.
+
+        Raises:
+            DiskFull: a decision cannot be written.
+        """
+        group = group_of(message)
+        if self._decisions is None or group is None:
+            return None
+        for name, candidates in self._by_routing_name().items():
+            if queue_name is not None:
+                candidates = [each for each in candidates if _is_named(each, queue_name)]
+            if not any(self._takes(each, message) for each in candidates):
+                continue
+            queues = [self._cluster_name(each) for each in candidates]
+            propose = partial(self._proposal, name, candidates, message)
+            waits = self._decisions.ask(group_key(group, name), queues, propose)
+            if waits is not None:
+                return waits
+        return None
+
+    def _proposal(self, name: str, candidates: list[_Candidate], message: Message) -> str:
+        chosen = self._next(name, candidates, message)
+        assert chosen is not None, "one of them takes it"
+        return self._cluster_name(chosen)
+
+    def _of_group(self, group: str, name: str, candidates: list[_Candidate], message: Message) -> _Candidate | None:
+        """The queue that is decided for a group, whatever the mode and its consumers; None: it is not decided, or its
+        filter does not take this message.
+        """
+        assert self._decisions is not None
+        wanted = self._decisions.queue_of(group_key(group, name))
+        if wanted is None:
+            return None
+        for each in candidates:
+            if self._cluster_name(each) == wanted:
+                if isinstance(each, Binding):
+                    takes = self._takes(each, message)
+                else:
+                    takes = not each.queue.deleted and (each.filter is None or each.filter.matches(message))
+                return each if takes else None
+        return None
+
+    def _cluster_name(self, candidate: _Candidate) -> str:
+        if isinstance(candidate, RemoteBinding):
+            return candidate.name
+        return candidate.queue.name + ("" if self._decisions is None else self._decisions.node_id)
 
     # -- redistribution ---------------------------------------------------------------------------
 

@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from understudy.errors import AddressFull, BrokerError, IllegalState, LargeMessageFailed, LimitExceeded, forget_frames
 from understudy.limits import LARGE_HEADER_BYTES_MAX, LARGE_MESSAGE_IDLE_MS, LARGE_MESSAGES_STORING_MAX
 from understudy.message import LargeMessage, Message
+from understudy.routing.grouping import Undecided
 from understudy.routing.post_office import Done
 from understudy.session.send_requests import SendRequests
 from understudy.session.state import SessionState
@@ -54,6 +56,7 @@ class LargeRequests:
         "_touched_ms",
         "_upload",
         "_whole",
+        "undecided",
     )
 
     def __init__(self, session: SessionState, sends: SendRequests, slots: UploadSlots) -> None:
@@ -74,6 +77,8 @@ class LargeRequests:
         """The one of which pieces come."""
         self._whole: deque[_Whole] = deque()
         """Those that have come whole, in their order, and are not sent yet."""
+        self.undecided: Undecided | None = None
+        """The decision about its group that the first of them waits for."""
         self._finishing = False
         """``finish`` is being called, so that its result says whether the message waits."""
 
@@ -165,7 +170,8 @@ class LargeRequests:
 
         def arrived(message: LargeMessage | None, error: BrokerError | None) -> None:
             whole.outcome = message, error
-            self._send_whole()
+            if self.undecided is None:
+                self._send_whole(over)
             if not self._whole and not self._finishing:
                 over()
 
@@ -176,21 +182,32 @@ class LargeRequests:
             self._finishing = False
         return bool(self._whole)
 
-    def _send_whole(self) -> None:
-        """Send the first ones, as long as their outcome is known."""
+    def _send_whole(self, over: Callable[[], None]) -> None:
+        """Send the first ones, as long as their outcome is known and no decision about a group is missing."""
         while self._whole and self._whole[0].outcome is not None:
-            whole = self._whole.popleft()
-            whole.release()
+            whole = self._whole[0]
             assert whole.outcome is not None
             message, error = whole.outcome
             # not that of before: an XA branch may have been undone for its age meanwhile
             transaction = self._session.sending_transaction
-            if message is not None:
-                self._send(message, whole.done, transaction)
-            elif isinstance(error, AddressFull) and self._sends.drop_when_full(whole.upload.header.address, whole.done):
-                pass
-            else:
+            self.undecided = None if message is None else self._send(message, whole.done, transaction)
+            if self.undecided is not None:
+                self.undecided.when_decided(partial(self._decided, over))
+                return
+            self._whole.popleft()
+            whole.release()
+            if message is None and not (
+                isinstance(error, AddressFull) and self._sends.drop_when_full(whole.upload.header.address, whole.done)
+            ):
                 self._session.failed(error or IllegalState("no large message"), whole.done, transaction)
+
+    def _decided(self, over: Callable[[], None]) -> None:
+        """The first one may be sent now."""
+        self.undecided = None
+        if self._whole:
+            self._send_whole(over)
+            if not self._whole:
+                over()
 
     def discard(self) -> None:
         """Unfinished large messages will not be finished, and those whose files are not safe yet will not be sent."""
@@ -211,8 +228,9 @@ class LargeRequests:
             raise IllegalState(f"{self._session!r}: a piece of a large message that was not announced")
         return self._upload
 
-    def _send(self, message: LargeMessage, done: Done | None, transaction: Transaction | None) -> None:
+    def _send(self, message: LargeMessage, done: Done | None, transaction: Transaction | None) -> Undecided | None:
         try:
-            self._sends.route(message, message.large.size_bytes, done, transaction)
+            return self._sends.route(message, message.large.size_bytes, done, transaction)
         except BrokerError as error:
             self._session.failed(error, done, transaction)
+            return None

@@ -17,6 +17,7 @@ from understudy.limits import PRODUCERS_PER_SESSION_MAX
 from understudy.message import Message
 from understudy.routing.batch import BatchSends
 from understudy.routing.configuration import split_fqqn
+from understudy.routing.grouping import Undecided
 from understudy.routing.post_office import Done, PostOffice
 from understudy.selector.work import WORK
 from understudy.session.callback import RunAnswers, SessionCallback
@@ -42,7 +43,7 @@ class SendTarget(ProducerCredits):
 class SendRequests:
     """The sending side of one session."""
 
-    __slots__ = ("_batch_sends", "_callback", "_office", "_session", "_targets", "producers")
+    __slots__ = ("_batch_sends", "_callback", "_office", "_session", "_targets", "producers", "undecided")
 
     def __init__(
         self, session: SessionState, office: PostOffice, batch_sends: BatchSends, callback: SessionCallback
@@ -53,11 +54,23 @@ class SendRequests:
         self._callback = callback
         self._targets: dict[str, SendTarget] = {}
         self.producers: dict[int, ServerProducer] = {}
+        self.undecided: Undecided | None = None
+        """The decision about its group that the first message waits for which ``send_batch`` did not take."""
 
     # -- messages ---------------------------------------------------------------------------------
 
-    def send(self, message: Message, done: Done | None = None) -> None:
-        """Take a message from the client; see the text of ``session.session`` for ``done``."""
+    def send(self, message: Message, done: Done | None = None, *, may_wait: bool = False) -> Undecided | None:
+        """Take a message from the client; see the text of ``session.session`` for ``done``.
+
+        Args:
+            message: Of the client.
+            done: Answers it.
+            may_wait: Whether the caller sends it again, and nothing after it before, when the decision about its group
+                was made that is the result. Otherwise it may be routed without its group.
+
+        Returns:
+            The decision that it waits for; it was not taken. None: it was.
+        """
         session = self._session
         transaction = session.sending_transaction
         try:
@@ -73,12 +86,17 @@ class SendRequests:
                 # the management address is never permitted to be sent to, so it always comes here
                 if name == session.management_address and session.services.management is not None:
                     manage(session, office, self.permit, session.services.management, message, done)
-                    return
+                    return None
                 target = self.permit(name)
             target.used_bytes += len(message.encoded)
-            office.send(message, session.order, done, transaction, target.used_bytes <= target.granted_bytes)
+            credited = target.used_bytes <= target.granted_bytes
+            undecided = office.send(message, session.order, done, transaction, credited, may_wait)
+            if undecided is not None:
+                target.used_bytes -= len(message.encoded)
+            return undecided
         except BrokerError as error:
             session.failed(error, done, transaction)
+            return None
 
     def send_batch(self, sends: Sends, row: int, answers: RunAnswers | None) -> int:
         """Take messages that came together, in order from ``row`` on: as ``send`` for each of them.
@@ -90,8 +108,12 @@ class SendRequests:
 
         Returns:
             The row after the last one that was taken. Some are left if the filters they had to pass did as much work as
-            they may between two turns (``selector.work``): the others go on in the next one.
+            they may between two turns (``selector.work``): the others go on in the next one. So are those from one on
+            that waits for a decision about its group (``undecided``).
         """
+        self.undecided = None
+        if self._office.decides_groups and sends.grouped(row, sends.count - row):
+            return self._send_each(sends, row, answers)
         session, office, targets = self._session, self._office, self._targets
         order, take = session.order, self._batch_sends.take
         transaction = None if session.auto_commit_sends else session.sending_transaction
@@ -114,16 +136,24 @@ class SendRequests:
         correlation_ids = sends.correlation_ids
         for index in range(row, sends.count):
             done = answers.answer_one(correlation_ids[index]) if answers is not None else None
-            self.send(Message.decode(sends.encoded(index)), done)
+            self.undecided = self.send(Message.decode(sends.encoded(index)), done, may_wait=True)
+            if self.undecided is not None:
+                return index
             if before != WORK.steps >= office.send_steps_end:
                 return index + 1
         return sends.count
 
-    def route(self, message: Message, size_bytes: int, done: Done | None, transaction: Transaction | None) -> None:
-        """Give a message of a permitted address to the post office. Raises what that raises."""
+    def route(
+        self, message: Message, size_bytes: int, done: Done | None, transaction: Transaction | None
+    ) -> Undecided | None:
+        """Give a message of a permitted address to the post office. Returns and raises as ``PostOffice.send``."""
         target = self._target(message.address or "")
         target.used_bytes += size_bytes
-        self._office.send(message, self._session.order, done, transaction, target.used_bytes <= target.granted_bytes)
+        credited = target.used_bytes <= target.granted_bytes
+        undecided = self._office.send(message, self._session.order, done, transaction, credited, may_wait=True)
+        if undecided is not None:
+            target.used_bytes -= size_bytes
+        return undecided
 
     def prepared(self, message: Message) -> Message:
         """A message as it is routed, before it is looked at. Raises IllegalState: it is refused."""
@@ -250,14 +280,14 @@ class PreparedSends(SendRequests):
 
     __slots__ = ()
 
-    def send(self, message: Message, done: Done | None = None) -> None:
+    def send(self, message: Message, done: Done | None = None, *, may_wait: bool = False) -> Undecided | None:
         session = self._session
         try:
             message = self.prepared(message)
         except BrokerError as error:
             session.failed(error, done, session.sending_transaction)
-            return
-        super().send(message, done)
+            return None
+        return super().send(message, done, may_wait=may_wait)
 
     def prepared(self, message: Message) -> Message:
         session = self._session
@@ -273,6 +303,7 @@ class PreparedSends(SendRequests):
         return message
 
     def send_batch(self, sends: Sends, row: int, answers: RunAnswers | None) -> int:
+        self.undecided = None
         return self._send_each(sends, row, answers)
 
     def addressed(self, message: Message) -> Message:

@@ -65,7 +65,7 @@ class ServerSession(ConsumingSession):
         office, registry, resources = services.post_office, services.registry, services.resources
         kind = PreparedSends if options.prefixes or services.validated_users else SendRequests
         self.sends = kind(self, office, resources.batch_sends, callback)
-        self.send: Callable[..., None] = self.sends.send
+        self.send: Callable[..., object] = self.sends.send
         """``SendRequests.send`` itself: without a delegating call, because it is the most frequent request."""
         self.branches = XaRequests(self, resources, self.give_back)
         self.large = LargeRequests(self, self.sends, registry.uploads)

@@ -54,7 +54,7 @@ class _Watch:
 
 
 class SlowConsumers:
-    """Implements ``routing.directory.RoutingListener``."""
+    """Implements ``routing.listeners.RoutingListener``."""
 
     def __init__(self, clock: Clock, timers: Timers) -> None:
         self.listeners: list[SlowConsumerListener] = []
@@ -69,7 +69,7 @@ class SlowConsumers:
                 watch.timer.cancel()
         self._watches.clear()
 
-    # -- routing.directory.RoutingListener --------------------------------------------------------
+    # -- routing.listeners.RoutingListener --------------------------------------------------------
 
     def settings_changed(self, address: Address) -> None:
         """Queues with consumers are watched from now on, by the new threshold and period, or not any more."""

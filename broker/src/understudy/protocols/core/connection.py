@@ -215,6 +215,9 @@ class CoreConnection(Machine[State, Event]):
         Raises:
             RemoteProtocolError: it must be closed; the text says why.
         """
+        if any(session.awaits_decision for session in self.uploading):
+            # perhaps its socket is not read because of that
+            self._liveness.received = True
         try:
             self._liveness.check_silence()
         except BrokerError:

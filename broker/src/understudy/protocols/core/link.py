@@ -24,6 +24,11 @@ class ChannelHandler(Protocol):
         """Whether its client should not be read until the disk has caught up."""
         ...
 
+    @property
+    def awaits_decision(self) -> bool:
+        """Whether requests of its client are held until the queue of a message group is decided."""
+        ...
+
     def check_idle(self) -> None:
         """Give up a large message of which no piece has come for a long time."""
 
@@ -37,7 +42,7 @@ class CoreLink(Protocol):
     """Also has the version of the client."""
     scope: ConnectionScope
     uploading: dict[ChannelHandler, None]
-    """Sessions that receive a large message, or whose messages wait for the disk or the next turn."""
+    """Sessions that receive a large message, or whose messages wait for the disk, the next turn or a decision."""
 
     def send(self, packet: packets.Packet, channel_id: int) -> None:
         """Send a packet that is not counted as a command."""

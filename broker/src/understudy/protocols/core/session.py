@@ -16,12 +16,14 @@ from functools import partial
 from typing import Any, Final
 
 from understudy.errors import BrokerError, UnsupportedPacket, forget_frames
-from understudy.limits import LARGE_BACKLOG_BYTES_PAUSE
+from understudy.limits import GROUP_HELD_REQUEST_BYTES, LARGE_BACKLOG_BYTES_PAUSE
 from understudy.message import FORCED_DELIVERY, LargeMessage, Message, MessageType
 from understudy.protocols.core import consuming, queues, xa
 from understudy.protocols.core.answers import SessionAnswers
 from understudy.protocols.core.channel import Event
 from understudy.protocols.core.link import CoreLink
+from understudy.routing.grouping import Undecided
+from understudy.routing.post_office import PostOffice
 from understudy.selector.work import WORK
 from understudy.session.session import ServerSession
 from understudy.store.reference import Part
@@ -57,6 +59,10 @@ class CoreSession(SessionAnswers):
         that wait for the next turn (``_hold_sends``); None when nothing is held. The first is that packet itself."""
         self._storing = False
         """Whether packets are held for the file of a large message: further large messages are still taken."""
+        self._undecided: Undecided | None = None
+        """The decision about a message group for which packets are held."""
+        self._held_bytes = 0
+        """Of the packets that are held."""
         self._settled: list[Callable[[], None]] = []
         """Called when nothing is held any more."""
 
@@ -85,7 +91,7 @@ class CoreSession(SessionAnswers):
     def receive(self, packet: packets.Packet, size_bytes: int) -> None:
         """Carry out one packet of this channel."""
         if self._held is not None and not self._takes_ahead(packet):
-            self._held.append((packet, size_bytes))
+            self._keep(packet, size_bytes)
             return
         ahead = self._held is not None
         handler = _HANDLERS.get(type(packet))
@@ -99,9 +105,14 @@ class CoreSession(SessionAnswers):
         if ahead:
             return
         if self._held is not None:
-            self._held.append((packet, size_bytes))
+            self._keep(packet, size_bytes)
         elif self._counts:
             self.channel.received(packet, size_bytes)
+
+    def _keep(self, packet: packets.Packet, size_bytes: int) -> None:
+        assert self._held is not None
+        self._held.append((packet, size_bytes))
+        self._held_bytes += size_bytes + GROUP_HELD_REQUEST_BYTES
 
     def _takes_ahead(self, packet: packets.Packet | None = None) -> bool:
         """Whether a packet, or the next one of a large message, is taken although others are held: it belongs to a
@@ -120,9 +131,18 @@ class CoreSession(SessionAnswers):
     @property
     def congested(self) -> bool:
         """Whether its client should not be read until the disk has caught up."""
+        undecided = self._undecided or self.session.large.undecided
+        if undecided is not None:
+            # that takes long, and other sessions of the client go on
+            return self._held_bytes > undecided.allowance_bytes
         if self._held is not None and not self._takes_ahead():
             return True
         return self.session.large.backlog_bytes > LARGE_BACKLOG_BYTES_PAUSE
+
+    @property
+    def awaits_decision(self) -> bool:
+        """Whether packets are held until the queue of a message group is decided."""
+        return self._undecided is not None or self.session.large.undecided is not None
 
     def when_settled(self, call: Callable[[], None]) -> None:
         """Call once nothing is held: mostly now."""
@@ -150,11 +170,21 @@ class CoreSession(SessionAnswers):
         self.session.sends.request_credits(packet.address, packet.credits)
 
     def _send_message(self, packet: packets.SessionSend) -> None:
-        done = partial(self._done_with, packet.correlation_id) if packet.requires_response else None
         before = WORK.steps
-        self.session.sends.send(packet.message, done)
-        if before != WORK.steps >= self.channel.connection.services.shared.sessions.post_office.send_steps_end:
+        if self._send_one(packet) and before != WORK.steps >= self._office.send_steps_end:
             self._hold_sends(lambda: True)
+
+    def _send_one(self, packet: packets.SessionSend) -> bool:
+        """Whether a message was taken; otherwise the rest of the session waits for the decision about its group."""
+        done = partial(self._done_with, packet.correlation_id) if packet.requires_response else None
+        undecided = self.session.sends.send(packet.message, done, may_wait=True)
+        if undecided is not None:
+            self._await(undecided, partial(self._send_one, packet))
+        return undecided is None
+
+    @property
+    def _office(self) -> PostOffice:
+        return self.channel.connection.services.shared.sessions.post_office
 
     def _send_batch(self, packet: SendBatch, row: int = 0) -> bool:
         """Whether all from ``row`` on were taken; otherwise the rest of the session waits for the next turn."""
@@ -162,8 +192,23 @@ class CoreSession(SessionAnswers):
         row = self.session.sends.send_batch(sends, row, self if sends.requires_response else None)
         if row == sends.count:
             return True
-        self._hold_sends(partial(self._send_batch, packet, row))
+        go_on = partial(self._send_batch, packet, row)
+        undecided = self.session.sends.undecided
+        if undecided is None:
+            self._hold_sends(go_on)
+        else:
+            self._await(undecided, go_on)
         return False
+
+    def _await(self, undecided: Undecided, go_on: Callable[[], bool]) -> None:
+        """A message waits for the decision about its group, and so do the requests after it, so that the order of the
+        client is kept. Its other sessions go on.
+        """
+        self.channel.connection.hold(self)
+        if self._held is None:
+            self._held = deque()
+        self._undecided = undecided
+        undecided.when_decided(partial(self._send_rest, go_on))
 
     def _hold_sends(self, go_on: Callable[[], bool]) -> None:
         """The filters that messages have to pass did as much work as they may in one turn: nothing more of this client
@@ -173,12 +218,13 @@ class CoreSession(SessionAnswers):
         connection.hold(self)
         if self._held is None:
             self._held = deque()
-        connection.services.shared.sessions.post_office.timers.call_later(_PAUSE_MS, partial(self._send_rest, go_on))
+        self._office.timers.call_later(_PAUSE_MS, partial(self._send_rest, go_on))
 
     def _send_rest(self, go_on: Callable[[], bool]) -> None:
         if self._held is None or self.channel.ended:
             # it has ended
             return
+        self._undecided = None
         try:
             all_taken = go_on()
         except BrokerError as error:
@@ -216,12 +262,12 @@ class CoreSession(SessionAnswers):
             # of which pieces were taken ahead
             connection.hold(self)
         if held:
-            packet, size_bytes = held.popleft()
+            packet, size_bytes = self._next_held(held)
             if self._counts:
                 self.channel.received(packet, size_bytes)
             try:
                 while held and (self._held is None or self._takes_ahead(held[0][0])):
-                    self.receive(*held.popleft())
+                    self.receive(*self._next_held(held))
             except BrokerError as error:
                 connection.fail(error)
                 return
@@ -229,11 +275,19 @@ class CoreSession(SessionAnswers):
                 self.internal_error(bug)
                 return
         if self._held is not None:
-            self._held.extend(held or ())
+            if held:
+                # few were added, and many may wait
+                held.extendleft(reversed(self._held))
+                self._held = held
             return
         settled, self._settled = self._settled, []
         for call in settled:
             call()
+
+    def _next_held(self, held: deque[tuple[packets.Packet, int]]) -> tuple[packets.Packet, int]:
+        packet, size_bytes = held.popleft()
+        self._held_bytes -= size_bytes + GROUP_HELD_REQUEST_BYTES
+        return packet, size_bytes
 
     # --- session, transactions -----------------------------------------------------------------
 
