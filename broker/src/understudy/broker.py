@@ -163,7 +163,7 @@ class Broker:
         members = self.exchange.members
         if members is None:
             return None
-        reports = QueueReports(self.post_office, self.notifications, members.bindings.by_name)
+        reports = QueueReports(self.post_office, self.notifications, members.bindings.by_name, members.groups)
         members.bindings.listeners.append(reports)
         return reports
 

@@ -25,6 +25,8 @@ DISTANCE: Final = "_AMQ_Distance"
 RESET: Final = "_AMQ_RESET_QUEUE_DATA"
 COMPLETE: Final = "_AMQ_RESET_QUEUE_DATA_COMPLETE"
 
+#: Of grouping handlers (``group_notices``).
+_GROUPS: Final = ("PROPOSAL", "PROPOSAL_RESPONSE", "UNPROPOSAL")
 _TYPES: Final = ("BINDING_ADDED", "BINDING_REMOVED", "BINDING_UPDATED", "CONSUMER_CREATED", "CONSUMER_CLOSED")
 _DIVERT: Final = 2
 
@@ -95,7 +97,7 @@ def selector_of(
         management_address: Of this node; that of the other one is taken to be the same.
         notifications: Address of notifications, likewise.
     """
-    kinds = ", ".join(f"'{each}'" for each in _TYPES)
+    kinds = ", ".join(f"'{each}'" for each in (*_TYPES, *_GROUPS))
     rules = [
         f"({BINDING_TYPE} <> {_DIVERT} OR {BINDING_TYPE} IS NULL)",
         f"{TYPE} IN ({kinds})",

@@ -202,7 +202,7 @@ class QueueRedistribution(Machine[State, Event]):
 
 
 class Redistribution:
-    """The redistribution of all queues of a node. Implements ``routing.directory.RoutingListener`` and
+    """The redistribution of all queues of a node. Implements ``routing.listeners.RoutingListener`` and
     ``remote_bindings.RemoteListener``.
     """
 

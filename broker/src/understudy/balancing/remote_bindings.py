@@ -1,5 +1,5 @@
 """All queues of other nodes that this node knows, and the addresses that balance over them. Implements
-``routing.directory.RoutingListener`` and ``routing.directory.AddressesElsewhere``.
+``routing.listeners.RoutingListener`` and ``routing.listeners.AddressesElsewhere``.
 
 Source: artemis-ha s. 7.5.
 """
@@ -15,6 +15,7 @@ from understudy.config.wildcard import is_wild, matches
 from understudy.limits import REMOTE_BINDINGS_MAX
 from understudy.routing.address import Address
 from understudy.routing.directory import Directory
+from understudy.routing.grouping import GroupDecisions
 from understudy.routing.queues.consumer import Consumer
 from understudy.routing.queues.queue import Queue
 from understudy.routing.remote import Balancer, RemoteBinding
@@ -54,6 +55,8 @@ class RemoteBindings:
         """Those of ``_by_address`` whose address has wildcards."""
         self._balancers: dict[str, Balancer] = {}
         """Of the addresses of this node that other nodes have queues of, by name."""
+        self.decisions: GroupDecisions | None = None
+        """See ``AddressesElsewhere``; set before messages come."""
         self.listeners: list[RemoteListener] = []
         self._full = False
         self._made: set[str] = set()
@@ -93,13 +96,19 @@ class RemoteBindings:
 
     def _balance(self, address: Address) -> None:
         """Balance an address over the queues that other nodes have of it, if there are any."""
-        found = self._of(address.name)
-        if not found:
-            return
-        balancer = self._balancers[address.name] = Balancer(self._mode)
-        for binding in found:
+        if self._of(address.name):
+            self._make_balancer(address)
+
+    def _make_balancer(self, address: Address) -> Balancer:
+        balancer = self._balancers[address.name] = Balancer(self._mode, self.decisions)
+        for binding in self._of(address.name):
             balancer.add(binding)
         address.balance_by(balancer)
+        return balancer
+
+    def balancer_of(self, address: Address) -> Balancer:
+        """See ``AddressesElsewhere``."""
+        return address.balancer or self._make_balancer(address)
 
     def _of(self, name: str) -> list[RemoteBinding]:
         """Queues that get messages of an address: its own, and those of wildcard addresses that cover it."""
@@ -130,17 +139,20 @@ class RemoteBindings:
 
     def _leave(self, name: str) -> None:
         """No other node has a queue of an address any more."""
-        del self._balancers[name]
         address = self._directory.addresses.get(name)
         made = name in self._made
         self._made.discard(name)
+        if address is None or self.decisions is None:
+            # otherwise it goes on for message groups
+            del self._balancers[name]
         if address is not None:
-            address.balance_by(None)
+            if self.decisions is None:
+                address.balance_by(None)
             if made and not address.bindings:
                 self._directory.delete_address(name)
 
     def make(self, name: str) -> Address | None:
-        """See ``routing.directory.AddressesElsewhere``."""
+        """See ``routing.listeners.AddressesElsewhere``."""
         found = self._of(name)
         if not found:
             return None

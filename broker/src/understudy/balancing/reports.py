@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from understudy.balancing.group_notices import GroupNotice, read_group_notice
 from understudy.balancing.notices import COMPLETE, RESET, Notice, read_notice
 from understudy.cluster.member_link import MemberLink
 from understudy.config.model import RoutingType
@@ -44,6 +45,9 @@ class ReportOwner(Protocol):
 
     def complete(self) -> None:
         """All present queues were reported."""
+
+    def group_noticed(self, notice: GroupNotice) -> None:
+        """The grouping handler of the other node has published a notification."""
 
 
 class QueueReports:
@@ -136,7 +140,11 @@ class QueueReports:
             return
         self._return_credit(len(packet.message.encoded))
         properties = packet.message.properties
-        if RESET in properties:
+        about_group = read_group_notice(properties)
+        if about_group is not None:
+            # no part of the present queues
+            owner.group_noticed(about_group)
+        elif RESET in properties:
             self._begun = True
             owner.reset()
         elif not self._begun:

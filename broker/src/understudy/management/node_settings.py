@@ -76,7 +76,7 @@ class NodeSettings:
         """
         restored: list[SecuritySettingConfiguration] = []
         for record in state.settings.values():
-            if record.scope is SettingKind.SCALE_DOWN:
+            if record.scope in (SettingKind.SCALE_DOWN, SettingKind.GROUP):
                 continue
             self._matches[record.scope].add(record.match)
             try:

@@ -5,7 +5,7 @@ all data is in its properties, so that selectors apply. While no queue is bound,
 notification that cannot be sent (disk full, address full) is logged and dropped, and the event itself does not
 fail.
 
-Implements ``routing.directory.RoutingListener``, ``routing.lifecycle.diverts.DivertListener``,
+Implements ``routing.listeners.RoutingListener``, ``routing.lifecycle.diverts.DivertListener``,
 ``session.registry.SessionListener``, ``session.slow_consumers.SlowConsumerListener``,
 ``protocols.registry.ConnectionListener`` and ``protocols.access.AccessListener``. Sessions are identified by an alias:
 their names are secret (ADR 0009).
@@ -54,6 +54,10 @@ _CLIENT_ID: Final = "_AMQ_Client_ID"
 _PROTOCOL: Final = "_AMQ_Protocol_Name"
 _CHECK_TYPE: Final = "_AMQ_CheckType"
 
+_GROUP: Final = "_JBM_ProposalGroupId"
+_PROPOSED: Final = "_JBM_ProposalValue"
+_ALTERNATIVE: Final = "_JBM_ProposalAltValue"
+
 _TAGS: Final = {_DISTANCE: INT, _BINDING_TYPE: INT, _CONSUMER_COUNT: INT, _ROUTING_TYPE: BYTE}
 """Wire types of numeric properties other than long."""
 _NULL: Final = 0
@@ -70,6 +74,7 @@ _CONSUMER: Final = (
     _CONSUMER_NAME, _CLIENT_ID,
 )  # fmt: skip
 _OF_SESSION: Final = (_CONNECTION, _USER, _SESSION, _CLIENT_ID, _PROTOCOL, _ADDRESS, _DISTANCE)
+_OF_GROUP: Final = (_BINDING_TYPE, _ADDRESS, _DISTANCE)
 _OF_CONNECTION: Final = (_CONNECTION, _CERTIFICATE, _REMOTE_ADDRESS)
 
 
@@ -97,6 +102,12 @@ class Kind(Enum):
     )
     BRIDGE_STARTED = ("a bridge was started; it may not be connected yet", ("name",))
     BRIDGE_STOPPED = ("a bridge was stopped or paused, or has given up", ("name",))
+    PROPOSAL = ("a member proposes a queue for a message group", (_GROUP, _PROPOSED, *_OF_GROUP))
+    PROPOSAL_RESPONSE = (
+        "the LOCAL grouping-handler answers; with another queue if the group has one",
+        (_GROUP, _PROPOSED, _ALTERNATIVE, *_OF_GROUP),
+    )
+    UNPROPOSAL = ("a message group has no queue any more", (_GROUP, _PROPOSED, *_OF_GROUP))
     CLUSTER_CONNECTION_STARTED = ("a cluster connection was started, at the activation", ("name",))
 
     def __init__(self, doc: str, properties: tuple[str, ...]) -> None:
@@ -167,7 +178,7 @@ class Notifications:
                 made[name] = value
         return made
 
-    # -- routing.directory.RoutingListener --------------------------------------------------------
+    # -- routing.listeners.RoutingListener --------------------------------------------------------
 
     def address_added(self, address: Address) -> None:
         """Publish ADDRESS_ADDED."""
@@ -354,6 +365,10 @@ class Notifications:
     def bridge_stopped(self, name: str) -> None:
         """Publish BRIDGE_STOPPED."""
         self.publish(Kind.BRIDGE_STOPPED, {"name": name})
+
+    def group_noticed(self, kind: str, properties: dict[str, PropertyValue]) -> None:
+        """Publish PROPOSAL, PROPOSAL_RESPONSE or UNPROPOSAL (``balancing.group_notices``)."""
+        self.publish(Kind[kind], properties)
 
     def cluster_connection_started(self, name: str) -> None:
         """Publish CLUSTER_CONNECTION_STARTED."""

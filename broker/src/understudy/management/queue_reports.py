@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from understudy.balancing import notices
+from understudy.balancing.groups import Groups
 from understudy.balancing.notices import covers, split_addresses
 from understudy.errors import ManagementError
 from understudy.management.notifications import Kind, Notifications
@@ -28,12 +29,20 @@ _REMOTE_QUEUE = 1
 class QueueReports:
     """Reports of this node."""
 
-    def __init__(self, office: PostOffice, notifications: Notifications, remote: dict[str, RemoteBinding]) -> None:
+    def __init__(
+        self,
+        office: PostOffice,
+        notifications: Notifications,
+        remote: dict[str, RemoteBinding],
+        groups: Groups | None = None,
+    ) -> None:
         """Args:
         office: Of the node.
         notifications: Of the node.
         remote: Known queues of other nodes, by cluster name.
+        groups: Grouping handler of the node.
         """
+        self._groups = groups
         self._office = office
         self._notifications = notifications
         self._remote = remote
@@ -64,6 +73,8 @@ class QueueReports:
             if covers(binding.address, included, excluded):
                 self._report(target, _properties(binding), _REMOTE_QUEUE, binding.consumers)
         self._put(target, {notices.COMPLETE: True}, filtered=False)
+        if self._groups is not None:
+            self._groups.resend()
 
     def _report(
         self, target: Queue, binding: dict[str, PropertyValue], kind: int, selectors: Iterable[str | None]

@@ -26,6 +26,7 @@ MODULES = (
     "understudy.store.log.journal_life",
     "understudy.store.log.follower_life",
     "understudy.balancing.redistribution",
+    "understudy.balancing.group_binding",
     "understudy.scale_down.transfer",
     "understudy.bridges.bridge",
     "understudy.cluster.member_link",
