@@ -1,10 +1,10 @@
 """The binding of one message group to one queue of one member, as one node knows it (artemis-ha s. 7.8).
 
 A member with a REMOTE handler proposes the queue that would get the first message of the group, and waits for the
-answer of the LOCAL one. It proposes again when no answer comes in time; after ten proposals the messages that wait are routed
-without their group. At the LOCAL handler the answer is the record of the binding on the disk. A queue that is named and
-not known here is waited for, because members learn of it at different times; if it does not come, the group is free.
-Messages that wait are sent again in the order in which they came.
+answer of the LOCAL one. It proposes again when no answer comes in time; after ten proposals the messages that wait are
+routed without their group. At the LOCAL handler the answer is the record of the binding on the disk. A queue that is
+named and not known here is waited for, because members learn of it at different times; if it does not come, the group
+is free. Messages that wait are sent again in the order in which they came.
 
 Not here: proposals, answers and records (``groups``), the sessions that wait (``protocols``).
 """

@@ -25,7 +25,8 @@ def cluster() -> None:
 @token_file_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
 def show(instance: Path | None, url: str | None, token_file: Path | None, as_json: bool) -> None:
-    """Show members, connections to them, discovered nodes, bridges, queues of other members, and redistribution.
+    """Show members, connections to them, discovered nodes, bridges, queues of other members, redistribution and message
+    groups.
 
     Exit codes: 0 shown; 3 not reachable.
     """
@@ -52,6 +53,13 @@ def _bridges(found: dict[str, Any]) -> tuple[list[str], _Rows]:
     columns = ["bridge", "queue", "to", "state", "waiting", "unconfirmed", "acknowledged", "error"]
     keys = ["name", "queue", "target", "state", "waiting", "unconfirmed", "acknowledged", "error"]
     return columns, [[each[key] for key in keys] for each in found["bridges"]]
+
+
+def _grouping(found: dict[str, Any]) -> tuple[list[str], _Rows]:
+    """Columns and row of the table of the grouping handler."""
+    handler = found.get("grouping")
+    keys = ["name", "type", "groups", "waiting", "proposals", "freed", "ungrouped"]
+    return ["grouping-handler", *keys[1:]], [] if handler is None else [[handler[key] for key in keys]]
 
 
 def _tables(found: dict[str, Any]) -> list[tuple[str, list[str], _Rows]]:
@@ -84,6 +92,7 @@ def _tables(found: dict[str, Any]) -> list[tuple[str, list[str], _Rows]]:
             ["queue", "state", "moved"],
             [[each[key] for key in ("queue", "state", "moved")] for each in found["redistribution"]],
         ),
+        ("message groups", *_grouping(found)),
         (
             "discovered nodes",
             ["group", "node id", "connectors", "from", "age"],

@@ -143,6 +143,25 @@ class RedistributionFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupingFacts:
+    """The grouping handler of a node; its counters are since the activation."""
+
+    name: str
+    type: str
+    """LOCAL or REMOTE."""
+    groups: int
+    """Message groups that have a queue, as far as this node knows."""
+    waiting: int
+    """Sessions of which a message waits for a decision."""
+    proposals: int
+    """Sent by a REMOTE handler, received by the LOCAL one."""
+    freed: int
+    """Groups that have lost their queue."""
+    ungrouped: int
+    """Messages that were routed without their group, because no decision was made."""
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterFacts:
     """The cluster as this node sees it."""
 
@@ -156,6 +175,8 @@ class ClusterFacts:
     """Those of an active node, and those that empty its store-and-forward queues."""
     remote_queues: Sequence[RemoteQueueFacts] = ()
     redistribution: Sequence[RedistributionFacts] = ()
+    grouping: GroupingFacts | None = None
+    """None without a grouping handler."""
 
 
 def cluster_json(facts: ClusterFacts) -> dict[str, object]:

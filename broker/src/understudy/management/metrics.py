@@ -160,6 +160,21 @@ class NodeCollector(Collector):
                 sum(each.moved for each in cluster.redistribution),
             )
 
+        grouping = cluster.grouping
+        if grouping is not None:
+            yield _gauge("understudy_group_bindings", "Message groups that have a queue.", grouping.groups)
+            yield _gauge("understudy_group_sessions_waiting", "Sessions that wait for a decision.", grouping.waiting)
+            for name, text, count in (
+                ("proposals", "Proposals sent, or received by the LOCAL handler.", grouping.proposals),
+                ("bindings_freed", "Message groups that have lost their queue.", grouping.freed),
+                (
+                    "messages_ungrouped",
+                    "Messages routed without their group, for want of a decision.",
+                    grouping.ungrouped,
+                ),
+            ):
+                yield CounterMetricFamily(f"understudy_group_{name}", text, count)
+
     @staticmethod
     def _bridges(bridges: Sequence[BridgeFacts]) -> Iterator[Metric]:
         if not bridges:

@@ -98,6 +98,14 @@ _CLUSTER: Final[Schema] = _object(
             )
         ),
         "redistribution": _list_of(_object({"queue": _TEXT, "state": _TEXT, "moved": _COUNT})),
+        "grouping": _or_null(
+            _object(
+                {
+                    **dict.fromkeys(("name", "type"), _TEXT),
+                    **dict.fromkeys(("groups", "waiting", "proposals", "freed", "ungrouped"), _COUNT),
+                }
+            )
+        ),
     }
 )
 _PROMOTION: Final = _object(

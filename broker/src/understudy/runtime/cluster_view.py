@@ -13,6 +13,7 @@ from understudy.management.cluster_facts import (
     ClusterFacts,
     DiscoveryFacts,
     EntryFacts,
+    GroupingFacts,
     LinkFacts,
     MemberFacts,
     RedistributionFacts,
@@ -44,6 +45,24 @@ def cluster_facts(parts: NodeParts, broker: Broker | None) -> ClusterFacts:
         [_broadcaster(each) for each in parts.discovery.broadcasters],
         [] if broker is None else [_bridge(each, broker) for each in _bridges(broker)],
         *_exchanged(broker),
+        _grouping(broker),
+    )
+
+
+def _grouping(broker: Broker | None) -> GroupingFacts | None:
+    members = None if broker is None else broker.exchange.members
+    if members is None or members.groups is None:
+        return None
+    groups = members.groups
+    settings, counts = groups.settings, groups.counts
+    return GroupingFacts(
+        settings.name,
+        settings.type.value,
+        groups.bound,
+        groups.waiting,
+        counts.proposals,
+        counts.freed,
+        counts.ungrouped,
     )
 
 
