@@ -55,7 +55,7 @@ class Mixed:
         self.consumers = [each.consumer("q") for each in self.sessions]
         wait_knows(self.ours, "q", consumers=1)
         producer = self.sessions[1].producer("q")
-        # Artemis shows the queues of other members only by what it does with messages
+        # Artemis has no operation that shows the queues of other members: messages show them
         for _ in range(500):
             producer.send("without a group")
             if (found := self.consumers[0].receive(0.05)) is not None:

@@ -36,7 +36,7 @@ class GroupingNode:
         self.bindings.decisions = self.groups
         self.bindings.listeners.append(self.groups)
         self.decided: list[str] = []
-        """Names of the asks that may go on, in the order in which they were told."""
+        """Names of the asks that may go on, in the order in which they were called."""
 
     def group_noticed(self, kind: str, properties: dict[str, PropertyValue]) -> None:
         found = read_group_notice(Properties({TYPE: kind, **properties}))

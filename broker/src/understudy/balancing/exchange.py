@@ -53,7 +53,7 @@ class MemberExchange:
         self.flows.observer = self.successions
         self.groups = self._grouping_handler(configuration, services, timers, listener)
         if self.groups is not None:
-            self.bindings.decisions = self.flows.groups = self.groups
+            self.bindings.decisions = self.bindings.groups = self.groups
             self.bindings.listeners.append(self.groups)
         cluster.scaled_down.moved = self.successions.node_scaled_down
 

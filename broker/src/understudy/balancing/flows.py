@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from understudy.balancing.cluster_bridge import ClusterConversion, bridge_configuration
-from understudy.balancing.groups import Groups
 from understudy.balancing.member_flow import MemberFlow
 from understudy.balancing.notices import selector_of
 from understudy.balancing.remote_bindings import RemoteBindings
@@ -87,8 +86,6 @@ class MessageFlows:
         self._bindings = bindings
         self._closed = False
         self.observer = FlowObserver()
-        self.groups: Groups | None = None
-        """The grouping handler of this node."""
 
     @property
     def _directory(self) -> Directory:
@@ -195,7 +192,6 @@ class MessageFlows:
             name, bridge_configuration(name, cluster), self._connectors_of(node_id, connector), self._parts, conversion
         )
         flow = self.by_node[node_id] = MemberFlow(node_id, queue, bridge, self._bindings)
-        flow.groups = self.groups
         return flow
 
     def _connectors_of(

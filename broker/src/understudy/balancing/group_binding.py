@@ -116,7 +116,7 @@ class GroupBinding(Machine[State, Event]):
         self.asked_ms = 0
         """Monotonic time of the last proposal of this node."""
         self.source = ""
-        """Id of the node that has told the decision."""
+        """Id of the node that has published the decision."""
         self.timer: Timer | None = None
         self._owner = owner
         self._waiting: list[Callable[[], None]] = []

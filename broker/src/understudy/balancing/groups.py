@@ -71,7 +71,7 @@ class GroupCounts:
 
 
 class Groups:
-    """What LOCAL and REMOTE handlers have in common."""
+    """The common part of LOCAL and REMOTE handlers."""
 
     def __init__(self, settings: GroupingConfiguration, parts: GroupParts) -> None:
         """Args:

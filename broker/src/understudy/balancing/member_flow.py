@@ -9,7 +9,6 @@ import logging
 from functools import partial
 
 from understudy.balancing.group_notices import GroupNotice
-from understudy.balancing.groups import Groups
 from understudy.balancing.notices import Notice
 from understudy.balancing.remote_bindings import RemoteBindings, RemoteListener
 from understudy.balancing.reports import QueueReports
@@ -35,8 +34,6 @@ class MemberFlow:
         self.reports: QueueReports | None = None
         self.bindings: dict[str, RemoteBinding] = {}
         """Queues of the node, by cluster name."""
-        self.groups: Groups | None = None
-        """The grouping handler of this node."""
         self._all = bindings
         self._next_id = queue.store.next_id
 
@@ -50,14 +47,14 @@ class MemberFlow:
         """Queues that were not reported are gone."""
         for binding in [each for each in self.bindings.values() if not each.connected]:
             self._remove(binding)
-        if self.groups is not None:
-            self.groups.member_reported(self.node_id)
+        if self._all.groups is not None:
+            self._all.groups.member_reported(self.node_id)
         log.info("queues of another node are known", extra={"node_id": self.node_id, "queues": len(self.bindings)})
 
     def group_noticed(self, notice: GroupNotice) -> None:
         """A notification of the grouping handler of the other node."""
-        if self.groups is not None:
-            self.groups.heard(notice, self.node_id)
+        if self._all.groups is not None:
+            self._all.groups.heard(notice, self.node_id)
 
     def noticed(self, notice: Notice) -> None:
         """A change at the other node. Raises InvalidSelector."""

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
+from understudy.balancing.groups import Groups
 from understudy.config.model import MessageLoadBalancing, RoutingType
 from understudy.config.wildcard import is_wild, matches
 from understudy.limits import REMOTE_BINDINGS_MAX
@@ -57,6 +58,8 @@ class RemoteBindings:
         """Of the addresses of this node that other nodes have queues of, by name."""
         self.decisions: GroupDecisions | None = None
         """See ``AddressesElsewhere``; set before messages come."""
+        self.groups: Groups | None = None
+        """The grouping handler of this node, which hears the notifications of others."""
         self.listeners: list[RemoteListener] = []
         self._full = False
         self._made: set[str] = set()

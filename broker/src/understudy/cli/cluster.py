@@ -55,6 +55,12 @@ def _bridges(found: dict[str, Any]) -> tuple[list[str], _Rows]:
     return columns, [[each[key] for key in keys] for each in found["bridges"]]
 
 
+def _redistribution(found: dict[str, Any]) -> tuple[list[str], _Rows]:
+    """Columns and rows of the table of queues whose messages move."""
+    columns = ["queue", "state", "moved"]
+    return columns, [[each[key] for key in columns] for each in found["redistribution"]]
+
+
 def _grouping(found: dict[str, Any]) -> tuple[list[str], _Rows]:
     """Columns and row of the table of the grouping handler."""
     handler = found.get("grouping")
@@ -87,11 +93,7 @@ def _tables(found: dict[str, Any]) -> list[tuple[str, list[str], _Rows]]:
                 for each in found["remote_queues"]
             ],
         ),
-        (
-            "redistribution",
-            ["queue", "state", "moved"],
-            [[each[key] for key in ("queue", "state", "moved")] for each in found["redistribution"]],
-        ),
+        ("redistribution", *_redistribution(found)),
         ("message groups", *_grouping(found)),
         (
             "discovered nodes",

@@ -12,12 +12,12 @@ _HANDLER: Final = Defaults("core/grouping-handler")
 
 
 class GroupingType(StrEnum):
-    """Who decides about the message groups of a cluster."""
+    """Place of the decision about the message groups of a cluster."""
 
     LOCAL = "LOCAL"
-    """This node."""
+    """This node decides."""
     REMOTE = "REMOTE"
-    """Another member."""
+    """Another member decides."""
 
 
 @dataclass(frozen=True, slots=True)

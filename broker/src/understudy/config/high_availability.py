@@ -106,6 +106,16 @@ class HighAvailabilityPolicy:
     network_check: NetworkCheckConfiguration = field(default_factory=NetworkCheckConfiguration)
 
     @property
+    def is_pair(self) -> bool:
+        """Whether another node takes over from this one, or this one from it."""
+        return self.role is not Role.PRIMARY_ONLY
+
+    @property
+    def is_backup(self) -> bool:
+        """Whether it is the backup of a pair."""
+        return self.role is Role.BACKUP
+
+    @property
     def scales_down(self) -> bool:
         """Whether the messages of this node move to another one."""
         return self.scale_down is not None and self.scale_down.enabled

@@ -23,7 +23,6 @@ from understudy.config.document import Document, Node, nearest
 from understudy.config.grammar import Kind
 from understudy.config.grouping_reader import read_grouping_handler
 from understudy.config.ha_reader import HighAvailabilityReader
-from understudy.config.high_availability import Role
 from understudy.config.model import (
     AcceptorConfiguration,
     AddressConfiguration,
@@ -154,8 +153,9 @@ class _Reader:
             lambda node: self._references(node, {each.name: each for each in connectors}),
             lambda node: self._discovery(core, node),
         ).read(core, cluster_connections)
-        self._check_announcement(core, ha_policy.role, connectors, cluster_connections)
-        if not values.get("persistence_enabled", True) and ha_policy.role is not Role.PRIMARY_ONLY:
+        if ha_policy.is_pair:
+            self._check_announcement(core, connectors, cluster_connections, is_backup=ha_policy.is_backup)
+        if not values.get("persistence_enabled", True) and ha_policy.is_pair:
             node = core.child("persistence-enabled") or core
             raise self._error(node, "false, but a pair is configured", hint="a pair needs a store that is kept")
         return Configuration(
@@ -310,16 +310,17 @@ class _Reader:
     def _check_announcement(
         self,
         core: Node,
-        role: Role,
         connectors: tuple[ConnectorConfiguration, ...],
         connections: tuple[ClusterConnectionConfiguration, ...],
+        *,
+        is_backup: bool,
     ) -> None:
         """A node of a pair announces itself, with the connector of the first cluster connection, to the addresses of
         its static connectors that are not its own. Where none is left it would never be announced: the other node
         would not fail back, and clients would not learn of the backup.
         """
         holder = core.child("cluster-connections")
-        if role is Role.PRIMARY_ONLY or not connections or holder is None:
+        if not connections or holder is None:
             return
         places = {each.name: (each.host.lower(), each.port) for each in connectors}
         first = connections[0]
@@ -332,7 +333,7 @@ class _Reader:
             " this node would never announce itself to the other one"
         )
         hint = "connector-ref is the address of this node, static-connectors name the other node"
-        if role is Role.BACKUP:
+        if is_backup:
             raise self._error(node, message, hint=hint)
         self._document.warn("announcement", f"{message} ({hint})", node.path, node.line)
 

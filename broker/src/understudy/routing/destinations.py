@@ -17,6 +17,16 @@ from understudy.routing.grouping import Undecided, group_of
 from understudy.routing.queues.queue import Queue
 from understudy.routing.remote import RemoteBinding, addressed_to, queue_ids
 
+__all__ = [
+    "NamedQueue",
+    "Undecided",
+    "destinations",
+    "is_of_member",
+    "kept_for_other",
+    "undecided",
+    "without_acknowledgements",
+]
+
 log = logging.getLogger(__name__)
 
 
@@ -62,7 +72,7 @@ def destinations(
 
 
 def undecided(directory: Directory, address: Address, message: Message, only: NamedQueue | None) -> Undecided | None:
-    """What a message waits for, because it belongs to a group whose queue is not decided; None: nothing.
+    """The decision that a message waits for, because its group has no queue; None: it does not wait.
 
     Args:
         directory: Of the node.

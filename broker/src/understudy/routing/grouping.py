@@ -36,7 +36,7 @@ class GroupDecisions(Protocol):
     node_id: str
 
     def ask(self, key: str, queues: Collection[str], propose: Callable[[], str]) -> Undecided | None:
-        """What a message of a group waits for; None: nothing.
+        """The decision that a message of a group waits for; None: it does not wait.
 
         Args:
             key: Of the group and routing name (``group_key``).

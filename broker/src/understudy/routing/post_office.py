@@ -34,6 +34,7 @@ from understudy.routing.address import Address
 from understudy.routing.configuration import split_fqqn
 from understudy.routing.destinations import (
     NamedQueue,
+    Undecided,
     destinations,
     is_of_member,
     kept_for_other,
@@ -41,7 +42,6 @@ from understudy.routing.destinations import (
     without_acknowledgements,
 )
 from understudy.routing.directory import Directory
-from understudy.routing.grouping import Undecided
 from understudy.routing.lifecycle.auto_deletion import AutoDeletion
 from understudy.routing.lifecycle.dead_letters import DeadLetters
 from understudy.routing.lifecycle.diverts import Diverts
@@ -60,7 +60,7 @@ from understudy.selector.work import WORK
 from understudy.store.message_store import MessageStore
 from understudy.store.pages import Pages
 
-__all__ = ["Done", "PostOffice", "ResponseOrder", "RoutingTransaction"]
+__all__ = ["Done", "PostOffice", "ResponseOrder", "RoutingTransaction", "Undecided"]
 
 log = logging.getLogger(__name__)
 

@@ -260,7 +260,7 @@ class Balancer:
     # -- message groups ---------------------------------------------------------------------------
 
     def undecided(self, message: Message, queue_name: str | None = None) -> Undecided | None:
-        """What a message waits for, because it belongs to a group whose queue is not decided; None: nothing.
+        """The decision that a message waits for, because its group has no queue; None: it does not wait.
 
         Args:
             message: To be routed.

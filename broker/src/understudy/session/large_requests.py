@@ -16,8 +16,7 @@ from functools import partial
 from understudy.errors import AddressFull, BrokerError, IllegalState, LargeMessageFailed, LimitExceeded, forget_frames
 from understudy.limits import LARGE_HEADER_BYTES_MAX, LARGE_MESSAGE_IDLE_MS, LARGE_MESSAGES_STORING_MAX
 from understudy.message import LargeMessage, Message
-from understudy.routing.grouping import Undecided
-from understudy.routing.post_office import Done
+from understudy.routing.post_office import Done, Undecided
 from understudy.session.send_requests import SendRequests
 from understudy.session.state import SessionState
 from understudy.session.transaction import Transaction

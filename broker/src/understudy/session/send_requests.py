@@ -17,8 +17,7 @@ from understudy.limits import PRODUCERS_PER_SESSION_MAX
 from understudy.message import Message
 from understudy.routing.batch import BatchSends
 from understudy.routing.configuration import split_fqqn
-from understudy.routing.grouping import Undecided
-from understudy.routing.post_office import Done, PostOffice
+from understudy.routing.post_office import Done, PostOffice, Undecided
 from understudy.selector.work import WORK
 from understudy.session.callback import RunAnswers, SessionCallback
 from understudy.session.credits import PRODUCER_CREDITS_MAX, ProducerCredits

@@ -165,7 +165,6 @@ def test_a_session_that_is_reattached_goes_on_where_it_waited(node: Grouped) -> 
     again = node.client()
     again.reattach(last_received=-1)
     node.answer("g")
-    # what was not confirmed as received is sent again by the client; here it was held
     assert node.bodies() == ["one"]
 
 

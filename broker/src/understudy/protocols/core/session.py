@@ -23,7 +23,6 @@ from understudy.protocols.core.answers import SessionAnswers
 from understudy.protocols.core.channel import Event
 from understudy.protocols.core.link import CoreLink
 from understudy.routing.grouping import Undecided
-from understudy.routing.post_office import PostOffice
 from understudy.selector.work import WORK
 from understudy.session.session import ServerSession
 from understudy.store.reference import Part
@@ -171,7 +170,10 @@ class CoreSession(SessionAnswers):
 
     def _send_message(self, packet: packets.SessionSend) -> None:
         before = WORK.steps
-        if self._send_one(packet) and before != WORK.steps >= self._office.send_steps_end:
+        if (
+            self._send_one(packet)
+            and before != WORK.steps >= self.channel.connection.services.shared.sessions.post_office.send_steps_end
+        ):
             self._hold_sends(lambda: True)
 
     def _send_one(self, packet: packets.SessionSend) -> bool:
@@ -181,10 +183,6 @@ class CoreSession(SessionAnswers):
         if undecided is not None:
             self._await(undecided, partial(self._send_one, packet))
         return undecided is None
-
-    @property
-    def _office(self) -> PostOffice:
-        return self.channel.connection.services.shared.sessions.post_office
 
     def _send_batch(self, packet: SendBatch, row: int = 0) -> bool:
         """Whether all from ``row`` on were taken; otherwise the rest of the session waits for the next turn."""
@@ -218,7 +216,7 @@ class CoreSession(SessionAnswers):
         connection.hold(self)
         if self._held is None:
             self._held = deque()
-        self._office.timers.call_later(_PAUSE_MS, partial(self._send_rest, go_on))
+        connection.services.shared.sessions.post_office.timers.call_later(_PAUSE_MS, partial(self._send_rest, go_on))
 
     def _send_rest(self, go_on: Callable[[], bool]) -> None:
         if self._held is None or self.channel.ended:
