@@ -39,6 +39,7 @@ _BROKER_XML: Final = """\
         <static-connectors>{peer_references}</static-connectors>
       </cluster-connection>
     </cluster-connections>
+    {grouping}
     <ha-policy>{ha_policy}</ha-policy>
     <addresses>
       <address name="{queue}"><anycast><queue name="{queue}"/></anycast></address>
@@ -96,6 +97,10 @@ _CLUSTER_TIMES: Final = (
 )
 
 
+#: With a timeout longer than a run, so that no message is routed without its group.
+_GROUPING: Final = '<grouping-handler name="groups"><type>{type}</type><timeout>120000</timeout></grouping-handler>'
+
+
 @dataclass(frozen=True, slots=True)
 class PairOptions:
     """How the nodes are configured."""
@@ -118,6 +123,8 @@ class PairOptions:
     """Each node is a member of the cluster by itself, without a backup: its ``message-load-balancing``."""
     scale_down: bool = False
     """A member that is stopped cleanly moves its messages to another one."""
+    grouping: bool = False
+    """The first member decides about message groups, and the others ask it."""
     older: frozenset[str] = frozenset()
     """Nodes that are of the version before until their first restart, as in a rolling update: they speak the oldest
     replication protocol."""
@@ -167,6 +174,7 @@ def _configuration(node: NodeRole, nodes: tuple[NodeRole, ...], options: PairOpt
         balancing = f"<message-load-balancing>{options.balancing}</message-load-balancing>"
         settings += "<redistribution-delay>0</redistribution-delay>"
     text = _BROKER_XML.format(
+        grouping=_GROUPING.format(type="LOCAL" if node is nodes[0] else "REMOTE") * options.grouping,
         name=node.name,
         peer_connectors="".join(f'<connector name="{name}">tcp://{name}:{PORT}</connector>' for name in peers),
         peer_references="".join(f"<connector-ref>{name}</connector-ref>" for name in peers),

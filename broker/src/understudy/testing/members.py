@@ -42,10 +42,16 @@ class Members(Scenario):
         if pair.balancing != "STRICT" and not branches and moving.random() < 0.7:
             pair = replace(pair, scale_down=True)
             struck = [_stopped(fault) if moving.random() < 0.5 else fault for fault in struck]
-        plan = replace(plan, pair=pair, faults=tuple(_at_a_member(fault, stream.choice(names)) for fault in struck))
-        if pair.balancing != "STRICT":
+        grouping = random.Random(f"{plan.seed}/message groups")
+        producers = plan.producers
+        if not pair.scale_down and not branches and grouping.random() < 0.6:
+            pair = replace(pair, grouping=True)
+            producers = tuple(replace(job, groups=grouping.choice((1, 3, 10))) for job in producers)
+        faults = tuple(_at_a_member(fault, stream.choice(names)) for fault in struck)
+        plan = replace(plan, pair=pair, producers=producers, faults=faults)
+        if pair.balancing != "STRICT" and not pair.grouping:
             return plan
-        # without redistribution only a consumer at each member sees everything
+        # without redistribution, which leaves groups where they are, only a consumer at each member sees everything
         first = plan.consumers[0]
         return replace(plan, consumers=tuple(replace(first, name=f"c{number}") for number in range(len(names))))
 

@@ -7,12 +7,14 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import ClassVar
 
+from understudy.ledger import Kind
 from understudy.testing.checkers import EpochChecker, Violation
 from understudy.testing.cluster_configuration import PORT
 from understudy.testing.plan import Plan
 from understudy.testing.scenario_run import ScenarioRun
 from understudy.testing.sim_loop import SimLoop
 from understudy.testing.sim_storage import SharedStorage
+from understudy.testing.workload import ProducerJob, group_of
 
 
 class EpochsOfMembers(EpochChecker):
@@ -66,6 +68,31 @@ class MembersRun(ScenarioRun):
         if client in self._consumers and len(self._consumers) >= len(names):
             return self._url(names[list(self._consumers).index(client) % len(names)])
         return self._url(random.Random(f"{self.plan.seed}/member of {client}").choice(names))
+
+    def judge(self) -> tuple[Violation, ...]:
+        """See ``ScenarioRun``; all messages of a group come from one member, and in the order of each producer."""
+        found: list[Violation] = []
+        places: dict[str, set[str]] = {}
+        last: dict[tuple[str, str], int] = {}
+        seen: set[tuple[str, int]] = set()
+        for row in self.book.rows:
+            job = self._producers.get(row.producer.rpartition(".")[0])
+            group = group_of(job, row.number) if isinstance(job, ProducerJob) else None
+            if row.kind is not Kind.DELIVERED or group is None:
+                continue
+            places.setdefault(group, set()).add(row.consumer.rpartition(".")[0])
+            if (row.producer, row.number) not in seen:
+                # a message that is delivered again comes after later ones
+                seen.add((row.producer, row.number))
+                if last.get((row.producer, group), -1) > row.number:
+                    found.append(Violation("group-order", f"{row.producer} {row.number} of {group} came late"))
+                last[row.producer, group] = row.number
+        found += [
+            Violation("group-split", f"{group} went to {sorted(names)}")
+            for group, names in places.items()
+            if len(names) > 1
+        ]
+        return (*super().judge(), *found)
 
     async def _observe_all(self, deadline: float) -> bool:
         """See ``ScenarioRun``: the queue of each member."""

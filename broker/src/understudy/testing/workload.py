@@ -30,6 +30,8 @@ from understudy.errors import (
     TransactionRolledBack,
 )
 from understudy.ledger import UNKNOWN, Confirmer, Kind, Row, digest_of
+from understudy.message import GROUP_ID
+from understudy.properties import PropertyValue
 from understudy.testing.checkers import Violation
 
 PRODUCER_PROPERTY: Final = "ledger_producer"
@@ -197,6 +199,8 @@ class ProducerJob:
     """Commits without having waited for the sends of the transaction."""
     rollback_every: int = 0
     """Each transaction of so many is rolled back on purpose; 0 for none."""
+    groups: int = 0
+    """Message groups that its messages belong to, in turn; 0: to none."""
     transactions: int = 0
     """Transactions begun."""
     done: int = 0
@@ -260,7 +264,7 @@ async def _produce_confirmed(plan: ClientPlan, job: ProducerJob, name: str, conn
         job.done += 1
         future = producer.send_nowait(
             body,
-            properties={PRODUCER_PROPERTY: name, NUMBER_PROPERTY: number},
+            properties=_properties(job, name, number),
         )
         future.add_done_callback(_outcome(plan.book, name, number, job.queue, connection))
         pending = [known for known in pending if not known.done()] + [future]
@@ -269,6 +273,19 @@ async def _produce_confirmed(plan: ClientPlan, job: ProducerJob, name: str, conn
             await asyncio.sleep(job.pause_s)
     await asyncio.gather(*pending, return_exceptions=True)
     await session.close()
+
+
+def group_of(job: ProducerJob, number: int) -> str | None:
+    """The message group of a message; None: it belongs to none."""
+    return f"g{number % job.groups}" if job.groups else None
+
+
+def _properties(job: ProducerJob, name: str, number: int) -> dict[str, PropertyValue]:
+    properties: dict[str, PropertyValue] = {PRODUCER_PROPERTY: name, NUMBER_PROPERTY: number}
+    group = group_of(job, number)
+    if group is not None:
+        properties[GROUP_ID] = group
+    return properties
 
 
 def _outcome(
@@ -331,7 +348,7 @@ async def _transact(
             sends.append(
                 producer.send_nowait(
                     body_of(name, each, job.size_bytes),
-                    properties={PRODUCER_PROPERTY: name, NUMBER_PROPERTY: each},
+                    properties=_properties(job, name, each),
                 )
             )
             if not job.hasty:
