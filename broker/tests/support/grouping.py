@@ -31,7 +31,16 @@ class GroupingNode:
         self.published: list[GroupNotice] = []
         self.bindings = RemoteBindings(office.directory, MessageLoadBalancing.STRICT)
         handler = GroupingConfiguration("groups", GroupingType(kind), **settings)
-        parts = GroupParts(office.directory, office.store, self.world.clock, self.world.clock, self, node_id, max_hops)
+        parts = GroupParts(
+            office.directory,
+            office.store,
+            self.world.clock,
+            self.world.clock,
+            self,
+            self.bindings.by_name,
+            node_id,
+            max_hops,
+        )
         self.groups: Groups = LocalGroups(handler, parts) if kind == "LOCAL" else RemoteGroups(handler, parts)
         self.bindings.decisions = self.groups
         self.bindings.listeners.append(self.groups)

@@ -57,9 +57,12 @@ class MemberExchange:
             self.bindings.listeners.append(self.groups)
         cluster.scaled_down.moved = self.successions.node_scaled_down
 
-    @staticmethod
     def _grouping_handler(
-        configuration: Configuration, services: ProtocolServices, timers: Timers, notifications: GroupNotifications
+        self,
+        configuration: Configuration,
+        services: ProtocolServices,
+        timers: Timers,
+        notifications: GroupNotifications,
     ) -> Groups | None:
         handler, office = configuration.grouping_handler, services.sessions.post_office
         if handler is None:
@@ -70,6 +73,7 @@ class MemberExchange:
             services.clock,
             timers,
             notifications,
+            self.bindings.by_name,
             services.node_id,
             configuration.cluster_connections[0].max_hops,
         )

@@ -11,7 +11,7 @@ Not here: the states of one binding (``group_binding``), the form of notificatio
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -53,6 +53,8 @@ class GroupParts:
     clock: Clock
     timers: Timers
     notifications: GroupNotifications
+    remote: Mapping[str, RemoteBinding]
+    """Known queues of other members, by cluster name."""
     node_id: str
     max_hops: int
     """Notifications of other nodes are passed on that far."""
@@ -67,7 +69,8 @@ class GroupCounts:
     freed: int = 0
     """Bindings that were removed."""
     ungrouped: int = 0
-    """Messages that were routed without their group after they had waited."""
+    """Messages that were routed without their group, after they had waited or because its routing name is that of two
+    addresses."""
 
 
 class Groups:
@@ -110,6 +113,10 @@ class Groups:
     def ask(self, key: str, queues: Collection[str], propose: Callable[[], str]) -> Undecided | None:
         """See ``GroupDecisions``."""
         binding = self._use(key)
+        if binding.queue and binding.queue not in queues and self._knows(binding.queue):
+            # a queue of another address: its routing name is the same
+            self.counts.ungrouped += 1
+            return None
         binding.look(queues)
         if binding.state is State.UNBOUND:
             try:
@@ -125,6 +132,11 @@ class Groups:
         binding.proposals = 0
         self._used(binding)
         return None
+
+    def _knows(self, cluster_name: str) -> bool:
+        if cluster_name.endswith(self.node_id):
+            return cluster_name.removesuffix(self.node_id) in self.parts.directory.queues
+        return cluster_name in self.parts.remote
 
     def queue_of(self, key: str) -> str | None:
         """See ``GroupDecisions``."""

@@ -38,8 +38,13 @@ def read_grouping_handler(
     if child is not None and child.value == 0:
         raise document.error_at(child, "0 is neither -1 nor more than 0")
     handler = GroupingConfiguration(**{**values, "name": name, "type": GroupingType(values["type"])})
-    if not clusters:
-        document.warn("grouping-handler", "without a cluster-connection it has no effect", node.path, node.line)
+    if not clusters or clusters[0].max_hops == 0:
+        document.warn(
+            "grouping-handler",
+            "without a cluster-connection, or with its max-hops 0, it has no effect",
+            node.path,
+            node.line,
+        )
         return None
     rejected = next((each for each in clusters[:1] if not _passes(handler.address, each.address)), None)
     if rejected is not None:

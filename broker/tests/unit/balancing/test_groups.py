@@ -224,6 +224,18 @@ def test_a_node_that_does_not_decide_any_more_forgets_its_bindings() -> None:
     assert (bindings_in(node.world.store), kept(node)) == ([], {})
 
 
+def test_two_addresses_with_one_routing_name_do_not_take_the_group_from_each_other() -> None:
+    """The key is that of Artemis: an address with an anycast queue, and a multicast queue of the same name."""
+    node = GroupingNode("LOCAL", timeout_ms=100)
+    node.world.queue("one", address="q")
+    node.ask("g.q", "one" + HERE)
+    node.sync()
+    assert node.ask("g.q", "q" + HERE), "it waits for nothing"
+    assert node.ask("g.q", "one" + HERE)
+    node.world.clock.advance(1_000)
+    assert (node.published, node.groups.counts.ungrouped, kept(node)) == ([], 1, {"g.q": "one" + HERE})
+
+
 # -- REMOTE ---------------------------------------------------------------------------------------
 
 

@@ -66,6 +66,9 @@ def test_an_address_that_the_cluster_connection_leaves_out_is_an_error() -> None
 
 
 def test_without_a_cluster_connection_it_has_no_effect_and_a_warning_says_so() -> None:
-    loaded = read(handler("<type>LOCAL</type>", own=""))
-    assert loaded.configuration.grouping_handler is None
-    assert [each.message for each in loaded.warnings] == ["without a cluster-connection it has no effect"]
+    for own in ("", cluster("<max-hops>0</max-hops>")):
+        loaded = read(handler("<type>LOCAL</type>", own=own))
+        assert loaded.configuration.grouping_handler is None
+        assert "without a cluster-connection, or with its max-hops 0, it has no effect" in [
+            each.message for each in loaded.warnings
+        ]
