@@ -225,8 +225,14 @@ class GroupBinding(Machine[State, Event]):
         """Have all waiting messages sent again; those that must wait longer wait in the same order."""
         waiting, self._waiting = self._waiting, []
         self._owner.waiting -= len(waiting)
+        bug: Exception | None = None
         for call in waiting:
-            call()
+            try:
+                call()
+            except Exception as error:  # one session keeps none of the others waiting
+                bug = bug or error
+        if bug is not None:
+            raise bug
 
     # The table comes last: it names the functions above.
     TABLE = table(

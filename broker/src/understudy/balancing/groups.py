@@ -25,7 +25,7 @@ from understudy.balancing.group_notices import (
     GroupNotifications,
 )
 from understudy.config.grouping import GroupingConfiguration
-from understudy.errors import BrokerError
+from understudy.errors import BrokerError, DiskFull
 from understudy.limits import GROUP_BINDINGS_MAX, GROUP_HELD_BYTES_OF_NODE_MAX, GROUP_HELD_BYTES_OF_SESSION_MAX
 from understudy.ports import Clock, Timer, Timers
 from understudy.routing.address import Address
@@ -339,6 +339,8 @@ class LocalGroups(Groups):
 
     def _decide(self, binding: GroupBinding, queue: str) -> None:
         store = self.parts.store
+        if store.full:
+            raise DiskFull("no space for the binding of a message group", hint="max-disk-usage or min-disk-free")
         sequence = store.store_setting(SettingRecord(SettingKind.GROUP, binding.key, {_QUEUE: queue}))
         binding.fire(Event.ASK, queue)
         if sequence > store.context.durable:

@@ -189,11 +189,8 @@ def test_the_least_recently_used_group_is_forgotten_when_there_are_too_many(monk
 def test_a_decision_that_cannot_be_written_is_no_decision(monkeypatch: pytest.MonkeyPatch) -> None:
     node = GroupingNode("LOCAL")
 
-    def full(record: object) -> int:
-        raise DiskFull("full")
-
     with monkeypatch.context() as patched:
-        patched.setattr(node.world.store, "store_setting", full)
+        patched.setattr(node.world.store, "full", True)
         with pytest.raises(DiskFull):
             node.ask("g.q", NEAR)
         node.heard("PROPOSAL", "g.q", NEAR)
@@ -201,6 +198,21 @@ def test_a_decision_that_cannot_be_written_is_no_decision(monkeypatch: pytest.Mo
     assert not node.ask("g.q", NEAR)
     node.sync()
     assert node.decided == ["g.q"]
+
+
+def test_a_bug_in_one_session_keeps_no_other_one_waiting() -> None:
+    node = GroupingNode("LOCAL")
+
+    def fails() -> None:
+        raise RuntimeError("a bug")
+
+    waits = node.groups.ask("g.q", [NEAR], lambda: NEAR)
+    assert waits is not None
+    waits.when_decided(fails)
+    assert not node.ask("g.q", NEAR, name="next")
+    with pytest.raises(RuntimeError, match="a bug"):
+        node.sync()
+    assert node.decided == ["next"]
 
 
 def test_a_second_local_handler_is_reported(caplog: pytest.LogCaptureFixture) -> None:
