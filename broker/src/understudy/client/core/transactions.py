@@ -111,6 +111,8 @@ class Transactions:
 
         def done(packet: Any, error: BaseException | None) -> None:
             self._work = self.rollback_only = False
+            # a reattachment repeats deliveries of before, if the stop got no answer in time: they are returned, too
+            session.consumers.returned()
             if session.started:
                 session.transmit_packet(SessionStart())
             settle(waiter, lambda _: None)(None, error or outcome)

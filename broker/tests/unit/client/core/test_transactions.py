@@ -64,6 +64,28 @@ def test_rollback_stops_acknowledges_rolls_back_and_starts() -> None:
     assert outcome.error is None
 
 
+def test_deliveries_that_a_reattachment_repeats_before_a_rollback_are_returned_by_it() -> None:
+    """The stop got no answer in time; an acknowledgement of a later message would settle the returned ones, too."""
+    talk = PacketDriver(TRANSACTED, url=f"{WINDOW}&callTimeout=1000")
+    consumer = talk.consumer()
+    talk.take(consumer, 1)
+    outcome = Outcome()
+    talk.session.rollback(outcome)
+    assert talk.sent() == [SessionStop()]
+    talk.drive.tick(1000)
+    assert talk.drive.core.failing_over
+    assert Rollback(False) in talk.recover(reattached=3)
+    # sent by the server before it knew of the stop
+    talk.deliver(consumer, 2)
+    talk.answer(NullResponse())
+    assert outcome.settled
+    assert consumer.take() is None
+    talk.deliver(consumer, 1, 2)
+    received = consumer.take()
+    assert received is not None
+    assert received.message_id == 1
+
+
 def test_commit_refused_by_the_broker() -> None:
     talk = PacketDriver(TRANSACTED)
     talk.send()
