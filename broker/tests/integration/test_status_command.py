@@ -279,7 +279,7 @@ def test_start_times_are_wall_clock() -> None:
 def test_the_cluster_is_shown(served: Served) -> None:
     code, result = invoke("cluster", "show", *served.options)
     assert code == 0
-    for text in ("10.0.0.1:61616", "WAITING", "150 ms", "LISTENING", "1 damaged", "BROADCASTING"):
+    for text in ("10.0.0.1:61616", "WAITING", "150 ms", "LISTENING", "1 damaged", "BROADCASTING", "ungrouped"):
         assert text in result.output
     code, result = invoke("cluster", "show", *served.options, "--json")
     assert code == 0

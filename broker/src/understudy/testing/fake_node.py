@@ -14,6 +14,7 @@ from understudy.management.cluster_facts import (
     ClusterFacts,
     DiscoveryFacts,
     EntryFacts,
+    GroupingFacts,
     LinkFacts,
     MemberFacts,
     RedistributionFacts,
@@ -80,6 +81,7 @@ _CLUSTER = ClusterFacts(
     [BridgeFacts("b", "q", None, "RUNNING", True, "tcp://10.0.0.4:61616", 5, 2, 12, 10, 1, "closed")],
     [RemoteQueueFacts("q", "q", "66666666-7777-8888-9999-aaaaaaaaaaaa", 1, True, 2, None, "$.artemis.internal.sf.c.6")],
     [RedistributionFacts("q", "WATCHING", 7)],
+    GroupingFacts("groups", "REMOTE", 12, 1, 15, 3, 2),
 )
 
 
