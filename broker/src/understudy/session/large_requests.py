@@ -184,16 +184,16 @@ class LargeRequests:
     def _send_whole(self, over: Callable[[], None]) -> None:
         """Send the first ones, as long as their outcome is known and no decision about a group is missing."""
         while self._whole and self._whole[0].outcome is not None:
-            whole = self._whole[0]
+            whole = self._whole.popleft()
             assert whole.outcome is not None
             message, error = whole.outcome
             # not that of before: an XA branch may have been undone for its age meanwhile
             transaction = self._session.sending_transaction
             self.undecided = None if message is None else self._send(message, whole.done, transaction)
             if self.undecided is not None:
+                self._whole.appendleft(whole)
                 self.undecided.when_decided(partial(self._decided, over))
                 return
-            self._whole.popleft()
             whole.release()
             if message is None and not (
                 isinstance(error, AddressFull) and self._sends.drop_when_full(whole.upload.header.address, whole.done)

@@ -215,8 +215,8 @@ class CoreConnection(Machine[State, Event]):
         Raises:
             RemoteProtocolError: it must be closed; the text says why.
         """
-        if any(session.awaits_decision for session in self.uploading):
-            # perhaps its socket is not read because of that
+        if any(session.awaits_decision and session.congested for session in self.uploading):
+            # its socket is not read
             self._liveness.received = True
         try:
             self._liveness.check_silence()
