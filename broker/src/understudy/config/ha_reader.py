@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from understudy.config.colocated import check_colocated
 from understudy.config.document import Document, Node, nearest
 from understudy.config.high_availability import (
+    ColocatedConfiguration,
     HighAvailabilityPolicy,
     NetworkCheckConfiguration,
     ReplicationConfiguration,
@@ -15,7 +17,7 @@ from understudy.config.high_availability import (
     ScaleDownConfiguration,
 )
 from understudy.config.locking import read_lock_manager
-from understudy.config.model import ClusterConnectionConfiguration
+from understudy.config.model import ClusterConnectionConfiguration, Configuration
 
 #: Elements of replication that only votes use, and that only a lock manager uses.
 _OF_VOTES: Final = (
@@ -59,6 +61,16 @@ class HighAvailabilityReader:
         check = NetworkCheckConfiguration(**self._plain(core, NetworkCheckConfiguration))
         return replace(self._policy(core, clusters), network_check=check)
 
+    def checked(self, core: Node, **values: Any) -> Configuration:
+        """The configuration of these values, whose policy fits the rest of the file.
+
+        Raises:
+            ConfigError: as ``check_colocated``.
+        """
+        configuration = Configuration(**values)
+        check_colocated(self._document, core, configuration)
+        return configuration
+
     def _policy(self, core: Node, clusters: Sequence[ClusterConnectionConfiguration]) -> HighAvailabilityPolicy:
         policy = core.child("ha-policy")
         if policy is None:
@@ -69,16 +81,54 @@ class HighAvailabilityReader:
         alone = policy.child("primary-only")
         if alone is not None:
             return HighAvailabilityPolicy(scale_down=self._scale_down(alone, clusters))
-        # colocated was refused by the document: ignoring it would be unsafe
         kind = policy.children[0]
         if len(kind.children) != 1:
-            raise error(kind, "exactly one of primary and backup is wanted")
+            raise error(kind, "exactly one of primary, backup and colocated is wanted")
         node = kind.children[0]
-        role = Role.PRIMARY if node.element.name == "primary" else Role.BACKUP
+        if node.element.name == "colocated":
+            return self._colocated(kind, node, clusters)
+        return self._server(kind, node, node.element.name, clusters)
+
+    def _server(
+        self, kind: Node, node: Node, role: str, clusters: Sequence[ClusterConnectionConfiguration]
+    ) -> HighAvailabilityPolicy:
+        """A primary or a backup.
+
+        Args:
+            kind: Element of the kind of store.
+            node: Element of the role, or the one without it.
+            role: ``primary`` or ``backup``.
+            clusters: Of the server.
+        """
         values = self._plain(node, HighAvailabilityPolicy)
         if kind.element.name == "replication":
             values["replication"] = self._replication(node, clusters)
-        return HighAvailabilityPolicy(role=role, scale_down=self._scale_down(node, clusters), **values)
+        return HighAvailabilityPolicy(role=Role(role), scale_down=self._scale_down(node, clusters), **values)
+
+    def _colocated(
+        self, kind: Node, node: Node, clusters: Sequence[ClusterConnectionConfiguration]
+    ) -> HighAvailabilityPolicy:
+        """A primary whose process hosts backups; without an element for one of the two, its defaults apply.
+
+        Raises:
+            ConfigError: there is no cluster connection, on which backups are asked for.
+        """
+        if not clusters:
+            raise self._document.error_at(
+                node, "colocated needs a cluster-connection: members ask each other for backups"
+            )
+        found: dict[str, HighAvailabilityPolicy] = {}
+        for role in ("primary", "backup"):
+            written = node.child(role)
+            if written is None:
+                written = Node(node.element.by_name[role], node.path, node.line)
+            found[role] = self._server(kind, written, role, clusters)
+        colocated = ColocatedConfiguration(
+            backup=found["backup"],
+            excludes=self._connectors(node.child("excludes")),
+            **self._plain(node, ColocatedConfiguration),
+        )
+        return replace(found["primary"], colocated=colocated)
 
     def _scale_down(
         self, node: Node, clusters: Sequence[ClusterConnectionConfiguration]

@@ -14,6 +14,7 @@ _PRIMARY: Final = Defaults("core/ha-policy/shared-store/primary")
 _BACKUP: Final = Defaults("core/ha-policy/shared-store/backup")
 _REPLICATION: Final = Defaults("core/ha-policy/replication/backup")
 _SCALE_DOWN: Final = Defaults("core/ha-policy/primary-only/scale-down")
+_COLOCATED: Final = Defaults("core/ha-policy/shared-store/colocated")
 
 
 class Role(StrEnum):
@@ -47,6 +48,8 @@ class ReplicationConfiguration:
     """Primary."""
     coordination_id: str | None = None
     """Primary with a lock manager: peers share it."""
+    of_node: str | None = None
+    """Colocated backup: node id of the only node of which it becomes the replica. No element of a file."""
 
     @property
     def silence_ms(self) -> int:
@@ -87,6 +90,23 @@ class ScaleDownConfiguration:
 
 
 @dataclass(frozen=True, slots=True)
+class ColocatedConfiguration:
+    """Element ``colocated``: a primary whose process hosts backups of other members (artemis-ha s. 5)."""
+
+    backup: HighAvailabilityPolicy
+    """Of the hosted backups."""
+    request_backup: bool = _COLOCATED.boolean("request-backup")
+    """Ask another member to host a backup of this node."""
+    backup_request_retries: int = _COLOCATED.number("backup-request-retries")
+    """-1: no limit."""
+    backup_request_retry_interval_ms: int = _COLOCATED.number("backup-request-retry-interval")
+    max_backups: int = _COLOCATED.number("max-backups")
+    backup_port_offset: int = _COLOCATED.number("backup-port-offset")
+    excludes: tuple[str, ...] = ()
+    """Names of the connectors that a hosted backup takes unchanged."""
+
+
+@dataclass(frozen=True, slots=True)
 class HighAvailabilityPolicy:
     """HA policy: a single server, or one of a pair with a shared store or with replication (artemis-ha s. 1)."""
 
@@ -103,6 +123,8 @@ class HighAvailabilityPolicy:
     """None: the nodes share a store, or there is one node."""
     scale_down: ScaleDownConfiguration | None = None
     """Single node and backup; None: its messages stay with it."""
+    colocated: ColocatedConfiguration | None = None
+    """Primary; None: its process hosts no backups."""
     network_check: NetworkCheckConfiguration = field(default_factory=NetworkCheckConfiguration)
 
     @property

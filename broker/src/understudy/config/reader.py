@@ -146,19 +146,20 @@ class _Reader:
             )
         acceptors = tuple(self._acceptors(core))
         own_password = values.get("cluster_password") not in (None, "", model.DEFAULT_CLUSTER_PASSWORD)
-        bridges = tuple(self._bridges(core, connectors, acceptors, has_cluster_password=own_password))
-        ha_policy = HighAvailabilityReader(
+        policies = HighAvailabilityReader(
             self._document,
             self._plain,
             lambda node: self._references(node, {each.name: each for each in connectors}),
             lambda node: self._discovery(core, node),
-        ).read(core, cluster_connections)
+        )
+        ha_policy = policies.read(core, cluster_connections)
         if ha_policy.is_pair:
             self._check_announcement(core, connectors, cluster_connections, is_backup=ha_policy.is_backup)
         if not values.get("persistence_enabled", True) and ha_policy.is_pair:
             node = core.child("persistence-enabled") or core
             raise self._error(node, "false, but a pair is configured", hint="a pair needs a store that is kept")
-        return Configuration(
+        return policies.checked(
+            core,
             **values,
             wildcards=wildcards,
             connectors=connectors,
@@ -175,7 +176,7 @@ class _Reader:
             addresses=tuple(self._addresses(core)),
             resource_limits=self._resource_limits(core),
             diverts=tuple(self._diverts(core)),
-            bridges=bridges,
+            bridges=tuple(self._bridges(core, connectors, acceptors, has_cluster_password=own_password)),
             address_settings=tuple(self._address_settings(core, wildcards)),
             security_settings=tuple(self._security_settings(core, wildcards)),
         )

@@ -30,7 +30,6 @@ MS, BYTES, CHOICE, DECIMAL = Kind.MILLISECONDS, Kind.BYTES, Kind.CHOICE, Kind.DE
 _REPLICA_KEEPS: Final = (
     "a replica that moves its messages away would leave a pair with old data on one node and none on the other"
 )
-_UNSAFE: Final = "running without the configured high availability could lose or fork the data"
 _CONNECTOR_REF: Final = row("connector-ref", TEXT, None, "Name of a connector.", repeated=True)
 _CONNECTORS: Final = row("connector-ref", TEXT, None, "Name of a connector.", required=True, repeated=True)
 _DISCOVERY_REF: Final = container(
@@ -210,11 +209,25 @@ def _colocated(primary: Element, backup: Element) -> Element:
         "colocated",
         "A primary that hosts backups of others.",
         row("request-backup", BOOLEAN, "false", "Ask another member to host a backup of this one."),
-        row("backup-request-retries", INTEGER, "-1", "How often it asks; -1 is no limit."),
-        row("backup-request-retry-interval", MS, "5000", "Wait between two requests."),
-        row("max-backups", INTEGER, "1", "Backups hosted here for others."),
-        row("backup-port-offset", INTEGER, "100", "Added to the ports of a hosted backup."),
-        container("excludes", "Connectors that are not offset.", _CONNECTORS),
+        row("backup-request-retries", INTEGER, "-1", "How often it asks again; -1 is no limit."),
+        row("backup-request-retry-interval", MS, "5000", "Wait between two requests.", minimum=1),
+        row(
+            "max-backups",
+            INTEGER,
+            "1",
+            "Backups hosted here for others; each has a share of the memory.",
+            minimum=0,
+            maximum=64,
+        ),
+        row(
+            "backup-port-offset",
+            INTEGER,
+            "100",
+            "Added to the ports of the first hosted backup, twice to those of the second, and so on.",
+            minimum=0,
+            maximum=65535,
+        ),
+        container("excludes", "Connectors that a hosted backup takes unchanged: those of other nodes.", _CONNECTORS),
         primary,
         backup,
     )
@@ -294,14 +307,14 @@ HA_POLICY: Final = container(
         "Primary and backup use one store, one at a time.",
         _SHARED_PRIMARY,
         _SHARED_BACKUP,
-        *refused(_UNSAFE, _colocated(_SHARED_PRIMARY, _SHARED_BACKUP)),
+        _colocated(_SHARED_PRIMARY, _SHARED_BACKUP),
     ),
     container(
         "replication",
         "The backup holds a copy of the primary's store.",
         _REPLICATION_PRIMARY,
         _REPLICATION_BACKUP,
-        *refused(_UNSAFE, _colocated(_REPLICATION_PRIMARY, _REPLICATION_BACKUP)),
+        _colocated(_REPLICATION_PRIMARY, _REPLICATION_BACKUP),
     ),
 )
 

@@ -63,8 +63,8 @@ _KNOWN: Final = _BOOLEANS | _NUMBERS | _TEXTS
 #: Parameters of acceptors that have an effect in this version.
 _ACCEPTOR_USES: Final = frozenset(
     {
-        "anycastPrefix", "autoStart", "backlog", "connectionsAllowed", "handshake-timeout", "httpUpgradeEnabled",
-        "multicastPrefix", "protocol", "protocols", "sslEnabled",
+        "activemqServerName", "anycastPrefix", "autoStart", "backlog", "connectionsAllowed", "handshake-timeout",
+        "httpUpgradeEnabled", "multicastPrefix", "protocol", "protocols", "sslEnabled",
     }
 )  # fmt: skip
 

@@ -276,10 +276,9 @@ def test_a_policy_that_cannot_be_carried_out_is_refused(inside: str) -> None:
     assert "ha-policy" in fails(f"<ha-policy>{inside}</ha-policy>").path
 
 
-def test_a_refused_policy_says_why() -> None:
+def test_a_colocated_policy_without_a_cluster_is_refused() -> None:
     error = fails("<ha-policy><shared-store><colocated><primary/><backup/></colocated></shared-store></ha-policy>")
-    assert "colocated is not available in this version" in str(error)
-    assert "lose or fork the data" in str(error)
+    assert "colocated needs a cluster-connection" in str(error)
 
 
 REPLICATION = """

@@ -1,0 +1,263 @@
+"""The configuration of a colocated backup, made from that of the server that hosts it (artemis-ha s. 5).
+
+A hosted backup is a server of its own in the process of its parent. It has the configuration of the parent, with other
+ports, the directories of its store, and the HA policy of the element ``backup``. Not here: the requests for backups
+(``colocation``), and the start of one (``runtime.colocation``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from understudy.config.document import Document, Node
+from understudy.config.high_availability import ColocatedConfiguration, HighAvailabilityPolicy, ScaleDownConfiguration
+from understudy.config.model import (
+    AcceptorConfiguration,
+    ClusterConnectionConfiguration,
+    Configuration,
+    ConnectorConfiguration,
+    CriticalAnalyzerPolicy,
+    ParameterValue,
+)
+
+#: Name of the connector to the requesting node in the configuration of a hosted backup.
+REQUESTER: Final = "requester-of-the-backup"
+#: Parameter of transports with the name of the server that is meant.
+SERVER_NAME: Final = "activemqServerName"
+_PORT_MAX: Final = 65535
+_ANY_ADDRESS: Final = ("0.0.0.0", "::", "")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreDirectories:
+    """Directories of one store, absolute."""
+
+    journal: str
+    bindings: str
+    large_messages: str
+    paging: str
+
+    @classmethod
+    def of(cls, configuration: Configuration) -> StoreDirectories:
+        """Those of a server."""
+        return cls(
+            configuration.journal_directory,
+            configuration.bindings_directory,
+            configuration.large_messages_directory,
+            configuration.paging_directory,
+        )
+
+    def with_suffix(self, suffix: str) -> StoreDirectories:
+        """The same paths, each with the suffix."""
+        return StoreDirectories(
+            f"{self.journal}{suffix}",
+            f"{self.bindings}{suffix}",
+            f"{self.large_messages}{suffix}",
+            f"{self.paging}{suffix}",
+        )
+
+    def named(self) -> tuple[str, str, str, str]:
+        """In the order of the fields."""
+        return self.journal, self.bindings, self.large_messages, self.paging
+
+
+@dataclass(frozen=True, slots=True)
+class HostedBackup:
+    """One backup that a server hosts."""
+
+    place: int
+    """From 0; of the backups of the server."""
+    node_id: str
+    """Of the requesting node."""
+    requester: ConnectorConfiguration
+    """By which that node is reached."""
+    directories: StoreDirectories | None
+    """Of the shared store; None: replication, in directories beside those of the parent."""
+
+    @property
+    def name(self) -> str:
+        """As Artemis names it: ``colocated_backup_01``, then ``colocated_backup_11``."""
+        return f"colocated_backup_{self.place}1"
+
+
+def hosted_configuration(parent: Configuration, backup: HostedBackup) -> Configuration:
+    """The configuration of a hosted backup.
+
+    Args:
+        parent: Of the server that hosts it, with a colocated policy.
+        backup: The backup.
+    """
+    colocated = parent.ha_policy.colocated
+    assert colocated is not None, "a server without the element colocated hosts no backups"
+    shift = _Shift(backup.name, colocated.backup_port_offset * (backup.place + 1), colocated.excludes)
+    scales_down = colocated.backup.scale_down is not None
+    connectors = parent.connectors if scales_down else tuple(map(shift.connector, parent.connectors))
+    own = StoreDirectories.of(parent)
+    directories = backup.directories or own.with_suffix(backup.name)
+    retention = None
+    if backup.directories is None and parent.journal_retention_directory is not None:
+        retention = f"{parent.journal_retention_directory}{backup.name}"
+    policy = parent.critical_analyzer_policy
+    return replace(
+        parent,
+        name=backup.name,
+        acceptors=() if scales_down else tuple(map(shift.acceptor, parent.acceptors)),
+        connectors=(*connectors, replace(backup.requester, name=REQUESTER)),
+        cluster_connections=tuple(map(_with_requester, parent.cluster_connections)),
+        journal_directory=directories.journal,
+        bindings_directory=directories.bindings,
+        large_messages_directory=directories.large_messages,
+        paging_directory=directories.paging,
+        node_manager_lock_directory=directories.journal,
+        create_bindings_dir=True,
+        create_journal_dir=True,
+        journal_retention_directory=retention,
+        # HALT would end the parent as well
+        critical_analyzer_policy=CriticalAnalyzerPolicy.SHUTDOWN if policy is CriticalAnalyzerPolicy.HALT else policy,
+        configuration_file_refresh_period_ms=-1,
+        ha_policy=_policy(parent, colocated, backup),
+    )
+
+
+def _policy(parent: Configuration, colocated: ColocatedConfiguration, backup: HostedBackup) -> HighAvailabilityPolicy:
+    policy = colocated.backup
+    replication, scale_down = policy.replication, policy.scale_down
+    if replication is not None:
+        replication = replace(replication, of_node=backup.node_id)
+    if scale_down is not None and not scale_down.connectors and scale_down.discovery_group is None:
+        scale_down = _to_parent(parent, scale_down)
+    return replace(
+        policy,
+        # after a failback its place is free, and the other node asks again
+        restart_backup=False,
+        replication=replication,
+        scale_down=scale_down,
+        network_check=parent.ha_policy.network_check,
+    )
+
+
+def _to_parent(parent: Configuration, scale_down: ScaleDownConfiguration) -> ScaleDownConfiguration:
+    """Without other targets the messages go to the parent."""
+    return replace(scale_down, connectors=(parent.cluster_connections[0].connector_ref,))
+
+
+def _with_requester(connection: ClusterConnectionConfiguration) -> ClusterConnectionConfiguration:
+    return replace(connection, static_connectors=(*connection.static_connectors, REQUESTER))
+
+
+@dataclass(frozen=True, slots=True)
+class _Shift:
+    """Transports of the parent as those of one hosted backup."""
+
+    name: str
+    offset: int
+    excludes: tuple[str, ...]
+
+    def acceptor(self, acceptor: AcceptorConfiguration) -> AcceptorConfiguration:
+        return replace(
+            acceptor,
+            port=self._port(acceptor.port, upgrade=acceptor.http_upgrade),
+            parameters=self._named(acceptor.parameters),
+        )
+
+    def connector(self, connector: ConnectorConfiguration) -> ConnectorConfiguration:
+        if connector.name in self.excludes:
+            return connector
+        upgrade = connector.parameters.get("httpUpgradeEnabled") is True
+        return replace(
+            connector,
+            port=self._port(connector.port, upgrade=upgrade),
+            parameters=self._named(connector.parameters),
+        )
+
+    def _port(self, port: int, *, upgrade: bool) -> int:
+        """The port 0 lets the system choose. A request for an HTTP upgrade names the server, so the port is shared."""
+        return port if upgrade or port == 0 else port + self.offset
+
+    def _named(self, parameters: Mapping[str, ParameterValue]) -> dict[str, ParameterValue]:
+        return {**parameters, SERVER_NAME: self.name}
+
+
+# --- checks of a file ----------------------------------------------------------------------------------------
+
+
+def check_colocated(document: Document, core: Node, configuration: Configuration) -> None:
+    """Check the element ``colocated`` together with the rest of the file.
+
+    Args:
+        document: Makes errors and takes warnings.
+        core: The root element.
+        configuration: Read from it.
+
+    Raises:
+        ConfigError: a hosted backup could not use its ports, directories or connectors.
+    """
+    colocated = configuration.ha_policy.colocated
+    policy = core.child("ha-policy")
+    if colocated is None or policy is None:
+        return
+    node = policy.children[0].children[0]
+    if colocated.backup.replication is None:
+        _check_directories(document, core, node, colocated, configuration)
+    if colocated.max_backups > 0 and colocated.backup.scale_down is None:
+        _check_ports(document, node, colocated, configuration)
+        _check_connectors(document, node, colocated, configuration)
+
+
+def _check_directories(
+    document: Document, core: Node, node: Node, colocated: ColocatedConfiguration, configuration: Configuration
+) -> None:
+    if colocated.request_backup and configuration.node_manager_lock_directory != configuration.journal_directory:
+        message = "a request for a backup names no such directory: with request-backup it is journal-directory"
+        raise document.error_at(core.child("node-manager-lock-directory") or node, message)
+    if configuration.journal_retention_directory is not None:
+        written = core.child("journal-retention-directory") or node
+        message = "a hosted backup does not know the retention directory of its primary: it keeps no files"
+        document.warn("retention of hosted backups", message, written.path, written.line)
+
+
+def _ports(colocated: ColocatedConfiguration, configuration: Configuration) -> Iterator[tuple[str, str, int]]:
+    """Server, host and port of all acceptors with a fixed port of their own."""
+    fixed = [each for each in configuration.acceptors if each.port]
+    yield from ((f"acceptor {each.name!r}", each.host, each.port) for each in fixed)
+    for place in range(colocated.max_backups):
+        offset = colocated.backup_port_offset * (place + 1)
+        for each in fixed:
+            if not each.http_upgrade:
+                yield f"acceptor {each.name!r} of hosted backup {place + 1}", each.host, each.port + offset
+
+
+def _check_ports(
+    document: Document, node: Node, colocated: ColocatedConfiguration, configuration: Configuration
+) -> None:
+    written = node.child("backup-port-offset") or node.child("max-backups") or node
+    taken: dict[int, list[tuple[str, str]]] = {}
+    for name, host, port in _ports(colocated, configuration):
+        if port > _PORT_MAX:
+            raise document.error_at(written, f"{name} would listen on port {port}, the highest is {_PORT_MAX}")
+        for other, other_host in taken.get(port, ()):
+            if host == other_host or host in _ANY_ADDRESS or other_host in _ANY_ADDRESS:
+                raise document.error_at(written, f"{name} and {other} would both listen on port {port}")
+        taken.setdefault(port, []).append((name, host))
+
+
+def _check_connectors(
+    document: Document, node: Node, colocated: ColocatedConfiguration, configuration: Configuration
+) -> None:
+    excludes = node.child("excludes") or node
+    own = {each.connector_ref for each in configuration.cluster_connections}
+    for name in own:
+        if name in colocated.excludes:
+            message = f"connector {name!r} is the address of this node: a hosted backup needs one of its own"
+            raise document.error_at(excludes, message)
+    for name in sorted(own):
+        parameters = configuration.connector(name).parameters
+        if parameters.get("httpUpgradeEnabled") is True and SERVER_NAME not in parameters:
+            message = f"connector {name!r} has no {SERVER_NAME}: clients of Artemis do not fail over from it"
+            document.warn(f"connector {name} without {SERVER_NAME}", message, node.path, node.line)
+    remote = {name for each in configuration.cluster_connections for name in each.static_connectors}
+    for name in sorted(remote - own - set(colocated.excludes)):
+        message = f"connector {name!r} of static-connectors is not in excludes: a hosted backup adds the offset to it"
+        document.warn(f"connector {name} of hosted backups", message, excludes.path, excludes.line)
