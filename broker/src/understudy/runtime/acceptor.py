@@ -28,16 +28,14 @@ from understudy.limits import (
     READ_BYTES_MAX,
 )
 from understudy.machine import IGNORED, Machine, To, table
-from understudy.ports import Connection
 from understudy.protocols.handlers import ConnectionHandler, Handlers
 from understudy.runtime.descriptors import ConnectionBudget, Descriptors
 from understudy.runtime.detection import Detection, Layered
 from understudy.runtime.listening import bound_socket
 from understudy.runtime.tls_layer import TlsLayer, TlsPort
 from understudy.runtime.turn import Turn
-from understudy.runtime.upgrade import UpgradeLayer
-from understudy.session.prefixes import AddressPrefixes, prefixes_of
-from understudy.wire.detect import Protocol as Wire
+from understudy.runtime.upgrade import Upgrades, UpgradeServer
+from understudy.session.prefixes import prefixes_of
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +53,7 @@ class Acceptor:
         budget: ConnectionBudget | None = None,
         descriptors: Descriptors | None = None,
         tls: TlsPort | None = None,
-        server: str = "",
+        server: UpgradeServer | None = None,
     ) -> None:
         """Does not listen yet.
 
@@ -67,7 +65,7 @@ class Acceptor:
             budget: Connections of all acceptors together; None: only the acceptor's own limit holds.
             descriptors: Of the process; the listening sockets get the highest numbers. None: any numbers.
             tls: Contexts and handshakes; None: plain text.
-            server: Name of the node, for requests for an HTTP upgrade.
+            server: Its server, for requests for an HTTP upgrade; None: it has no name.
         """
         self._check_period_ms = check_period_ms
         self._descriptors = descriptors
@@ -75,10 +73,13 @@ class Acceptor:
         self.budget = budget or ConnectionBudget(configuration.connections_allowed)
         self.configuration = configuration
         self.turn = turn
-        self.handlers = handlers
-        if configuration.http_upgrade:
-            self.handlers = {**handlers, Wire.HTTP: self._upgrade}
-        self._server = server
+        self._handlers = handlers
+        """Protocols of the clients that belong to this acceptor."""
+        self._first_handlers = handlers
+        """Protocols of the clients that connect to its port."""
+        self._upgrades = Upgrades(self, server or UpgradeServer("")) if configuration.http_upgrade else None
+        if self._upgrades is not None:
+            self._first_handlers = self._upgrades.first_handlers(handlers)
         self.prefixes = prefixes_of(configuration)
         self.connections_max = configuration.connections_allowed
         # dicts, not sets: loops over all connections follow the order in which they were accepted
@@ -90,10 +91,20 @@ class Acceptor:
         self._unproved: dict[ServerConnection, None] = {}
         """Not known to have logged in, the oldest first; may hold some that have logged in meanwhile."""
         self._servers: list[asyncio.Server] = []
+        self._listening: asyncio.Task[None] | None = None
+        """Listens in the place of another acceptor."""
         self._check_timer: asyncio.TimerHandle | None = None
 
     async def open(self) -> None:
-        """Listen. Raises OSError when the address cannot be had."""
+        """Listen, unless another acceptor of the process does so at the same place. Raises OSError when the address
+        cannot be had.
+        """
+        if self._upgrades is None or self._upgrades.join():
+            await self._listen()
+        loop = asyncio.get_running_loop()
+        self._check_timer = loop.call_later(self._check_period_ms / 1000, self._check)
+
+    async def _listen(self) -> None:
         loop, configuration, backlog = asyncio.get_running_loop(), self.configuration, self.configuration.backlog
         if self._descriptors is None:
             server = await loop.create_server(
@@ -104,7 +115,16 @@ class Acceptor:
             for bound in await self._bound_sockets(self._descriptors.listener_floor(self.connections_max)):
                 server = await loop.create_server(lambda: ServerConnection(self), sock=bound, backlog=backlog)
                 self._servers.append(server)
-        self._check_timer = loop.call_later(self._check_period_ms / 1000, self._check)
+
+    def listen_for_all(self) -> None:
+        """See ``SharedAcceptor``."""
+        self._listening = asyncio.get_running_loop().create_task(self._listen())
+        self._listening.add_done_callback(self._has_listened)
+
+    def _has_listened(self, listening: asyncio.Task[None]) -> None:
+        if not listening.cancelled() and listening.exception() is not None:
+            facts = {"url": self.configuration.url, "error": str(listening.exception())}
+            log.error("the port of a server that has stopped cannot be taken", extra=facts)
 
     async def _bound_sockets(self, floor: int) -> list[socket.socket]:
         """One per address of the configured host, with descriptors from ``floor`` on."""
@@ -132,15 +152,18 @@ class Acceptor:
 
     def detection(self, connection: Layered) -> ConnectionHandler:
         """The layer that recognises the protocol of a connection."""
-        return Detection(connection, self.handlers, self.prefixes, self.configuration.handshake_timeout_ms)
+        return Detection(connection, self._first_handlers, self.prefixes, self.configuration.handshake_timeout_ms)
 
-    def _upgrade(self, connection: Connection, prefixes: AddressPrefixes) -> ConnectionHandler:
-        configuration = self.configuration
-        layered, timeout_ms = cast(Layered, connection), configuration.handshake_timeout_ms
-        return UpgradeLayer(layered, self._server, configuration.name, self.detection, timeout_ms)
+    def upgraded(self, connection: Layered) -> ConnectionHandler:
+        """See ``runtime.upgrade.Upgradable``."""
+        return Detection(connection, self._handlers, self.prefixes, self.configuration.handshake_timeout_ms)
 
     def stop_listening(self) -> None:
         """Take no new connections; the present ones go on."""
+        if self._listening is not None:
+            self._listening.cancel()
+        if self._upgrades is not None:
+            self._upgrades.leave()
         while self._servers:
             self._servers.pop().close()
 
@@ -265,7 +288,6 @@ class ServerConnection(Machine[State, Event], asyncio.BufferedProtocol):
         if self._closing or handler is None:
             return
         backlogged = False
-        turn = self._turn
         try:
             backlogged = handler.receive_data(self._acceptor.read_view[:nbytes])
         except BrokerError as error:
@@ -278,6 +300,7 @@ class ServerConnection(Machine[State, Event], asyncio.BufferedProtocol):
             if self.handler is not None:
                 self.handler.prevent_reattachment()
             self.abort()
+        turn = self._turn
         if not turn.scheduled:
             turn.request()
         congestion = turn.congestion
@@ -358,6 +381,14 @@ class ServerConnection(Machine[State, Event], asyncio.BufferedProtocol):
             self._out.append(data)
             self._out_bytes += len(data)
             self.flush()
+
+    def move_to(self, acceptor: Acceptor) -> bool:
+        """See ``Layered``."""
+        if not acceptor.admit(self):
+            return False
+        self._acceptor.forget(self)
+        self._acceptor, self._turn = acceptor, acceptor.turn
+        return True
 
     def outgoing_bytes(self) -> int:
         waiting = self._transport.get_write_buffer_size() if self._transport is not None else 0

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable
 from typing import Any, Final, cast
 
-from understudy.errors import ConfigError
+from understudy.errors import ConfigError, LocalProtocolError, RemoteProtocolError
 from understudy.runtime.turn import Turn
 from understudy.tls.contexts import client_context, reason_of
 from understudy.tls.settings import TlsSettings
+from understudy.wire.core.http_upgrade import UpgradeExchange
 from understudy.wire.core.peer import Link
 from understudy.wire.core.transport import TransportConfiguration
 
@@ -18,6 +20,15 @@ log = logging.getLogger(__name__)
 
 #: Timeout of a dial.
 CONNECT_TIMEOUT_S: Final = 5.0
+#: Time for the answer to an HTTP upgrade, as in Artemis (artemis-core s. 1.4).
+UPGRADE_TIMEOUT_S: Final = 30.0
+
+
+def _exchange(connector: TransportConfiguration) -> UpgradeExchange | None:
+    """Raises LocalProtocolError: its parameters cannot be sent in a request."""
+    if not connector.http_upgrade:
+        return None
+    return UpgradeExchange(connector.host, connector.port, connector.parameters, os.urandom(16))
 
 
 class LoopDialer:
@@ -55,9 +66,12 @@ class LoopDialer:
                     context = await self._loop.run_in_executor(None, client_context, settings)
                     options = {"ssl": context, "server_hostname": settings.sni_host or connector.host}
                 await self._loop.create_connection(
-                    lambda: ClientConnection(link, self._turn), connector.host, connector.port, **options
+                    lambda: ClientConnection(link, self._turn, _exchange(connector)),
+                    connector.host,
+                    connector.port,
+                    **options,
                 )
-        except (OSError, TimeoutError, ConfigError) as error:
+        except (OSError, TimeoutError, ConfigError, LocalProtocolError) as error:
             place = f"tcp://{connector.host}:{connector.port}"
             link.disconnected(f"{place}: {reason_of(error) or type(error).__name__}")
 
@@ -65,31 +79,71 @@ class LoopDialer:
 class ClientConnection(asyncio.Protocol):
     """One dialled socket; implements ``ports.Connection``."""
 
-    def __init__(self, link: Link, turn: Turn) -> None:
+    def __init__(self, link: Link, turn: Turn, exchange: UpgradeExchange | None = None) -> None:
+        """Args:
+        link: Called with everything that happens.
+        turn: Flushes the output.
+        exchange: Comes before the protocol of the link; None: there is no HTTP upgrade.
+        """
         self._link = link
         self._turn = turn
+        self._exchange = exchange
+        self._timer: asyncio.TimerHandle | None = None
+        """Aborts a connection whose HTTP upgrade is not answered."""
+        self._reason: str | None = None
+        """Why the HTTP upgrade has failed."""
         self._transport: asyncio.Transport | None = None
         self._peer = "?"
         self._out: list[bytes] = []
         self._closing = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called by asyncio: report the connection to the link."""
+        """Called by asyncio: report the connection to the link, or request the HTTP upgrade."""
         self._transport = cast(asyncio.Transport, transport)
         name = transport.get_extra_info("peername")
         self._peer = f"{name[0]}:{name[1]}" if name else "?"
-        self._link.connected(self)
+        if self._exchange is None:
+            self._link.connected(self)
+            return
+        self._transport.write(self._exchange.request)
+        self._timer = asyncio.get_running_loop().call_later(
+            UPGRADE_TIMEOUT_S, self._upgrade_failed, "no answer in time"
+        )
 
     def data_received(self, data: bytes) -> None:
         """Called by asyncio: pass the bytes to the link."""
-        if not self._closing:
+        if self._closing:
+            return
+        if self._exchange is None:
             self._link.receive_data(data)
+            return
+        try:
+            rest = self._exchange.receive(data)
+        except RemoteProtocolError as error:
+            self._upgrade_failed(str(error))
+            return
+        if rest is not None:
+            self._exchange = None
+            self._stop_timer()
+            self._link.connected(self)
+            if rest:
+                self._link.receive_data(rest)
+
+    def _upgrade_failed(self, reason: str) -> None:
+        self._reason = reason
+        self.abort()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by asyncio: report the reason to the link."""
         self._closing = True
         self._transport = None
-        self._link.disconnected(str(exc) if exc else "closed by the peer")
+        self._stop_timer()
+        self._link.disconnected(self._reason or (str(exc) if exc else "closed by the peer"))
 
     certificate_subject = None
 

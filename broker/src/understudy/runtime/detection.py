@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Protocol
+from typing import Any, Protocol
 
 from understudy.ports import Connection
 from understudy.protocols.handlers import ConnectionHandler, Handlers
@@ -26,6 +26,10 @@ class Layered(Connection, Protocol):
     """A connection whose layer above it can be replaced."""
 
     handler: ConnectionHandler | None
+
+    def move_to(self, acceptor: Any) -> bool:
+        """Belong to another acceptor of the process from now on; False: that takes no more connections."""
+        ...
 
 
 class LayerBeforeProtocol:

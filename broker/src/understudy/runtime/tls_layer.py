@@ -13,7 +13,7 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import ClassVar, Final, Protocol, cast
+from typing import Any, ClassVar, Final, Protocol, cast
 
 from understudy.limits import (
     OUTGOING_BYTES_BEFORE_LOGIN_MAX,
@@ -42,6 +42,10 @@ class Socket(Connection, Protocol):
 
     def write(self, data: bytes) -> None:
         """Write to the socket at once, not at the end of the turn."""
+        ...
+
+    def move_to(self, acceptor: Any) -> bool:
+        """See ``Layered``."""
         ...
 
 
@@ -219,6 +223,13 @@ class TlsLayer(Machine[State, Event]):
             self._turn.mark_dirty(self)
         self._out.append(data)
         self._out_bytes += len(data)
+
+    def move_to(self, acceptor: Any) -> bool:
+        """See ``Layered``."""
+        if not self._below.move_to(acceptor):
+            return False
+        self._turn = acceptor.turn
+        return True
 
     def outgoing_bytes(self) -> int:
         """See ``ports.Connection``."""

@@ -1,19 +1,27 @@
 """HTTP upgrade at an acceptor: the layer that answers the request.
 
 An acceptor with ``httpUpgradeEnabled=true`` takes the request beside plain connections. The request may name the server
-and the acceptor that are meant; others than these are refused.
+and the acceptor that are meant: the connection then belongs to that one.
 
-Source: artemis-core s. 1.4; ADR 0069. Not here: the request and its answers (``wire.core.http_upgrade``).
+Source: artemis-core s. 1.4; ADR 0069. Not here: the request and its answers (``wire.core.http_upgrade``), and the
+servers that share a port (``runtime.endpoints``).
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from http import HTTPStatus
+from typing import Protocol, cast
 
-from understudy.protocols.handlers import ConnectionHandler
+from understudy.config.colocated import SERVER_NAME
+from understudy.config.model import AcceptorConfiguration
+from understudy.ports import Connection
+from understudy.protocols.handlers import ConnectionHandler, Handlers
 from understudy.runtime.detection import LayerBeforeProtocol, Layered
+from understudy.runtime.endpoints import Endpoints
+from understudy.session.prefixes import AddressPrefixes
 from understudy.wire.core.http_upgrade import (
     UpgradeRefused,
     UpgradeRequest,
@@ -22,28 +30,93 @@ from understudy.wire.core.http_upgrade import (
     refused,
     split_head,
 )
+from understudy.wire.detect import Protocol as Wire
 
 log = logging.getLogger(__name__)
 
 MakeLayer = Callable[[Layered], ConnectionHandler]
 """Makes the layer above the socket or TLS of a connection: the detection of its protocol."""
+Dispatch = Callable[[Layered, UpgradeRequest], MakeLayer]
+"""Gives the connection to the acceptor that is meant, and returns its next layer. Raises UpgradeRefused: there is none.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradeServer:
+    """The server of an acceptor, for requests for an HTTP upgrade."""
+
+    name: str
+    endpoints: Endpoints | None = None
+    """Acceptors of the process that share ports; None: none does."""
+
+
+class Upgradable(Protocol):
+    """An acceptor that takes HTTP upgrades."""
+
+    configuration: AcceptorConfiguration
+
+    def upgraded(self, connection: Layered) -> ConnectionHandler:
+        """The layer of a connection after its upgrade."""
+        ...
+
+    def listen_for_all(self) -> None:
+        """See ``SharedAcceptor``."""
+        ...
+
+
+class Upgrades:
+    """The HTTP upgrades at one acceptor. Implements ``endpoints.SharedAcceptor``."""
+
+    def __init__(self, acceptor: Upgradable, server: UpgradeServer) -> None:
+        """Args:
+        acceptor: With ``httpUpgradeEnabled=true``.
+        server: Its server.
+        """
+        self.acceptor = acceptor
+        self.configuration = acceptor.configuration
+        name = acceptor.configuration.parameters.get(SERVER_NAME)
+        self.is_named = name is not None
+        self.server = server.name if name is None else str(name)
+        self._endpoints = Endpoints() if server.endpoints is None else server.endpoints
+        self.listen_for_all = acceptor.listen_for_all
+
+    def join(self) -> bool:
+        """The acceptor opens. Returns and raises as ``Endpoints.join``."""
+        return self._endpoints.join(self)
+
+    def leave(self) -> None:
+        """The acceptor does not listen any more."""
+        self._endpoints.leave(self)
+
+    def first_handlers(self, handlers: Handlers) -> Handlers:
+        """Protocols of the clients that connect to the port: a client that names no server wants the main one."""
+        return {**({} if self.is_named else handlers), Wire.HTTP: self._layer}
+
+    def _layer(self, connection: Connection, prefixes: AddressPrefixes) -> ConnectionHandler:
+        return UpgradeLayer(cast(Layered, connection), self._dispatch, self.configuration.handshake_timeout_ms)
+
+    def _dispatch(self, connection: Layered, request: UpgradeRequest) -> MakeLayer:
+        """See ``Dispatch``."""
+        meant = self._endpoints.find(self, request.server)
+        if request.endpoint not in (None, meant.configuration.name):
+            raise UpgradeRefused(HTTPStatus.NOT_FOUND, f"no endpoint {request.endpoint!r} here")
+        if meant is not self and not connection.move_to(meant.acceptor):
+            text = f"server {meant.server!r} takes no more connections"
+            raise UpgradeRefused(HTTPStatus.SERVICE_UNAVAILABLE, text)
+        return meant.acceptor.upgraded
 
 
 class UpgradeLayer(LayerBeforeProtocol):
     """Waits for the request of a client and answers it. Implements ``ConnectionHandler``."""
 
-    def __init__(self, connection: Layered, server: str, endpoint: str, make: MakeLayer, timeout_ms: int) -> None:
+    def __init__(self, connection: Layered, dispatch: Dispatch, timeout_ms: int) -> None:
         """Args:
         connection: The layer below; gets the next one.
-        server: Name of the node.
-        endpoint: Name of the acceptor.
-        make: Makes the next layer.
+        dispatch: Finds the acceptor that is meant.
         timeout_ms: The connection is aborted if the request is not complete by then; 0: never.
         """
         super().__init__(connection, timeout_ms, "complete upgrade request")
-        self._server = server
-        self._endpoint = endpoint
-        self._make = make
+        self._dispatch = dispatch
         self._data = b""
 
     def receive_data(self, data: bytes | memoryview) -> bool:
@@ -57,7 +130,7 @@ class UpgradeLayer(LayerBeforeProtocol):
             self._stop_timer()
             head, rest = found
             request = read_request(head)
-            self._check_request(request)
+            make = self._dispatch(connection, request)
         except UpgradeRefused as error:
             self._stop_timer()
             log.warning(
@@ -67,12 +140,5 @@ class UpgradeLayer(LayerBeforeProtocol):
             connection.close()
             return False
         connection.send(accepted(request))
-        handler = connection.handler = self._make(connection)
+        handler = connection.handler = make(connection)
         return handler.receive_data(rest) if rest else False
-
-    def _check_request(self, request: UpgradeRequest) -> None:
-        """Raises UpgradeRefused: another server or acceptor is meant."""
-        if request.server not in (None, self._server):
-            raise UpgradeRefused(HTTPStatus.NOT_FOUND, f"no server {request.server!r} here")
-        if request.endpoint not in (None, self._endpoint):
-            raise UpgradeRefused(HTTPStatus.NOT_FOUND, f"no endpoint {request.endpoint!r} here")

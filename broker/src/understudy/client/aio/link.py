@@ -10,15 +10,17 @@ import asyncio
 import logging
 from asyncio import Future
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from understudy.client.core.connection import ClientState
 from understudy.client.core.options import ClientUrl, Connector
 from understudy.client.core.session import SessionState
+from understudy.client.core.upgrade import upgrade_of
 from understudy.client.host import tune
 from understudy.client.tls import tls_context
-from understudy.errors import ConfigError, ConnectionLost, Unreachable
+from understudy.errors import ConfigError, ConnectionLost, LocalProtocolError, RemoteProtocolError, Unreachable
 from understudy.tls.contexts import reason_of
+from understudy.wire.core.http_upgrade import UpgradeExchange
 
 _log = logging.getLogger("understudy.client")
 M = TypeVar("M", bound=Callable[..., Any])
@@ -59,18 +61,39 @@ class _Entropy:
 class _Transport(asyncio.Protocol):
     """The life of one socket; everything goes to the link with the number of its dial."""
 
-    def __init__(self, link: Link, attempt: int) -> None:
+    def __init__(self, link: Link, attempt: int, upgrade: UpgradeExchange | None) -> None:
         self._link = link
         self._attempt = attempt
+        self._upgrade = upgrade
+        self._upgrading: asyncio.Transport | None = None
+        self._refused: Exception | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._link.made(transport, self._attempt)  # type: ignore[arg-type]  # a stream transport
+        stream = cast(asyncio.Transport, transport)
+        if self._upgrade is None:
+            self._link.made(stream, self._attempt)
+        else:
+            self._upgrading = stream
+            stream.write(self._upgrade.request)
 
     def data_received(self, data: bytes) -> None:
-        self._link.core.receive_data(data)
+        if self._upgrading is None or self._upgrade is None:
+            self._link.core.receive_data(data)
+            return
+        try:
+            rest = self._upgrade.receive(data)
+        except RemoteProtocolError as error:
+            self._refused = error
+            self._upgrading.abort()
+            return
+        if rest is not None:
+            stream, self._upgrading = self._upgrading, None
+            self._link.made(stream, self._attempt)
+            if rest:
+                self._link.core.receive_data(rest)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._link.lost(self._attempt, exc)
+        self._link.lost(self._attempt, self._refused or exc)
 
     def pause_writing(self) -> None:
         self._link.pause(True)
@@ -150,13 +173,14 @@ class Link:
                 options = {"ssl": tls_context(tls), "server_hostname": tls.sni_host or connector.host}
             if connector.local_address is not None or connector.local_port:
                 options["local_addr"] = (connector.local_address or "0.0.0.0", connector.local_port)
+            upgrade = upgrade_of(connector, self.entropy(16))
             transport, _ = await self.loop.create_connection(
-                lambda: _Transport(self, attempt), connector.host, connector.port, **options
+                lambda: _Transport(self, attempt, upgrade), connector.host, connector.port, **options
             )
             connection = transport.get_extra_info("socket")
             if connection is not None:
                 tune(connection, connector)
-        except (OSError, ValueError, ConfigError) as error:
+        except (OSError, ValueError, ConfigError, LocalProtocolError) as error:
             self._dialling.pop(attempt, None)
             self.core.transport_lost(attempt, Unreachable(f"{connector}: {reason_of(error)}"))
 
@@ -204,6 +228,7 @@ class Link:
 
     def lost(self, attempt: int, error: Exception | None) -> None:
         """The transport of a dial has ended; ``error`` is the reason, None for an orderly end."""
+        self._dialling.pop(attempt, None)
         reason = f": {error}" if error is not None else ""
         self.core.transport_lost(attempt, ConnectionLost(f"the connection to {self.core.connector} ended{reason}"))
 

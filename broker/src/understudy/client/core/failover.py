@@ -233,7 +233,7 @@ class Reconnection(Machine[State, Event]):
             wanted += self._initial
         else:
             wanted = [self._redirect, self._own_backup(), self._backup, self._previous, *self._initial, self._settled]
-        found: dict[tuple[str, int], Connector] = {}
+        found: dict[tuple[str | int, ...], Connector] = {}
         for connector in wanted:
             if connector is not None:
                 found.setdefault(connector.place, connector)

@@ -81,9 +81,20 @@ class Connector:
     tcp_receive_buffer_size: int = 0
     """Bytes; 0 for the system's choice."""
 
+    http_upgrade: bool = False
+    """The connection begins with a request for an HTTP upgrade (artemis-core s. 1.4)."""
+    server_name: str = ""
+    """Name of the server in that request, for servers that share a port; empty for the main one."""
+    upgrade_endpoint: str = ""
+    """Name of the acceptor in that request; empty for any."""
+
     @property
-    def place(self) -> tuple[str, int]:
-        """The identity of a connector: host and port, compared as text (artemis-core s. 8.2)."""
+    def place(self) -> tuple[str | int, ...]:
+        """The identity of a connector: host and port, compared as text (artemis-core s. 8.2), and the name of the
+        server that an HTTP upgrade requests.
+        """
+        if self.http_upgrade and self.server_name:
+            return self.host, self.port, self.server_name
         return self.host, self.port
 
     def __str__(self) -> str:

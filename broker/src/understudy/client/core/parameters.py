@@ -59,8 +59,6 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "httpServerScanPeriod": "CORE over HTTP is not spoken",
     "httpRequiresSessionId": "CORE over HTTP is not spoken",
     "servletPath": "CORE over HTTP is not spoken",
-    "activemqServerName": "used with httpUpgradeEnabled only",
-    "httpUpgradeEndpoint": "used with httpUpgradeEnabled only",
     "socksHost": "used with socksEnabled only",
     "socksPort": "used with socksEnabled only",
     "socksVersion": "used with socksEnabled only",
@@ -72,7 +70,6 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
 #: Name to why it is refused; ``false`` and an empty value are taken, since they ask for nothing.
 REFUSED: Final[Mapping[str, str]] = {
     "httpEnabled": "CORE over HTTP is not spoken",
-    "httpUpgradeEnabled": "the HTTP upgrade of application servers is not spoken by this client",
     "useServlet": "CORE over HTTP is not spoken",
     "socksEnabled": "SOCKS proxies are not spoken to",
     "useInvm": "there is no broker in this process",

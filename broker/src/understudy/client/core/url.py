@@ -121,6 +121,9 @@ CONNECTOR_PARAMETERS: Final = (
     "tcpSendBufferSize",
     "tcpReceiveBufferSize",
     "connect-timeout-millis",
+    "httpUpgradeEnabled",
+    "activemqServerName",
+    "httpUpgradeEndpoint",
 )
 #: Parameters of a discovery group.
 GROUP_PARAMETERS: Final = ("refreshTimeout", "discoveryInitialWaitTimeout", "localBindAddress", "file")
@@ -193,7 +196,16 @@ def connector_of(
         return None
     secure = str(parameters.get("sslEnabled", "false")).lower() == "true"
     own = template if template is not None else Connector("", 0)
-    return replace(own, host=host, port=int(text), tls=(own.tls or TlsOptions()) if secure else None, name=name)
+    return replace(
+        own,
+        host=host,
+        port=int(text),
+        tls=(own.tls or TlsOptions()) if secure else None,
+        name=name,
+        http_upgrade=str(parameters.get("httpUpgradeEnabled", "false")).lower() == "true",
+        server_name=str(parameters.get("activemqServerName") or ""),
+        upgrade_endpoint=str(parameters.get("httpUpgradeEndpoint") or ""),
+    )
 
 
 def _pairs(query: str, url: str) -> dict[str, str]:
@@ -294,7 +306,18 @@ def _settings(bare: Connector, values: Mapping[str, str], url: str) -> Connector
         tcp_no_delay=_boolean("tcpNoDelay", values.get("tcpNoDelay", "true"), url),
         tcp_send_buffer_size=_buffer("tcpSendBufferSize", values, url),
         tcp_receive_buffer_size=_buffer("tcpReceiveBufferSize", values, url),
+        http_upgrade=_boolean("httpUpgradeEnabled", values.get("httpUpgradeEnabled", "false"), url),
+        server_name=_in_request("activemqServerName", values, url),
+        upgrade_endpoint=_in_request("httpUpgradeEndpoint", values, url),
     )
+
+
+def _in_request(name: str, values: Mapping[str, str], url: str) -> str:
+    """A name that is sent in a request. Raises ConfigError: it cannot be."""
+    value = values.get(name, "")
+    if not value.isprintable():
+        raise ConfigError(f"client URL {url!r}: {name} cannot be sent in a request")
+    return value
 
 
 def _tls(values: Mapping[str, str], url: str) -> TlsOptions:

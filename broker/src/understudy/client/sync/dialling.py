@@ -5,14 +5,16 @@ A name cannot be looked up without blocking, and several dials may be under way 
 
 from __future__ import annotations
 
+import secrets
 import socket
 import threading
 from typing import Protocol
 
 from understudy.client.core.options import Connector
+from understudy.client.core.upgrade import upgrade_of
 from understudy.client.host import tune
 from understudy.client.tls import tls_context
-from understudy.errors import ConfigError
+from understudy.errors import BrokerError, RemoteProtocolError
 
 
 class Dialled(Protocol):
@@ -42,7 +44,7 @@ class Dial:
     def _run(self) -> None:
         try:
             connection = self._open()
-        except (OSError, ValueError, ConfigError) as error:
+        except (OSError, ValueError, BrokerError) as error:
             self._link.not_dialled(self, error)
         else:
             self._link.dialled(self, connection)
@@ -60,7 +62,28 @@ class Dial:
             if tls is not None:
                 context = tls_context(tls)
                 connection = context.wrap_socket(connection, server_hostname=tls.sni_host or connector.host)
+            _upgrade(connection, connector)
         except BaseException:
             connection.close()
             raise
         return connection
+
+
+def _upgrade(connection: socket.socket, connector: Connector) -> None:
+    """Request the HTTP upgrade, if there is one.
+
+    Raises:
+        OSError: no answer within the time limit of the socket, or the connection has ended.
+        BrokerError: the server refuses it.
+    """
+    exchange = upgrade_of(connector, secrets.token_bytes(16))
+    if exchange is None:
+        return
+    connection.sendall(exchange.request)
+    rest = None
+    while rest is None:
+        # byte by byte: the broker speaks only when it is asked, but what follows would be lost here
+        data = connection.recv(1)
+        if not data:
+            raise RemoteProtocolError("the server has closed the connection instead of an answer to the HTTP upgrade")
+        rest = exchange.receive(data)

@@ -1,4 +1,4 @@
-"""The HTTP upgrade by which a client asks an endpoint for a CORE connection. No I/O.
+"""The HTTP upgrade by which a client asks an endpoint for a CORE connection, both sides. No I/O.
 
 The request names the server that is meant (``activemqServerName``; none: the one that owns the endpoint) and the
 endpoint (``httpUpgradeEndpoint``). After the answer 101 both sides speak CORE, with its magic.
@@ -11,11 +11,12 @@ from __future__ import annotations
 import binascii
 import hashlib
 from base64 import b64decode, b64encode
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
-from understudy.errors import BrokerError
+from understudy.errors import BrokerError, LocalProtocolError, RemoteProtocolError
 
 #: Largest head of a request. Bytes.
 HEAD_BYTES_MAX: Final = 8 * 1024
@@ -23,6 +24,8 @@ _END: Final = b"\r\n\r\n"
 _PROTOCOL: Final = "activemq-remoting"
 _GUID: Final = "CF70DEB8-70F9-4FBA-8B4F-DFC3E723B4CD"
 _KEY_BYTES: Final = 16
+#: Text of a refusal that is quoted. Bytes.
+_REASON_BYTES_MAX: Final = 200
 
 
 class UpgradeRefused(BrokerError):
@@ -95,14 +98,18 @@ def _fields(lines: bytes) -> dict[str, str]:
     return found
 
 
+def _accept_of(key: str) -> str:
+    digest = hashlib.sha1(f"{key}{_GUID}".encode(), usedforsecurity=False).digest()
+    return b64encode(digest).decode()
+
+
 def accepted(request: UpgradeRequest) -> bytes:
     """The answer 101, after which CORE begins."""
-    digest = hashlib.sha1(f"{request.key}{_GUID}".encode(), usedforsecurity=False).digest()
     lines = [
         f"HTTP/1.1 {HTTPStatus.SWITCHING_PROTOCOLS.value} {HTTPStatus.SWITCHING_PROTOCOLS.phrase}",
         f"Upgrade: {_PROTOCOL}",
         "Connection: Upgrade",
-        f"Sec-ActiveMQRemoting-Accept: {b64encode(digest).decode()}",
+        f"Sec-ActiveMQRemoting-Accept: {_accept_of(request.key)}",
     ]
     return "\r\n".join(lines).encode() + _END
 
@@ -121,3 +128,57 @@ def refused(error: UpgradeRefused) -> bytes:
     if error.status is HTTPStatus.UPGRADE_REQUIRED:
         lines.append(f"Upgrade: {_PROTOCOL}")
     return "\r\n".join(lines).encode() + _END + body
+
+
+class UpgradeExchange:
+    """The side of a client: its request, and the answer, which may come in pieces."""
+
+    def __init__(self, host: str, port: int, parameters: Mapping[str, object], token: bytes) -> None:
+        """Args:
+        host: Of the endpoint.
+        port: Of the endpoint.
+        parameters: Of the connector; ``activemqServerName`` and ``httpUpgradeEndpoint`` are used.
+        token: 16 random bytes.
+        """
+        self._key = b64encode(token).decode()
+        self._data = b""
+        place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        lines = [
+            "GET / HTTP/1.1",
+            f"Host: {place}",
+            f"Upgrade: {_PROTOCOL}",
+            "Connection: Upgrade",
+            f"Sec-ActiveMQRemoting-Key: {self._key}",
+        ]
+        for name in ("activemqServerName", "httpUpgradeEndpoint"):
+            value = str(parameters.get(name) or "")
+            if not value.isprintable():
+                raise LocalProtocolError(f"connector parameter {name}: {value!r} cannot be sent in a request")
+            if value:
+                lines.append(f"{name}: {value}")
+        self.request = "\r\n".join(lines).encode() + _END
+        """To be sent first."""
+
+    def receive(self, data: bytes) -> bytes | None:
+        """Take bytes of the server. The bytes after its answer; None: the answer is not complete.
+
+        Raises:
+            RemoteProtocolError: the server refuses the upgrade, or does not answer as one that accepts it.
+        """
+        self._data += data
+        head, end, rest = self._data.partition(_END)
+        if len(head) > HEAD_BYTES_MAX:
+            raise RemoteProtocolError(f"the answer to an HTTP upgrade has a head of more than {HEAD_BYTES_MAX} bytes")
+        if not end:
+            return None
+        line, _, fields = head.partition(b"\r\n")
+        status = line.split(b" ", 2)
+        if len(status) < 2 or not status[0].startswith(b"HTTP/1."):
+            raise RemoteProtocolError("the server does not answer an HTTP upgrade with HTTP")
+        if status[1] != str(HTTPStatus.SWITCHING_PROTOCOLS.value).encode():
+            reason = rest[:_REASON_BYTES_MAX].decode("utf-8", "replace").strip()
+            said = line.decode("latin-1")[:_REASON_BYTES_MAX]
+            raise RemoteProtocolError(f"the HTTP upgrade was refused: {said!r}" + (f", {reason}" if reason else ""))
+        if _fields(fields).get("sec-activemqremoting-accept") != _accept_of(self._key):
+            raise RemoteProtocolError("the answer to an HTTP upgrade does not fit the request")
+        return rest

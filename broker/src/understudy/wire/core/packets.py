@@ -31,6 +31,7 @@ from understudy.wire.core.packets_address import (
     queue_query_response_type,
 )
 from understudy.wire.core.packets_cluster import (
+    BACKUP_VOTE,
     LIVE_FAILOVER_VOTE,
     PAIR_STATE,
     PRIMARY_FAILOVER_VOTE,
@@ -38,6 +39,7 @@ from understudy.wire.core.packets_cluster import (
     BackupRegistrationFailed,
     BackupRequest,
     BackupResponse,
+    BackupVote,
     ClusterChallenge,
     ClusterConnect,
     ClusterConnectReply,
@@ -166,6 +168,7 @@ from understudy.wire.core.replication import (
 )
 
 __all__ = [
+    "BACKUP_VOTE",
     "CORE_PERSISTER",
     "CORRELATION_SINCE",
     "LIVE_FAILOVER_VOTE",
@@ -184,6 +187,7 @@ __all__ = [
     "BackupRegistrationFailed",
     "BackupRequest",
     "BackupResponse",
+    "BackupVote",
     "BindingQuery",
     "BindingQueryResponse",
     "BindingQueryResponseV2",

@@ -51,6 +51,8 @@ PRIMARY_FAILOVER_VOTE: Final = "PrimaryFailoverQuorumVote"
 #: do not know a handler ignore it.
 PAIR_STATE: Final = "UnderstudyPairState"
 LIVE_FAILOVER_VOTE: Final = "LiveFailoverQuorumVote"
+#: Handler of the question which nodes can host a backup (artemis-ha s. 5).
+BACKUP_VOTE: Final = "RequestBackupQuorumVote"
 
 
 class _TopologyPacket(Packet):
@@ -209,13 +211,25 @@ class PairState:
     """Whether its replica may take over."""
 
 
+@dataclass(frozen=True, slots=True)
+class BackupVote:
+    """Whether a node can host a backup (artemis-ha s. 5)."""
+
+    backups: int = -1
+    """Number of backups that the answering node hosts; -1 in a request."""
+    node_id: str | None = None
+    """Of the answering node. In a request: of the asking one; Artemis names none there."""
+    available: bool = False
+    """Whether the answering node can host one more, or hosts one of the asking node."""
+
+
 @dataclass(slots=True)
 class QuorumVote(Packet):
     """Requests a vote."""
 
     TYPE: ClassVar[int] = -2
     handler: str
-    vote: FailoverVote | PairState | bytes
+    vote: FailoverVote | PairState | BackupVote | bytes
     """Bytes for other handlers, whose votes are not documented."""
 
     def write_body(self, writer: Writer, version: int) -> None:
@@ -230,6 +244,13 @@ class QuorumVote(Packet):
             writer.string(self.vote.node_id)
             writer.i64(self.vote.sequence)
             writer.boolean(self.vote.in_sync)
+            return
+        if isinstance(self.vote, BackupVote):
+            writer.i32(self.vote.backups)
+            writer.raw(b"\x00" if self.vote.node_id is None else b"\x01")
+            if self.vote.node_id is not None:
+                writer.string(self.vote.node_id)
+            writer.boolean(self.vote.available)
             return
         writer.boolean(self.vote.agreed)
         writer.string(self.vote.node_id)
@@ -246,6 +267,8 @@ class QuorumVote(Packet):
             return cls(handler, reader.rest())
         if kind is PairState:
             return cls(handler, PairState(reader.string(), reader.i64(), reader.boolean()))
+        if kind is BackupVote:
+            return cls(handler, BackupVote(reader.i32(), reader.nullable(reader.string), reader.boolean()))
         return cls(handler, FailoverVote(reader.boolean(), reader.string(), reader.nullable(reader.string)))
 
 
@@ -253,6 +276,7 @@ _KINDS: Final[dict[str, type]] = {
     PRIMARY_FAILOVER_VOTE: FailoverVote,
     LIVE_FAILOVER_VOTE: FailoverVote,
     PAIR_STATE: PairState,
+    BACKUP_VOTE: BackupVote,
 }
 
 

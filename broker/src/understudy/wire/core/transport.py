@@ -57,6 +57,19 @@ class TransportConfiguration:
         return int(text)
 
     @property
+    def http_upgrade(self) -> bool:
+        """Whether the connection begins with a request for an HTTP upgrade (artemis-core s. 1.4)."""
+        return str(self.parameters.get("httpUpgradeEnabled", "")).lower() == "true"
+
+    @property
+    def server_name(self) -> str:
+        """Name of the server that the request for an HTTP upgrade names; empty: without one, or without a name.
+
+        Servers of one process share the place: two connectors are equal only if the names are (ADR 0073).
+        """
+        return str(self.parameters.get("activemqServerName", "")) if self.http_upgrade else ""
+
+    @property
     def _port_text(self) -> str:
         return str(self.parameters.get("port", DEFAULT_PORT))
 
@@ -169,8 +182,10 @@ class TransportConfiguration:
         return f"tcp://{host}:{self.port}" + (f"?{query}" if query else "")
 
     def same_place(self, other: TransportConfiguration | None) -> bool:
-        """Whether both lead to the same host and port, as text."""
-        return other is not None and self.host == other.host and self._port_text == other._port_text
+        """Whether both lead to the same server: host and port as text, and its name if several share the port."""
+        if other is None or self.host != other.host or self._port_text != other._port_text:
+            return False
+        return self.server_name == other.server_name
 
     def to_vote_text(self) -> str:
         """Text of the connector in votes, as Artemis writes and compares it: dots are dashes, passwords are hidden."""
