@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from support.processes import Pair
+from support.colocated import backup_of, colocated, colocated_members, share_port
+from support.members import wait_until
+from support.processes import COMMAND, Pair
 
 pytestmark = pytest.mark.maven
 
@@ -40,6 +43,50 @@ def test_the_stock_client_connects_and_fails_over_through_an_upgrade(java: Java,
                 pair.backup.wait_ready("active")
     finally:
         pair.end()
+
+
+@pytest.mark.feature("HTTP upgrade")
+@pytest.mark.parametrize("stop", ["kill", "terminate"])
+@pytest.mark.parametrize("kind", ["shared-store", "replication"])
+def test_the_stock_client_follows_to_a_colocated_backup_on_the_shared_port(
+    java: Java, tmp_path: Path, kind: str, stop: str
+) -> None:
+    """The topology names the port of the other member and the server there (reference/000, its QE section)."""
+    members = colocated_members(tmp_path, kind, stops_over=True)
+    share_port(members)
+    try:
+        first, second = members.start().nodes
+        for node in members.nodes:
+            wait_until(lambda node=node: backup_of(node) is not None, "no backup", node)  # type: ignore[misc]
+        upgraded = "httpUpgradeEnabled=true&ha=true&reconnectAttempts=-1&retryInterval=100"
+        url = f"tcp://127.0.0.1:{first.port}?{upgraded}&activemqServerName=n0"
+        process = java("JmsBasics", url)
+        output, _ = process.communicate(timeout=120)
+        assert process.returncode == 0, output
+        count = 2_000
+        produced = subprocess.run(
+            [str(COMMAND), "produce", "--url", url, "--queue", "q", "--count", str(count), "--size", "100"],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert produced.returncode == 0, produced.stderr
+        consumer = java("ReceiveAcrossFailover", url, "q", str(count))
+        assert consumer.stdout is not None
+        seen = []
+        for line in consumer.stdout:
+            seen.append(line)
+            progress = re.match(r"got (\d+)", line)
+            if progress and int(progress[1]) >= count // 4:
+                break
+        if stop == "kill":
+            first.kill()
+        else:
+            assert first.terminate() == 0, first.tail()
+        rest, _ = consumer.communicate(timeout=120)
+        assert consumer.returncode == 0, "".join(seen) + rest + second.tail()
+        assert f"done {count} distinct" in rest, rest[-500:]
+        assert colocated(second)["hosted"][0]["state"] == "active"
+    finally:
+        members.end()
 
 
 @pytest.mark.feature("HTTP upgrade")

@@ -25,8 +25,8 @@ def cluster() -> None:
 @token_file_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
 def show(instance: Path | None, url: str | None, token_file: Path | None, as_json: bool) -> None:
-    """Show members, connections to them, discovered nodes, bridges, queues of other members, redistribution and message
-    groups.
+    """Show members, connections to them, discovered nodes, colocated backups, bridges, queues of other members,
+    redistribution and message groups.
 
     Exit codes: 0 shown; 3 not reachable.
     """
@@ -68,6 +68,20 @@ def _grouping(found: dict[str, Any]) -> tuple[list[str], _Rows]:
     return ["grouping-handler", *keys[1:]], [] if handler is None else [[handler[key] for key in keys]]
 
 
+def _colocated(found: dict[str, Any]) -> tuple[list[str], _Rows]:
+    """Columns and rows of the table of colocated backups: the own one, then those hosted here."""
+    columns = ["server", "backup of", "hosted by", "state", "acceptors"]
+    colocated = found["colocated"]
+    if colocated is None:
+        return columns, []
+    own: _Rows = [[None, "this node", colocated["host"], colocated["request"], None]] if colocated["request"] else []
+    hosted: _Rows = [
+        [each["server"], each["node_id"], "this node", each["state"], ", ".join(each["acceptors"])]
+        for each in colocated["hosted"]
+    ]
+    return columns, own + hosted
+
+
 def _tables(found: dict[str, Any]) -> list[tuple[str, list[str], _Rows]]:
     """Title, columns and rows of each table; empty ones are left out."""
     tables: list[tuple[str, list[str], _Rows]] = [
@@ -84,6 +98,7 @@ def _tables(found: dict[str, Any]) -> list[tuple[str, list[str], _Rows]]:
             ["to", "node id", "state", "failures"],
             [[each["to"], each["node_id"], each["state"], each["failures"]] for each in found["links"]],
         ),
+        ("colocated backups", *_colocated(found)),
         ("bridges", *_bridges(found)),
         (
             "queues of other members",

@@ -17,6 +17,7 @@ import uvloop
 from understudy import __version__
 from understudy.cli.check import check_carriers, check_readable, check_security, check_tls, key_files
 from understudy.cli.defaults import DEFAULT_HTTP, DEFAULT_URL, default_directory
+from understudy.cli.hosting import backup_parts, listen_for_management
 from understudy.cli.instances import config_of, create_instance, default_options, preview, token_of
 from understudy.cli.user_files import security_of, watched_files
 from understudy.config.instance_files import TOKEN_FILE, USERS_FILE
@@ -26,7 +27,6 @@ from understudy.config.reader import read_broker_xml
 from understudy.errors import ConfigError
 from understudy.runtime.file_modes import check_directories, check_files
 from understudy.runtime.logs import configure_logs
-from understudy.runtime.management_listener import ManagementListener
 from understudy.runtime.server import Server
 from understudy.runtime.volatile_store import VolatileStore
 
@@ -188,11 +188,13 @@ async def _serve(
 ) -> int:
     security = security_of(configuration, place.config.parent)
     _check_modes(configuration, place)
-    listener = _listen_for_management(place, allow_remote)
-    server = Server()
+    listener = listen_for_management(place, allow_remote)
+    colocated = configuration.ha_policy.colocated
+    server = Server(1 if colocated is None else 1 + colocated.max_backups)
     # a volatile store is empty at each start, so a recorded position does not apply to it
     seen = str(place.directory) if configuration.persistence_enabled else None
-    hosted = server.add(configuration, security, instance_directory=seen, listener=listener)
+    backups = None if colocated is None else backup_parts(place, allow_remote, colocated.backup_port_offset, read)
+    hosted = server.add(configuration, security, instance_directory=seen, listener=listener, backups=backups)
     hosted.files = watched_files(hosted.node, security, place.config, read)
     if place.greets:
         hosted.on_started = partial(_print_first_commands, configuration, place)
@@ -216,24 +218,6 @@ def _print_first_commands(configuration: Configuration, place: Instance) -> None
     click.echo("Try it from another terminal:")
     click.echo(f"  understudy produce{given} --queue hello --count 1000")
     click.echo(f"  understudy consume{given} --queue hello --count 1000")
-
-
-def _listen_for_management(place: Instance, allow_remote: bool) -> ManagementListener | None:
-    """None: management is off. Raises ConfigError before anything has been activated."""
-    if place.http == "off":
-        return None
-    host, _, port = place.http.rpartition(":")
-    if not host or not port.isdecimal():
-        raise ConfigError(f"--http {place.http!r}: host:port or 'off'")
-    token = ""
-    if place.token_file is not None:
-        try:
-            token = place.token_file.read_text().strip()
-        except OSError as error:
-            raise ConfigError(f"cannot be read: {error.strerror}", file=str(place.token_file)) from error
-    listener = ManagementListener(host.strip("[]"), int(port), token, allow_remote=allow_remote)
-    listener.listen()
-    return listener
 
 
 def _check_modes(configuration: Configuration, place: Instance) -> None:

@@ -28,8 +28,8 @@ from understudy.wire.core.transport import TransportConfiguration
 
 log = logging.getLogger(__name__)
 
-Voted = Callable[[packets.FailoverVote | None], None]
-"""Called with the vote of the other node; None: the connection failed or was lost."""
+Answered = Callable[[packets.Packet | None], None]
+"""Called with the answer of the other node; None: the connection failed or was lost."""
 
 
 class State(Enum):
@@ -95,6 +95,15 @@ class LinkSettings:
         return int(max(min(grown, self.max_retry_interval_ms), min(self.retry_interval_ms, self.max_retry_interval_ms)))
 
 
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """A packet that the other node answers."""
+
+    packet: packets.Packet
+    expected: type[packets.Packet]
+    answered: Answered
+
+
 class MemberLink(Machine[State, Event]):
     """A connection to the node at one connector. Implements ``wire.core.peer.PeerOwner``."""
 
@@ -136,8 +145,8 @@ class MemberLink(Machine[State, Event]):
         self._timers = timers
         self._peer: CorePeer | None = None
         self._timer: Timer | None = None
-        self._votes: dict[object, tuple[packets.QuorumVote, Voted]] = {}
-        """Votes that are not answered, by their key."""
+        self._questions: dict[object, _Question] = {}
+        """Those that are not answered, by their key."""
 
     @property
     def joined(self) -> bool:
@@ -149,7 +158,7 @@ class MemberLink(Machine[State, Event]):
         self.fire(Event.START)
 
     def stop(self) -> None:
-        """Close the connection and stop retrying. Votes that are not answered are dropped without a call."""
+        """Close the connection and stop retrying. Questions that are not answered are dropped without a call."""
         self.fire(Event.STOP)
 
     def send(self, packet: packets.Packet, channel_id: int = CLUSTER_CHANNEL) -> None:
@@ -167,6 +176,11 @@ class MemberLink(Machine[State, Event]):
         """User and password of a session on this link (``ClusterCredentials.login_at``)."""
         return self._credentials.login_at(self.target)
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether the other node is configured as an Artemis, which does not answer questions that it does not know."""
+        return self._credentials.plain_for(self.target) is not None
+
     def accept_frames(self, limit_bytes: int) -> None:
         """Accept larger frames of the other node; without effect unless ``joined``."""
         if self._peer is not None and self.joined:
@@ -179,23 +193,28 @@ class MemberLink(Machine[State, Event]):
         if self._peer is not None and self.joined:
             self._peer.request(packet, channel_id, expected, answer)
 
-    def ask(self, vote: packets.QuorumVote, voted: Voted) -> Callable[[], None]:
-        """Request a vote. A link that waits connects at once, because a vote needs its answer now.
+    def ask(self, packet: packets.Packet, expected: type[packets.Packet], answered: Answered) -> Callable[[], None]:
+        """Ask the other node on the cluster channel. A link that waits connects at once.
 
         Args:
-            vote: The request.
-            voted: Called once with the answer.
+            packet: The question.
+            expected: Type of the answer.
+            answered: Called once with the answer.
 
         Returns:
-            A call that ends the request; ``voted`` is not called after it.
+            A call that ends the question; ``answered`` is not called after it.
         """
         key = object()
-        self._votes[key] = (vote, voted)
+        self._questions[key] = _Question(packet, expected, answered)
         if self.joined:
-            self._request_vote(key)
+            self._put_question(key)
         elif self.state is State.WAITING:
             self.fire(Event.RETRY)
-        return lambda: self._votes.pop(key, None) and None
+
+        def end() -> None:
+            self._questions.pop(key, None)
+
+        return end
 
     # -- PeerOwner --------------------------------------------------------------------------------
 
@@ -231,32 +250,31 @@ class MemberLink(Machine[State, Event]):
         self.ever_joined = True
         log.info("connected to a member of the cluster", extra={"to": self.target.to_url()})
         self._owner.link_joined(self)
-        for key in list(self._votes):
-            self._request_vote(key)
+        for key in list(self._questions):
+            self._put_question(key)
 
-    def _request_vote(self, key: object) -> None:
-        if self._peer is not None and key in self._votes:
-            vote, _ = self._votes[key]
-            self._peer.request(vote, CLUSTER_CHANNEL, (packets.QuorumVoteReply,), partial(self._voted, key))
+    def _put_question(self, key: object) -> None:
+        if self._peer is not None and key in self._questions:
+            question = self._questions[key]
+            self._peer.request(question.packet, CLUSTER_CHANNEL, (question.expected,), partial(self._answered, key))
 
-    def _voted(self, key: object, answer: packets.Packet) -> None:
-        found = self._votes.pop(key, None)
-        if found is not None:
-            assert isinstance(answer, packets.QuorumVoteReply)
-            found[1](answer.vote if isinstance(answer.vote, packets.FailoverVote) else None)
+    def _answered(self, key: object, answer: packets.Packet) -> None:
+        question = self._questions.pop(key, None)
+        if question is not None:
+            question.answered(answer)
 
     def _retry_later(self, reason: str, joined: bool, dismissed: bool) -> None:
         log.debug("link to another node", extra={"to": self.target.to_url(), "reason": reason})
         self.failures += 1
         self._forget()
         self._timer = self._timers.call_later(self._settings.retry_ms(self.failures), lambda: self.fire(Event.RETRY))
-        votes, self._votes = self._votes, {}
+        questions, self._questions = self._questions, {}
         self._owner.link_lost(self, joined=joined, dismissed=dismissed)
-        for _, voted in votes.values():
-            voted(None)
+        for question in questions.values():
+            question.answered(None)
 
     def _hang_up(self) -> None:
-        self._votes.clear()
+        self._questions.clear()
         self._forget()
 
     def _forget(self) -> None:

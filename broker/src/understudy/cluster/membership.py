@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from understudy.cluster.credentials import ClusterCredentials
 from understudy.cluster.member_link import LinkSettings, MemberLink
@@ -35,7 +35,8 @@ from understudy.wire.core.transport import TransportConfiguration
 
 log = logging.getLogger(__name__)
 
-_Place = tuple[str, int]
+_Place = tuple[str, int, str]
+_Vote = TypeVar("_Vote", packets.FailoverVote, packets.BackupVote)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class MembershipSettings:
     direct_connections_only: bool = False
     """Only static connectors are dialled."""
     group: str | None = None
-    """group-name of a backup."""
+    """group-name of the replication."""
 
 
 class LinkObserver(Protocol):
@@ -125,7 +126,7 @@ class Membership(Machine[State, Event]):
         super().__init__()
         self.node_id = ""
         self.links: dict[_Place, MemberLink] = {}
-        """By host and port."""
+        """By host, port and name of the server there."""
         self.on_twin: Callable[[TransportConfiguration, bool], None] | None = None
         """Called with the connector of another node that is active under the id of this active one, and whether this
         one is the younger."""
@@ -239,16 +240,66 @@ class Membership(Machine[State, Event]):
         Returns:
             A call that ends the request; nothing is called after it.
         """
-        asked = [each for each in self._topology.members() if each.node_id != self.node_id]
+        log.info("votes requested", extra={"nodes": len(self._others()), "node_id": vote.node_id})
+        return self._put(packets.QuorumVote(packets.PRIMARY_FAILOVER_VOTE, vote), packets.FailoverVote, cast, all_cast)
+
+    def ask_for_hosts(
+        self, cast: Callable[[packets.BackupVote | None], None], all_cast: Callable[[], None]
+    ) -> Callable[[], None]:
+        """Ask every other active node whether it can host a backup of this one (artemis-ha s. 5).
+
+        Args and return value as of ``put_vote``.
+        """
+        vote = packets.BackupVote(node_id=self.node_id)
+        return self._put(packets.QuorumVote(packets.BACKUP_VOTE, vote), packets.BackupVote, cast, all_cast)
+
+    def request_backup(
+        self, host: str, request: packets.BackupRequest, answered: Callable[[bool], None]
+    ) -> Callable[[], None]:
+        """Ask an active node to host a backup of this one.
+
+        Args:
+            host: Its node id.
+            request: The request.
+            answered: Called once, perhaps before the return: whether the node hosts it.
+
+        Returns:
+            A call that ends the request; ``answered`` is not called after it.
+        """
+        link = self._link_to(self._topology.member(host))
+        if link is None:
+            answered(False)
+            return lambda: None
+
+        def reply(packet: packets.Packet | None) -> None:
+            answered(isinstance(packet, packets.BackupResponse) and packet.started)
+
+        return link.ask(request, packets.BackupResponse, reply)
+
+    def _others(self) -> list[Member]:
+        return [each for each in self._topology.members() if each.node_id != self.node_id]
+
+    def _link_to(self, member: Member | None) -> MemberLink | None:
+        return None if member is None or member.primary is None else self.links.get(_place(member.primary))
+
+    def _put(
+        self,
+        request: packets.QuorumVote,
+        kind: type[_Vote],
+        cast: Callable[[_Vote | None], None],
+        all_cast: Callable[[], None],
+    ) -> Callable[[], None]:
+        asked = self._others()
         missing, ended = len(asked), False
         cancels: list[Callable[[], None]] = []
 
-        def answered(answer: packets.FailoverVote | None) -> None:
+        def answered(packet: packets.Packet | None) -> None:
             nonlocal missing
             if ended:
                 return
             missing -= 1
-            cast(answer)
+            vote = packet.vote if isinstance(packet, packets.QuorumVoteReply) else None
+            cast(vote if isinstance(vote, kind) else None)
             if missing == 0 and not ended:
                 all_cast()
 
@@ -258,16 +309,14 @@ class Membership(Machine[State, Event]):
             for each in cancels:
                 each()
 
-        log.info("votes requested", extra={"nodes": len(asked), "node_id": vote.node_id})
         if not asked:
             all_cast()
-        request = packets.QuorumVote(packets.PRIMARY_FAILOVER_VOTE, vote)
         for member in asked:
-            link = None if member.primary is None else self.links.get(_place(member.primary))
-            if link is None:
+            link = self._link_to(member)
+            if link is None or (kind is packets.BackupVote and link.is_plain):
                 answered(None)
             else:
-                cancels.append(link.ask(request, answered))
+                cancels.append(link.ask(request, packets.QuorumVoteReply, answered))
         return cancel
 
     # --- LinkOwner -------------------------------------------------------------------------------
@@ -441,7 +490,7 @@ class Membership(Machine[State, Event]):
                 link.send(packets.QuorumVote(packets.PAIR_STATE, state))
             announcement = packets.NodeAnnounce(
                 node_id=self.node_id,
-                backup_group_name=own.backup_group,
+                backup_group_name=own.backup_group or self._settings.group,
                 backup=False,
                 current_event_id=own.event_id,
                 connector=self._own,
@@ -528,4 +577,4 @@ class Membership(Machine[State, Event]):
 
 
 def _place(connector: TransportConfiguration) -> _Place:
-    return connector.host, connector.port
+    return connector.host, connector.port, connector.server_name

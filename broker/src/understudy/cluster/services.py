@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from understudy.cluster.backup_host import BackupHost
 from understudy.cluster.credentials import ClusterCredentials
 from understudy.cluster.held_votes import HeldVotes
 from understudy.cluster.replicas import Replicas
@@ -12,6 +13,16 @@ from understudy.cluster.scaled_down import ScaledDownNodes
 from understudy.cluster.topology import Topology
 from understudy.wire.core.peer import Dialer
 from understudy.wire.core.transport import TransportConfiguration
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPeers:
+    """Parts of a node that serve other nodes."""
+
+    replicas: Replicas | None
+    """Takes replicas; None in a node without replication."""
+    backups: BackupHost | None
+    """Hosts backups of others; None in a node that hosts none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,3 +44,5 @@ class ClusterServices:
     """Votes of this node, since it became active."""
     scaled_down: ScaledDownNodes = field(default_factory=ScaledDownNodes)
     """Nodes that were scaled down since this one became active."""
+    backups: BackupHost | None = None
+    """Hosts backups of other nodes; None in a node that hosts none."""

@@ -162,6 +162,31 @@ class GroupingFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class HostedFacts:
+    """A colocated backup that this process hosts."""
+
+    server: str
+    """Its name."""
+    node_id: str
+    """Of its primary."""
+    state: str
+    """As that of a node; ``stopped`` if it has failed."""
+    acceptors: Sequence[str]
+    """Addresses once it is active."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColocatedFacts:
+    """The colocated backups of a node."""
+
+    request: str | None
+    """State of the machine (docs/machines/requests.md); None without request-backup."""
+    host: str | None
+    """Node id of the member that hosts the backup of this node, as it said."""
+    hosted: Sequence[HostedFacts]
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterFacts:
     """The cluster as this node sees it."""
 
@@ -177,6 +202,8 @@ class ClusterFacts:
     redistribution: Sequence[RedistributionFacts] = ()
     grouping: GroupingFacts | None = None
     """None without a grouping handler."""
+    colocated: ColocatedFacts | None = None
+    """None without a colocated policy."""
 
 
 def cluster_json(facts: ClusterFacts) -> dict[str, object]:

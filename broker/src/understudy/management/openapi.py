@@ -106,6 +106,22 @@ _CLUSTER: Final[Schema] = _object(
                 }
             )
         ),
+        "colocated": _or_null(
+            _object(
+                {
+                    **dict.fromkeys(("request", "host"), _or_null(_TEXT)),
+                    "hosted": _list_of(
+                        _object(
+                            {
+                                **dict.fromkeys(("server", "node_id"), _TEXT),
+                                "state": _STATE,
+                                "acceptors": _list_of(_TEXT),
+                            }
+                        )
+                    ),
+                }
+            )
+        ),
     }
 )
 _PROMOTION: Final = _object(

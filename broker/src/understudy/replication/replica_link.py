@@ -197,7 +197,7 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
     def seek(self) -> None:
         """See ``Replica``."""
         own = self.options.connector
-        self._left = [each for each in self._candidates() if (each.host, each.port) != (own.host, own.port)]
+        self._left = [each for each in self._candidates() if not each.same_place(own)]
         self._reasons = []
         self._found_taken = False
         self.fire(ReplicaEvent.SEEK)

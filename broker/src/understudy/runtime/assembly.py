@@ -13,6 +13,7 @@ from understudy.runtime.environment import Environment
 from understudy.runtime.network_probe import make_network_check
 from understudy.runtime.node_configuration import NodeConfiguration
 from understudy.runtime.parts import NodeParts
+from understudy.runtime.process import Process
 from understudy.runtime.store_watch import StoreWatch
 from understudy.runtime.tls_acceptors import TlsAcceptors
 from understudy.runtime.turn import Turn
@@ -21,7 +22,11 @@ from understudy.store.node_lock import NodeLock
 
 
 def make_parts(
-    configuration: Configuration, environment: Environment, security: SecurityPolicy, instance_directory: str | None
+    configuration: Configuration,
+    environment: Environment,
+    security: SecurityPolicy,
+    instance_directory: str | None,
+    process: Process | None,
 ) -> NodeParts:
     """The parts of a node on the running loop; nothing is opened.
 
@@ -30,6 +35,7 @@ def make_parts(
         environment: Its share of the process.
         security: Its users and roles.
         instance_directory: Absolute, where it notes which store it uses; None: it does not.
+        process: Its other servers; None: there are none.
     """
     loop, disk, entropy = asyncio.get_running_loop(), environment.disk, environment.entropy
     turn, topology, node_configuration = (
@@ -61,4 +67,6 @@ def make_parts(
         lock=NodeLock(disk, configuration.node_manager_lock_directory, environment.file_lock, entropy),
         watch=StoreWatch(disk, configuration, instance_directory),
         tls=TlsAcceptors(configuration, environment.clock),
+        process=process,
+        instance_directory=instance_directory,
     )

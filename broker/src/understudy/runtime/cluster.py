@@ -48,6 +48,7 @@ def make_membership(
     connection = configuration.current.cluster_connections[0]
     own = configuration.own_connector()
     assert own is not None
+    replication = configuration.current.ha_policy.replication
     settings = MembershipSettings(
         link=LinkSettings(
             connection.retry_interval_ms,
@@ -61,6 +62,7 @@ def make_membership(
         notification_interval_ms=connection.notification_interval_ms,
         notification_attempts=connection.notification_attempts,
         direct_connections_only=connection.allow_direct_connections_only,
+        group=None if replication is None else replication.group_name,
     )
     statics = [configuration.connector(name) for name in connection.static_connectors]
     dialer = LoopDialer(loop, turn, configuration.tls_for)

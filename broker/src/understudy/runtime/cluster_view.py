@@ -19,16 +19,18 @@ from understudy.management.cluster_facts import (
     RedistributionFacts,
     RemoteQueueFacts,
 )
+from understudy.runtime.colocation import NodeColocation
 from understudy.runtime.parts import NodeParts
 from understudy.wire.core.transport import TransportConfiguration
 
 
-def cluster_facts(parts: NodeParts, broker: Broker | None) -> ClusterFacts:
+def cluster_facts(parts: NodeParts, broker: Broker | None, colocation: NodeColocation | None) -> ClusterFacts:
     """The cluster as a node sees it at present.
 
     Args:
         parts: Of the node.
         broker: Of an active node.
+        colocation: Of a node with a colocated policy.
     """
     membership, own_id = parts.membership, parts.lock.node_id
     now_ms = parts.environment.clock.monotonic_ms()
@@ -46,6 +48,7 @@ def cluster_facts(parts: NodeParts, broker: Broker | None) -> ClusterFacts:
         [] if broker is None else [_bridge(each, broker) for each in _bridges(broker)],
         *_exchanged(broker),
         _grouping(broker),
+        None if colocation is None else colocation.facts(),
     )
 
 

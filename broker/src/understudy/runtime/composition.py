@@ -1,15 +1,19 @@
-"""The broker of an active node, put together from the parts of the node."""
+"""The broker of an active node and its acceptors, put together from the parts of the node."""
 
 from __future__ import annotations
 
 from understudy.broker import Broker
-from understudy.cluster.replicas import Replicas
 from understudy.cluster.scaled_down import ScaledDownNodes
-from understudy.cluster.services import ClusterServices
+from understudy.cluster.services import ClusterPeers, ClusterServices
+from understudy.config.model import AcceptorConfiguration
 from understudy.management.invocation import HandingOver, Reload
 from understudy.ports import Worker
+from understudy.protocols.handlers import served
+from understudy.runtime.acceptor import Acceptor
 from understudy.runtime.connector import LoopDialer
+from understudy.runtime.descriptors import ConnectionBudget
 from understudy.runtime.parts import NodeParts, Owner
+from understudy.runtime.process import upgrade_server
 from understudy.store.message_store import MessageStore
 from understudy.store.pages import Pages
 
@@ -19,7 +23,7 @@ def make_broker(
     store: MessageStore,
     worker: Worker,
     owner: Owner,
-    replicas: Replicas | None,
+    peers: ClusterPeers,
     reload: Reload | None,
 ) -> Broker:
     """The broker over an opened store.
@@ -29,7 +33,7 @@ def make_broker(
         store: Of this activation.
         worker: Of this activation.
         owner: Hands over when management asks for it.
-        replicas: Takes replicas; None in a node without replication.
+        peers: Of this node.
         reload: Reads broker.xml again for management; None: it does not.
     """
     # read again: the file may have changed while the log was followed to its end
@@ -38,7 +42,7 @@ def make_broker(
         configuration,
         store,
         parts.security,
-        _cluster_services(parts, replicas),
+        _cluster_services(parts, peers),
         clock=environment.clock,
         timers=parts.turn,
         entropy=environment.entropy,
@@ -51,13 +55,38 @@ def make_broker(
     )
 
 
-def _cluster_services(parts: NodeParts, replicas: Replicas | None) -> ClusterServices:
+def make_acceptor(
+    parts: NodeParts, broker: Broker, configuration: AcceptorConfiguration, budget: ConnectionBudget
+) -> Acceptor:
+    """One acceptor of an active node; it does not listen yet.
+
+    Args:
+        parts: Of the node.
+        broker: Handles the protocols.
+        configuration: Of the acceptor.
+        budget: Connections of all acceptors together.
+    """
+    current, environment = parts.configuration.current, parts.environment
+    return Acceptor(
+        configuration,
+        parts.turn,
+        served(broker.handlers, configuration.protocols),
+        current.connection_ttl_check_interval_ms,
+        budget=budget,
+        descriptors=environment.descriptors,
+        tls=parts.tls.port(configuration, lambda: environment.worker(parts.turn)),
+        server=upgrade_server(parts.process, current.name),
+    )
+
+
+def _cluster_services(parts: NodeParts, peers: ClusterPeers) -> ClusterServices:
     return ClusterServices(
         parts.topology,
         parts.credentials,
-        replicas,
+        peers.replicas,
         LoopDialer(parts.loop, parts.turn, parts.configuration.tls_for),
         parts.configuration.connector,
         parts.discovery.connectors,
         scaled_down=ScaledDownNodes(can_scale_down=parts.configuration.current.ha_policy.scale_down is not None),
+        backups=peers.backups,
     )

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from typing import Final
 
 from understudy.broker import Broker
 from understudy.config.model import Configuration
 from understudy.errors import BrokerError, ConfigError, DiskFailed, ManagementError, StoreError
-from understudy.ha.activation import Step
 from understudy.ha.node import NodeLife
 from understudy.ha.policy import Compose, Decisions, Done, NodeState, Policy, Role
 from understudy.runtime.activation import Activation
@@ -26,6 +25,7 @@ from understudy.runtime.assembly import make_parts
 from understudy.runtime.environment import Environment
 from understudy.runtime.opened_store import OpenedStore
 from understudy.runtime.policies import make_policy, make_replication
+from understudy.runtime.process import Process
 from understudy.runtime.serving import Serving
 from understudy.runtime.standby import NodeStandby
 from understudy.security.authorization import SecurityPolicy
@@ -49,6 +49,7 @@ class BrokerNode:
         *,
         on_active: Callable[[], None] | None = None,
         instance_directory: str | None = None,
+        process: Process | None = None,
     ) -> None:
         """Nothing is opened yet; on the loop.
 
@@ -58,6 +59,7 @@ class BrokerNode:
             security: Its users and roles.
             on_active: Called after each activation.
             instance_directory: Absolute, where it notes which store it uses; None: it does not.
+            process: Its other servers, with the backups that it hosts; None: it is alone and hosts none.
         """
         self.environment = environment
         self.started_ms = environment.clock.monotonic_ms()
@@ -71,7 +73,7 @@ class BrokerNode:
         """Carries out an activation."""
         self._deactivated: Done | None = None
         """Called at the end of the deactivation under way; None: none is."""
-        self.parts = make_parts(configuration, environment, security, instance_directory)
+        self.parts = make_parts(configuration, environment, security, instance_directory, process)
         self.standby = NodeStandby(self.parts)
         self.activation = Activation(environment.clock)
         self.replication = make_replication(self.parts, self)
@@ -244,15 +246,15 @@ class BrokerNode:
 
     def activate(self, compose: Compose, done: Done) -> None:
         """See ``NodePort``."""
-        opening = [*self.standby.steps(), *self.opened.steps()]
-        self._activating = self._spawn(self._activate(compose(opening, self.serving.steps()), done))
+        self._activating = self._spawn(self._activate(compose, done))
 
-    async def _activate(self, steps: Sequence[Step], done: Done) -> None:
+    async def _activate(self, compose: Compose, done: Done) -> None:
         clock = self.environment.clock
         began_ms = clock.monotonic_ms()
         failure: BrokerError | None = None
         try:
-            await self.activation.run(steps)
+            opening = [*self.standby.steps(), *self.opened.steps()]
+            await self.activation.run(compose(opening, self.serving.steps()))
         except BrokerError as error:
             failure = error
         finally:
@@ -288,6 +290,8 @@ class BrokerNode:
             self.parts.network_check.stop()
         self.parts.discovery.close()
         self.parts.lock.close()
+        if self.serving.colocation is not None:
+            self.serving.colocation.close()
         if self.replication is not None:
             self.replication.close(lambda: self._set_ended(error))
         else:

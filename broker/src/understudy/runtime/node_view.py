@@ -94,7 +94,7 @@ class LiveNodeView:
 
     @property
     def cluster(self) -> ClusterFacts:
-        return cluster_facts(self._node.parts, self._node.broker)
+        return cluster_facts(self._node.parts, self._node.broker, self._node.serving.colocation)
 
     @property
     def ha_policy(self) -> str:

@@ -14,6 +14,7 @@ from understudy.ha.network_check import NetworkCheck
 from understudy.runtime.discovery import NodeDiscovery
 from understudy.runtime.environment import Environment
 from understudy.runtime.node_configuration import NodeConfiguration
+from understudy.runtime.process import Process
 from understudy.runtime.store_watch import StoreWatch
 from understudy.runtime.tls_acceptors import TlsAcceptors
 from understudy.runtime.turn import Turn
@@ -44,6 +45,10 @@ class NodeParts:
     watch: StoreWatch
     tls: TlsAcceptors
     """Certificates of the acceptors."""
+    process: Process | None = None
+    """None: the node is alone in its process, and hosts no backups."""
+    instance_directory: str | None = None
+    """Absolute; None: the node notes nothing there."""
 
 
 class Owner(Protocol):

@@ -102,7 +102,7 @@ def _replication_policy(
             parts.credentials,
             replace(peer_options(cluster), silence_ms=settings.silence_ms),
             used.authority.copied_at,
-            used.authority.data_node_id,
+            lambda: settings.of_node or used.authority.data_node_id(),
             parts.environment.replication_protocol,
         ),
         lambda: _candidates(parts, cluster),

@@ -7,13 +7,14 @@ import logging
 from typing import Final
 
 from understudy.broker import Broker
+from understudy.cluster.services import ClusterPeers
 from understudy.errors import Unreachable
 from understudy.ha.activation import Step
 from understudy.management.invocation import Reload
-from understudy.protocols.handlers import served
 from understudy.runtime.acceptor import Acceptor
 from understudy.runtime.cluster import twin_rule
-from understudy.runtime.composition import make_broker
+from understudy.runtime.colocation import make_colocation
+from understudy.runtime.composition import make_acceptor, make_broker
 from understudy.runtime.descriptors import ConnectionBudget
 from understudy.runtime.opened_store import OpenedStore
 from understudy.runtime.parts import NodeParts, Owner
@@ -60,6 +61,8 @@ class Serving:
         self._owner = owner
         self.scale_down = NodeScaleDown(parts, owner)
         self._replication = replication
+        self.colocation = make_colocation(parts)
+        """Backups hosted here and asked for; None without a colocated policy."""
         self.broker: Broker | None = None
         self.reload: Reload | None = None
         """Reads broker.xml again for management; set by the caller that runs the node."""
@@ -77,6 +80,7 @@ class Serving:
             Step("finish a scale-down", self._finish_scale_down),
             Step("open acceptors", self._open_acceptors, self._close_acceptors),
             Step("join the cluster", self._join_cluster, self._leave_cluster),
+            *self._colocation_steps(),
             Step("start the bridges", self._start_bridges, self._stop_bridges),
             Step("begin housekeeping", self._begin_housekeeping, self._end_housekeeping),
         ]
@@ -85,6 +89,10 @@ class Serving:
             steps.insert(1, Step("prepare to move messages", _nothing, self._move_messages))
             steps.append(Step("prepare to choose a node", _nothing, self._choose_target))
         return steps
+
+    def _colocation_steps(self) -> list[Step]:
+        colocation = self.colocation
+        return [] if colocation is None else [Step("see to colocated backups", colocation.begin, colocation.end)]
 
     async def _choose_target(self) -> None:
         if self.broker is not None:
@@ -106,8 +114,11 @@ class Serving:
     def _load(self) -> None:
         parts, environment, store = self._parts, self._parts.environment, self._opened.store
         assert store is not None
-        replicas = self._replication.replicas if self._replication is not None else None
-        self.broker = make_broker(parts, store, self._opened.worker, self._owner, replicas, self.reload)
+        peers = ClusterPeers(
+            self._replication.replicas if self._replication is not None else None,
+            self.colocation.hosting if self.colocation is not None else None,
+        )
+        self.broker = make_broker(parts, store, self._opened.worker, self._owner, peers, self.reload)
         self.broker.post_office.paging.bodies_max_bytes = parts.configuration.bodies_max_bytes()
         parts.turn.work = self.broker.post_office.turn
         parts.turn.congestion = store.congestion
@@ -140,16 +151,7 @@ class Serving:
                 extra={"limit": descriptors.limit, "connections_max": budget.connections_max, "wanted": allowed},
             )
         for each in configuration.acceptors:
-            acceptor = Acceptor(
-                each,
-                self._parts.turn,
-                served(self.broker.handlers, each.protocols),
-                configuration.connection_ttl_check_interval_ms,
-                budget=budget,
-                descriptors=descriptors,
-                tls=self._parts.tls.port(each, lambda: environment.worker(self._parts.turn)),
-                server=configuration.name,
-            )
+            acceptor = make_acceptor(self._parts, self.broker, each, budget)
             try:
                 await acceptor.open()
             except OSError as error:

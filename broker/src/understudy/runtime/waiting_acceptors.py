@@ -14,6 +14,7 @@ from understudy.protocols.core.waiting_connection import WaitingConnection
 from understudy.protocols.handlers import served
 from understudy.runtime.acceptor import Acceptor
 from understudy.runtime.parts import NodeParts
+from understudy.runtime.process import upgrade_server
 from understudy.session.prefixes import AddressPrefixes
 from understudy.wire.core import packets
 from understudy.wire.detect import Protocol as Wire
@@ -70,6 +71,7 @@ class WaitingAcceptors:
                 handlers,
                 configuration.connection_ttl_check_interval_ms,
                 tls=self._parts.tls.port(each, lambda: environment.worker(self._parts.turn)),
+                server=upgrade_server(self._parts.process, configuration.name),
             )
             self._acceptors.append(acceptor)
             try:

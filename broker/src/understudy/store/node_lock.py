@@ -236,3 +236,20 @@ class NodeLock:
         raw[6] = raw[6] & 0x0F | 0x40
         raw[8] = raw[8] & 0x3F | 0x80
         return bytes(raw)
+
+
+def read_node_id(disk: Disk, directory: str) -> NodeId | None:
+    """Node id of the store with this lock directory; None: there is none yet. Nothing is created.
+
+    Raises:
+        DiskFailed: the lock file cannot be read.
+    """
+    path = f"{directory}/server.lock"
+    if not disk.exists(path):
+        return None
+    file = disk.open(path, read_only=True)
+    try:
+        raw = file.read(0, _FILE_BYTES)[3:]
+    finally:
+        file.close()
+    return NodeId(uuid_text(raw)) if len(raw) == _FILE_BYTES - 3 and any(raw) else None

@@ -28,6 +28,7 @@ MODULES = (
     "understudy.balancing.redistribution",
     "understudy.balancing.group_binding",
     "understudy.scale_down.transfer",
+    "understudy.colocation.requests",
     "understudy.bridges.bridge",
     "understudy.cluster.member_link",
     "understudy.cluster.membership",

@@ -187,7 +187,7 @@ def test_a_request_without_response_ends_the_connection_after_call_timeout(
     link.start()
     if authenticated:
         prove(dialer.wires[0], credentials)
-        link.ask(vote(), votes.append)
+        link.ask(vote(), packets.QuorumVoteReply, votes.append)
     else:
         dialer.wires[0].link.connected(dialer.wires[0])
     time.advance(1_999)
@@ -226,11 +226,11 @@ def test_a_vote_is_answered_by_its_response(time: ManualTime) -> None:
     link.start()
     prove(dialer.wires[0], credentials)
     votes: list[object] = []
-    link.ask(vote(), votes.append)
-    link.ask(vote(), votes.append)()
-    answer = packets.FailoverVote(True, "pair", None)
+    link.ask(vote(), packets.QuorumVoteReply, votes.append)
+    link.ask(vote(), packets.QuorumVoteReply, votes.append)()
+    answer = packets.QuorumVoteReply(packets.PRIMARY_FAILOVER_VOTE, packets.FailoverVote(True, "pair", None))
     for _ in range(2):
-        dialer.wires[0].answer(packets.QuorumVoteReply(packets.PRIMARY_FAILOVER_VOTE, answer))
+        dialer.wires[0].answer(answer)
     assert votes == [answer], "the second request was cancelled"
 
 
@@ -238,10 +238,10 @@ def test_a_vote_waits_for_the_connection_or_its_failure(time: ManualTime) -> Non
     link, dialer, credentials = make(time)
     link.start()
     votes: list[object] = []
-    link.ask(vote(), votes.append)
+    link.ask(vote(), packets.QuorumVoteReply, votes.append)
     dialer.wires[0].link.disconnected("refused")
     assert votes == [None]
-    link.ask(vote(), votes.append)
+    link.ask(vote(), packets.QuorumVoteReply, votes.append)
     assert len(dialer.wires) == 2, "it connects at once"
     prove(dialer.wires[1], credentials)
     assert isinstance(dialer.wires[1].packets()[-1], packets.QuorumVote)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from understudy.cluster.backup_host import Requester
 from understudy.cluster.handshake import DiallerProof
 from understudy.cluster.topology import Member
 from understudy.errors import BrokerError
@@ -37,6 +38,9 @@ class ClusterChannel:
         self._asking: TransportConfiguration | None = None
         """Connector that the other node has announced."""
         self._announced: packets.NodeAnnounce | None = None
+        """The backup that was announced on the connection."""
+        self._requester: Requester | None = None
+        """The active node that was announced on the connection, which may ask for a backup."""
         self._replication: ReplicationChannel | None = None
         """Once a packet came on its channel."""
 
@@ -68,6 +72,8 @@ class ClusterChannel:
             self._announce(packet)
         elif type(packet) is packets.QuorumVote and self._proof.authorized:
             self._vote(packet)
+        elif isinstance(packet, packets.BackupRequest) and self._proof.authorized:
+            self._owner.send(packets.BackupResponse(self._host_backup(packet)), CLUSTER_CHANNEL)
         elif isinstance(packet, packets.ScaleDownAnnouncement) and self._proof.authorized:
             self._scaled_down(packet)
         elif isinstance(packet, packets.DuplicateIds) and self._proof.authorized:
@@ -83,6 +89,7 @@ class ClusterChannel:
         self._asking = connector
         self._owner.services.cluster.votes.announced(packet)
         if not packet.backup:
+            self._requester = Requester(packet.node_id, connector, packet.backup_group_name)
             member = Member(
                 packet.node_id,
                 packet.current_event_id,
@@ -101,6 +108,9 @@ class ClusterChannel:
         if isinstance(packet.vote, packets.PairState):
             self._owner.services.cluster.votes.pair_state(packet.vote)
             return
+        if isinstance(packet.vote, packets.BackupVote):
+            self._owner.send(packets.QuorumVoteReply(packet.handler, self._can_host(packet.vote)), CLUSTER_CHANNEL)
+            return
         if not isinstance(packet.vote, packets.FailoverVote):
             # Artemis does not answer either: the other node waits for its time limit
             log.warning("vote of an unknown kind", extra={"handler": packet.handler})
@@ -110,6 +120,22 @@ class ClusterChannel:
         vote = services.cluster.votes.answer(services.cluster.topology, packet.vote, self._asking, now_ms)
         log.info("vote", extra={"node_id": vote.node_id, "agreed": vote.agreed, "connector": vote.connector})
         self._owner.send(packets.QuorumVoteReply(packet.handler, vote), CLUSTER_CHANNEL)
+
+    def _can_host(self, vote: packets.BackupVote) -> packets.BackupVote:
+        """Whether this node can host a backup of the other one (artemis-ha s. 5)."""
+        services, requester = self._owner.services, self._requester
+        backups = services.cluster.backups
+        if backups is None:
+            return packets.BackupVote(0, services.shared.node_id, available=False)
+        return backups.vote(vote.node_id if requester is None else requester.node_id)
+
+    def _host_backup(self, packet: packets.BackupRequest) -> bool:
+        """Whether this node hosts a backup of the other one now."""
+        backups, requester = self._owner.services.cluster.backups, self._requester
+        if backups is None or requester is None:
+            log.warning("request for a backup refused", extra={"peer": self._owner.connection.peer})
+            return False
+        return backups.host(requester, packet) is None
 
     def _scaled_down(self, packet: packets.ScaleDownAnnouncement) -> None:
         """Another node has moved its messages here, or to the node that sends this."""

@@ -1,0 +1,88 @@
+"""The colocated backups that one node of a process hosts, as further nodes of the process (ADR 0073).
+
+A backup runs beside the node that hosts it, with its own store, lock, users and management. It stops when that node
+ends; its own end or failure changes nothing there. Not here: which backups are hosted (``colocation.hosting``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from understudy.config.colocated import HostedBackup
+from understudy.config.model import Configuration
+from understudy.runtime.endpoints import Endpoints
+from understudy.runtime.hosted_node import HostedNode
+from understudy.runtime.management_listener import ManagementListener
+from understudy.runtime.node import BrokerNode
+from understudy.runtime.reloading import ConfigurationFiles
+from understudy.security.authorization import SecurityPolicy
+
+log = logging.getLogger(__name__)
+
+
+class NodeMaker(Protocol):
+    """The process (``runtime.server``)."""
+
+    endpoints: Endpoints
+
+    def make_node(
+        self, configuration: Configuration, security: SecurityPolicy, *, listener: ManagementListener | None
+    ) -> HostedNode:
+        """A node with its share of the process, which the caller runs."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BackupParts:
+    """Makes the parts of a colocated backup that are not in its configuration."""
+
+    security: Callable[[Configuration], SecurityPolicy]
+    """Its users and roles. Raises ConfigError."""
+    listener: Callable[[HostedBackup], ManagementListener | None]
+    """For its management; None: it has none."""
+    files: Callable[[BrokerNode, SecurityPolicy, HostedBackup], ConfigurationFiles]
+    """Its files that are watched for changes."""
+
+
+class BackupProcess:
+    """Starts colocated backups for one node. Implements ``runtime.process.Process``."""
+
+    def __init__(self, server: NodeMaker, make: BackupParts | None) -> None:
+        """Args:
+        server: Makes their nodes.
+        make: Makes their parts; None: it hosts none.
+        """
+        self._server = server
+        self._make = make
+        self.endpoints = server.endpoints
+        self.parent: HostedNode | None = None
+        """The node, once it is made."""
+
+    def host(self, backup: HostedBackup, configuration: Configuration, ended: Callable[[bool], None]) -> BrokerNode:
+        """See ``Process``."""
+        parent = self.parent
+        assert parent is not None, "a node that is being made does not host"
+        make = self._make
+        assert make is not None, "a node without a colocated policy hosts none"
+        security = make.security(configuration)
+        hosted = self._server.make_node(configuration, security, listener=make.listener(backup))
+        hosted.files = make.files(hosted.node, security, backup)
+        loop = asyncio.get_running_loop()
+        running = loop.create_task(hosted.run(lambda: None), context=hosted.context)
+        parent.backups[running] = hosted
+        self.endpoints.servers.add(configuration.name)
+
+        def done(task: asyncio.Task[bool]) -> None:
+            parent.backups.pop(task, None)
+            self.endpoints.servers.discard(configuration.name)
+            if not task.cancelled() and task.exception() is not None:
+                log.critical("a hosted backup has ended", exc_info=task.exception())
+            if not hosted.stopping:
+                ended(not task.cancelled() and task.exception() is None and task.result())
+
+        running.add_done_callback(done)
+        return hosted.node

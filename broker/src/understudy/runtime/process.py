@@ -1,0 +1,47 @@
+"""The port between a node and the process in which other servers run, too (ADR 0073)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from understudy.config.colocated import HostedBackup
+from understudy.config.model import Configuration
+from understudy.runtime.endpoints import Endpoints
+from understudy.runtime.upgrade import UpgradeServer
+
+
+class HostedServer(Protocol):
+    """A further server that was started in the process."""
+
+    @property
+    def state(self) -> str:
+        """As in management."""
+        ...
+
+
+class Process(Protocol):
+    """The process of the node, as far as it concerns its other servers (``runtime.backup_process``)."""
+
+    @property
+    def endpoints(self) -> Endpoints:
+        """Ports that its servers share."""
+        ...
+
+    def host(self, backup: HostedBackup, configuration: Configuration, ended: Callable[[bool], None]) -> HostedServer:
+        """Start a colocated backup, which stops when this node does.
+
+        Args:
+            backup: Its place and name.
+            configuration: Of the server.
+            ended: Called with whether it ended cleanly, unless this node stopped it.
+
+        Raises:
+            BrokerError: it cannot be made.
+        """
+        ...
+
+
+def upgrade_server(process: Process | None, name: str) -> UpgradeServer:
+    """The server of the acceptors of a node with that name."""
+    return UpgradeServer(name, None if process is None else process.endpoints)
