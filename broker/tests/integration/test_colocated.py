@@ -130,7 +130,8 @@ def test_servers_share_a_port_by_http_upgrade(make: Callable[..., Members], kind
     first, second = members.start().nodes
     wait_backups(first, second)
     assert backup_of(first) == f"tcp://127.0.0.1:{second.port}", "the same port, another server"
-    query = "httpUpgradeEnabled=true&ha=true&reconnectAttempts=-1&retryInterval=100"
+    # without the name of its server a client does not know which member it is connected to
+    query = "httpUpgradeEnabled=true&activemqServerName=n0&ha=true&reconnectAttempts=300&retryInterval=100"
     with connect(f"tcp://127.0.0.1:{first.port}?{query}") as connection, connection.session() as session:
         producer = session.producer("q")
         producer.send("before")
