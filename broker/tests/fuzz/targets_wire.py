@@ -76,6 +76,7 @@ def sample_packets() -> tuple[p.Packet, ...]:
     by_hand: tuple[p.Packet, ...] = (
         p.QuorumVote(p.PRIMARY_FAILOVER_VOTE, vote),
         p.QuorumVoteReply(p.LIVE_FAILOVER_VOTE, vote),
+        p.QuorumVoteReply(p.BACKUP_VOTE, p.BackupVote(2, "node", True)),
         p.ReplicationAppend(0, next(iter(p.Operation)), 1, 2, b"record"),
         p.ReplicationAppendTx(1, next(iter(p.Operation)), 1, 2, 3, b"record"),
         p.ReplicationPageWrite(7, p.PagedMessage(1, (2, 3), sample_message()), "orders"),

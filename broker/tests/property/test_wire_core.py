@@ -134,6 +134,9 @@ votes = st.tuples(
     st.sampled_from((p.PRIMARY_FAILOVER_VOTE, p.LIVE_FAILOVER_VOTE)),
     st.builds(p.FailoverVote, st.booleans(), texts, st.none() | texts),
 ) | st.tuples(names.filter(lambda name: not name.endswith("FailoverQuorumVote")), blobs)
+votes |= st.tuples(
+    st.just(p.BACKUP_VOTE), st.builds(p.BackupVote, integers(32), st.none() | texts, available=st.booleans())
+)
 paged = st.builds(p.PagedMessage, integers(64), tuples(integers(64)), messages) | st.builds(
     p.PagedMessage, integers(64), tuples(integers(64)), st.none(), st.sampled_from((1, 2, -1)), blobs
 )

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from support.routing import World, text
 from support.unit_store import UnitStore
+from understudy.cluster.backup_host import BackupHost
 from understudy.cluster.credentials import ClusterCredentials
 from understudy.cluster.scaled_down import ScaledDownNodes
 from understudy.cluster.services import ClusterServices
@@ -166,6 +167,7 @@ class CoreNode:
         security: SecurityPolicy | None = None,
         credentials: ClusterCredentials | None = None,
         scaled_down: ScaledDownNodes | None = None,
+        backups: BackupHost | None = None,
         **services: Any,
     ) -> None:
         self.world = world or World(automatic=automatic)
@@ -182,7 +184,9 @@ class CoreNode:
         )
         self.topology = Topology()
         self.reattachments: Reattachments[CoreSession] = Reattachments(clock, clock)
-        cluster = ClusterServices(self.topology, credentials, scaled_down=scaled_down or ScaledDownNodes())
+        cluster = ClusterServices(
+            self.topology, credentials, scaled_down=scaled_down or ScaledDownNodes(), backups=backups
+        )
         self.core = CoreServices(self.services, cluster, self.reattachments)
 
     @property

@@ -35,6 +35,9 @@ RESTART_MS_MAX: Final = 60_000
 class Notes(Protocol):
     """A file with the hosted backups."""
 
+    place: str
+    """Its path, for errors."""
+
     def read(self) -> bytes | None:
         """Its contents; None: there is none. Raises DiskFailed."""
         ...
@@ -88,6 +91,8 @@ class Hosting:
         self._closed = False
         self._failures: dict[str, int] = {}
         """Failures of a backup, by the node id of its primary, since it was accepted."""
+        self._unreadable: str | None = None
+        """Why the file cannot be read. It is not replaced: it may name a backup with the newest data of its pair."""
 
     # --- BackupHost --------------------------------------------------------------------------------
 
@@ -98,7 +103,8 @@ class Hosting:
         if asking is not None and asking in self.backups:
             return packets.BackupVote(0, self._own_id(), available=True)
         count = len(self.backups)
-        return packets.BackupVote(count, self._own_id(), available=count < self._colocated.max_backups)
+        available = count < self._colocated.max_backups and self._unreadable is None
+        return packets.BackupVote(count, self._own_id(), available=available)
 
     def host(self, requester: Requester, request: packets.BackupRequest) -> str | None:
         """See ``BackupHost``."""
@@ -119,6 +125,8 @@ class Hosting:
         return None
 
     def _refusal(self, requester: Requester, request: packets.BackupRequest) -> str | None:
+        if self._unreadable is not None:
+            return self._unreadable
         if requester.node_id == self._own_id():
             return "it is the node id of this node"
         if len(self.backups) >= self._colocated.max_backups:
@@ -142,12 +150,17 @@ class Hosting:
     # --- life of the backups -----------------------------------------------------------------------
 
     def restore(self) -> None:
-        """Start the backups that were hosted before this node was stopped.
-
-        Raises:
-            StoreError: the file with them cannot be read.
+        """Start the backups that were hosted before this node was stopped. If the file with them cannot be read, none
+        is started or accepted; this node serves nevertheless.
         """
-        for backup in _decode(self._notes.read()):
+        try:
+            noted = _decode(self._notes.read())
+        except StoreError as error:
+            self._unreadable = f"{self._notes.place}: {error}"
+            hint = "repair or remove the file, then restart this node; the other nodes ask for backups again"
+            log.error("no backups are hosted", extra={"reason": self._unreadable, "hint": hint})
+            return
+        for backup in noted:
             if backup.node_id in self.running:
                 continue
             self.backups[backup.node_id] = backup
@@ -245,18 +258,16 @@ def _encode(backups: Any) -> bytes:
 
 
 def _decode(data: bytes | None) -> list[HostedBackup]:
-    """Raises StoreError: the file is damaged, or of a newer version."""
+    """Raises StoreError: the file is damaged, or of another version."""
     if data is None or not data.strip(b"\0"):
         return []
     try:
         found = json.loads(data)
         if found["version"] != VERSION:
-            raise StoreError(f"the file of hosted backups has version {found['version']}, this node reads {VERSION}")
+            raise StoreError(f"it has version {found['version']}, this node reads {VERSION}")
         return [_backup(each) for each in found["backups"]]
     except (ValueError, KeyError, TypeError) as error:
-        raise StoreError(
-            f"the file of hosted backups is damaged: {error}", hint="remove it: the other nodes ask for backups again"
-        ) from None
+        raise StoreError(f"it is damaged: {error}") from None
 
 
 def _backup(entry: dict[str, Any]) -> HostedBackup:

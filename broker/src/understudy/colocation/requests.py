@@ -85,7 +85,7 @@ class BackupRequests(Machine[State, Event]):
         self,
         members: Members,
         has_backup: Callable[[], bool],
-        directories: Callable[[], packets.BackupRequest],
+        make_request: Callable[[], packets.BackupRequest],
         timers: Timers,
         *,
         retries: int,
@@ -96,7 +96,7 @@ class BackupRequests(Machine[State, Event]):
         Args:
             members: Of the cluster.
             has_backup: Whether a backup of this node is announced.
-            directories: Makes a request with the directories of the store, if another node is to use it.
+            make_request: Makes a request, with the directories of the store if the backup is to use it.
             timers: For the interval.
             retries: backup-request-retries: attempts after the first one that fails; -1: no limit.
             interval_ms: backup-request-retry-interval.
@@ -106,7 +106,7 @@ class BackupRequests(Machine[State, Event]):
         """Node id of the member that hosts the backup, as it said; None: none did."""
         self._members = members
         self._has_backup = has_backup
-        self._make_request = directories
+        self._make_request = make_request
         self._timers = timers
         self._retries = retries
         self._interval_ms = interval_ms

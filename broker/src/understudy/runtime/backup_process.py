@@ -81,7 +81,7 @@ class BackupProcess:
             self.endpoints.servers.discard(configuration.name)
             if not task.cancelled() and task.exception() is not None:
                 log.critical("a hosted backup has ended", exc_info=task.exception())
-            if not hosted.stopping:
+            if not parent.ends_backups:
                 ended(not task.cancelled() and task.exception() is None and task.result())
 
         running.add_done_callback(done)

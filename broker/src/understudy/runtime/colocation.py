@@ -42,12 +42,11 @@ class NotesFile:
         """
         self._disk = disk
         self._folder = None if instance is None else f"{instance}/{NOTES_FOLDER}"
+        self.place = f"{self._folder}/{NOTES_FILE}"
 
     def read(self) -> bytes | None:
         """See ``Notes``."""
-        if self._folder is None:
-            return None
-        return read_file(self._disk, f"{self._folder}/{NOTES_FILE}", _NOTES_BYTES_MAX)
+        return None if self._folder is None else read_file(self._disk, self.place, _NOTES_BYTES_MAX)
 
     def write(self, data: bytes) -> None:
         """See ``Notes``."""
@@ -141,11 +140,7 @@ class NodeColocation:
             )
 
     def begin(self) -> None:
-        """The node is active and in the cluster: start noted backups, and ask for the own one.
-
-        Raises:
-            StoreError: the file with the hosted backups cannot be read.
-        """
+        """The node is active and in the cluster: start noted backups, and ask for the own one."""
         if self.hosting is not None and not self._restored:
             self._restored = True
             self.hosting.restore()

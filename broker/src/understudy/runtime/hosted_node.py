@@ -48,6 +48,8 @@ class HostedNode:
         """Called when it has started and has not ended."""
         self.backups: dict[asyncio.Task[bool], HostedNode] = {}
         """Colocated backups of other nodes that run because of this one."""
+        self.ends_backups = False
+        """Whether they were stopped because this node stops or has ended."""
         self._management: asyncio.Task[ManagementServer] | None = None
         self._stops: list[asyncio.Task[None]] = []
         configuration = node.configuration
@@ -68,13 +70,13 @@ class HostedNode:
             self.context.copy().run(log.info, "stopping", extra={"reason": reason})
             loop = asyncio.get_running_loop()
             self._stops.append(loop.create_task(self.node.stop(failover=failover), context=self.context.copy()))
-        for backup in self.backups.values():
-            backup.stop(reason)
+        self._stop_backups(reason)
 
-    @property
-    def stopping(self) -> bool:
-        """Whether ``stop`` was called."""
-        return bool(self._stops)
+    def _stop_backups(self, reason: str) -> None:
+        self.ends_backups = True
+        for backup in self.backups.values():
+            if not backup._stops:
+                backup.stop(reason)
 
     async def run(self, started: Callable[[], None]) -> bool:
         """Start the node and wait for its end; whether that was clean.
@@ -109,9 +111,7 @@ class HostedNode:
         return error is None and managed
 
     async def _end_backups(self) -> None:
-        for backup in self.backups.values():
-            if not backup.stopping:
-                backup.stop("the server that hosts it has ended")
+        self._stop_backups("the server that hosts it has ended")
         if self.backups:
             await asyncio.wait(self.backups)
 

@@ -16,7 +16,7 @@ from understudy.config.high_availability import (
     ReplicationConfiguration,
     Role,
 )
-from understudy.errors import DiskFailed, StoreError
+from understudy.errors import DiskFailed
 from understudy.testing.manual_time import ManualTime
 from understudy.wire.core.packets import BackupRequest, BackupVote
 from understudy.wire.core.transport import TransportConfiguration
@@ -34,6 +34,7 @@ class World:
 
     def __init__(self, colocated: ColocatedConfiguration = SHARED) -> None:
         self.colocated = colocated
+        self.place = "/i/notes"
         self.data: bytes | None = None
         self.fails = False
         self.reason: str | None = None
@@ -161,11 +162,14 @@ def test_a_failed_backup_keeps_its_place_and_is_started_again_later_each_time() 
     b"{", b"[]", b'{"version": 2, "backups": []}', b'{"version": 1, "backups": [{}]}',
     b'{"version": 1, "backups": [{"place": "x", "node_id": "a", "requester": {}, "directories": null}]}',
 ])  # fmt: skip
-def test_a_damaged_file_is_refused_by_name(data: bytes) -> None:
+def test_a_damaged_file_is_kept_and_no_backup_is_accepted(data: bytes) -> None:
     world = World()
     world.data = data
-    with pytest.raises(StoreError, match="hosted backups"):
-        world.host.restore()
+    world.host.restore()
+    assert world.started == []
+    assert not world.host.vote("a").available
+    assert str(world.ask("a")).startswith("/i/notes: ")
+    assert world.data == data
 
 
 def test_an_empty_file_is_one_without_backups() -> None:

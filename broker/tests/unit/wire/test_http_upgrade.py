@@ -6,8 +6,10 @@ from http import HTTPStatus
 
 import pytest
 
+from understudy.errors import LocalProtocolError, RemoteProtocolError
 from understudy.wire.core.http_upgrade import (
     HEAD_BYTES_MAX,
+    UpgradeExchange,
     UpgradeRefused,
     UpgradeRequest,
     accepted,
@@ -74,3 +76,49 @@ def test_a_long_head_is_refused(end: bytes) -> None:
     with pytest.raises(UpgradeRefused) as caught:
         split_head(b"GET / HTTP/1.1\r\nx: " + b"y" * HEAD_BYTES_MAX + end)
     assert caught.value.status is HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+
+
+# --- the side of a client --------------------------------------------------------------------------------------
+
+
+def exchange(**names: str) -> UpgradeExchange:
+    return UpgradeExchange("::1", 8080, names, b"the sample nonce")
+
+
+@pytest.mark.parametrize("cut", [0, 1, 40, 10_000])
+def test_both_sides_agree(cut: int) -> None:
+    client = exchange(activemqServerName="backup", httpUpgradeEndpoint="web")
+    found = split_head(client.request)
+    assert found is not None
+    request = read_request(found[0])
+    assert request == UpgradeRequest(KEY, "backup", "web")
+    answer = accepted(request) + b"CORE"
+    pieces = (answer[:cut], answer[cut:]) if 0 < cut < len(answer) else (answer,)
+    assert [client.receive(each) for each in pieces][-1] == b"CORE"
+
+
+def test_names_that_are_not_given_are_not_sent() -> None:
+    assert b"activemqServerName" not in exchange(activemqServerName="").request
+    assert b"Host: [::1]:8080" in exchange().request
+
+
+@pytest.mark.parametrize("answer", [
+    refused(UpgradeRefused(HTTPStatus.NOT_FOUND, "no server 'x' here")),
+    accepted(UpgradeRequest("AAAAAAAAAAAAAAAAAAAAAA==", None, None)),
+    b"ARTEMIS\r\n\r\n", b"HTTP/1.1 101 Switching\r\n\r\n", b"HTTP/1.1\r\n\r\n", b"x" * (HEAD_BYTES_MAX + 1),
+])  # fmt: skip
+def test_another_answer_is_an_error(answer: bytes) -> None:
+    with pytest.raises(RemoteProtocolError):
+        exchange().receive(answer)
+
+
+def test_the_reason_of_a_refusal_is_quoted() -> None:
+    answer = refused(UpgradeRefused(HTTPStatus.NOT_FOUND, "no server 'x' here"))
+    with pytest.raises(RemoteProtocolError, match=r"404 Not Found.*no server 'x' here"):
+        exchange().receive(answer)
+
+
+@pytest.mark.parametrize("name", ["a\r\nEvil: 1", "\0", "caf\u00e9"])
+def test_a_name_that_a_header_cannot_have_is_refused(name: str) -> None:
+    with pytest.raises(LocalProtocolError, match="activemqServerName"):
+        exchange(activemqServerName=name)

@@ -315,7 +315,7 @@ def _settings(bare: Connector, values: Mapping[str, str], url: str) -> Connector
 def _in_request(name: str, values: Mapping[str, str], url: str) -> str:
     """A name that is sent in a request. Raises ConfigError: it cannot be."""
     value = values.get(name, "")
-    if not value.isprintable():
+    if not (value.isascii() and value.isprintable()):
         raise ConfigError(f"client URL {url!r}: {name} cannot be sent in a request")
     return value
 

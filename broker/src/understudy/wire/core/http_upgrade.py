@@ -139,6 +139,9 @@ class UpgradeExchange:
         port: Of the endpoint.
         parameters: Of the connector; ``activemqServerName`` and ``httpUpgradeEndpoint`` are used.
         token: 16 random bytes.
+
+        Raises:
+            LocalProtocolError: a name has characters that a header cannot have.
         """
         self._key = b64encode(token).decode()
         self._data = b""
@@ -152,7 +155,7 @@ class UpgradeExchange:
         ]
         for name in ("activemqServerName", "httpUpgradeEndpoint"):
             value = str(parameters.get(name) or "")
-            if not value.isprintable():
+            if not (value.isascii() and value.isprintable()):
                 raise LocalProtocolError(f"connector parameter {name}: {value!r} cannot be sent in a request")
             if value:
                 lines.append(f"{name}: {value}")
