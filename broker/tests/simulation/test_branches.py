@@ -27,6 +27,20 @@ def test_branches_are_whole_through_failovers(seed):
     assert outcome.activations >= 4
 
 
+class DeliberatePair(BranchedPairRun):
+    """Its consumer takes a second for the decision about each branch: with one message each, longer than the run."""
+
+    def __init__(self, plan, loop):
+        super().__init__(plan, loop)
+        self._consumers["c0"].decide_s = 1.0
+        self._consumers["c0"].batch = 1
+
+
+def test_a_consumer_that_takes_time_to_decide_is_not_taken_for_stuck():
+    outcome = SHARED_STORE.run_seed(0, run_class=DeliberatePair)
+    assert [str(violation) for violation in outcome.violations] == []
+
+
 def test_a_share_of_the_seeds_works_in_branches():
     plans = [draw_plan(seed) for seed in range(SEEDS)]
     producing = [plan for plan in plans if any(isinstance(job, BranchProducerJob) for job in plan.producers)]

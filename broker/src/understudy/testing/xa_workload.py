@@ -108,7 +108,7 @@ class BranchConsumerJob(ConsumerJob):
     one_phase_every: int = 0
     """As for a producer."""
     decide_s: float = 0.0
-    """As for a producer."""
+    """As for a producer, until all messages are sent."""
     receipts: int = 0
     """Messages that it sends itself, one in each branch, until there are so many."""
     sends_on: bool = False
@@ -134,6 +134,11 @@ class _Manager:
         self._log = job.log
         self._name = name
         self._session = session
+
+    @property
+    def _draining(self) -> bool:
+        """All messages are sent. A single consumer with a pause in each branch could need longer than a run lasts."""
+        return isinstance(self._job, BranchConsumerJob) and self._job.draining_since_s is not None
 
     async def begin(self) -> Xid:
         """Start a branch.
@@ -216,7 +221,7 @@ class _Manager:
             if error.xa_code == XaCode.RESOURCE_MANAGER_FAILED:
                 raise
             return False
-        if self._job.decide_s:
+        if self._job.decide_s and not self._draining:
             await asyncio.sleep(self._job.decide_s)
         if ending is Ending.ROLL_BACK_PREPARED:
             await self._session.xa.rollback(xid)
