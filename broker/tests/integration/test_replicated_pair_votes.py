@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from support.certificates import served_certificate
 from support.processes import COMMAND
 from support.replicated import (
     PairCertificates,
@@ -106,6 +108,31 @@ def test_applications_go_on_after_both_nodes_were_killed(make: Make, tmp_path: P
         load.check(primary)
     finally:
         load.end()
+
+
+@pytest.mark.parametrize("signalled", [True, False])
+def test_a_node_that_waits_serves_a_renewed_certificate(make: Make, tmp_path: Path, *, signalled: bool) -> None:
+    certificates = PairCertificates(tmp_path / "certificates")
+    reload = "" if signalled else ";sslAutoReload=true"
+    pairs = make(pairs=1, acceptor=certificates.acceptor() + reload, connector=certificates.connector()).start()
+    primary, backup = pairs["primary1"], pairs["backup1"]
+    for node in (primary, backup):
+        node.pause()
+    for node in (primary, backup):
+        node.kill()
+    primary.start()
+    wait_logged(primary, "understudy promote --accept-data-loss")
+    wait_until(lambda: served_certificate(primary.port) != b"", primary)
+    new = certificates.renew()
+    if signalled:
+        assert primary.process is not None
+        primary.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: served_certificate(primary.port) == new, primary)
+    assert primary.get("/health/ready")[0] == 503
+    backup.start()
+    primary.wait_ready("active")
+    wait_in_sync(primary, backup, 2)
+    assert served_certificate(primary.port) == new
 
 
 def test_an_administrator_promotes_a_node_that_waits_and_the_other_one_becomes_its_replica(make: Make) -> None:

@@ -9,8 +9,6 @@ import asyncio
 import os
 import shutil
 import signal
-import socket
-import ssl
 import subprocess
 import time
 from collections.abc import Callable
@@ -18,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from support.certificates import make
+from support.certificates import make, served_certificate
 from support.processes import COMMAND, READY_S, Node, Pair
 from understudy.client.aio import connect as connect_aio
 from understudy.client.sync import connect
@@ -77,16 +75,6 @@ def until(node: Node, holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() - began < READY_S, node.tail()
         time.sleep(0.02)
-
-
-def served(node: Node) -> bytes:
-    """The certificate that a new connection gets, DER."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    with socket.create_connection(("127.0.0.1", node.port)) as plain, context.wrap_socket(plain) as connection:
-        found = connection.getpeercert(binary_form=True)
-        assert found is not None
-        return found
 
 
 def test_a_pair_with_certificates_on_both_sides(certificates: Certificates, made: Callable[..., Pair]) -> None:
@@ -162,19 +150,19 @@ def test_certificates_are_replaced_while_the_node_runs(certificates: Certificate
         second = make(issuer=certificates.authority)
         new = second.write(certificates.server.with_suffix(".new"))
         new.replace(certificates.server)
-        until(node, lambda: served(node) == second.der)
+        until(node, lambda: served_certificate(node.port) == second.der)
         broken = certificates.server.with_suffix(".new")
         broken.write_text("nonsense")
         broken.replace(certificates.server)
         until(node, lambda: "changed TLS files not applied" in node.log.read_text())
-        assert served(node) == second.der
+        assert served_certificate(node.port) == second.der
         assert str(certificates.server) in node.log.read_text()
         session.producer("q").send("the connection of the first certificate")
     third = make(issuer=certificates.authority)
     shutil.copy(third.write(certificates.server.with_suffix(".new")), certificates.server)
     assert node.process is not None
     node.process.send_signal(signal.SIGHUP)
-    until(node, lambda: served(node) == third.der)
+    until(node, lambda: served_certificate(node.port) == third.der)
     assert "configuration reloaded" in node.log.read_text()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import ssl
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -123,3 +125,14 @@ def _alternative(text: str) -> x509.GeneralName:
         return x509.IPAddress(ip_address(text))
     except ValueError:
         return x509.DNSName(text)
+
+
+def served_certificate(port: int) -> bytes:
+    """The certificate that a new connection to a server on loopback gets, DER; empty if it does not accept one."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with socket.create_connection(("127.0.0.1", port)) as plain, context.wrap_socket(plain) as connection:
+            return connection.getpeercert(binary_form=True) or b""
+    except ConnectionError:
+        return b""

@@ -61,11 +61,17 @@ class PairCertificates:
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir()
-        authority = make_certificate("CN=authority,O=Example", authority=True)
-        self.ca = authority.write_certificate(directory / "ca.pem")
-        self.node = make_certificate("CN=node,O=Example", authority).write(directory / "node.pem")
+        self._authority = make_certificate("CN=authority,O=Example", authority=True)
+        self.ca = self._authority.write_certificate(directory / "ca.pem")
+        self.node = make_certificate("CN=node,O=Example", self._authority).write(directory / "node.pem")
         stranger = make_certificate("CN=stranger", authority=True)
         self.unknown = make_certificate("CN=node,O=Example", stranger).write(directory / "unknown.pem")
+
+    def renew(self) -> bytes:
+        """Replace the certificate of the nodes; the new one, DER."""
+        new = make_certificate("CN=node,O=Example", self._authority)
+        new.write(self.node.with_suffix(".new")).replace(self.node)
+        return new.der
 
     def acceptor(self) -> str:
         """Parameters of an acceptor that asks for a certificate."""

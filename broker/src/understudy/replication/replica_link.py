@@ -13,12 +13,12 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import ClassVar, Protocol
+from typing import ClassVar, Final, Protocol
 
 from understudy.cluster.credentials import ClusterCredentials
 from understudy.cluster.handshake import prove
 from understudy.errors import BrokerError, ReplicaFailed
-from understudy.ha.replication.ports import ReplicaListener
+from understudy.ha.replication.ports import Found, ReplicaListener
 from understudy.limits import FRAME_BYTES_MAX, REPLICATED_SUBMISSION_BYTES_MAX
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.ports import Clock, Executor, Operation, Timers
@@ -126,6 +126,11 @@ class ReplicaEvent(Enum):
 
 
 _S, _E = ReplicaState, ReplicaEvent
+#: Result of a search by an answer in it; the first one counts.
+_FOUND: Final = {
+    ReplicaProblem.ALREADY_REPLICATING: Found.PLACE_TAKEN,
+    ReplicaProblem.ACTIVATES: Found.PARTNER_ACTIVATES,
+}
 
 
 class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
@@ -170,9 +175,9 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
         self._left: list[TransportConfiguration] = []
         """Candidates of this search that were not tried."""
         self._reasons: list[str] = []
-        self._found_taken = False
-        """A node of this search has another replica."""
-        self.place_taken = False
+        self._problems: set[int] = set()
+        """Answers of the nodes of this search."""
+        self.found = Found.NOTHING
         """See ``Replica``."""
         self._peer: CorePeer | None = None
         self._target: CopyTarget | None = None
@@ -199,7 +204,7 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
         own = self.options.connector
         self._left = [each for each in self._candidates() if not each.same_place(own)]
         self._reasons = []
-        self._found_taken = False
+        self._problems = set()
         self.fire(ReplicaEvent.SEEK)
 
     def end(self, ended: Callable[[], None]) -> None:
@@ -299,7 +304,8 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
         self._dialer.dial(candidate, self._peer)
 
     def _give_up(self) -> None:
-        self.place_taken = self._found_taken
+        results = (each for problem, each in _FOUND.items() if problem in self._problems)
+        self.found = next(results, Found.NOTHING)
         self._listener.not_found("; ".join(self._reasons) or "no other connector is configured")
 
     def _dial_next(self, reason: str) -> None:
@@ -327,7 +333,7 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
     def _answered(self, answer: packets.Packet) -> None:
         assert isinstance(answer, packets.ReplicaAnswer)
         if answer.problem != ReplicaProblem.NONE:
-            self._found_taken |= answer.problem == ReplicaProblem.ALREADY_REPLICATING
+            self._problems.add(answer.problem)
             self.fire(ReplicaEvent.REFUSED, answer.text)
         elif not REPLICATION_PROTOCOL_MIN <= answer.protocol <= self.options.protocol:
             text = (
@@ -343,7 +349,7 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
         self._received = self._durable = 0
         self._parts, self._parts_bytes = [], 0
         self._left = []
-        self.place_taken = False
+        self.found = Found.NOTHING
         self._target = self._new_target(self)
         self._listener.accepted()
         self._target.begin()

@@ -17,6 +17,7 @@ from understudy.runtime.parts import NodeParts
 from understudy.runtime.process import upgrade_server
 from understudy.session.prefixes import AddressPrefixes
 from understudy.wire.core import packets
+from understudy.wire.core.packets_replication import ReplicaProblem
 from understudy.wire.detect import Protocol as Wire
 
 log = logging.getLogger(__name__)
@@ -85,21 +86,21 @@ class WaitingAcceptors:
         assert credentials is not None, "the configuration has a cluster-connection"
         return WaitingConnection(connection, credentials, self._heard, self._parts.environment.clock)
 
-    def _heard(self, registration: packets.ReplicaRegistration) -> str:
+    def _heard(self, registration: packets.ReplicaRegistration) -> tuple[ReplicaProblem, str]:
         connector, node_id = registration.connector, registration.node_id
         if not self._acceptors:
-            return "this node does not wait any more"
+            return ReplicaProblem.NOT_ACTIVE, "this node does not wait any more"
         if node_id is None or registration.copied_at < 0:
-            return "this node waits, too"
+            return ReplicaProblem.NOT_ACTIVE, "this node waits, too"
         copy = WaitingCopy(node_id, registration.copied_at, f"{connector.host}:{connector.port}")
         try:
             proved = self._authority.copy_waits(copy)
         except BrokerError as error:
-            return str(error)
+            return ReplicaProblem.NOT_ACTIVE, str(error)
         if not proved:
-            return "this node waits: your copy is not that of its last replica"
+            return ReplicaProblem.NOT_ACTIVE, "this node waits: your copy is not that of its last replica"
         log.info("the last replica of this node waits, too", extra={"replica": copy.place, "sequence": copy.copied_at})
-        return "this node was the last active one and activates"
+        return ReplicaProblem.ACTIVATES, "this node was the last active one and activates"
 
 
 async def _end(acceptor: Acceptor) -> None:

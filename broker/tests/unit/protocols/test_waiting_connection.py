@@ -43,9 +43,9 @@ class Peer:
         self._answers: list[packets.Packet] = []
         self.handler = WaitingConnection(self, self.credentials, self._hear, self.time)
 
-    def _hear(self, packet: packets.ReplicaRegistration) -> str:
+    def _hear(self, packet: packets.ReplicaRegistration) -> tuple[ReplicaProblem, str]:
         self.heard.append(packet)
-        return "not yet"
+        return ReplicaProblem.ACTIVATES, "not yet"
 
     def send(self, data: bytes) -> None:
         assert not self.closed
@@ -81,7 +81,7 @@ def test_a_registration_after_the_proof_is_heard_refused_for_now_and_the_connect
     packet = registration(node_id="node")
     packet.copied_at = 4
     answers = peer.say(packet, REPLICATION_CHANNEL)
-    assert answers == [packets.ReplicaAnswer(ReplicaProblem.NOT_ACTIVE, "not yet")]
+    assert answers == [packets.ReplicaAnswer(ReplicaProblem.ACTIVATES, "not yet")]
     assert peer.heard == [packet]
     assert peer.closed
     assert peer.say(packet, REPLICATION_CHANNEL) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from understudy.cluster.credentials import ClusterCredentials
+from understudy.ha.replication.ports import Found
 from understudy.replication.replica_link import ReplicaEvent, ReplicaLink, ReplicaOptions, ReplicaState
 from understudy.testing.manual_time import ManualTime
 from understudy.wire.core import packets
@@ -98,20 +99,20 @@ def test_an_active_node_of_another_version(protocol: int, refused: bool) -> None
     assert (link.state is ReplicaState.COPYING) is not refused
 
 
-def test_the_place_is_taken_as_the_newest_search_found_it() -> None:
+def test_the_newest_search_says_whether_the_place_is_taken_and_the_partner_activates() -> None:
     parts, time = Parts(), ManualTime()
     own, other = (TransportConfiguration("c", parameters={"host": "192.0.2.1", "port": port}) for port in ("1", "2"))
     limits = PeerOptions(connection_ttl_ms=60_000, check_period_ms=30_000, call_timeout_ms=20_000)
     options = ReplicaOptions("backup", own, None, False, ClusterCredentials("cluster", "secret", parts), limits)
     link = ReplicaLink(options, lambda: [other], parts, lambda owner: parts, parts, time, time, parts)  # type: ignore
 
-    def search(problem: ReplicaProblem) -> bool:
+    def search(problem: ReplicaProblem) -> Found:
         link.seek()
         link.fire(ReplicaEvent.PROVED, parts.link)
         parts.link.receive_data(encode(packets.ReplicaAnswer(problem, "text"), REPLICATION_CHANNEL))
-        return link.place_taken
+        return link.found
 
-    assert search(ReplicaProblem.ALREADY_REPLICATING)
-    assert not search(ReplicaProblem.NOT_ACTIVE)
-    assert search(ReplicaProblem.ALREADY_REPLICATING)
-    assert not search(ReplicaProblem.NONE), "accepted"
+    assert search(ReplicaProblem.ALREADY_REPLICATING) is Found.PLACE_TAKEN
+    assert search(ReplicaProblem.NOT_ACTIVE) is Found.NOTHING
+    assert search(ReplicaProblem.ACTIVATES) is Found.PARTNER_ACTIVATES
+    assert search(ReplicaProblem.NONE) is Found.NOTHING, "accepted"

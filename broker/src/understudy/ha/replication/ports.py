@@ -155,6 +155,17 @@ class Listener(Protocol):
         """The addresses are free when the call returns."""
 
 
+class Found(Enum):
+    """Result of a search for an active node that takes a replica."""
+
+    NOTHING = auto()
+    """None was found, or one that accepted this node."""
+    PLACE_TAKEN = auto()
+    """An active node has another replica: this node is spare."""
+    PARTNER_ACTIVATES = auto()
+    """The node that was active last waited for this one, and activates (ADR 0064)."""
+
+
 class Replica(Protocol):
     """The copy of the active node's store on this node, and the connection by which it is kept up to date."""
 
@@ -164,8 +175,8 @@ class Replica(Protocol):
         ...
 
     @property
-    def place_taken(self) -> bool:
-        """Whether the newest search that ended found an active node that has another replica: this node is spare."""
+    def found(self) -> Found:
+        """Result of the newest search that ended."""
         ...
 
     def seek(self) -> None:

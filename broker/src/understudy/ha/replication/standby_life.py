@@ -16,7 +16,7 @@ from typing import ClassVar, Final
 
 from understudy.errors import ActivationRefused, BrokerError, ManagementError
 from understudy.ha.policy import Decisions, Standby
-from understudy.ha.replication.ports import Authority, Cause, Listener, Replica
+from understudy.ha.replication.ports import Authority, Cause, Found, Listener, Replica
 from understudy.ha.replication.promotion import Promotion
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.ports import Timer, Timers
@@ -84,6 +84,11 @@ class StandbyEvent(Enum):
 _S, _E = StandbyState, StandbyEvent
 #: The node looks for an active one, or waits.
 _UNDECIDED: Final = (StandbyState.REQUESTING, StandbyState.SEEKING, StandbyState.PAUSED)
+#: Why a node is not promoted.
+_AGAINST_PROMOTION: Final = {
+    Found.PLACE_TAKEN: "an active node was found, which has another replica",
+    Found.PARTNER_ACTIVATES: "the node that was active last was found and activates: this node becomes its replica",
+}
 
 
 class StandbyLife(Machine[StandbyState, StandbyEvent]):
@@ -139,8 +144,9 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
         self.fire(StandbyEvent.STOP)
 
     def promote(self, answer: Callable[[Promotion | BrokerError], None]) -> None:
-        """Let the data of this node count as the newest, once the present search has found no active node; the node
-        then activates. The answer is called before that; it is an error if the node does not activate.
+        """Let the data of this node count as the newest, once the present search has found no active node and none that
+        activates; the node then activates. The answer is called before that; it is an error if the node does not
+        activate.
         """
         if self._promotion is not None or self._state not in _UNDECIDED:
             state = "has an active node or asks for one" if self._promotion is None else "is being promoted"
@@ -148,7 +154,7 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
             return
         self._promotion = answer
         if self._state is StandbyState.PAUSED:
-            self.fire(StandbyEvent.PROMOTE)
+            self._promote_unless_found()
 
     # --- ReplicaListener -----------------------------------------------------------------------------
 
@@ -219,7 +225,15 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
             self._listen()
         self._timer = self._timers.call_later(wait_ms, lambda: self.fire(StandbyEvent.RETRY))
         if self._promotion is not None:
+            self._promote_unless_found()
+
+    def _promote_unless_found(self) -> None:
+        """Both nodes of a pair would be active if this one were promoted beside the other one."""
+        text = _AGAINST_PROMOTION.get(self.replica.found)
+        if text is None:
             self.fire(StandbyEvent.PROMOTE)
+        else:
+            self._answer_promotion(ManagementError(text))
 
     def _listen(self) -> None:
         """Its last replica may wait, too, and say so."""
@@ -320,7 +334,7 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
     @property
     def spare(self) -> bool:
         """Whether the active node has another replica: this node attaches when the place is free."""
-        return self._state in _UNDECIDED and self.replica.place_taken
+        return self._state in _UNDECIDED and self.replica.found is Found.PLACE_TAKEN
 
     TABLE = table(
         StandbyState,

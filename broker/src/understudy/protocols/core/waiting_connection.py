@@ -34,7 +34,7 @@ class WaitingConnection:
         self,
         connection: Connection,
         credentials: ClusterCredentials,
-        heard: Callable[[packets.ReplicaRegistration], str],
+        heard: Callable[[packets.ReplicaRegistration], tuple[ReplicaProblem, str]],
         clock: Clock,
     ) -> None:
         """Args:
@@ -67,8 +67,7 @@ class WaitingConnection:
         if channel_id == CLUSTER_CHANNEL and not self._proof.authorized:
             self._proof.receive(packet, lambda: None)
         elif isinstance(packet, packets.ReplicaRegistration) and self._proof.authorized:
-            answer = packets.ReplicaAnswer(ReplicaProblem.NOT_ACTIVE, self._heard(packet))
-            self._send(answer, REPLICATION_CHANNEL)
+            self._send(packets.ReplicaAnswer(*self._heard(packet)), REPLICATION_CHANNEL)
             self.disconnect()
         else:
             if isinstance(packet, packets.CheckForFailover):

@@ -59,6 +59,8 @@ class ReplicaProblem(IntEnum):
     """The node is no primary or backup of a replicated pair."""
     OTHER_NODE = 6
     """It has another node id than the data of the backup."""
+    ACTIVATES = 7
+    """The node was the last active one, which the registration has proved: it activates soon (ADR 0064)."""
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ import pytest
 
 from support.replica_links import ManualAuthority
 from understudy.errors import ActivationRefused, BrokerError, LockManagerUnavailable
-from understudy.ha.replication.ports import Cause
+from understudy.ha.replication.ports import Cause, Found
 from understudy.ha.replication.promotion import Promotion
 from understudy.ha.replication.standby_life import REQUEST_AGAIN_MS, REQUEST_MS, StandbyLife, StandbyState
 from understudy.testing.manual_time import ManualTime
@@ -20,7 +20,7 @@ class ManualReplica:
     def __init__(self) -> None:
         self.seeks = 0
         self.ended: list[Callable[[], None]] = []
-        self.place_taken = False
+        self.found = Found.NOTHING
 
     def seek(self) -> None:
         self.seeks += 1
@@ -116,7 +116,7 @@ def test_a_node_whose_place_is_taken_is_spare_until_it_is_accepted() -> None:
     node.authority.answer(ActivationRefused("the newest is 7"))
     node.life.not_found("refused")
     assert (node.life.spare, node.life.waiting_because) == (False, "the newest is 7")
-    node.replica.place_taken = True
+    node.replica.found = Found.PLACE_TAKEN
     assert (node.life.spare, node.life.waiting_because) == (True, None)
     node.time.advance(2_000)
     node.authority.answer(ActivationRefused("the newest is 7"))
@@ -290,6 +290,32 @@ def test_a_promotion_ends_if_an_active_node_is_found() -> None:
     assert "an active node was found" in str(answers)
     node.life.promote(answers.append)
     assert "COPYING" in str(answers[1])
+
+
+@pytest.mark.parametrize("early", [True, False])
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [(Found.PLACE_TAKEN, "which has another replica"), (Found.PARTNER_ACTIVATES, "found and activates")],
+)
+def test_a_node_is_not_promoted_beside_a_node_that_its_last_search_found(early: bool, found: Found, text: str) -> None:
+    node = by_votes()
+    answers: list[Promotion | BrokerError] = []
+    node.life.begin()
+    if early:
+        node.life.promote(answers.append)
+    node.replica.found = found
+    node.life.not_found("refused")
+    if not early:
+        node.life.promote(answers.append)
+    assert text in str(answers)
+    assert node.authority.promoted is None
+    # the other node is gone when it is looked for again
+    node.replica.found = Found.NOTHING
+    node.time.advance(2_000)
+    node.authority.answer(ActivationRefused("the other node may have newer data"))
+    node.life.not_found("refused")
+    node.life.promote(answers.append)
+    assert node.authority.promoted is not None
 
 
 @pytest.mark.parametrize("state", list(StandbyState))
