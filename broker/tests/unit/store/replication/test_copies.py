@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -351,6 +353,38 @@ def test_earlier_data_is_moved_completely_after_a_crash_at_any_step() -> None:
         for directory, name in earlier:
             assert pair.disk.exists(pair.backup.path(directory, f"oldreplica.1/{name}")), (operations, name)
     raise AssertionError("the move does not end")
+
+
+def test_a_file_system_without_links_gets_everything_with_the_next_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(source: str, target: str, **places: int | None) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM), source)
+
+    pair = Pair(RealDisk(), str(tmp_path))
+    first, second = segment(1), segment(2)
+    pair.log_does(first, *batch(first, HEADER_BLOCK_BYTES, 1))
+    pair.log_does(SealSegment(first.name, SealRecord(False, 0, 0, 1, 1, 0, 0, 0, 0, ()), 2, bytes(4)))
+    pair.log_does(second, *batch(second, HEADER_BLOCK_BYTES, 3))
+    pair.bodies_do(FinishBodies((BodyEnd("7.large", 0, (b"x",), True),)))
+    pair.copy()
+    write_replica_state(pair.disk, pair.backup.log, ReplicaState())
+    append = batch(second, HEADER_BLOCK_BYTES + 100, 4, 200)[0]
+    assert isinstance(append, Append)
+    file = pair.disk.open(pair.backup.path(LOG, second.name))
+    file.write(append.offset, append.parts)
+    file.close()
+    pair.log_does(*batch(second, HEADER_BLOCK_BYTES + 100, 4))
+    earlier = pair.content(pair.backup)
+    monkeypatch.setattr(os, "link", refuse)
+    pair.begin()
+    pair.steps()
+    assert "cannot link" in str(pair.target.failure)
+    pair.begin()
+    assert any(isinstance(message, Piece) for message in pair.copy())
+    pair.check_equal()
+    saved = StoreDirectories(pair.disk, pair.backup.path(LOG, "oldreplica.1"), pair.backup.path(BODIES, "oldreplica.1"))
+    assert pair.content(saved) == earlier
 
 
 def test_no_more_is_sent_than_the_window(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
