@@ -37,7 +37,8 @@ SHORT = {
     "shared-store-symmetric": range(20),
     "replication": range(15),
     "quorum": range(10),
-    "members": range(25),
+    "members": range(15),
+    "member-pairs": range(10),
 }
 
 #: Kinds of further scenarios.
@@ -216,7 +217,8 @@ def every_kind():
     for scenario in SCENARIOS:
         for kind in LATER_KINDS | _FURTHER.get(scenario, {}):
             # the steps of crash-at-step: test_replicated_pair
-            if scenario not in SHARED_STORES and kind in (FaultKind.STORE_CUT_OFF, FaultKind.CRASH_AT_STEP):
+            shared = scenario in SHARED_STORES or scenario == "member-pairs"
+            if not shared and kind in (FaultKind.STORE_CUT_OFF, FaultKind.CRASH_AT_STEP):
                 continue
             if scenario == "members" and kind is FaultKind.CRASH_IN_ACTIVATION:
                 # no node takes over there

@@ -8,7 +8,7 @@ the shipped ``runtime.node.BrokerNode``; their files are on the simulated storag
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -91,9 +91,14 @@ class SimCluster:
         """The node that serves, by its own account."""
         return next((node for node in self.nodes.values() if node.state == "active"), None)
 
-    def target(self, name: str) -> SimNode | None:
-        """The running node that ``active``, ``passive`` or a name means right now; None if there is none."""
-        running = [node for node in self.nodes.values() if node.running]
+    def target(self, name: str, among: Collection[str] | None = None) -> SimNode | None:
+        """The running node that ``active``, ``passive`` or a name means right now; None if there is none.
+
+        Args:
+            name: Of a node, or a role.
+            among: Names of the nodes one of which may have the role; None for all.
+        """
+        running = [node for node in self.nodes.values() if node.running and (among is None or node.name in among)]
         if name in self.nodes:
             return self.nodes[name] if self.nodes[name].running else None
         # while no node is active, a node that is starting or stopping comes first

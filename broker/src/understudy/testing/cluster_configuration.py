@@ -120,7 +120,8 @@ class PairOptions:
     """Of a replicated pair: the other nodes of the cluster vote instead, also whether a node without its replica may
     go on (``vote-on-replication-failure``)."""
     balancing: str = ""
-    """Each node is a member of the cluster by itself, without a backup: its ``message-load-balancing``."""
+    """``message-load-balancing`` of members of a cluster: each group of nodes is one. A member with a single node has
+    no backup, the nodes of any other one have a shared store."""
     scale_down: bool = False
     """A member that is stopped cleanly moves its messages to another one."""
     grouping: bool = False
@@ -141,7 +142,7 @@ class NodeRole:
     waits: bool = True
     """``wait-for-activation`` of a primary."""
     group: str = "pair"
-    """``group-name`` of a pair that votes."""
+    """The pair of the node: ``group-name`` of one that votes."""
 
 
 #: A primary and a backup.
@@ -153,8 +154,8 @@ def cluster_configurations(nodes: tuple[NodeRole, ...], options: PairOptions) ->
     return [_configuration(node, nodes, options) for node in nodes]
 
 
-def _policy(options: PairOptions) -> str:
-    if options.balancing:
+def _policy(options: PairOptions, *, alone: bool) -> str:
+    if options.balancing and alone:
         return "<primary-only><scale-down/></primary-only>" if options.scale_down else "<primary-only/>"
     if not options.replicated:
         return _SHARED_STORE
@@ -174,7 +175,7 @@ def _configuration(node: NodeRole, nodes: tuple[NodeRole, ...], options: PairOpt
         balancing = f"<message-load-balancing>{options.balancing}</message-load-balancing>"
         settings += "<redistribution-delay>0</redistribution-delay>"
     text = _BROKER_XML.format(
-        grouping=_GROUPING.format(type="LOCAL" if node is nodes[0] else "REMOTE") * options.grouping,
+        grouping=_GROUPING.format(type="LOCAL" if node.group == nodes[0].group else "REMOTE") * options.grouping,
         name=node.name,
         peer_connectors="".join(f'<connector name="{name}">tcp://{name}:{PORT}</connector>' for name in peers),
         peer_references="".join(f"<connector-ref>{name}</connector-ref>" for name in peers),
@@ -182,7 +183,7 @@ def _configuration(node: NodeRole, nodes: tuple[NodeRole, ...], options: PairOpt
         store=STORE,
         queue=QUEUE,
         cluster_times=_CLUSTER_TIMES * (options.replicated or bool(options.balancing)) + balancing,
-        ha_policy=_policy(options).format(
+        ha_policy=_policy(options, alone=[other.group for other in nodes].count(node.group) == 1).format(
             role=node.role,
             group=node.group,
             size=len({other.group for other in nodes}),

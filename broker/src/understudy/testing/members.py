@@ -1,4 +1,4 @@
-"""The scenario of members of a cluster that share the messages of a queue, each with a store of its own (ADR 0068)."""
+"""The scenarios of members of a cluster that share the messages of a queue, each with a store of its own (ADR 0068)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Final
 
 from understudy.testing.cluster_configuration import NodeRole
 from understudy.testing.fault_plan import ACTIVE, PASSIVE, Fault, FaultKind
+from understudy.testing.member_strikes import role_of
 from understudy.testing.members_run import MembersRun
 from understudy.testing.plan import Plan
 from understudy.testing.scenario import Scenario
@@ -16,6 +17,7 @@ from understudy.testing.xa_workload import BranchConsumerJob, BranchProducerJob
 _MODES: Final = ("ON_DEMAND", "ON_DEMAND", "STRICT", "OFF_WITH_REDISTRIBUTION")
 #: Faults of a pair: no node takes over here, and the damage of a message that moves is another scenario's.
 _OF_PAIRS: Final = (FaultKind.CRASH_IN_ACTIVATION, FaultKind.DAMAGE)
+_DAMAGE: Final = (FaultKind.DAMAGE,)
 
 
 class Members(Scenario):
@@ -27,19 +29,20 @@ class Members(Scenario):
 
     def nodes(self, seed: int) -> tuple[NodeRole, ...]:
         count = random.Random(f"{seed}/members").choice((2, 2, 3, 4))
-        return tuple(NodeRole(name, "primary") for name in "abcd"[:count])
+        return tuple(NodeRole(name, "primary", group=name) for name in "abcd"[:count])
 
     def configure(self, plan: Plan) -> Plan:
         stream = random.Random(f"{plan.seed}/balancing")
-        names = [node.name for node in plan.nodes]
         pair = replace(plan.pair, balancing=stream.choice(_MODES), quarantine=False, max_size_bytes=-1)
-        struck = [fault for fault in plan.faults if fault.kind not in _OF_PAIRS]
+        alone = all(node.role == "primary" for node in plan.nodes)
+        left_out = _OF_PAIRS if alone else _DAMAGE
+        struck = [fault for fault in plan.faults if fault.kind not in left_out]
         moving = random.Random(f"{plan.seed}/scale-down")
         # with STRICT a consumer that has followed its messages would be missing at the member that comes back, and a
         # transaction manager would have to recover its branches from all members
         jobs = (*plan.producers, *plan.consumers)
         branches = any(isinstance(job, (BranchProducerJob, BranchConsumerJob)) for job in jobs)
-        if pair.balancing != "STRICT" and not branches and moving.random() < 0.7:
+        if alone and pair.balancing != "STRICT" and not branches and moving.random() < 0.7:
             pair = replace(pair, scale_down=True)
             struck = [_stopped(fault) if moving.random() < 0.5 else fault for fault in struck]
         grouping = random.Random(f"{plan.seed}/message groups")
@@ -47,13 +50,28 @@ class Members(Scenario):
         if not pair.scale_down and not branches and grouping.random() < 0.6:
             pair = replace(pair, grouping=True)
             producers = tuple(replace(job, groups=grouping.choice((1, 3, 10))) for job in producers)
-        faults = tuple(_at_a_member(fault, stream.choice(names)) for fault in struck)
+        members = list(dict.fromkeys(node.group for node in plan.nodes))
+        faults = tuple(_at_a_member(fault, stream.choice(members), alone=alone) for fault in struck)
         plan = replace(plan, pair=pair, producers=producers, faults=faults)
         if pair.balancing != "STRICT" and not pair.grouping:
             return plan
         # without redistribution, which leaves groups where they are, only a consumer at each member sees everything
         first = plan.consumers[0]
-        return replace(plan, consumers=tuple(replace(first, name=f"c{number}") for number in range(len(names))))
+        return replace(plan, consumers=tuple(replace(first, name=f"c{number}") for number in range(len(members))))
+
+
+class MemberPairs(Members):
+    """Two or three pairs with a shared store each; each client stays with one of the pairs."""
+
+    name = "member-pairs"
+    text = "two or three pairs with a shared store each, that share the messages of a queue"
+
+    def nodes(self, seed: int) -> tuple[NodeRole, ...]:
+        groups = "abc"[: random.Random(f"{seed}/member pairs").choice((2, 2, 3))]
+        roles = ("primary", "backup")
+        return tuple(
+            NodeRole(f"{group}{number}", role, group=group) for group in groups for number, role in enumerate(roles, 1)
+        )
 
 
 def _stopped(fault: Fault) -> Fault:
@@ -61,6 +79,8 @@ def _stopped(fault: Fault) -> Fault:
     return replace(fault, kind=FaultKind.STOP) if fault.kind is FaultKind.KILL else fault
 
 
-def _at_a_member(fault: Fault, name: str) -> Fault:
-    """All nodes are active: the fault strikes one of them."""
-    return replace(fault, target=name) if fault.target in (ACTIVE, PASSIVE) else fault
+def _at_a_member(fault: Fault, member: str, *, alone: bool) -> Fault:
+    """The fault strikes one of the members: its only node, or the one with the role at that time."""
+    if fault.target not in (ACTIVE, PASSIVE):
+        return fault
+    return replace(fault, target=member if alone else role_of(fault.target, member))

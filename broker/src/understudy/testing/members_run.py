@@ -1,37 +1,47 @@
-"""One run of the members of a cluster that share the messages of a queue."""
+"""One run of members of a cluster, single nodes or pairs with a shared store, that share the messages of a queue."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
 from understudy.ledger import Kind
 from understudy.testing.checkers import EpochChecker, Violation
-from understudy.testing.cluster_configuration import PORT
+from understudy.testing.cluster_configuration import PORT, NodeRole
+from understudy.testing.member_strikes import MemberStrikes
 from understudy.testing.plan import Plan
 from understudy.testing.scenario_run import ScenarioRun
 from understudy.testing.sim_loop import SimLoop
 from understudy.testing.sim_storage import SharedStorage
+from understudy.testing.strikes import Strikes
 from understudy.testing.workload import ProducerJob, group_of
 
 
 class EpochsOfMembers(EpochChecker):
-    """The epochs of nodes with a store each: those of one node are not compared with those of another."""
+    """The epochs of members with a store each: those of one member are not compared with those of another."""
 
-    def __init__(self) -> None:
+    def __init__(self, nodes: Sequence[NodeRole]) -> None:
+        """Args:
+        nodes: Of all members; those of one group are one member.
+        """
         super().__init__()
-        self._by_node: dict[str, EpochChecker] = {}
+        self._groups = {node.name: node.group for node in nodes}
+        self._by_member = {node.group: EpochChecker() for node in nodes}
+
+    def _member(self, label: str) -> str:
+        # the label of a process is the name of its host with a number
+        return self._groups[label.partition(".")[0]]
 
     def _of(self, label: str) -> EpochChecker:
-        # the label of a process is the name of its host with a number
-        return self._by_node.setdefault(label.partition(".")[0], EpochChecker())
+        return self._by_member[self._member(label)]
 
     def activated(self, now: float, node: str, epoch: int, others_serving: Collection[str]) -> None:
         """See ``EpochChecker``; all members serve at the same time."""
         checker = self._of(node)
-        checker.activated(now, node, epoch, ())
+        same = [other for other in others_serving if self._member(other) == self._member(node)]
+        checker.activated(now, node, epoch, same)
         self.activations.append(checker.activations[-1])
         self._collect()
 
@@ -42,29 +52,44 @@ class EpochsOfMembers(EpochChecker):
         self._collect()
 
     def _collect(self) -> None:
-        self.violations = [each for checker in self._by_node.values() for each in checker.violations]
+        self.violations = [each for checker in self._by_member.values() for each in checker.violations]
 
 
 class MembersRun(ScenarioRun):
     """One run of two to four members."""
 
+    strikes_class: ClassVar[type[Strikes]] = MemberStrikes
+
     members: ClassVar[bool] = True
 
     def __init__(self, plan: Plan, loop: SimLoop) -> None:
         super().__init__(plan, loop)
-        self.cluster.epochs = EpochsOfMembers()
+        self.cluster.epochs = EpochsOfMembers(plan.nodes)
+        self._members: dict[str, list[str]] = {}
+        """The nodes of each member."""
+        for node in plan.nodes:
+            self._members.setdefault(node.group, []).append(node.name)
 
     def make_storages(self) -> list[SharedStorage]:
         """See ``ScenarioRun``: one for each member."""
-        return [self.storage_class(self.loop, replace(self.plan.storage)) for _ in self.plan.nodes]
+        made: dict[str, SharedStorage] = {}
+        for node in self.plan.nodes:
+            if node.group not in made:
+                made[node.group] = self.storage_class(self.loop, replace(self.plan.storage))
+        return [made[node.group] for node in self.plan.nodes]
 
-    def _url(self, node: str) -> str:
-        options = self.plan.url.partition("?")[2].replace("ha=true", "ha=false")
-        return f"tcp://{node}:{PORT}?{options}&useTopologyForLoadBalancing=false"
+    def _url(self, member: str) -> str:
+        options = self.plan.url.partition("?")[2]
+        nodes = self._members[member]
+        if len(nodes) == 1:
+            options = options.replace("ha=true", "ha=false")
+        places = ",".join(f"tcp://{node}:{PORT}" for node in nodes)
+        places = f"({places})" if len(nodes) > 1 else places
+        return f"{places}?{options}&useTopologyForLoadBalancing=false"
 
     def url_of(self, client: str) -> str:
         """See ``ScenarioRun``: that of one member."""
-        names = [node.name for node in self.plan.nodes]
+        names = list(self._members)
         if client in self._consumers and len(self._consumers) >= len(names):
             return self._url(names[list(self._consumers).index(client) % len(names)])
         return self._url(random.Random(f"{self.plan.seed}/member of {client}").choice(names))
@@ -96,15 +121,15 @@ class MembersRun(ScenarioRun):
 
     async def _observe_all(self, deadline: float) -> bool:
         """See ``ScenarioRun``: the queue of each member."""
-        for node in self.plan.nodes:
-            if not await self._observe(self._url(node.name), deadline):
+        for member in self._members:
+            if not await self._observe(self._url(member), deadline):
                 return False
         return True
 
     def _judge_store(self) -> None:
         """See ``ScenarioRun``: the stores of all members, with their store-and-forward queues."""
-        for node in self.cluster.nodes.values():
+        for member, nodes in self._members.items():
             before = len(self.violations)
-            self._judge_one(node.storage)
+            self._judge_one(self.cluster.nodes[nodes[0]].storage)
             found = self.violations[before:]
-            self.violations[before:] = [Violation(each.check, f"{node.name}: {each.text}") for each in found]
+            self.violations[before:] = [Violation(each.check, f"{member}: {each.text}") for each in found]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from understudy.testing.cluster_configuration import PAIR, NodeRole
-from understudy.testing.members import Members
+from understudy.testing.members import MemberPairs, Members
 from understudy.testing.plan import Plan
 from understudy.testing.quorum import Quorum
 from understudy.testing.replicated_pair import ReplicatedPair
@@ -54,5 +54,5 @@ _SHARED: Final = (SHARED_STORE, SharedStoreBackups(), SharedStoreSymmetric())
 SHARED_STORES: Final = tuple(scenario.name for scenario in _SHARED)
 #: All scenarios by name.
 SCENARIOS: Final[dict[str, Scenario]] = {
-    scenario.name: scenario for scenario in (*_SHARED, ReplicatedPair(), Quorum(), Members())
+    scenario.name: scenario for scenario in (*_SHARED, ReplicatedPair(), Quorum(), Members(), MemberPairs())
 }

@@ -69,6 +69,10 @@ class Strikes:
         """Inject a fault; whether it had an effect."""
         return self._strike_all(fault) if fault.kind in _OF_ALL else self._strike_node(fault)
 
+    def target(self, fault: Fault) -> SimNode | None:
+        """The node that a fault of one node strikes; None if it does not run."""
+        return self.cluster.target(fault.target)
+
     def later(self, delay_s: float, action: Callable[[], None]) -> None:
         """Act after so many seconds, unless everything has healed by then."""
 
@@ -151,8 +155,12 @@ class Strikes:
                 self.loop.record(f"damaged {message}")
         return len(self.damaged) > before
 
+    def pair_of(self, fault: Fault) -> tuple[SimNode | None, SimNode | None]:
+        """The active node, and the one that takes over when it ends."""
+        return self.cluster.active(), self.cluster.target(PASSIVE)
+
     def _crash_in_activation(self, fault: Fault) -> bool:
-        heir, active = self.cluster.target(PASSIVE), self.cluster.active()
+        active, heir = self.pair_of(fault)
         if heir is None or active is None or heir is active:
             return False
         self.crash_while(heir, "starting", fault)
@@ -199,7 +207,7 @@ class Strikes:
     # --- faults of a node ----------------------------------------------------------------------------
 
     def _strike_node(self, fault: Fault) -> bool:
-        node = self.cluster.target(fault.target)
+        node = self.target(fault)
         if node is None or node.process is None:
             return False
         name, kind, process = node.name, fault.kind, node.process
