@@ -264,6 +264,21 @@ def test_a_reply_goes_to_the_temporary_queue_of_a_client_of_another_member(
     wait_until(lambda: "replies" not in str(invoke(first, "broker", "getAddressNames")[1]), "the address stayed", first)
 
 
+@pytest.mark.parametrize("mode", ["ON_DEMAND", "STRICT", "OFF", "OFF_WITH_REDISTRIBUTION"])
+def test_messages_for_a_queue_of_another_member_are_not_divided_with_a_queue_made_here(
+    make_members: Callable[..., Members], mode: str
+) -> None:
+    """Without load balancing they stay, and a queue is made for them."""
+    first, second = make_members(cluster=f"<message-load-balancing>{mode}</message-load-balancing>").start().nodes
+    with connect(url(second)) as connection, connection.session() as session:
+        session.create_queue("far", address="far", routing="anycast")
+    wait_knows(first, "far")
+    send(first, bodies_of(10), "far")
+    place = second if mode in ("ON_DEMAND", "STRICT") else first
+    with connect(url(place)) as connection, connection.session() as session:
+        assert receive(session.consumer("far"), 10) == bodies_of(10)
+
+
 def test_a_message_for_an_address_elsewhere_survives_kills_of_both(
     make_members: Callable[..., Members],
 ) -> None:

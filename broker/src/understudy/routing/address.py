@@ -185,9 +185,17 @@ class Address(AddressMemory):
         """Whether anything may get its messages: a queue of its own, of a wildcard address that covers it, or of
         another node.
         """
-        if self.bindings or (self.balancer is not None and self.balancer.remote):
-            return True
-        return any(wildcard.bindings for wildcard in self.linked)
+        return self.has_queues_here or (self.balancer is not None and bool(self.balancer.remote))
+
+    @property
+    def has_queues_here(self) -> bool:
+        """Whether it, or a wildcard address that covers it, has a queue of this node."""
+        return bool(self.bindings) or any(wildcard.bindings for wildcard in self.linked)
+
+    @property
+    def anycast_elsewhere(self) -> bool:
+        """Whether its anycast messages may go to a queue of another node."""
+        return self.balancer is not None and self.balancer.anycast
 
     def add_binding(self, binding: Binding) -> None:
         """Bind a queue; a binding of the same name is replaced."""

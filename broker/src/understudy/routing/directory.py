@@ -446,12 +446,9 @@ class Directory:
                 allow none, or its queue would have to be made, and another address has one of that name.
         """
         settings = self.settings.of(name)
-        address = self.addresses.get(name)
-        if address is None:
-            address = self.find_address(name)
-            if address is not None:
-                # the reply queue of a client of another node, for instance: none is made here
-                return address
+        address = self.find_address(name)
+        # the reply queue of a client of another node, for instance: none is made here
+        elsewhere = address is not None and address.anycast_elsewhere
         chosen = routing_type
         if chosen is None:
             known = address.routing_types if address is not None else {settings.default_address_routing_type}
@@ -460,6 +457,7 @@ class Directory:
         lacks_queue = (
             chosen is RoutingType.ANYCAST
             and settings.auto_create_queues
+            and not elsewhere
             and not any(binding.routing_type is chosen for binding in bound)
         )
         namesake = self.queues.get(name) if lacks_queue else None
@@ -477,7 +475,8 @@ class Directory:
             if permit is not None:
                 permit(Permission.CREATE_ADDRESS, name)
             self.add_routing_types(address, {chosen})
-        if routing_type is RoutingType.ANYCAST and not settings.auto_create_queues and not address.has_queues:
+        gets_none = not settings.auto_create_queues and not elsewhere and not address.has_queues_here
+        if routing_type is RoutingType.ANYCAST and gets_none:
             raise AddressNotFound(f"address {name!r} has no queue and the settings do not allow to make one")
         if lacks_queue and chosen in address.routing_types and namesake is None:
             if permit is not None:

@@ -267,7 +267,7 @@ class PostOffice:
         only: NamedQueue | None = None
         if address is None or (routing_type is not None and routing_type not in address.routing_types):
             address, only = self._find(message.address or "", routing_type, order)
-        elif not address.bindings and routing_type != RoutingType.MULTICAST:
+        elif not address.bindings and routing_type != RoutingType.MULTICAST and not address.anycast_elsewhere:
             address, only = self._find(address.name, routing_type, order)
         if may_wait and GROUP_ID in properties:
             waits = self._undecided(address, message, only)

@@ -154,6 +154,13 @@ class Balancer:
         self._stale = False
         """Whether bindings have changed since they were grouped."""
 
+    @property
+    def anycast(self) -> bool:
+        """Whether an anycast message may go to another node: one has such a queue, and the mode lets messages leave."""
+        return self.mode not in _WITHOUT_ANYCAST and any(
+            each.routing_name == each.address and not each.queue.deleted for each in self.remote.values()
+        )
+
     def refresh(self, local: Iterable[Binding]) -> None:
         """Take the bindings of this node as they are now: of the address and of wildcard addresses that cover it."""
         self._local = list(local)

@@ -8,7 +8,15 @@ import pytest
 
 from support.routing import World, callback_of
 from understudy.config.model import DivertConfiguration, MessageLoadBalancing, RoutingType
-from understudy.message import ACK_ROUTE_TO, BRIDGE_DUPLICATE_ID, DUPLICATE_ID, ROUTE_TO, SCALE_DOWN_TO, Message
+from understudy.message import (
+    ACK_ROUTE_TO,
+    BRIDGE_DUPLICATE_ID,
+    DUPLICATE_ID,
+    ROUTE_TO,
+    ROUTING_TYPE,
+    SCALE_DOWN_TO,
+    Message,
+)
 from understudy.properties import Properties
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.queues.queue import Queue
@@ -120,6 +128,27 @@ def test_the_id_of_a_queue_further_away_sends_the_message_on() -> None:
     assert node.depths() == {"b": 1, "sf": 1}
     (entry,) = flow.browse((9, -1))
     assert queue_ids(flow.read(entry[1]).properties[ROUTE_TO + "sf"]) == [42]
+
+
+@pytest.mark.parametrize("asked", [None, RoutingType.ANYCAST])
+@pytest.mark.parametrize("mode", list(MessageLoadBalancing))
+def test_a_queue_is_made_here_only_if_the_messages_may_not_go_to_that_of_another_node(
+    mode: MessageLoadBalancing, asked: RoutingType | None
+) -> None:
+    node = Receiving()
+    flow = node.directory.create_queue(
+        QueueConfiguration("sf", "sf", RoutingType.MULTICAST, internal=True), may_create_address=True
+    )
+    node.directory.create_address("far", {RoutingType.ANYCAST})
+    balancer = Balancer(mode)
+    name = "far" + "1" * 36
+    balancer.add(RemoteBinding(name, "far", "far", remote_id=42, binding_id=77, distance=1, queue=flow, filter=None))
+    node.directory.addresses["far"].balance_by(balancer)
+    properties = Properties() if asked is None else Properties({ROUTING_TYPE: int(asked)})
+    for number in range(3):
+        node.world.session().send(Message(b"%d" % number, address="far", properties=properties))
+    leaves = mode in (MessageLoadBalancing.STRICT, MessageLoadBalancing.ON_DEMAND)
+    assert node.depths() == {"sf" if leaves else "far": 3}
 
 
 def test_an_address_that_only_a_wildcard_address_here_covers_is_made() -> None:
