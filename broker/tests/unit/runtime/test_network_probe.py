@@ -62,7 +62,7 @@ def test_the_exit_status_of_the_ping_command_decides(tmp_path: Path, status: int
 
 def test_a_ping_command_that_hangs_is_killed(tmp_path: Path) -> None:
     command = script(tmp_path, f"echo $$ > {tmp_path}/pid; exec sleep 100")
-    assert probe("192.0.2.1", ProbeOptions(timeout_ms=10, ping_command=f"{command} %d %s")) is Reach.SILENT
+    assert probe("192.0.2.1", ProbeOptions(timeout_ms=1_000, ping_command=f"{command} %d %s")) is Reach.SILENT
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
 
