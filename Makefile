@@ -199,6 +199,7 @@ docs: $(VENV)/.complete $(COLLECTION) ## Regenerate what is generated: machines,
 	$(PY) -m understudy.testing.diagrams docs/machines
 	$(PY) -m understudy.config.reference > docs/configuration.md
 	$(PY) -m understudy.testing.client_reference > docs/client-url.md
+	$(PY) -m understudy.testing.cluster_parameters > docs/clusters.md
 	$(PY) -m understudy.testing.blocking_client
 	$(INTEROP_PAGE)
 

@@ -137,6 +137,20 @@ def port_of(connection: Connection) -> int:
 
 
 @needs_multicast
+@pytest.mark.parameter(
+    "broadcast-group/group-address",
+    "broadcast-group/group-port",
+    "broadcast-group/connector-ref",
+    "broadcast-group/local-bind-address",
+    "discovery-group/group-address",
+    "discovery-group/group-port",
+    "discovery-group/refresh-timeout",
+    "cluster-connection/discovery-group-ref",
+    "client/udp://GROUP:PORT",
+    "client/localBindAddress",
+    "client/connectionLoadBalancingPolicyClassName",
+    "client/useTopologyForLoadBalancing",
+)
 def test_nodes_and_clients_find_each_other_by_multicast(nodes: Nodes) -> None:
     port = free_port()
     one, two = nodes.start(udp(port), 2)
@@ -281,6 +295,14 @@ def stack(directory: Path, text: str) -> str:
         pytest.param("files", marks=pytest.mark.long),
         pytest.param("multicast", marks=[pytest.mark.long, needs_multicast]),
     ],
+)
+@pytest.mark.parameter(
+    "broadcast-group/jgroups-file",
+    "broadcast-group/jgroups-channel",
+    "discovery-group/jgroups-file",
+    "discovery-group/jgroups-channel",
+    "client/jgroups://CHANNEL?file=STACK",
+    "client/discoveryInitialWaitTimeout",
 )
 def test_nodes_and_clients_find_each_other_by_a_jgroups_stack(nodes: Nodes, kind: str) -> None:
     directory = nodes.directory

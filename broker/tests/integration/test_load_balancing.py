@@ -51,6 +51,7 @@ def bodies_of(count: int) -> list[str]:
     return [f"message {number}" for number in range(count)]
 
 
+@pytest.mark.parameter("cluster-connection/message-load-balancing")
 def test_messages_go_to_the_member_with_a_consumer(make_members: Callable[..., Members]) -> None:
     first, second = make_members().start().nodes
     with connect(url(second)) as connection, connection.session() as session:
@@ -84,6 +85,7 @@ def test_without_consumers_messages_stay_and_strict_spreads_them(make_members: C
     assert depth(second, "q") == 0
 
 
+@pytest.mark.parameter("cluster-connection/message-load-balancing")
 def test_strict_spreads_messages_over_members_without_consumers(make_members: Callable[..., Members]) -> None:
     members = make_members(3, cluster="<message-load-balancing>STRICT</message-load-balancing>").start()
     wait_knows(members.nodes[0], "q", nodes=2)
@@ -92,6 +94,7 @@ def test_strict_spreads_messages_over_members_without_consumers(make_members: Ca
         wait_until(lambda node=node: depth(node, "q") == 10, "not a third", node)  # type: ignore[misc]
 
 
+@pytest.mark.parameter("cluster-connection/message-load-balancing")
 def test_off_keeps_messages_of_queues_here_and_sends_those_of_topics_to_all(
     make_members: Callable[..., Members],
 ) -> None:
@@ -142,6 +145,7 @@ def test_a_consumer_with_a_filter_gets_only_messages_that_it_wants(make_members:
     assert depth(first, "q") == 6
 
 
+@pytest.mark.parameter("redistribution-delay")
 def test_redistribution_takes_waiting_messages_to_a_consumer_that_comes(make_members: Callable[..., Members]) -> None:
     first, second = make_members().start().nodes
     send(first, bodies_of(1_200))
@@ -166,6 +170,7 @@ def test_redistribution_leaves_groups_and_messages_for_local_filters(make_member
     assert depth(first, "q") == 2
 
 
+@pytest.mark.parameter("redistribution-delay")
 def test_no_redistribution_without_redistribution_delay(make_members: Callable[..., Members]) -> None:
     first, second = make_members(settings="").start().nodes
     send(first, bodies_of(5))
@@ -178,6 +183,7 @@ def test_no_redistribution_without_redistribution_delay(make_members: Callable[.
     assert depth(first, "q") == 5
 
 
+@pytest.mark.parameter("cluster-connection/message-load-balancing")
 def test_off_with_redistribution_moves_messages_to_a_consumer_elsewhere(make_members: Callable[..., Members]) -> None:
     mode = "<message-load-balancing>OFF_WITH_REDISTRIBUTION</message-load-balancing>"
     first, second = make_members(cluster=mode).start().nodes
@@ -188,6 +194,7 @@ def test_off_with_redistribution_moves_messages_to_a_consumer_elsewhere(make_mem
         assert receive(consumer, 30) == bodies_of(30)
 
 
+@pytest.mark.parameter("cluster-connection/min-large-message-size")
 def test_a_large_message_travels(make_members: Callable[..., Members]) -> None:
     first, second = make_members().start().nodes
     body = "x" * 1_500_000
@@ -217,6 +224,9 @@ def test_a_transaction_arrives_as_a_whole(make_members: Callable[..., Members]) 
         assert rest(consumer) == []
 
 
+@pytest.mark.parameter(
+    "cluster-connection/max-hops", "cluster-connection/static-connectors/allow-direct-connections-only"
+)
 def test_max_hops_2_reaches_the_end_of_a_chain(make_members: Callable[..., Members]) -> None:
     members = make_members(
         3,
@@ -231,6 +241,7 @@ def test_max_hops_2_reaches_the_end_of_a_chain(make_members: Callable[..., Membe
         wait_until(lambda node=node: depth(node, "q") == 10, "not a third", node)  # type: ignore[misc]
 
 
+@pytest.mark.parameter("cluster-connection/address")
 def test_an_excluded_address_is_not_balanced(make_members: Callable[..., Members]) -> None:
     first, second = make_members(cluster="<address>!q</address>").start().nodes
     with connect(url(second)) as connection, connection.session() as session:
@@ -240,6 +251,7 @@ def test_an_excluded_address_is_not_balanced(make_members: Callable[..., Members
         assert [each["queue"] for each in known] == ["subscription"]  # type: ignore[index, union-attr]
 
 
+@pytest.mark.parameter("cluster-connection/max-hops")
 def test_max_hops_0_keeps_everything_here(make_members: Callable[..., Members]) -> None:
     mode = "<max-hops>0</max-hops><message-load-balancing>STRICT</message-load-balancing>"
     first, _ = make_members(cluster=mode).start().nodes
@@ -321,6 +333,7 @@ def test_a_client_cannot_choose_queues_or_use_a_queue_of_the_broker(make_members
         assert receive(session.consumer("q"), 1) == ["here"]
 
 
+@pytest.mark.parameter("cluster-connection/use-duplicate-detection")
 def test_kills_of_both_members_lose_and_double_nothing(make_members: Callable[..., Members], tmp_path: Path) -> None:
     first, second = make_members().start().nodes
     wait_knows(first, "q")

@@ -71,6 +71,7 @@ def wait_consumers(nodes: list[Node]) -> None:
         wait_knows(node, "q", nodes=len(nodes) - 1, consumers=len(nodes) - 1)
 
 
+@pytest.mark.parameter("grouping-handler/type")
 def test_a_group_stays_with_one_consumer_whatever_member_its_messages_are_sent_to(
     make_members: Callable[..., Members],
 ) -> None:
@@ -211,6 +212,7 @@ def send_queue(node: Node) -> None:
         session.create_queue("q", address="q", routing="anycast")
 
 
+@pytest.mark.parameter("grouping-handler/group-timeout", "grouping-handler/reaper-period")
 def test_idle_groups_are_free_again_at_all_members(make_members: Callable[..., Members]) -> None:
     times = "<group-timeout>1500</group-timeout><reaper-period>200</reaper-period>"
     nodes = make_members(extra=local_first(times, times), cluster=STRICT).start().nodes
@@ -254,6 +256,7 @@ def test_a_group_whose_queue_is_deleted_gets_another_one(make_members: Callable[
     wait_until(lambda: depth(first, "r") == 6 - there + 6, "they did not arrive", first)
 
 
+@pytest.mark.parameter("grouping-handler/timeout")
 def test_without_a_decision_messages_go_on_without_their_group_in_order(make_members: Callable[..., Members]) -> None:
     """The session waits for ten proposals; another session of the same client goes on meanwhile."""
     remote = "<timeout>300</timeout>"

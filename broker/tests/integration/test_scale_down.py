@@ -59,6 +59,7 @@ def numbered(count: int, name: str = "message") -> list[str]:
     return [f"{name} {number}" for number in range(count)]
 
 
+@pytest.mark.parameter("scale-down/enabled", "scale-down/connectors/connector-ref")
 def test_messages_of_a_node_that_stops_are_at_the_other_one(make_members: Callable[..., Members]) -> None:
     first, second = make_members().start().nodes
     send(first, numbered(200))
@@ -182,6 +183,7 @@ def test_without_a_target_messages_stay_and_the_log_says_so(make_members: Callab
     assert take_all(first, "q", 20) == numbered(20)
 
 
+@pytest.mark.parameter("scale-down/group-name")
 def test_only_a_member_of_the_group_takes_the_messages(make_members: Callable[..., Members]) -> None:
     def extra(number: int) -> str:
         group = "" if number == 1 else "<group-name>blue</group-name>"

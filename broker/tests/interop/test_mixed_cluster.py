@@ -151,6 +151,7 @@ def test_redistribution_between_the_two(make_mixed: Callable[..., Mixed]) -> Non
 
 
 @pytest.mark.feature("cluster password")
+@pytest.mark.parameter("cluster-connection/artemis-members/connector-ref", "cluster-password")
 def test_without_artemis_members_the_password_is_neither_sent_nor_taken(artemis: Path, tmp_path: Path) -> None:
     mixed = Mixed(artemis, tmp_path, "ON_DEMAND")
     text = mixed.ours.config.read_text()

@@ -109,7 +109,10 @@ CLUSTER_CONNECTIONS: Final = container(
         row("confirmation-window-size", BYTES, "10M", "Bytes that another member has not confirmed."),
         row("producer-window-size", BYTES, "1M", "Bytes sent before credits are required; -1 is no limit."),
         row("client-id", TEXT, None, "How the bridges of this node call themselves to the others."),
-        *not_yet(row("call-failover-timeout", MS, "-1", "The same during a failover; -1 means no limit.")),
+        *no_effect(
+            "a request between nodes ends with its connection and is made again on the next one",
+            row("call-failover-timeout", MS, "-1", "Longest wait for an answer during a failover; -1 is no limit."),
+        ),
         container(
             "static-connectors",
             "Members given by name.",

@@ -194,6 +194,7 @@ def test_other_notifications_are_no_reports() -> None:
         ("it's", "it's", True),
     ],
 )
+@pytest.mark.parameter("cluster-connection/address")
 def test_the_selector_takes_the_addresses_of_the_cluster_connection(
     addresses: str, address: str, expected: bool
 ) -> None:

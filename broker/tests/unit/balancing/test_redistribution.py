@@ -106,6 +106,7 @@ def test_without_a_sync_a_restart_finds_each_message_once() -> None:
     assert len(node.world.store.survivors(node.flow)) == 2
 
 
+@pytest.mark.parameter("redistribution-delay")
 def test_the_delay_is_waited_for_and_a_consumer_that_comes_meanwhile_keeps_the_messages() -> None:
     node = Redistributing(delay_ms=1_000)
     node.send("a")

@@ -57,6 +57,7 @@ def test_a_message_carries_the_duplicate_id_of_artemis_and_keeps_its_fields() ->
     assert BRIDGE_DUPLICATE_ID not in kept.properties
 
 
+@pytest.mark.parameter("cluster-connection/use-duplicate-detection")
 def test_messages_that_the_target_has_are_dropped_when_they_are_sent_again() -> None:
     bridged = Bridged()
     wire = bridged.connect()
@@ -81,6 +82,7 @@ def test_the_id_of_the_producer_does_not_count_at_the_target() -> None:
     assert bridged.target.bodies() == [b"first", b"second"]
 
 
+@pytest.mark.parameter("cluster-connection/use-duplicate-detection")
 def test_without_duplicate_detection_one_message_at_a_time_is_under_way() -> None:
     bridged = Bridged(use_duplicate_detection=False)
     bridged.connect()
@@ -128,6 +130,7 @@ def test_the_address_of_a_message_is_kept_without_forwarding_address() -> None:
     assert bridged.target.world.office.directory.queues["q"].message_count == 1
 
 
+@pytest.mark.parameter("cluster-connection/confirmation-window-size")
 def test_unconfirmed_bytes_are_limited_by_the_window() -> None:
     bridged = Bridged(confirmation_window_size_bytes=10_000)
     bridged.connect()
@@ -138,6 +141,7 @@ def test_unconfirmed_bytes_are_limited_by_the_window() -> None:
     assert len(bridged.target.bodies()) == 100
 
 
+@pytest.mark.parameter("cluster-connection/producer-window-size")
 def test_messages_wait_for_credit_of_the_target() -> None:
     bridged = Bridged(producer_window_size_bytes=4_000)
     bridged.target.grants_credit = False
@@ -154,6 +158,7 @@ def test_messages_wait_for_credit_of_the_target() -> None:
     assert bridged.target.bodies() == [b"a", b"b"]
 
 
+@pytest.mark.parameter("cluster-connection/min-large-message-size")
 def test_large_messages_go_in_pieces() -> None:
     bridged = Bridged(min_large_message_size_bytes=2_000)
     wire = bridged.connect()

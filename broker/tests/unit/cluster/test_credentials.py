@@ -24,6 +24,7 @@ def credentials(*artemis: int) -> ClusterCredentials:
     return ClusterCredentials("cluster", "a secret", _Entropy(), [connector(port) for port in artemis])
 
 
+@pytest.mark.parameter("cluster-connection/artemis-members/connector-ref")
 def test_the_password_is_sent_only_to_the_named_connectors() -> None:
     made = credentials(61616)
     assert made.plain_for(connector(61616, "announced under another name")) == "a secret"

@@ -112,6 +112,7 @@ def prove(wire: Wire, credentials: ClusterCredentials) -> None:
     wire.answer(packets.ClusterConnectReply(True))
 
 
+@pytest.mark.parameter("cluster-user", "cluster-password")
 def test_the_link_joins_after_mutual_proof(time: ManualTime) -> None:
     link, dialer, credentials = make(time)
     link.start()
@@ -157,6 +158,7 @@ def test_a_lost_link_is_made_anew_and_pings_keep_it(time: ManualTime) -> None:
     assert link.joined
 
 
+@pytest.mark.parameter("cluster-connection/connection-ttl", "cluster-connection/check-period")
 def test_a_silent_member_is_lost_after_the_connection_ttl(time: ManualTime) -> None:
     link, dialer, credentials = make(
         time, LinkSettings(peer=PeerOptions(connection_ttl_ms=9_000, check_period_ms=4_000))
@@ -179,6 +181,7 @@ def test_silence_without_a_limit_keeps_the_link(time: ManualTime, options: PeerO
 
 
 @pytest.mark.parametrize("authenticated", [False, True])
+@pytest.mark.parameter("cluster-connection/call-timeout")
 def test_a_request_without_response_ends_the_connection_after_call_timeout(
     time: ManualTime, authenticated: bool
 ) -> None:
@@ -201,6 +204,11 @@ def vote() -> packets.QuorumVote:
     return packets.QuorumVote(packets.PRIMARY_FAILOVER_VOTE, packets.FailoverVote(False, "pair"))
 
 
+@pytest.mark.parameter(
+    "cluster-connection/retry-interval",
+    "cluster-connection/retry-interval-multiplier",
+    "cluster-connection/max-retry-interval",
+)
 def test_the_interval_between_attempts_grows_to_its_limit(time: ManualTime) -> None:
     link, dialer, _ = make(time, LinkSettings(100, 2.0, 500))
     link.start()

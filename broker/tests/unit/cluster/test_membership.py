@@ -35,6 +35,10 @@ def test_a_member_that_is_only_announced_by_another_is_dialled() -> None:
     assert left.joined_to() == {"hub", "right"}
 
 
+@pytest.mark.parameter(
+    "cluster-connection/static-connectors/allow-direct-connections-only",
+    "cluster-connection/static-connectors/connector-ref",
+)
 def test_only_static_members_are_dialled_with_direct_connections() -> None:
     network = Network()
     network.node("hub").activate("HUB")
@@ -235,6 +239,7 @@ def test_a_passive_node_is_not_dialled() -> None:
 
 
 @pytest.mark.parametrize(("attempts", "dials"), [(3, 3), (0, 0), (-1, 40)])
+@pytest.mark.parameter("cluster-connection/topology-scanner-attempts")
 def test_a_missing_static_connector_is_looked_for_as_often_as_configured(attempts: int, dials: int) -> None:
     network = Network()
     settings = MembershipSettings(topology_scanner_attempts=attempts)
@@ -245,6 +250,7 @@ def test_a_missing_static_connector_is_looked_for_as_often_as_configured(attempt
     assert len([each for each in network.dials if each[1] == "missing"]) in (max(1, dials), max(1, dials) + 1)
 
 
+@pytest.mark.parameter("cluster-connection/initial-connect-attempts")
 def test_initial_connect_attempts_end_the_search() -> None:
     network = Network()
     network.node("a", "missing", settings=MembershipSettings(initial_connect_attempts=4)).activate("A")
@@ -252,6 +258,7 @@ def test_initial_connect_attempts_end_the_search() -> None:
     assert len(network.dials) == 4
 
 
+@pytest.mark.parameter("cluster-connection/reconnect-attempts")
 def test_reconnect_attempts_end_the_search_for_a_member_that_was_connected() -> None:
     network = Network()
     other = network.node("b").activate("B")
@@ -263,6 +270,7 @@ def test_reconnect_attempts_end_the_search_for_a_member_that_was_connected() -> 
     assert len(network.dials) == 2
 
 
+@pytest.mark.parameter("cluster-connection/notification-interval", "cluster-connection/notification-attempts")
 def test_announcements_are_repeated_as_often_as_configured() -> None:
     network = Network()
     settings = MembershipSettings(notification_interval_ms=1_000, notification_attempts=3)

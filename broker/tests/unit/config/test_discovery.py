@@ -36,6 +36,22 @@ def test_defaults() -> None:
     assert found.discovery_groups == (DiscoveryGroupConfiguration("d", carrier, 10_000, 10_000),)
 
 
+@pytest.mark.parameter(
+    "broadcast-group/name",
+    "broadcast-group/local-bind-address",
+    "broadcast-group/local-bind-port",
+    "broadcast-group/group-address",
+    "broadcast-group/group-port",
+    "broadcast-group/broadcast-period",
+    "broadcast-group/connector-ref",
+    "discovery-group/name",
+    "discovery-group/local-bind-address",
+    "discovery-group/local-bind-port",
+    "discovery-group/group-address",
+    "discovery-group/group-port",
+    "discovery-group/refresh-timeout",
+    "discovery-group/initial-wait-timeout",
+)
 def test_all_elements() -> None:
     more = f"{GROUP}<local-bind-address>10.0.0.1</local-bind-address><local-bind-port>5432</local-bind-port>"
     two = "<connector-ref>a</connector-ref><connector-ref>b</connector-ref>"
@@ -48,6 +64,7 @@ def test_all_elements() -> None:
     assert loaded.warnings == ()
 
 
+@pytest.mark.parameter("discovery-group/jgroups-file", "discovery-group/jgroups-channel")
 def test_a_jgroups_stack_is_named_relative_to_etc() -> None:
     inside = "<jgroups-file>stack.xml</jgroups-file><jgroups-channel>cluster</jgroups-channel>"
     found = read(discovery(inside)).configuration.discovery_groups[0].carrier

@@ -23,6 +23,14 @@ def test_defaults_are_those_of_artemis() -> None:
     assert read(CLUSTER).configuration.grouping_handler is None
 
 
+@pytest.mark.parameter(
+    "grouping-handler/name",
+    "grouping-handler/type",
+    "grouping-handler/address",
+    "grouping-handler/timeout",
+    "grouping-handler/group-timeout",
+    "grouping-handler/reaper-period",
+)
 def test_every_element_is_read() -> None:
     found = read(
         handler(
@@ -57,6 +65,7 @@ def test_a_name_is_needed() -> None:
     assert "name" in str(fails(handler("<type>LOCAL</type>", name="")))
 
 
+@pytest.mark.parameter("grouping-handler/address")
 def test_an_address_that_the_cluster_connection_leaves_out_is_an_error() -> None:
     own = cluster("<address>jms,!jms.private</address>")
     for inside in ("", "<address>jms.private.x</address>", "<address>other</address>"):

@@ -95,6 +95,13 @@ def test_an_empty_value_is_refused(element: str) -> None:
 # --- cluster ---------------------------------------------------------------------------------
 
 
+@pytest.mark.parameter(
+    "cluster-connection/name",
+    "cluster-connection/connector-ref",
+    "cluster-connection/static-connectors/connector-ref",
+    "cluster-user",
+    "cluster-password",
+)
 def test_a_cluster_connection() -> None:
     found = read(
         cluster(
@@ -111,6 +118,7 @@ def test_a_cluster_connection() -> None:
 
 
 @pytest.mark.parametrize("head", ["", "<cluster-password>CHANGE ME!!</cluster-password>", "<cluster-password/>"])
+@pytest.mark.parameter("cluster-password")
 def test_the_default_cluster_password_is_refused_in_a_cluster(head: str) -> None:
     assert "cluster-password of its own" in str(fails(cluster("", head=head + CONNECTORS)))
 
@@ -140,6 +148,7 @@ def test_a_wrong_cluster_connection(inside: str, text: str) -> None:
     assert text in str(fails(cluster(inside)))
 
 
+@pytest.mark.parameter("cluster-connection/uri")
 def test_a_cluster_connection_by_uri_is_refused() -> None:
     body = '<cluster-connections><cluster-connection name="c" uri="static://(tcp://a:1)"><connector-ref>own</connector-ref></cluster-connection></cluster-connections>'
     assert "uri attribute" in str(fails(PASSWORD + CONNECTORS + body))
@@ -189,6 +198,7 @@ def test_a_connector_with_tls_is_announced_and_dialled() -> None:
 @pytest.mark.parametrize(
     ("old", "new"), [("true", MessageLoadBalancing.STRICT), ("false", MessageLoadBalancing.ON_DEMAND)]
 )
+@pytest.mark.parameter("cluster-connection/forward-when-no-consumers")
 def test_the_old_form_of_load_balancing(old: str, new: MessageLoadBalancing) -> None:
     found = read(cluster(f"<forward-when-no-consumers>{old}</forward-when-no-consumers>")).configuration
     assert found.cluster_connections[0].message_load_balancing is new
@@ -216,6 +226,34 @@ def test_a_discovery_group_and_static_connectors_exclude_each_other() -> None:
 )
 def test_two_of_a_name_or_place_are_refused(body: str) -> None:
     fails(body)
+
+
+@pytest.mark.parameter(
+    "scale-down/enabled",
+    "scale-down/group-name",
+    "scale-down/discovery-group-ref",
+    "scale-down/discovery-group-ref/discovery-group-name",
+    "scale-down/connectors/connector-ref",
+    "scale-down/commit-interval",
+)
+@pytest.mark.parametrize(
+    ("inside", "found"),
+    [
+        (
+            (
+                "<enabled>false</enabled><group-name>g</group-name><commit-interval>7</commit-interval>"
+                "<connectors><connector-ref>peer</connector-ref></connectors>"
+            ),
+            ScaleDownConfiguration(False, "g", ("peer",), None, 7),
+        ),
+        ('<discovery-group-ref discovery-group-name="d"/>', ScaleDownConfiguration(discovery_group="d")),
+    ],
+)
+def test_every_element_of_scale_down_is_read(inside: str, found: ScaleDownConfiguration) -> None:
+    group = "<group-address>231.7.7.7</group-address><group-port>9876</group-port>"
+    groups = f'<discovery-groups><discovery-group name="d">{group}</discovery-group></discovery-groups>'
+    policy = f"<ha-policy><primary-only><scale-down>{inside}</scale-down></primary-only></ha-policy>"
+    assert read(cluster("") + groups + policy).configuration.ha_policy.scale_down == found
 
 
 def test_two_acceptors_may_let_the_system_choose() -> None:

@@ -80,6 +80,7 @@ class World:
             self.time.advance(100)
 
 
+@pytest.mark.parameter("discovery-group/refresh-timeout", "broadcast-group/broadcast-period")
 def test_a_broadcast_adds_an_entry_that_expires_without_another() -> None:
     world = World()
     world.group.start()
@@ -176,6 +177,7 @@ def test_one_sender_cannot_fill_the_table() -> None:
     assert entries.all() == []
 
 
+@pytest.mark.parameter("discovery-group/initial-wait-timeout")
 def test_a_silent_network_gives_a_warning_after_the_initial_wait(caplog: pytest.LogCaptureFixture) -> None:
     world = World(initial_wait_timeout_ms=3_000)
     world.group.start()

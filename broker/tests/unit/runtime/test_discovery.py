@@ -84,6 +84,7 @@ def heard(found: NodeDiscovery, carrier: Silent, **parameters: str) -> Transport
     return connector
 
 
+@pytest.mark.parameter("cluster-connection/discovery-group-ref/discovery-group-name", "discovery-group/name")
 def test_only_groups_of_cluster_connections_are_opened() -> None:
     found, carriers = make()
     assert list(found.groups) == ["d"]
@@ -114,6 +115,20 @@ def test_a_list_of_members_is_opened_once(tmp_path: Path) -> None:
     assert len(carriers) == 1
 
 
+@pytest.mark.parameter(
+    "broadcast-group/local-bind-address",
+    "broadcast-group/local-bind-port",
+    "broadcast-group/group-address",
+    "broadcast-group/group-port",
+    "broadcast-group/jgroups-file",
+    "broadcast-group/jgroups-channel",
+    "discovery-group/local-bind-address",
+    "discovery-group/local-bind-port",
+    "discovery-group/group-address",
+    "discovery-group/group-port",
+    "discovery-group/jgroups-file",
+    "discovery-group/jgroups-channel",
+)
 def test_carriers_of_the_configuration(tmp_path: Path) -> None:
     full = CarrierConfiguration("10.0.0.1", 5432, "231.7.7.7", 9876)
     assert carrier_of(full) == Multicast("231.7.7.7", 9876, "10.0.0.1", 5432)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import struct
 from typing import Any
 
+import pytest
+
 from support.routing import World, text
 from understudy.config.model import RoutingType
 from understudy.message import BRIDGE_DUPLICATE_ID, ROUTE_TO, SCHEDULED_DELIVERY, Message
@@ -216,6 +218,7 @@ def test_unconfirmed_messages_return_to_their_places() -> None:
     assert [each.body for each in node.target.sent] == [b"b", b"c"]
 
 
+@pytest.mark.parameter("scale-down/commit-interval")
 def test_commit_interval_limits_the_messages_of_one_transaction() -> None:
     node = Node("one", "two", commit_interval=2)
     node.send(*"abcde")

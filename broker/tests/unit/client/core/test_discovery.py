@@ -37,6 +37,7 @@ def test_a_broadcast_is_decoded_with_zeros_after_it() -> None:
     assert Broadcast.decode(sent.encode() + bytes(3000)) == sent, "Java sends its whole buffer"
 
 
+@pytest.mark.parameter("client/refreshTimeout")
 def test_entries_are_refreshed_and_forgotten() -> None:
     listening = Listening()
     assert listening.discovery.receive(datagram("1", "a"), 0)

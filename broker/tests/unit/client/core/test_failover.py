@@ -146,6 +146,7 @@ def test_every_state_and_event(state: State, event: Event) -> None:
         assert steps.calls == []
 
 
+@pytest.mark.parameter("client/(tcp://A,tcp://B)", "client/initialConnectAttempts")
 def test_first_connection_goes_round_the_list_from_its_start() -> None:
     made, steps = machine(A, B, C, start=1, initial_connect_attempts=2)
     made.fire(Event.START)
@@ -166,6 +167,7 @@ def test_first_connection_tells_an_error_that_no_retry_helps() -> None:
     assert steps.take()[-1] == ("ended", IncompatibleVersion)
 
 
+@pytest.mark.parameter("client/reconnectAttempts")
 def test_without_reconnect_attempts_a_failure_is_the_end() -> None:
     made, steps = machine(A, B)
     made.fire(Event.START)
@@ -231,6 +233,7 @@ def test_redirect_goes_first_and_once() -> None:
     assert steps.take() == [("dial", "c")]
 
 
+@pytest.mark.parameter("client/reconnectAttempts")
 def test_rounds_wait_longer_and_end() -> None:
     made, steps = machine(
         A, reconnect_attempts=4, retry_interval_ms=100, retry_interval_multiplier=3.0, max_retry_interval_ms=500
