@@ -53,6 +53,7 @@
         MessageUnreadable           the body of one message in a queue is damaged, or cannot be read
         ManagementError             a request to manage something that cannot be carried out
             ResourceNotFound        nothing of that name is managed
+            MessageNotFound         the queue has no message of that id
             OperationNotFound       no such operation or attribute, or not with such parameters
         LedgerDamaged               a delivery ledger cannot be read; names file and line
         MachineError                an illegal (state, event) pair: our own bug
@@ -559,6 +560,12 @@ class ResourceNotFound(ManagementError):
     """There is no managed resource of this name."""
 
     code = "resource-not-found"
+
+
+class MessageNotFound(ManagementError):
+    """The queue has no message of this id."""
+
+    code = "message-not-found"
 
 
 class OperationNotFound(ManagementError):

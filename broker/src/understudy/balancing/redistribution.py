@@ -83,6 +83,8 @@ class QueueRedistribution(Machine[State, Event]):
         self._seen = -1
         """``messages_added`` at the last look."""
         self._wait_ms = _LOOK_AGAIN_MS
+        self.next_ms = 0
+        """Monotonic time at which the present wait ends."""
 
     def reconsider(self) -> None:
         """Consumers, settings or queues of other nodes have changed."""
@@ -111,6 +113,7 @@ class QueueRedistribution(Machine[State, Event]):
         self._later(self._address.settings.redistribution_delay)
 
     def _later(self, delay_ms: int) -> None:
+        self.next_ms = self.queue.office.clock.monotonic_ms() + delay_ms
         self._timer = self._timers.call_later(delay_ms, lambda: self.fire(_E.GO))
 
     def _move(self) -> None:

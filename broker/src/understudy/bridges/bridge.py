@@ -17,7 +17,7 @@ from enum import Enum, auto
 from typing import Protocol
 
 from understudy.bridges.conversion import Converts
-from understudy.bridges.forwarding import BridgeCounts, Forwarding
+from understudy.bridges.forwarding import BridgeCounts, Forwarding, Stall
 from understudy.bridges.target import TargetAccess, TargetSession
 from understudy.cluster.member_link import LinkSettings
 from understudy.cluster.topology import Member
@@ -131,6 +131,8 @@ class Bridge(Machine[State, Event]):
         self.target = ""
         """URL of the connector that is in use or was tried last; empty: none was."""
         self._timer: Timer | None = None
+        self.retry_ms = 0
+        """Monotonic time of the next attempt, while it waits for that."""
         self._failures = 0
         """Failed attempts since the last connection."""
         self._ever_connected = False
@@ -160,6 +162,11 @@ class Bridge(Machine[State, Event]):
     def unconfirmed(self) -> int:
         """Messages that were sent and that the target has not confirmed."""
         return len(self._forwarding.unconfirmed) if self._forwarding is not None else 0
+
+    @property
+    def stall(self) -> Stall | None:
+        """Why a connected bridge sends nothing at present; None if nothing prevents it."""
+        return self._forwarding.stall if self._forwarding is not None else None
 
     def start(self) -> None:
         """Begin to forward; without effect if it has begun. Raises IllegalState: it is pausing or stopping."""
@@ -324,6 +331,7 @@ class Bridge(Machine[State, Event]):
             self._wait(self._retry.retry_ms(self._failures))
 
     def _wait(self, delay_ms: int) -> None:
+        self.retry_ms = self._parts.services.clock.monotonic_ms() + delay_ms
         self._timer = self._parts.access.timers.call_later(delay_ms, lambda: self.fire(_E.RETRY))
 
     def _give_up(self) -> None:

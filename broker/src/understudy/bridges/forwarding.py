@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from enum import Enum
 from typing import Final
 
 from understudy.bridges.conversion import Converts
@@ -48,6 +49,15 @@ class _OwnRights:
     def allows(self, permission: Permission, address: str, queue: str | None = None) -> bool:
         """Always true."""
         return True
+
+
+class Stall(Enum):
+    """Why a bridge with a connection sends nothing at present."""
+
+    WINDOW = "window"
+    """As much is unconfirmed as may be."""
+    CREDIT = "credit"
+    """The target gives no credit, because an address there is full."""
 
 
 class BridgeCounts:
@@ -112,6 +122,15 @@ class Forwarding:
             security=_OwnRights(),
             options=SessionOptions(min_large_message_size=configuration.min_large_message_size_bytes),
         )
+
+    @property
+    def stall(self) -> Stall | None:
+        """Why nothing is sent at present; None if nothing prevents it."""
+        if self._target.awaits_credit:
+            return Stall.CREDIT
+        consumer = self._session.consumers.get(_CONSUMER)
+        full = len(self.unconfirmed) >= BRIDGE_UNCONFIRMED_MESSAGES_MAX
+        return Stall.WINDOW if full or (consumer is not None and consumer.flow.credits <= 0) else None
 
     def open(self, queue: Queue) -> None:
         """Consume a queue from now on. Raises BrokerError: the queue refuses it."""

@@ -155,6 +155,11 @@ class TargetSession:
             self._socket_timer = self._access.timers.call_later(_SOCKET_POLL_MS, self._look_at_socket)
         return False
 
+    @property
+    def awaits_credit(self) -> bool:
+        """Whether messages wait for credit of the target."""
+        return bool(self._held)
+
     def send(self, message: Message) -> int:
         """Send a message. Returns its correlation id."""
         self._correlation_id += 1

@@ -30,7 +30,7 @@ _COMMANDS: Final = {
     "pipeline": "understudy.cli.pipeline:pipeline",
     "produce": "understudy.cli.produce:produce",
     "promote": "understudy.cli.promote:promote",
-    "queue": "understudy.cli.status:queue",
+    "queue": "understudy.cli.queue:queue",
     "run": "understudy.cli.run:run",
     "sim": "understudy.testing.simulate:main",
     "status": "understudy.cli.status:status",

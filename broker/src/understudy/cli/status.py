@@ -1,6 +1,6 @@
-"""``understudy status``, ``stop`` and ``queue stat``: look at a node and end it.
+"""``understudy status`` and ``stop``: look at a node and end it.
 
-All three speak the management API of one node. ``stop`` on an instance directory needs no API:
+Both speak the management API of one node. ``stop`` on an instance directory needs no API:
 it signals the process, after making sure that the process is the one that wrote the pid file.
 """
 
@@ -150,14 +150,14 @@ url_option = click.option("--url", help="The node's management URL, such as http
 token_file_option = click.option(
     "--token-file", type=click.Path(path_type=Path, dir_okay=False), help="File with the management token."
 )
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
 
 
 @click.command()
 @instance_option
 @url_option
 @token_file_option
-@_json
+@json_option
 def status(instance: Path | None, url: str | None, token_file: Path | None, as_json: bool) -> None:
     """Show the state of a node.
 
@@ -193,7 +193,7 @@ def _readiness(place: Place) -> dict[str, Any]:
 
 
 def _node_table(node: dict[str, Any], ready: dict[str, Any]) -> Table:
-    table = Table(show_header=False, title=_text(f"{node['name']} ({node['version']})"))
+    table = Table(show_header=False, title=text_of(f"{node['name']} ({node['version']})"))
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     ha, store, following, peer = node["ha"], node["store"], node["following"], node["peer"]
@@ -228,7 +228,7 @@ def _node_table(node: dict[str, Any], ready: dict[str, Any]) -> Table:
     }
     for name, value in rows.items():
         if value is not None:
-            table.add_row(name, _text(value))
+            table.add_row(name, text_of(value))
     return table
 
 
@@ -268,57 +268,9 @@ def _activation_text(activation: dict[str, Any] | None) -> str | None:
     return f"{'undoing' if activation['undoing'] else 'doing'} {activation['step']!r}; {steps}"
 
 
-def _text(value: object) -> Text:
+def text_of(value: object) -> Text:
+    """A cell of a table."""
     return Text(printable(str(value)))
-
-
-@click.group()
-def queue() -> None:
-    """Look at queues."""
-
-
-@queue.command("stat")
-@instance_option
-@url_option
-@token_file_option
-@click.option("--name", help="Only this queue; exit code 1 when there is none.")
-@_json
-def stat(instance: Path | None, url: str | None, token_file: Path | None, name: str | None, as_json: bool) -> None:
-    """Show the queues of a node and their counters."""
-    place = Place.of(instance, url, token_file)
-    if name is None:
-        queues = place.ask("/api/v1/node")["queues"]
-    else:
-        queues = [place.ask("/api/v1/queues/" + urllib.parse.quote(name, safe="", errors="replace"))]
-    if as_json:
-        click.echo(json.dumps(queues, indent=2))
-    else:
-        console().print(_queue_table(queues))
-
-
-_QUEUE_COLUMNS: Final = {
-    "message_count": "messages",
-    "delivering_count": "delivering",
-    "consumer_count": "consumers",
-    "messages_added": "added",
-    "messages_acknowledged": "acknowledged",
-    "messages_expired": "expired",
-    "messages_killed": "killed",
-    "spilled_count": "spilled",
-}
-
-
-def _queue_table(queues: list[dict[str, Any]]) -> Table:
-    table = Table()
-    for column in ("queue", "address", "type"):
-        table.add_column(column, overflow="fold")
-    for column in _QUEUE_COLUMNS.values():
-        table.add_column(column, justify="right")
-    for one in queues:
-        kind = one["routing_type"].lower() + ("" if one["durable"] else ", not durable")
-        counts = [str(one[field]) for field in _QUEUE_COLUMNS]
-        table.add_row(_text(one["name"]), _text(one["address"]), _text(kind), *counts)
-    return table
 
 
 @click.command()

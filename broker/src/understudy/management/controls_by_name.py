@@ -22,7 +22,7 @@ from understudy.management.divert_control import DivertControls
 from understudy.management.invocation import ControlFinder, ManagedNode, Requester
 from understudy.management.link_controls import AcceptorControls, ClusterConnectionControls
 from understudy.management.operations import Operations
-from understudy.management.queue_control import QueueControls
+from understudy.management.queue_operations import QueueControls
 
 
 class BrokerControls:

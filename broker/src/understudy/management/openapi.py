@@ -9,6 +9,7 @@ from typing import Final
 
 from understudy.discovery.entries import Outcome
 from understudy.management.controls import STATES
+from understudy.management.wait_reasons import CODES, Place
 
 Schema = dict[str, object]
 
@@ -134,7 +135,49 @@ _PROMOTION: Final = _object(
     }
 )
 
+_REASONS: Final[Schema] = _list_of(
+    _object({"code": {"type": "string", "enum": list(CODES)}, "text": _TEXT, "values": {"type": "object"}})
+)
+_MESSAGE_WAITS: Final[dict[str, Schema]] = {
+    "message_id": _COUNT,
+    "place": {"type": "string", "enum": [place.value for place in Place]},
+    "ahead": _COUNT,
+    "reasons": _REASONS,
+}
+_QUEUE_WAITS: Final[Schema] = _object(
+    {
+        "queue": _TEXT,
+        **dict.fromkeys(("message_count", "waiting", "scheduled", "delivering", "paged"), _COUNT),
+        "reasons": _REASONS,
+        "first": _or_null(_object(_MESSAGE_WAITS)),
+        "consumers": _list_of(
+            _object(
+                {
+                    **dict.fromkeys(("name", "connection"), _TEXT),
+                    "filter": _or_null(_TEXT),
+                    "delivering": _COUNT,
+                    "oldest_ms": _or_null(_COUNT),
+                    **dict.fromkeys(("served", "bridge", "ready"), _FLAG),
+                }
+            )
+        ),
+        "transactions": _list_of(
+            _object(
+                {
+                    "name": _TEXT,
+                    "prepared": _FLAG,
+                    "since_ms": _or_null(_COUNT),
+                    **dict.fromkeys(("sends", "acknowledges"), _COUNT),
+                }
+            )
+        ),
+        "members": _list_of(_object({"node_id": _TEXT, "connected": _FLAG, "consumers": _COUNT})),
+    }
+)
+
 _SCHEMAS: Final[dict[str, Schema]] = {
+    "QueueWaits": _QUEUE_WAITS,
+    "MessageWaits": _object({"queue": _TEXT, **_MESSAGE_WAITS}),
     "Error": _object({"error": _object({"code": _TEXT, "message": _TEXT})}),
     "Live": _object({"status": {"const": "live"}}),
     "Ready": _object({"ready": _FLAG, "state": _STATE, "reason": _or_null(_TEXT)}),
@@ -272,12 +315,36 @@ _REFUSED: Final[dict[str, object]] = {
 }
 
 
+_EXPLAINED: Final[dict[str, object]] = {
+    "404": _answer("No such queue or message here.", "Error"),
+    "503": _answer("The node is not active.", "Error"),
+}
+
+
 def _get(summary: str, responses: dict[str, object], **more: object) -> Schema:
     return {"get": {"summary": summary, "responses": responses, **more}}
 
 
 def _other(content_type: str, text: str, schema: Schema) -> Schema:
     return {"description": text, "content": {content_type: {"schema": schema}}}
+
+
+def _explanations() -> dict[str, Schema]:
+    return {
+        "/api/v1/queues/{name}/explain": _get(
+            "Why messages of the queue wait, and why its first one does.",
+            _REFUSED | _EXPLAINED | {"200": _answer("The reasons.", "QueueWaits")},
+            parameters=[{"name": "name", "in": "path", "required": True, "schema": _TEXT}],
+        ),
+        "/api/v1/queues/{name}/messages/{id}/explain": _get(
+            "Why one message waits.",
+            _REFUSED | _EXPLAINED | {"200": _answer("The reasons.", "MessageWaits")},
+            parameters=[
+                {"name": "name", "in": "path", "required": True, "schema": _TEXT},
+                {"name": "id", "in": "path", "required": True, "schema": _COUNT},
+            ],
+        ),
+    }
 
 
 def _paths() -> dict[str, Schema]:
@@ -325,6 +392,7 @@ def _paths() -> dict[str, Schema]:
             _REFUSED | {"200": _answer("The queue.", "Queue"), "404": _answer("No such queue here.", "Error")},
             parameters=[{"name": "name", "in": "path", "required": True, "schema": _TEXT}],
         ),
+        **_explanations(),
         "/api/v1/cluster": _get(
             "Members of the cluster, connections to them, discovered nodes, bridges, and queues of other members.",
             _REFUSED | {"200": _answer("The cluster as this node sees it.", "Cluster")},

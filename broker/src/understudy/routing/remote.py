@@ -323,7 +323,7 @@ class Balancer:
     def wanted_elsewhere(self, queue: Queue) -> bool:
         """Whether consumers of another node may take messages of a queue of this one (artemis-ha s. 7.7)."""
         return self.mode in _REDISTRIBUTES and any(
-            each.connected and each.consumers.count for each in self._elsewhere(queue)
+            each.connected and each.consumers.count for each in self.elsewhere(queue)
         )
 
     def redistribute(self, message: Message, queue: Queue) -> RemoteBinding | None:
@@ -346,7 +346,8 @@ class Balancer:
         if binding in candidates:
             self._turns[binding.routing_name] = (candidates.index(binding) + 1) % len(candidates)
 
-    def _elsewhere(self, queue: Queue) -> list[RemoteBinding]:
+    def elsewhere(self, queue: Queue) -> list[RemoteBinding]:
+        """Queues of other nodes that share the messages of a queue of this one."""
         return [each for each in self._by_routing_name().get(_name_of(queue), ()) if isinstance(each, RemoteBinding)]
 
 

@@ -210,6 +210,21 @@ class StagedSends:
         for queues, references in _one_by_one(list(newest)):
             yield from zip(queues, references, strict=True)
 
+    def ids(self, queue: Queue) -> Iterator[int]:
+        """Message ids of those of one queue; they stay."""
+        for (owner, _), held in self._blocks.items():
+            if owner is queue:
+                for each in held:
+                    yield from (reference.message_id for reference in each.block.references())
+        for _, entries in ((0, self._kept), *self._closed, (0, self._open)):
+            for queues, references in entries:
+                if queue not in queues:
+                    continue
+                if isinstance(references, list):
+                    yield references[0].message_id
+                else:
+                    yield from references[queues.index(queue)].ids
+
     def discard(self) -> None:
         """None of them ever becomes visible."""
         blocks, self._blocks = self._blocks, {}
@@ -315,6 +330,13 @@ class Acknowledgements:
         for queue, parts in newest.items():
             for part in parts:
                 queue.acknowledged(part)
+
+    def ids(self, queue: Queue) -> Iterator[int]:
+        """Message ids of those of one queue; they stay."""
+        for held, _ in self._blocks.get(queue, ()):
+            yield from (reference.message_id for reference in held.block.references())
+        for part in self._open.get(queue, ()):
+            yield from part.ids
 
     def content(self) -> dict[Queue, list[MessageReference]]:
         """All of them, in order, by queue; they stay."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 from collections.abc import Callable
 from dataclasses import asdict
 from hmac import compare_digest
@@ -25,12 +26,12 @@ from aiohttp import web
 from prometheus_client import ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-from understudy.errors import BrokerError, NotActive
+from understudy.errors import BrokerError, MessageNotFound, NotActive
 from understudy.ha.replication.promotion import Promotion
 from understudy.limits import HTTP_BODY_BYTES_MAX
 from understudy.management import controls, openapi
 from understudy.management.cluster_facts import cluster_json
-from understudy.management.controls import NodeView
+from understudy.management.controls import InvocationRequest, NodeView
 from understudy.management.metrics import make_registry
 from understudy.runtime.management_listener import ManagementListener
 from understudy.session.error_texts import ErrorTexts
@@ -63,6 +64,8 @@ _HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
+
+_EXPLAINED: Final = re.compile("/api/v1/queues/(?P<name>[^/]+)(?:/messages/(?P<id>[0-9]{1,18}))?/explain")
 
 Handler = Callable[[web.BaseRequest], web.Response]
 
@@ -175,6 +178,9 @@ class ManagementServer:
         if posted is not None:
             return await posted(request) if method == "POST" else _wrong_method(["POST"])
         methods = self._routes.get(path)
+        explained = _EXPLAINED.fullmatch(path)
+        if explained is not None:
+            return await self._explain(explained) if method == "GET" else _wrong_method(["GET"])
         if methods is None and path.startswith("/api/v1/queues/"):
             methods = {"GET": self._queue}
         if methods is None:
@@ -270,14 +276,27 @@ class ManagementServer:
             wanted = controls.parse_invocation(json.loads(body) if body else {})
         except (ValueError, RecursionError) as error:
             return refuse(400, "bad-request", str(error))
+        return await self._carry_out(wanted, lambda result: {"result": result})
+
+    async def _explain(self, path: re.Match[str]) -> web.Response:
+        """Why messages of a queue wait, or one message."""
+        name, message_id = unquote(path["name"], errors="replace"), path["id"]
+        if self.view.queue(name) is None:
+            return refuse(404, "queue-not-found", f"no queue {name!r} here")
+        parameters = () if message_id is None else (int(message_id),)
+        wanted = InvocationRequest(f"queue.{name}", "listWaitReasons", is_attribute=False, parameters=parameters)
+        return await self._carry_out(wanted, lambda result: result)
+
+    async def _carry_out(self, wanted: InvocationRequest, shown: Callable[[object], object]) -> web.Response:
         answered: asyncio.Future[web.Response] = asyncio.get_running_loop().create_future()
 
         def answer(result: object, error: BrokerError | None) -> None:
             if not answered.done():
                 if error is None:
-                    answered.set_result(_answer(200, {"result": result}))
+                    answered.set_result(_answer(200, shown(result)))
                 else:
-                    answered.set_result(refuse(422, error.code, self._error_texts.remote(error)))
+                    status = 404 if isinstance(error, MessageNotFound) else 422
+                    answered.set_result(refuse(status, error.code, self._error_texts.remote(error)))
 
         try:
             self.view.invoke(wanted, answer)

@@ -98,7 +98,7 @@ class ServerConsumer(Consumer):
             part.count_delivery(-1)
             raise
         except Exception as bug:
-            self.delivering.add(part)
+            self.delivering.add(part, self.queue.office.now_ms)
             self.abandon(bug)
             return
         flow = self.flow
@@ -111,7 +111,7 @@ class ServerConsumer(Consumer):
         count = len(part)
         self.messages_delivered += count
         if not self._pre_acknowledge:
-            self.delivering.add(part)
+            self.delivering.add(part, self.queue.office.now_ms)
             return
         try:
             # The dispatcher counts them as handed out afterwards; the sum is right.
@@ -145,7 +145,7 @@ class ServerConsumer(Consumer):
         except StoreError:
             raise
         except Exception as bug:
-            self.delivering.add(part)
+            self.delivering.add(part, self.queue.office.now_ms)
             self.abandon(bug)
             return
         part.count_delivery()

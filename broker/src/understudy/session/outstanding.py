@@ -1,24 +1,31 @@
 """Deliveries that a consumer has not settled, in the order of delivery.
 
 Messages that were delivered together stay a slice of their run; those that are references are kept by their ids. Both
-are settled from the front nearly always, which costs the same however many are outstanding.
+are settled from the front nearly always, which costs the same however many are outstanding. Each part has the time at
+which its first message was delivered; messages that were delivered within a second of it may share it.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from typing import Final
 
 from understudy.store.reference import MessageReference, Part, References
+
+#: Messages delivered later than that after the first one of a part do not join it.
+_SAME_TIME_MS: Final = 1_000
 
 
 class Outstanding:
     """The outstanding deliveries of one consumer, by message id."""
 
-    __slots__ = ("_parts", "count")
+    __slots__ = ("_parts", "_times", "count")
 
     def __init__(self) -> None:
         self._parts: deque[Part] = deque()
+        self._times: deque[int] = deque()
+        """Wall time of each part."""
         self.count = 0
         """Messages."""
 
@@ -38,12 +45,25 @@ class Outstanding:
         for part in self._parts:
             yield from part
 
-    def add(self, part: Part) -> None:
-        """Messages were delivered together."""
+    def add(self, part: Part, now_ms: int = 0) -> None:
+        """Messages were delivered together, at this wall time."""
         parts = self._parts
-        if not parts or not parts[-1].join(part):
+        if not parts or now_ms - self._times[-1] > _SAME_TIME_MS or not parts[-1].join(part):
             parts.append(part.kept())
+            self._times.append(now_ms)
         self.count += len(part)
+
+    @property
+    def oldest_ms(self) -> int | None:
+        """Wall time of the oldest delivery; None if there is none."""
+        return self._times[0] if self._times else None
+
+    def delivered_ms(self, message_id: int) -> int | None:
+        """Wall time at which a message was delivered, up to a second too early; None if it is not outstanding."""
+        for part, time_ms in zip(self._parts, self._times, strict=True):
+            if part.find(message_id) >= 0:
+                return time_ms
+        return None
 
     def take_through(self, message_id: int) -> list[Part]:
         """Take everything up to this delivery, in order; nothing if it is not outstanding."""
@@ -60,6 +80,9 @@ class Outstanding:
         taken.append(last)
         if last is part:
             parts.popleft()
+            before += 1
+        for _ in range(before):
+            self._times.popleft()
         self.count -= sum(map(len, taken))
         return taken
 
@@ -73,8 +96,11 @@ class Outstanding:
             self.count -= 1
             rest = [each for each in (part.part(0, number), part.part(number + 1, len(part))) if each]
             del parts[index]
+            time_ms = self._times[index]
+            del self._times[index]
             for each in reversed(rest):
                 parts.insert(index, each)
+                self._times.insert(index, time_ms)
             return part.part(number, number + 1)
         return References()
 
@@ -82,5 +108,6 @@ class Outstanding:
         """Take all of them, in order."""
         taken = list(self.values())
         self._parts.clear()
+        self._times.clear()
         self.count = 0
         return taken

@@ -67,6 +67,10 @@ class ResourceManager:
     def __len__(self) -> int:
         return len(self._branches)
 
+    def __iter__(self) -> Iterator[Branch]:
+        """All branches, prepared or not."""
+        return iter(list(self._branches.values()))
+
     def close(self) -> None:
         """The node stops; the next activation rolls back branches that are not prepared."""
         self._sweep.close()

@@ -10,7 +10,7 @@ Not here: which session or XA branch it belongs to (``session``, ``xa``), how re
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from typing import ClassVar, Final
 
@@ -339,6 +339,17 @@ class Transaction(Machine[State, Event]):
     def content(self) -> tuple[list[tuple[Queue, MessageReference]], dict[Queue, list[MessageReference]]]:
         """Its messages, once for each queue, and the deliveries that it acknowledges, by queue. They stay in it."""
         return list(self._sends.content()), self._acknowledged.content()
+
+    def sent_ids(self, queue: Queue) -> Iterator[int]:
+        """Ids of its messages that a queue gets if it commits."""
+        return self._sends.ids(queue)
+
+    def settled_ids(self, queue: Queue) -> Iterator[int]:
+        """Ids of the deliveries of a queue that are done if it commits."""
+        yield from self._acknowledged.ids(queue)
+        for owner, part, _ in self._outcomes:
+            if owner is queue:
+                yield from part.ids
 
     def hand_over(self) -> None:
         """Another node has it: its sends and the messages that it acknowledges are gone here."""

@@ -29,6 +29,8 @@ def matches(value: Any, schema: dict[str, Any], schemas: dict[str, Any]) -> bool
     }
     if type(value) is not kinds[schema["type"]]:
         return False
+    if schema == {"type": "object"}:
+        return True
     if schema["type"] == "object":
         inside = all(matches(value[key], part, schemas) for key, part in schema["properties"].items() if key in value)
         return inside and set(schema["required"]) <= set(value) <= set(schema["properties"])

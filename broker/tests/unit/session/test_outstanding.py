@@ -98,3 +98,16 @@ def test_a_message_that_several_queues_hold_is_in_memory_once() -> None:
     assert [each.message for each in one[:2]] == [each.message for each in other[:2]]
     assert one[2].message is other.part(1, 3)[1].message
     assert [(each.durable, each.location is None) for each in (one[0], other[0])] == [(True, False), (False, True)]
+
+
+def test_each_delivery_has_its_time_within_a_second() -> None:
+    outstanding = Outstanding()
+    for number in range(4):
+        outstanding.add(References(references(1 + 2 * number, 2)), 10_000 + 600 * number)
+    assert [outstanding.delivered_ms(number) for number in range(1, 10)] == [10_000] * 4 + [11_200] * 4 + [None]
+    outstanding.take_one(2)
+    assert [outstanding.delivered_ms(number) for number in (1, 2, 3)] == [10_000, None, 10_000]
+    outstanding.take_through(5)
+    assert outstanding.oldest_ms == 11_200
+    outstanding.take_through(8)
+    assert outstanding.oldest_ms is None

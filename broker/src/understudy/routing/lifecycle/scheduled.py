@@ -44,7 +44,12 @@ class ScheduledDeliveries:
 
     def of(self, queue: Queue) -> list[MessageReference]:
         """Those of one queue, earliest first."""
-        return [reference for _, _, owner, reference in sorted(self._heap, key=lambda e: e[:2]) if owner is queue]
+        return [reference for _, reference in self.due_times(queue)]
+
+    def due_times(self, queue: Queue) -> list[tuple[int, MessageReference]]:
+        """Wall time and reference of those of one queue, earliest first."""
+        mine = sorted((entry for entry in self._heap if entry[2] is queue), key=lambda entry: entry[:2])
+        return [(at_ms, reference) for at_ms, _, _, reference in mine]
 
     def remove(self, queue: Queue) -> References:
         """Take out those of one queue, which is being deleted."""

@@ -1,0 +1,118 @@
+"""``understudy queue``: the queues of a node, their counters, and why messages wait in them."""
+
+from __future__ import annotations
+
+import json
+import urllib.parse
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from rich.table import Table
+
+from understudy.cli.report import console
+from understudy.cli.status import (
+    Place,
+    instance_option,
+    json_option,
+    printable,
+    text_of,
+    token_file_option,
+    url_option,
+)
+
+
+@click.group()
+def queue() -> None:
+    """Look at queues."""
+
+
+@queue.command("stat")
+@instance_option
+@url_option
+@token_file_option
+@click.option("--name", help="Only this queue; exit code 1 when there is none.")
+@json_option
+def stat(instance: Path | None, url: str | None, token_file: Path | None, name: str | None, as_json: bool) -> None:
+    """Show the queues of a node and their counters."""
+    place = Place.of(instance, url, token_file)
+    if name is None:
+        queues = place.ask("/api/v1/node")["queues"]
+    else:
+        queues = [place.ask("/api/v1/queues/" + urllib.parse.quote(name, safe="", errors="replace"))]
+    if as_json:
+        click.echo(json.dumps(queues, indent=2))
+    else:
+        console().print(_queue_table(queues))
+
+
+_QUEUE_COLUMNS: Final = {
+    "message_count": "messages",
+    "delivering_count": "delivering",
+    "consumer_count": "consumers",
+    "messages_added": "added",
+    "messages_acknowledged": "acknowledged",
+    "messages_expired": "expired",
+    "messages_killed": "killed",
+    "spilled_count": "spilled",
+}
+
+
+def _queue_table(queues: list[dict[str, Any]]) -> Table:
+    table = Table()
+    for column in ("queue", "address", "type"):
+        table.add_column(column, overflow="fold")
+    for column in _QUEUE_COLUMNS.values():
+        table.add_column(column, justify="right")
+    for one in queues:
+        kind = one["routing_type"].lower() + ("" if one["durable"] else ", not durable")
+        counts = [str(one[field]) for field in _QUEUE_COLUMNS]
+        table.add_row(text_of(one["name"]), text_of(one["address"]), text_of(kind), *counts)
+    return table
+
+
+@queue.command("explain")
+@instance_option
+@url_option
+@token_file_option
+@click.argument("name")
+@click.option("--message", "message_id", type=click.IntRange(min=0), help="Only the message of this id.")
+@json_option
+def explain(
+    instance: Path | None, url: str | None, token_file: Path | None, name: str, message_id: int | None, as_json: bool
+) -> None:
+    """Say why the messages of queue NAME wait, or one of them.
+
+    Exit codes: 0 shown; 1 no such queue or message; 3 not reachable.
+    """
+    one = "" if message_id is None else f"/messages/{message_id}"
+    path = f"/api/v1/queues/{urllib.parse.quote(name, safe='', errors='replace')}{one}/explain"
+    found: dict[str, Any] = Place.of(instance, url, token_file).ask(path)
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+    elif message_id is not None:
+        _show_message(found)
+    else:
+        _show_queue(found)
+
+
+def _show_queue(found: dict[str, Any]) -> None:
+    counts = ", ".join(f"{found[key]} {key}" for key in ("waiting", "scheduled", "delivering"))
+    click.echo(printable(f"queue {found['queue']}: {found['message_count']} messages ({counts})"))
+    _show_reasons(found["reasons"])
+    for each in found["transactions"]:
+        kind = "prepared" if each["prepared"] else "open"
+        counts = f"{each['sends']} sent, {each['acknowledges']} acknowledged"
+        click.echo(printable(f"  transaction {each['name']}, {kind}: {counts}"))
+    if found["first"] is not None:
+        _show_message(found["first"])
+
+
+def _show_message(found: dict[str, Any]) -> None:
+    click.echo(printable(f"message {found['message_id']}, {found['place']}"))
+    _show_reasons(found["reasons"])
+
+
+def _show_reasons(reasons: list[dict[str, Any]]) -> None:
+    for each in reasons:
+        click.echo(printable(f"  {each['code']}: {each['text']}"))
