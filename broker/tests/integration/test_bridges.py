@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import time
 from collections.abc import Iterator
@@ -175,5 +176,48 @@ def test_a_failover_of_the_source_pair_loses_and_doubles_nothing(tmp_path: Path,
         pair.primary.kill()
         pair.backup.wait_ready("active")
         load.check(url_of(target))
+    finally:
+        load.end()
+
+
+def command(made: Node, *arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
+    """A command of ``understudy bridge`` for a node."""
+    line = [str(COMMAND), "bridge", arguments[0], "--instance", str(made.directory), *arguments[1:]]
+    return subprocess.run(line, input=text, capture_output=True, text=True, check=False, timeout=READY_S)
+
+
+def test_a_bridge_made_at_run_time_survives_kills_and_ends_when_it_is_destroyed(
+    tmp_path: Path, nodes: list[Node]
+) -> None:
+    target = node(tmp_path, "target")
+    source = node(tmp_path, "source", connectors=connectors_to(target.port))
+    nodes += [target, source]
+    for each in nodes:
+        each.start()
+    for each in nodes:
+        each.wait_ready("active")
+    values = {"name": "made", "queue-name": "q", "static-connectors": [f"c{target.port}"], "retry-interval": 100}
+    load = Traffic(tmp_path, url_of(source), 1_500)
+    try:
+        load.wait_confirmed(200)
+        created = command(source, "create", "-", text=json.dumps(values))
+        assert (created.returncode, created.stdout) == (0, "created\n"), created.stderr
+        refused = command(source, "create", "-", text=json.dumps(values))
+        assert refused.returncode == 1
+        assert "there is a bridge 'made'" in refused.stderr
+        for victim, confirmed in ((source, 500), (target, 900)):
+            load.wait_confirmed(confirmed)
+            victim.kill()
+            victim.start().wait_ready("active")
+        load.check(url_of(target))
+        (shown,) = json.loads(command(source, "list", "--json").stdout)
+        assert (shown["name"], shown["state"], shown["waiting"]) == ("made", "RUNNING", 0)
+        assert command(source, "stop", "made").returncode == 0
+        assert command(source, "start", "made").returncode == 0
+        assert command(source, "destroy", "made").returncode == 0
+        assert "there is no bridge 'made'" in command(source, "destroy", "made").stderr
+        source.kill()
+        source.start().wait_ready("active")
+        assert json.loads(command(source, "list", "--json").stdout) == []
     finally:
         load.end()

@@ -75,9 +75,7 @@ class ManagedWorld(CoreNode):
             activated_ms=clock.monotonic_ms(),
             counters=self.counters,
             settings=self.settings,
-            bridges=Bridges(
-                self.configuration.bridges, ClusterServices(self.topology), self.services, clock, Listener()
-            ),
+            bridges=Bridges(self.configuration, ClusterServices(self.topology), self.services, clock, Listener()),
         )
         self.invocations = Invocations(self.managed, CONTROLS)
         self.requests = ManagementRequests(self.configuration.management_address, self.invocations)

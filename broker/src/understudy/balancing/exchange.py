@@ -109,7 +109,7 @@ class MessageExchange:
             timers: For attempts and delays.
             listener: Publishes notifications.
         """
-        self.bridges = Bridges(configuration.bridges, cluster, services, timers, listener)
+        self.bridges = Bridges(configuration, cluster, services, timers, listener)
         self.members: MemberExchange | None = None
         """None without a cluster connection."""
         handler = configuration.grouping_handler

@@ -1,14 +1,20 @@
-"""The bridges of an active node: one for each entry of broker.xml, or as many as its ``concurrency``."""
+"""The bridges of an active node: one for each entry of broker.xml and each that management created, or as many as its
+``concurrency``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 
-from understudy.bridges.bridge import Bridge, BridgeListener, BridgeParts
+from understudy.bridges.bridge import Bridge, BridgeListener, BridgeParts, State
 from understudy.bridges.conversion import Conversion
+from understudy.bridges.stored import StoredBridges
 from understudy.bridges.target import TargetAccess
 from understudy.cluster.services import ClusterServices
 from understudy.config.bridge import BridgeConfiguration, BridgeTarget
+from understudy.config.model import Configuration
+from understudy.errors import ManagementError
 from understudy.ports import Timers
 from understudy.protocols.services import ProtocolServices
 from understudy.routing.address import Address
@@ -16,13 +22,15 @@ from understudy.routing.queues.consumer import Consumer
 from understudy.routing.queues.queue import Queue
 from understudy.wire.core.transport import TransportConfiguration
 
+log = logging.getLogger(__name__)
+
 
 class Bridges:
     """All bridges of a node, by name. Implements ``routing.listeners.RoutingListener``."""
 
     def __init__(
         self,
-        configurations: Iterable[BridgeConfiguration],
+        configuration: Configuration,
         cluster: ClusterServices,
         services: ProtocolServices,
         timers: Timers,
@@ -31,22 +39,76 @@ class Bridges:
         """None is started yet.
 
         Args:
-            configurations: Of the node.
+            configuration: Of the node.
             cluster: With the connectors of the node and its connections to other brokers.
             services: Of the active node.
             timers: For attempts and time limits.
             listener: Called when one is started and stopped.
         """
-        directory = services.sessions.post_office.directory
-        parts = bridge_parts(cluster, services, timers, listener)
+        self._cluster = cluster
+        self._node_id = services.node_id
+        self._parts = bridge_parts(cluster, services, timers, listener)
+        self._stored = StoredBridges(configuration, services.sessions.post_office.store)
         self.by_name: dict[str, Bridge] = {}
-        for each in configurations:
-            connectors = _connectors(each.target, cluster)
-            for index in range(each.concurrency):
-                name = f"{each.name}-{index}" if each.concurrency > 1 else each.name
-                self.by_name[name] = Bridge(name, each, connectors, parts, Conversion(each, services.node_id))
-        if self.by_name:
-            directory.listeners.append(self)
+        self._leaving: list[Bridge] = []
+        """Destroyed ones whose target has not confirmed everything yet."""
+        for each in configuration.bridges:
+            self._add(each)
+        for each in self._stored.load():
+            if self._taken(each):
+                log.warning("a bridge of broker.xml replaces one that management created", extra={"bridge": each.name})
+            else:
+                self._add(each)
+        services.sessions.post_office.directory.listeners.append(self)
+
+    def _add(self, configuration: BridgeConfiguration) -> list[Bridge]:
+        connectors = _connectors(configuration.target, self._cluster)
+        conversion = Conversion(configuration, self._node_id)
+        made = [Bridge(name, configuration, connectors, self._parts, conversion) for name in names_of(configuration)]
+        self.by_name |= {each.name: each for each in made}
+        return made
+
+    def _taken(self, configuration: BridgeConfiguration) -> bool:
+        configured = {each.configuration.name for each in self.by_name.values()}
+        return configuration.name in configured or not self.by_name.keys().isdisjoint(names_of(configuration))
+
+    def create(self, values: Mapping[str, object]) -> None:
+        """Create and start a bridge, which the next activations have too.
+
+        Args:
+            values: By the names of ``config.json_bridge``.
+
+        Raises:
+            ManagementError: a value cannot be used, or there is a bridge of this name.
+            LimitExceeded: there are too many, or the values are too large.
+            DiskFull: it cannot be kept.
+        """
+        configuration = self._stored.parse(values)
+        if self._taken(configuration):
+            raise ManagementError(f"there is a bridge {configuration.name!r}")
+        self._stored.keep(configuration.name, values)
+        for bridge in self._add(configuration):
+            bridge.start()
+
+    def destroy(self, name: str) -> None:
+        """Stop a bridge after the messages under way and forget it; one of broker.xml is there again after the next
+        activation.
+
+        Args:
+            name: As configured: without the index of ``concurrency``.
+
+        Raises:
+            ManagementError: there is none.
+        """
+        found = [each for each in self.by_name.values() if each.configuration.name == name]
+        if not found:
+            raise ManagementError(f"there is no bridge {name!r}")
+        self._stored.forget(name)
+        for bridge in found:
+            del self.by_name[bridge.name]
+            if bridge.state is not State.PAUSING:
+                bridge.stop()
+        self._leaving = [each for each in (*self._leaving, *found) if each.state in (State.PAUSING, State.STOPPING)]
 
     def start(self) -> None:
         """Start all of them."""
@@ -55,7 +117,7 @@ class Bridges:
 
     def close(self) -> None:
         """End all of them: the node is not active any more."""
-        for bridge in self.by_name.values():
+        for bridge in (*self.by_name.values(), *self._leaving):
             bridge.close()
 
     # -- RoutingListener --------------------------------------------------------------------------
@@ -67,7 +129,7 @@ class Bridges:
 
     def queue_removed(self, queue: Queue) -> None:
         """A queue was deleted."""
-        for bridge in self.by_name.values():
+        for bridge in (*self.by_name.values(), *self._leaving):
             bridge.queue_removed(queue)
 
     def address_added(self, address: Address) -> None:
@@ -84,6 +146,13 @@ class Bridges:
 
     def settings_changed(self, address: Address) -> None:
         """Settings do not matter."""
+
+
+def names_of(configuration: BridgeConfiguration) -> list[str]:
+    """Names of the bridges that a configuration makes: with an index if there are several."""
+    if configuration.concurrency == 1:
+        return [configuration.name]
+    return [f"{configuration.name}-{index}" for index in range(configuration.concurrency)]
 
 
 def bridge_parts(

@@ -1,14 +1,28 @@
-"""The operations of ``bridge.<name>`` (Artemis: BridgeControl)."""
+"""Operations of ``bridge.<name>`` (Artemis: BridgeControl), and those of ``broker`` that create and destroy bridges."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from typing import Final
 
 from understudy.bridges.bridge import Bridge
+from understudy.bridges.bridges import Bridges
 from understudy.errors import IllegalState, ManagementError, ResourceNotFound
 from understudy.management.invocation import Control, ManagedNode, Requester
 from understudy.management.listing import to_json
-from understudy.management.operations import Operations, operation
+from understudy.management.operations import (
+    Operation,
+    Operations,
+    Parameter,
+    decimal,
+    flag,
+    integer,
+    long,
+    mapping,
+    operation,
+    text,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +56,99 @@ class BridgeControl(Control):
         """Counters with the names of Artemis."""
         counts = self.bridge.counts
         return {"messagesPendingAcknowledgement": counts.forwarded, "messagesAcknowledged": counts.acknowledged}
+
+
+#: Parameters of ``createBridge`` up to the class of the transformer, by their JSON names; the Java names are those of
+#: Artemis.
+_FIRST: Final = (
+    ("name", text("name")),
+    ("queue-name", text("queueName")),
+    ("forwarding-address", text("forwardingAddress", nullable=True)),
+    ("filter-string", text("filterString", nullable=True)),
+)
+_RETRIES: Final = (
+    ("retry-interval", long("retryInterval")),
+    ("retry-interval-multiplier", decimal("retryIntervalMultiplier")),
+    ("initial-connect-attempts", integer("initialConnectAttempts")),
+    ("reconnect-attempts", integer("reconnectAttempts")),
+    ("use-duplicate-detection", flag("useDuplicateDetection")),
+    ("confirmation-window-size", integer("confirmationWindowSize")),
+)
+_WINDOW: Final = (("producer-window-size", integer("producerWindowSize")),)
+_REST: Final = (
+    ("client-failure-check-period", long("clientFailureCheckPeriod")),
+    ("connectors", text("staticConnectorNames")),
+    ("use-discovery-group", flag("useDiscoveryGroup")),
+    ("ha", flag("ha")),
+    ("user", text("user", nullable=True)),
+    ("password", text("password", nullable=True)),
+)
+_CLASS: Final = (("transformer-class-name", text("transformerClassName", nullable=True)),)
+
+Named = tuple[tuple[str, Parameter], ...]
+
+
+def _create_form(names: Named, doc: str) -> Operation:
+    """One of the forms of ``createBridge`` with a parameter for each value."""
+
+    def create(control: Control, *values: object) -> None:
+        given = dict(zip((name for name, _ in names), values, strict=True))
+        discovers, connectors = given.pop("use-discovery-group"), str(given.pop("connectors"))
+        if discovers:
+            given["discovery-group-name"] = connectors
+        else:
+            given["static-connectors"] = [each.strip() for each in connectors.split(",") if each.strip()]
+        class_name, properties = given.pop("transformer-class-name"), given.pop("transformer-properties", None)
+        if class_name:
+            given["transformer-configuration"] = {"class-name": class_name, "properties": _properties(properties)}
+        _bridges(control).create(given)
+
+    return operation("createBridge", create, doc, *(parameter for _, parameter in names))
+
+
+def _properties(given: object) -> object:
+    """Properties of a transformer, which may be the text of JSON. Raises ManagementError."""
+    if not isinstance(given, str):
+        return given
+    try:
+        return json.loads(given or "{}")
+    except (ValueError, RecursionError) as error:
+        raise ManagementError(f"transformerPropertiesAsJSON is not valid JSON: {error}") from error
+
+
+def create_from_json(control: Control, configuration: str) -> None:
+    """Create a bridge from JSON. Raises ManagementError, LimitExceeded, DiskFull."""
+    try:
+        given = json.loads(configuration)
+    except (ValueError, RecursionError) as error:
+        raise ManagementError(f"the bridge configuration is not valid JSON: {error}") from error
+    if not isinstance(given, dict):
+        raise ManagementError("the bridge configuration is not a JSON object")
+    _bridges(control).create(given)
+
+
+def _bridges(control: Control) -> Bridges:
+    bridges = control.node.bridges
+    assert bridges is not None, "an active node has its bridges"
+    return bridges
+
+
+BROKER_OPERATIONS: Final[tuple[Operation, ...]] = (
+    operation("createBridge", create_from_json, "Create a bridge from JSON.", text("bridgeConfiguration")),
+    _create_form((*_FIRST, *_CLASS, *_RETRIES, *_WINDOW, *_REST), "The same with a parameter for each value."),
+    _create_form(
+        (*_FIRST, *_CLASS, ("transformer-properties", text("transformerPropertiesAsJSON", nullable=True)),
+         *_RETRIES, *_WINDOW, *_REST),
+        "The same with properties of the transformer.",
+    ),
+    _create_form(
+        (*_FIRST, *_CLASS, ("transformer-properties", mapping("transformerProperties")),
+         *_RETRIES, *_WINDOW, *_REST),
+        "The same with properties of the transformer.",
+    ),
+    _create_form((*_FIRST, *_CLASS, *_RETRIES, *_REST), "The same with the default producer window."),
+    operation("destroyBridge", lambda c, name: _bridges(c).destroy(name), "Stop a bridge and forget it.", text("name")),
+)  # fmt: skip
 
 
 def bridge_names(control: Control) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from understudy.management import (
+    bridge_control,
     broker_clients,
     broker_control,
     broker_quarantine,
@@ -16,7 +17,6 @@ from understudy.management import (
     queue_forms,
 )
 from understudy.management.address_control import AddressControls
-from understudy.management.bridge_control import BridgeControls
 from understudy.management.broker_control import BrokerControl
 from understudy.management.divert_control import DivertControls
 from understudy.management.invocation import ControlFinder, ManagedNode, Requester
@@ -41,6 +41,7 @@ class BrokerControls:
             *broker_quarantine.OPERATIONS,
             *divert_control.OPERATIONS,
             *counter_control.BROKER_OPERATIONS,
+            *bridge_control.BROKER_OPERATIONS,
         ],
     )
 
@@ -55,5 +56,5 @@ CONTROLS: Final[tuple[ControlFinder, ...]] = (
     DivertControls(),
     AcceptorControls(),
     ClusterConnectionControls(),
-    BridgeControls(),
+    bridge_control.BridgeControls(),
 )

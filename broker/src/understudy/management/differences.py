@@ -15,6 +15,8 @@ DIFFERENCES: Final[dict[str, str]] = {
     "refused": "Requests that cannot be carried out exactly are refused: unknown names in a configuration as JSON, a "
     "divert with the name of another, a move to the same queue, pages of `browse` that do not exist, unknown "
     "routing types.",
+    "bridges": "`createBridge` refuses a name that is taken, an unknown connector and an unknown name in the JSON; "
+    "Artemis answers without an error and creates nothing, or ignores the name.",
     "counters": "Bytes and times of deliveries, and messages sent by a producer, are not counted, so lists leave "
     "`messagesDeliveredSize`, `messagesAcknowledgedAwaitingCommit`, `lastDeliveredTime`, `lastAcknowledgedTime`, "
     "`msgSent`, `msgSizeSent` and `lastProducedMessageID` out.",

@@ -76,7 +76,7 @@ class NodeSettings:
         """
         restored: list[SecuritySettingConfiguration] = []
         for record in state.settings.values():
-            if record.scope in (SettingKind.SCALE_DOWN, SettingKind.GROUP):
+            if record.scope not in (SettingKind.ADDRESS, SettingKind.SECURITY):
                 continue
             self._matches[record.scope].add(record.match)
             try:

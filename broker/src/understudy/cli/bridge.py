@@ -1,0 +1,102 @@
+"""``understudy bridge``: the core bridges of a node, created, destroyed, started and stopped at run time."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from rich.table import Table
+
+from understudy.cli.report import console
+from understudy.cli.status import Place, instance_option, json_option, text_of, token_file_option, url_option
+from understudy.errors import ConfigError
+
+#: Largest description of a bridge that is read. Bytes.
+_FILE_BYTES_MAX: Final = 64 * 1024
+
+
+@click.group()
+def bridge() -> None:
+    """Look at core bridges, create and destroy them."""
+
+
+def _invoke(place: Place, resource: str, operation: str, *parameters: object) -> Any:
+    body = {"resource": resource, "operation": operation, "parameters": list(parameters)}
+    return place.ask("/api/v1/invoke", body=body)["result"]
+
+
+@bridge.command("list")
+@instance_option
+@url_option
+@token_file_option
+@json_option
+def list_bridges(instance: Path | None, url: str | None, token_file: Path | None, as_json: bool) -> None:
+    """Show the bridges of a node, those to other members of its cluster included."""
+    found = Place.of(instance, url, token_file).ask("/api/v1/cluster")["bridges"]
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+        return
+    columns = ("name", "queue", "target", "state", "waiting", "unconfirmed", "acknowledged", "error")
+    table = Table(*columns)
+    for each in found:
+        table.add_row(*(text_of("-" if each[key] is None else each[key]) for key in columns))
+    console().print(table)
+
+
+@bridge.command()
+@instance_option
+@url_option
+@token_file_option
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True))
+def create(instance: Path | None, url: str | None, token_file: Path | None, file: Path) -> None:
+    """Create a bridge from the JSON in FILE (- is the standard input), and start it.
+
+    The names are those of Artemis: name, queue-name, forwarding-address, static-connectors and so on (docs/bridges.md).
+    Exit codes: 0 created; 1 refused, with the reason; 3 not reachable.
+    """
+    try:
+        if str(file) == "-":
+            text = sys.stdin.read(_FILE_BYTES_MAX)
+        else:
+            with file.open(encoding="utf-8") as opened:
+                text = opened.read(_FILE_BYTES_MAX)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot be read: {error}", file=str(file)) from error
+    _invoke(Place.of(instance, url, token_file), "broker", "createBridge", text)
+    click.echo("created")
+
+
+@bridge.command()
+@instance_option
+@url_option
+@token_file_option
+@click.argument("name")
+def destroy(instance: Path | None, url: str | None, token_file: Path | None, name: str) -> None:
+    """Stop the bridge NAME and forget it; one of broker.xml is there again after the next activation."""
+    _invoke(Place.of(instance, url, token_file), "broker", "destroyBridge", name)
+    click.echo("destroyed")
+
+
+@bridge.command()
+@instance_option
+@url_option
+@token_file_option
+@click.argument("name")
+def start(instance: Path | None, url: str | None, token_file: Path | None, name: str) -> None:
+    """Start the bridge NAME."""
+    _invoke(Place.of(instance, url, token_file), f"bridge.{name}", "start")
+    click.echo("started")
+
+
+@bridge.command()
+@instance_option
+@url_option
+@token_file_option
+@click.argument("name")
+def stop(instance: Path | None, url: str | None, token_file: Path | None, name: str) -> None:
+    """Stop the bridge NAME after the messages under way."""
+    _invoke(Place.of(instance, url, token_file), f"bridge.{name}", "stop")
+    click.echo("stopping")
