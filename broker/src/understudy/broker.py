@@ -155,8 +155,6 @@ class Broker:
         invocations = Invocations(node, CONTROLS)
         self.services.sessions.management = ManagementRequests(configuration.management_address, invocations)
         self.services.sessions.registry.listeners.append(self.notifications)
-        for cluster in configuration.cluster_connections:
-            self.notifications.cluster_connection_started(cluster.name)
         return invocations
 
     def _queue_reports(self) -> QueueReports | None:

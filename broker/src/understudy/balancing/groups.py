@@ -301,6 +301,9 @@ class Groups:
     def address_removed(self, address: Address) -> None:
         """It has no queues any more."""
 
+    def queue_updated(self, queue: Queue) -> None:
+        """Filters do not matter."""
+
     def settings_changed(self, address: Address) -> None:
         """Settings do not matter."""
 

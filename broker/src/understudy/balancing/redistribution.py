@@ -287,6 +287,9 @@ class Redistribution:
     def address_removed(self, address: Address) -> None:
         """It has no queues any more."""
 
+    def queue_updated(self, queue: Queue) -> None:
+        """Filters do not matter."""
+
     def settings_changed(self, address: Address) -> None:
         """The delay may be another one."""
         for binding in address.bindings.values():

@@ -209,5 +209,8 @@ class RemoteBindings:
     def consumer_removed(self, queue: Queue, consumer: Consumer) -> None:
         """Looked up when a message is routed."""
 
+    def queue_updated(self, queue: Queue) -> None:
+        """Filters do not matter."""
+
     def settings_changed(self, address: Address) -> None:
         """Settings do not matter."""

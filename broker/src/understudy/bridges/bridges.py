@@ -144,6 +144,9 @@ class Bridges:
     def consumer_removed(self, queue: Queue, consumer: Consumer) -> None:
         """Consumers do not matter."""
 
+    def queue_updated(self, queue: Queue) -> None:
+        """Filters do not matter."""
+
     def settings_changed(self, address: Address) -> None:
         """Settings do not matter."""
 

@@ -45,6 +45,88 @@ def show(instance: Path | None, url: str | None, token_file: Path | None, as_jso
         console().print(table)
 
 
+@cluster.command("check")
+@click.option(
+    "--instance",
+    "instances",
+    multiple=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Instance directory of a peer; may be given several times.",
+)
+@click.option("--url", "urls", multiple=True, help="Management URL of a peer; may be given several times.")
+@token_file_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
+def check(instances: tuple[Path, ...], urls: tuple[str, ...], token_file: Path | None, as_json: bool) -> None:
+    """Ask each peer for problems of the cluster, and compare the answers.
+
+    A member with an address that a peer does not reach is named by that peer. Exit codes: 0 no problem; 1 problems were
+    found; 2 usage; 3 a peer is not reachable.
+    """
+    places = [Place.of(each, None, token_file) for each in instances] + [
+        Place.of(None, each, token_file) for each in urls
+    ]
+    places = places or [Place.of(None, None, token_file)]
+    seen: dict[str, dict[str, Any]] = {each.url: each.ask("/api/v1/cluster") for each in places}
+    problems = [problem for peer, found in seen.items() for problem in _problems(peer, found)] + _disagreements(seen)
+    if as_json:
+        click.echo(json.dumps({"ok": not problems, "peers": list(seen), "problems": problems}, indent=2))
+    else:
+        for each in problems:
+            click.echo(printable(f"{each['peer']}: {each['code']}: {each['text']}"))
+        click.echo(f"{len(seen)} peers, {len(problems)} problems")
+    if problems:
+        raise SystemExit(1)
+
+
+def _problem(peer: str, code: str, text: str, **values: object) -> dict[str, object]:
+    return {"peer": peer, "code": code, "text": text, "values": values}
+
+
+def _problems(peer: str, found: dict[str, Any]) -> list[dict[str, object]]:
+    """Problems that one peer sees."""
+    problems = [
+        _problem(
+            peer,
+            "member-not-reached",
+            f"member {each['node_id']} advertises {each['address']}, which this peer does not reach"
+            f" ({each['failures']} attempts, last error: {each['error']})",
+            **each,
+        )
+        for each in found["unreached"]
+    ]
+    problems += [
+        _problem(peer, "bridge-not-connected", f"bridge {each['name']} to {each['target']}: {each['error']}",
+                 bridge=each["name"], target=each["target"], error=each["error"])
+        for each in found["bridges"]
+        if each["state"] in ("WAITING", "FAILED")
+    ]  # fmt: skip
+    problems += [
+        _problem(
+            peer, "duplicate-node-id", f"group {each['name']} heard a node id from two senders", group=each["name"]
+        )
+        for each in found["discovery"]
+        if each["duplicates"]
+    ]
+    if found["state"] is None:
+        problems.append(_problem(peer, "no-cluster", "the peer has no cluster-connection"))
+    return problems
+
+
+def _disagreements(seen: dict[str, dict[str, Any]]) -> list[dict[str, object]]:
+    """Members that one peer knows as active and another one does not."""
+    active = {
+        peer: {each["node_id"] for each in found["members"] if each["primary"] is not None}
+        for peer, found in seen.items()
+        if found["state"] is not None
+    }
+    known = set().union(*active.values())
+    return [
+        _problem(peer, "member-not-known", f"member {node_id} is known to other peers only", node_id=node_id)
+        for peer, members in active.items()
+        for node_id in sorted(known - members)
+    ]
+
+
 _Rows = list[list[object]]
 
 
@@ -97,6 +179,11 @@ def _tables(found: dict[str, Any]) -> list[tuple[str, list[str], _Rows]]:
             "connections to members",
             ["to", "node id", "state", "failures"],
             [[each["to"], each["node_id"], each["state"], each["failures"]] for each in found["links"]],
+        ),
+        (
+            "members that were never reached",
+            ["node id", "advertises", "attempts", "error"],
+            [[each[key] for key in ("node_id", "address", "failures", "error")] for each in found["unreached"]],
         ),
         ("colocated backups", *_colocated(found)),
         ("bridges", *_bridges(found)),

@@ -136,6 +136,8 @@ class MemberLink(Machine[State, Event]):
         """Id under which the other node is active; None: not known yet."""
         self.failures = 0
         """Failed attempts since the last connection."""
+        self.error = ""
+        """Why the latest attempt failed or the connection ended."""
         self.ever_joined = False
         self._owner = owner
         self._settings = settings
@@ -266,6 +268,7 @@ class MemberLink(Machine[State, Event]):
     def _retry_later(self, reason: str, joined: bool, dismissed: bool) -> None:
         log.debug("link to another node", extra={"to": self.target.to_url(), "reason": reason})
         self.failures += 1
+        self.error = reason
         self._forget()
         self._timer = self._timers.call_later(self._settings.retry_ms(self.failures), lambda: self.fire(Event.RETRY))
         questions, self._questions = self._questions, {}

@@ -26,6 +26,7 @@ from typing import Protocol, TypeVar
 from understudy.cluster.credentials import ClusterCredentials
 from understudy.cluster.member_link import LinkSettings, MemberLink
 from understudy.cluster.topology import Member, Topology
+from understudy.cluster.unreached import UnreachedMembers
 from understudy.limits import CLUSTER_NODES_MAX
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.ports import Clock, Timer, Timers
@@ -132,6 +133,7 @@ class Membership(Machine[State, Event]):
         one is the younger."""
         self.pair_state: Callable[[], packets.PairState | None] = lambda: None
         """State of the replicated pair while this node is active; None: it has no replicated pair."""
+        self.unreached = UnreachedMembers()
         self._observer: LinkObserver | None = None
         self._topology = topology
         self._own = own
@@ -323,6 +325,7 @@ class Membership(Machine[State, Event]):
 
     def link_joined(self, link: MemberLink) -> None:
         """Announce this node and subscribe to the topology, in this order (artemis-core s. 9.1)."""
+        self.unreached.reached(link)
         self._announce_on(link)
         link.send(packets.SubscribeTopologyV2(cluster_connection=True), CONTROL_CHANNEL)
 
@@ -347,6 +350,7 @@ class Membership(Machine[State, Event]):
         first_hand = link.target.same_place(packet.primary)
         if first_hand:
             link.node_id = packet.node_id
+            self.unreached.reached(link)
             self._check_twin(link, packet)
             if self._observer is not None and packet.node_id != self.node_id:
                 self._observer.link_identified(link)
@@ -393,6 +397,7 @@ class Membership(Machine[State, Event]):
             if link.target.same_place(member.primary):
                 log.warning("member of the cluster lost", extra={"node_id": member.node_id, "stopped": dismissed})
                 self._topology.remove(member.node_id)
+        self.unreached.failed(link)
         if joined and not any(each.joined for each in self.links.values()):
             # no member is left that would report the others: look for all of them again
             self._given_up.clear()
@@ -547,6 +552,7 @@ class Membership(Machine[State, Event]):
         for place in list(self.links):
             self._end_link(place)
         self._given_up.clear()
+        self.unreached.by_node.clear()
         self._twins.clear()
 
     # The table comes last: it names the functions above.

@@ -37,6 +37,16 @@ class LinkFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class UnreachedFacts:
+    """A member that advertises an address to which this node has not been able to connect so far."""
+
+    node_id: str
+    address: str
+    failures: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class EntryFacts:
     """One node that was heard."""
 
@@ -204,6 +214,7 @@ class ClusterFacts:
     """None without a grouping handler."""
     colocated: ColocatedFacts | None = None
     """None without a colocated policy."""
+    unreached: Sequence[UnreachedFacts] = ()
 
 
 def cluster_json(facts: ClusterFacts) -> dict[str, object]:

@@ -235,6 +235,9 @@ class MessageCounters:
     def address_removed(self, address: Address) -> None:
         """Does nothing: addresses have no counters."""
 
+    def queue_updated(self, queue: Queue) -> None:
+        """Filters do not matter."""
+
     def settings_changed(self, address: Address) -> None:
         """Does nothing: the limit of the history is read at each sample."""
 

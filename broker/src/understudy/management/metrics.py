@@ -126,6 +126,10 @@ class NodeCollector(Collector):
             joined = sum(each.state == "JOINED" for each in cluster.links)
             yield _gauge("understudy_cluster_members", "Node ids of the topology.", len(cluster.members))
             yield _gauge("understudy_cluster_links", "Connections to other members.", joined)
+            unreached = len(cluster.unreached)
+            yield _gauge(
+                "understudy_cluster_unreached", "Members whose advertised address was never reached.", unreached
+            )
         entries = GaugeMetricFamily("understudy_discovery_entries", "Nodes discovered.", labels=["group"])
         datagrams = CounterMetricFamily(
             "understudy_discovery_datagrams", "Datagrams received, by result.", labels=["group", "result"]

@@ -14,11 +14,13 @@ their names are secret (ADR 0009).
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from enum import Enum
 from typing import Final
 
 from understudy.config.model import Permission, RoutingType
 from understudy.errors import BrokerError
+from understudy.management.transport import ACCEPTOR_FACTORY
 from understudy.message import Message, MessageType
 from understudy.properties import BYTE, INT, Properties, PropertyValue
 from understudy.routing.address import Address
@@ -58,7 +60,7 @@ _GROUP: Final = "_JBM_ProposalGroupId"
 _PROPOSED: Final = "_JBM_ProposalValue"
 _ALTERNATIVE: Final = "_JBM_ProposalAltValue"
 
-_TAGS: Final = {_DISTANCE: INT, _BINDING_TYPE: INT, _CONSUMER_COUNT: INT, _ROUTING_TYPE: BYTE}
+_TAGS: Final = {_DISTANCE: INT, "port": INT, _BINDING_TYPE: INT, _CONSUMER_COUNT: INT, _ROUTING_TYPE: BYTE}
 """Wire types of numeric properties other than long."""
 _NULL: Final = 0
 """Wire type of null."""
@@ -75,6 +77,7 @@ _CONSUMER: Final = (
 )  # fmt: skip
 _OF_SESSION: Final = (_CONNECTION, _USER, _SESSION, _CLIENT_ID, _PROTOCOL, _ADDRESS, _DISTANCE)
 _OF_GROUP: Final = (_BINDING_TYPE, _ADDRESS, _DISTANCE)
+_OF_ACCEPTOR: Final = ("factory", "host", "port")
 _OF_CONNECTION: Final = (_CONNECTION, _CERTIFICATE, _REMOTE_ADDRESS)
 
 
@@ -83,6 +86,7 @@ class Kind(Enum):
 
     BINDING_ADDED = ("a queue or divert was created", (_BINDING_TYPE, *_BINDING))
     BINDING_REMOVED = ("a queue or divert was deleted", _BINDING)
+    BINDING_UPDATED = ("a queue has another filter", (_CLUSTER_NAME, _FILTER, _DISTANCE, _ADDRESS))
     ADDRESS_ADDED = ("an address was created", (_ADDRESS, _ROUTING_TYPE))
     ADDRESS_REMOVED = ("an address was deleted", (_ADDRESS, _ROUTING_TYPE))
     CONSUMER_CREATED = ("a consumer was created", (*_CONSUMER, _VALIDATED_USER, _CERTIFICATE))
@@ -109,6 +113,13 @@ class Kind(Enum):
     )
     UNPROPOSAL = ("a message group has no queue any more", (_GROUP, _PROPOSED, *_OF_GROUP))
     CLUSTER_CONNECTION_STARTED = ("a cluster connection was started, at the activation", ("name",))
+    CLUSTER_CONNECTION_STOPPED = ("a cluster connection was stopped, at the end of the activation", ("name",))
+    DISCOVERY_GROUP_STARTED = ("a discovery group is used by an active node; it may not be open yet", ("name",))
+    DISCOVERY_GROUP_STOPPED = ("the same at the end of the activation", ("name",))
+    BROADCAST_GROUP_STARTED = ("the node broadcasts its connectors; the group may not be open yet", ("name",))
+    BROADCAST_GROUP_STOPPED = ("the node broadcasts no more", ("name",))
+    ACCEPTOR_STARTED = ("an acceptor listens", _OF_ACCEPTOR)
+    ACCEPTOR_STOPPED = ("an acceptor is closed, at the end of the activation", _OF_ACCEPTOR)
 
     def __init__(self, doc: str, properties: tuple[str, ...]) -> None:
         self.doc = doc
@@ -226,6 +237,14 @@ class Notifications:
             subject = consumer.session.connection.certificate_subject or _NO_CERTIFICATE
             security: dict[str, PropertyValue] = {_VALIDATED_USER: user, _CERTIFICATE: subject}
             self.publish(Kind.CONSUMER_CREATED, _filtered(self._consumer(queue, consumer)) | security)
+
+    def queue_updated(self, queue: Queue) -> None:
+        """Publish BINDING_UPDATED, by which the other members of the cluster learn of the filter."""
+        if self.wanted:
+            properties: dict[str, PropertyValue] = {_CLUSTER_NAME: queue.name + self._node_id}
+            if queue.filter is not None:
+                properties[_FILTER] = queue.filter.text
+            self.publish(Kind.BINDING_UPDATED, properties | {_DISTANCE: 0, _ADDRESS: queue.address.name})
 
     def settings_changed(self, address: Address) -> None:
         """Does nothing: there is no such notification."""
@@ -370,6 +389,26 @@ class Notifications:
         """Publish PROPOSAL, PROPOSAL_RESPONSE or UNPROPOSAL (``balancing.group_notices``)."""
         self.publish(Kind[kind], properties)
 
-    def cluster_connection_started(self, name: str) -> None:
-        """Publish CLUSTER_CONNECTION_STARTED."""
-        self.publish(Kind.CLUSTER_CONNECTION_STARTED, {"name": name})
+    def acceptor_started(self, host: str, port: int) -> None:
+        """Publish ACCEPTOR_STARTED."""
+        self.publish(Kind.ACCEPTOR_STARTED, {"factory": ACCEPTOR_FACTORY, "host": host, "port": port})
+
+    def acceptor_stopped(self, host: str, port: int) -> None:
+        """Publish ACCEPTOR_STOPPED."""
+        self.publish(Kind.ACCEPTOR_STOPPED, {"factory": ACCEPTOR_FACTORY, "host": host, "port": port})
+
+    def cluster_started(self, clusters: Iterable[str], discovery: Iterable[str], broadcasts: Iterable[str]) -> None:
+        """Publish the start of cluster connections, discovery groups and broadcast groups, by their names."""
+        self._named(Kind.BROADCAST_GROUP_STARTED, broadcasts)
+        self._named(Kind.DISCOVERY_GROUP_STARTED, discovery)
+        self._named(Kind.CLUSTER_CONNECTION_STARTED, clusters)
+
+    def cluster_stopped(self, clusters: Iterable[str], discovery: Iterable[str], broadcasts: Iterable[str]) -> None:
+        """Publish the end of the same."""
+        self._named(Kind.BROADCAST_GROUP_STOPPED, broadcasts)
+        self._named(Kind.DISCOVERY_GROUP_STOPPED, discovery)
+        self._named(Kind.CLUSTER_CONNECTION_STOPPED, clusters)
+
+    def _named(self, kind: Kind, names: Iterable[str]) -> None:
+        for name in names:
+            self.publish(kind, {"name": name})

@@ -88,6 +88,7 @@ _CLUSTER: Final[Schema] = _object(
                 }
             )
         ),
+        "unreached": _list_of(_object({**dict.fromkeys(("node_id", "address", "error"), _TEXT), "failures": _COUNT})),
         "remote_queues": _list_of(
             _object(
                 {

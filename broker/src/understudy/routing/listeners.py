@@ -38,6 +38,10 @@ class RoutingListener(Protocol):
         """A consumer or browser of a queue was closed."""
         ...
 
+    def queue_updated(self, queue: Queue) -> None:
+        """A queue has another filter from now on."""
+        ...
+
     def settings_changed(self, address: Address) -> None:
         """An address has other settings from now on."""
         ...

@@ -94,6 +94,9 @@ def change_queue(office: PostOffice, queue: Queue, wanted: QueueConfiguration) -
     queue.configure(full)
     address.add_binding(Binding(queue.name, address.name, routing_type, queue, selector))
     _refresh_linked(office, address)
+    if full.filter != current.filter:
+        for listener in office.directory.listeners:
+            listener.queue_updated(queue)
 
 
 def pause_queue(office: PostOffice, queue: Queue, *, persist: bool) -> None:

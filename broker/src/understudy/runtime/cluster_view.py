@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from understudy.bridges.bridge import Bridge
 from understudy.broker import Broker
+from understudy.cluster.unreached import UnreachedMember
 from understudy.discovery.broadcaster import Broadcaster
 from understudy.discovery.entries import Outcome
 from understudy.discovery.group import Group
@@ -18,6 +19,7 @@ from understudy.management.cluster_facts import (
     MemberFacts,
     RedistributionFacts,
     RemoteQueueFacts,
+    UnreachedFacts,
 )
 from understudy.runtime.colocation import NodeColocation
 from understudy.runtime.parts import NodeParts
@@ -49,7 +51,12 @@ def cluster_facts(parts: NodeParts, broker: Broker | None, colocation: NodeColoc
         *_exchanged(broker),
         _grouping(broker),
         None if colocation is None else colocation.facts(),
+        [] if membership is None else [_unreached(each) for each in membership.unreached.by_node.values()],
     )
+
+
+def _unreached(member: UnreachedMember) -> UnreachedFacts:
+    return UnreachedFacts(member.node_id, _url(member.connector) or "", member.failures, member.error)
 
 
 def _grouping(broker: Broker | None) -> GroupingFacts | None:

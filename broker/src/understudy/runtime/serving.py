@@ -158,6 +158,7 @@ class Serving:
                 place = f"acceptor {each.name!r} cannot listen on {each.url}"
                 raise Unreachable(f"{place}: {error.strerror or error}") from error
             self._acceptors.append(acceptor)
+            self.broker.notifications.acceptor_started(each.host, each.port)
 
     def stop_accepting(self, *, critical: bool = False) -> None:
         """Take no new connections and sessions; present sessions go on.
@@ -174,6 +175,8 @@ class Serving:
         self.stop_accepting(critical=self._owner.error is not None)
         for acceptor in self._acceptors:
             await acceptor.close()
+            if self.broker is not None and self._owner.error is None:
+                self.broker.notifications.acceptor_stopped(acceptor.configuration.host, acceptor.configuration.port)
         self._acceptors.clear()
         self._parts.tls.close()
 
@@ -189,8 +192,21 @@ class Serving:
             self.broker.cluster.scaled_down.taken = self._parts.membership.tell_scaled_down
             self._parts.membership.join(node_id)
         self._parts.discovery.broadcast(node_id)
+        if self.broker is not None:
+            self.broker.notifications.cluster_started(*self._cluster_names())
+
+    def _cluster_names(self) -> tuple[list[str], list[str], list[str]]:
+        """Of the cluster connections, and of the discovery and broadcast groups in use."""
+        discovery = self._parts.discovery
+        return (
+            [each.name for each in self._parts.configuration.current.cluster_connections],
+            list(discovery.groups),
+            [each.settings.name for each in discovery.broadcasters],
+        )
 
     def _leave_cluster(self) -> None:
+        if self.broker is not None and self._owner.error is None:
+            self.broker.notifications.cluster_stopped(*self._cluster_names())
         self._parts.discovery.stop_broadcasting()
         if self._parts.membership is not None:
             self._parts.membership.leave()

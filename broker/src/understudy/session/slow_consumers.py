@@ -71,6 +71,9 @@ class SlowConsumers:
 
     # -- routing.listeners.RoutingListener --------------------------------------------------------
 
+    def queue_updated(self, queue: Queue) -> None:
+        """Filters do not matter."""
+
     def settings_changed(self, address: Address) -> None:
         """Queues with consumers are watched from now on, by the new threshold and period, or not any more."""
         for binding in address.bindings.values():

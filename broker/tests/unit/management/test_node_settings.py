@@ -109,6 +109,9 @@ def test_listeners_are_called_for_addresses_whose_settings_changed() -> None:
     node.world.queue("q")
 
     class Listener:
+        def queue_updated(self, queue: Any) -> None:
+            pass
+
         def settings_changed(self, address: Any) -> None:
             seen.append(address.name)
 

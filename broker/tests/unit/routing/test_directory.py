@@ -42,6 +42,9 @@ class Recorder:
     def consumer_added(self, queue: Queue, consumer: Consumer) -> None:
         self.seen.append(f"+consumer {queue.name}")
 
+    def queue_updated(self, queue: Queue) -> None:
+        """Filters do not matter."""
+
     def settings_changed(self, address: Address) -> None:
         self.seen.append(f"settings of {address.name}")
 
