@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import socketserver
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -221,3 +223,42 @@ def test_a_bridge_made_at_run_time_survives_kills_and_ends_when_it_is_destroyed(
         assert json.loads(command(source, "list", "--json").stdout) == []
     finally:
         load.end()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n",
+        b"",
+        b"\x00" * 64,
+        b"\x7f\xff\xff\xff" + b"x" * 64,
+    ],
+    ids=["HTTP", "closes", "zeros", "a frame of 2 GiB"],
+)
+def test_an_endpoint_that_is_no_broker_is_named_and_costs_no_message(
+    tmp_path: Path, nodes: list[Node], answer: bytes
+) -> None:
+    asked = threading.Semaphore(0)
+
+    class Endpoint(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(4096)
+            self.request.sendall(answer)
+            asked.release()
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Endpoint) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        port = server.server_address[1]
+        source = node(tmp_path, "source", connectors=connectors_to(port), extra=bridge_to(port))
+        nodes.append(source)
+        source.start().wait_ready("active")
+        assert invoke(source, "queue.q", "sendMessage", {}, 3, "body", True, "", "")[0] == 200
+        for _ in range(3):
+            assert asked.acquire(timeout=READY_S), source.tail()
+        status, found = source.get("/api/v1/queues/q/explain")
+        server.shutdown()
+    assert status == 200
+    (reason,) = [each for each in found["reasons"] if each["code"] == "bridge-not-connected"]  # type: ignore[attr-defined]
+    assert reason["values"]["target"] == f"tcp://127.0.0.1:{port}"
+    assert f"127.0.0.1:{port}" in reason["values"]["error"]
+    assert found["message_count"] == 1

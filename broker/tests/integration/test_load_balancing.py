@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -377,3 +379,15 @@ def test_a_failover_of_either_side_loses_and_doubles_nothing(tmp_path: Path, tar
             traffic.end()
         pair.end()
         third.end()
+
+
+def test_a_changed_filter_of_a_queue_is_known_to_the_other_member(make_members: Callable[..., Members]) -> None:
+    first, second = make_members().start().nodes
+    wait_knows(first, "q")
+    assert invoke(second, "broker", "updateQueue", json.dumps({"name": "q", "filter-string": "n = 1"}))[0] == 200
+
+    def known() -> bool:
+        queues: Any = first.get("/api/v1/cluster")[1]["remote_queues"]
+        return [each["filter"] for each in queues if each["queue"] == "q"] == ["n = 1"]
+
+    wait_until(known, "the filter is not known", first)

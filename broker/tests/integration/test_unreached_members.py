@@ -1,4 +1,4 @@
-"""A member that advertises an address that no other one reaches is named by each peer (``understudy cluster check``)."""
+"""A member that advertises an address that no other one reaches is named by all peers (``cluster check``)."""
 
 from __future__ import annotations
 

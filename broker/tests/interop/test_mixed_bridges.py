@@ -319,3 +319,76 @@ def test_bridges_made_at_run_time_are_there_after_the_next_start(make_both: Make
             assert ManagementDriver(connection).attribute("broker", "BridgeNames").value == ["j"]
     send(both.ours, 10)
     assert len(receive(both.theirs, "in", 10)) == 10
+
+
+def _started_and_stopped(port: int) -> str:
+    """A cluster connection over groups that no other broker has."""
+    at = (
+        "<local-bind-address>127.0.0.1</local-bind-address><group-address>231.7.7.7</group-address>"
+        f"<group-port>{port}</group-port>"
+    )
+    return (
+        f"<broadcast-groups><broadcast-group name='bg'>{at}<connector-ref>own</connector-ref></broadcast-group>"
+        f"</broadcast-groups><discovery-groups><discovery-group name='dg'>{at}</discovery-group></discovery-groups>"
+        "<cluster-connections><cluster-connection name='cc'><connector-ref>own</connector-ref>"
+        "<discovery-group-ref discovery-group-name='dg'/></cluster-connection></cluster-connections>"
+    )
+
+
+_PARTS = ("BROADCAST_GROUP", "DISCOVERY_GROUP", "CLUSTER_CONNECTION", "BRIDGE", "ACCEPTOR", "BINDING_UPDATED")
+
+
+def _noticed(node: Node | ArtemisNode) -> dict[str, set[tuple[tuple[str, str], ...]]]:
+    """Notifications about the parts of a broker, by type: their properties, without values that differ by nature."""
+    found: dict[str, set[tuple[tuple[str, str], ...]]] = {}
+    with client(node) as connection, connection.session() as session:
+        consumer = session.consumer("activemq.notifications::told", routing="multicast")
+        while (received := consumer.receive(2)) is not None:
+            properties = dict(received.message.properties.items())
+            kind = str(properties.pop("_AMQ_NotifType"))
+            properties.pop("_AMQ_NotifTimestamp")
+            if kind.startswith(_PARTS):
+                if "port" in properties:
+                    assert properties["port"] == node.port
+                    properties["port"] = 0
+                if "_AMQ_ClusterName" in properties:
+                    properties["_AMQ_ClusterName"] = str(properties["_AMQ_ClusterName"])[:2]
+                found.setdefault(kind, set()).add(
+                    tuple(sorted((name, str(value)) for name, value in properties.items()))
+                )
+    return found
+
+
+@pytest.mark.feature("notifications of bridges, groups, cluster connections and acceptors")
+def test_the_parts_of_both_brokers_are_notified_with_the_same_properties(make_both: Make) -> None:
+    """A durable queue takes the notifications of a clean stop and of the next start."""
+    groups = {name: _started_and_stopped(free_port()) for name in ("understudy", "artemis")}
+    both = make_both("artemis", bridge(PLAIN), groups)
+    seen = []
+    for node in (both.theirs, both.ours):
+        with client(node) as connection:
+            asking = ManagementDriver(connection)
+            told = ("activemq.notifications", "MULTICAST", "told", None, True, -1, False, True)
+            assert asking.operation("broker", "createQueue", *told).succeeded
+            if node is both.theirs:
+                # the bridge of broker.xml is at the other broker
+                values = {"name": "b", "queue-name": "q", "static-connectors": ["other"], "user": USER,
+                          "password": PASSWORD}  # fmt: skip
+                assert asking.operation("broker", "createBridge", json.dumps(values)).succeeded
+            changed = asking.operation("broker", "updateQueue", json.dumps({"name": "in", "filter-string": "n = 1"}))
+            assert changed.succeeded, changed
+            for operation in ("stop", "start"):
+                assert asking.operation("bridge.b", operation).succeeded
+        node.terminate()
+        node.start()
+        node.wait_ready("active")
+        seen.append(_noticed(node))
+    theirs, ours = seen
+    assert {kind for kind in theirs if kind.endswith("STARTED")} >= {
+        "BROADCAST_GROUP_STARTED",
+        "DISCOVERY_GROUP_STARTED",
+        "CLUSTER_CONNECTION_STARTED",
+        "BRIDGE_STARTED",
+        "ACCEPTOR_STARTED",
+    }
+    assert {kind: ours.get(kind) for kind in theirs} == theirs

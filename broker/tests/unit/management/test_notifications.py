@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from support.managed import ManagedWorld
@@ -12,6 +14,7 @@ from understudy.message import Message
 from understudy.properties import BYTE, INT, LONG
 from understudy.protocols.access import PrincipalSecurity
 from understudy.routing.configuration import QueueConfiguration
+from understudy.routing.updates import change_queue
 from understudy.security.authorization import NoSecurity, Principal
 from understudy.session.session import ServerSession
 from understudy.wire.core import packets
@@ -251,3 +254,41 @@ def test_notifications_have_priority_zero() -> None:
     listener = Listener(node)
     node.world.queue("q")
     assert {message.priority for message in listener.take()} == {0}
+
+
+def test_a_changed_filter_is_published_for_the_other_members() -> None:
+    node = ManagedWorld()
+    queue = node.world.queue("q")
+    listener = Listener(node)
+    change_queue(node.office, queue, replace(queue.configuration, filter="n = 1"))
+    change_queue(node.office, queue, replace(queue.configuration, max_consumers=7))
+    change_queue(node.office, queue, replace(queue.configuration, filter=""))
+    changed, removed = (each.properties for each in listener.take())
+    assert changed["_AMQ_NotifType"] == removed["_AMQ_NotifType"] == "BINDING_UPDATED"
+    assert (changed["_AMQ_FilterString"], changed["_AMQ_Distance"], changed["_AMQ_Address"]) == ("n = 1", 0, "q")
+    assert str(changed["_AMQ_ClusterName"]).startswith("q")
+    assert "_AMQ_FilterString" not in removed
+
+
+def test_the_parts_of_an_activation_are_published_by_name() -> None:
+    node = ManagedWorld()
+    listener = Listener(node)
+    node.notifications.acceptor_started("10.0.0.1", 61616)
+    node.notifications.cluster_started(["c"], ["d"], ["b1", "b2"])
+    node.notifications.cluster_stopped(["c"], ["d"], ["b1"])
+    node.notifications.acceptor_stopped("10.0.0.1", 61616)
+    found = listener.take()
+    assert [(each.properties["_AMQ_NotifType"], each.properties.get("name")) for each in found] == [
+        ("ACCEPTOR_STARTED", None),
+        ("BROADCAST_GROUP_STARTED", "b1"),
+        ("BROADCAST_GROUP_STARTED", "b2"),
+        ("DISCOVERY_GROUP_STARTED", "d"),
+        ("CLUSTER_CONNECTION_STARTED", "c"),
+        ("BROADCAST_GROUP_STOPPED", "b1"),
+        ("DISCOVERY_GROUP_STOPPED", "d"),
+        ("CLUSTER_CONNECTION_STOPPED", "c"),
+        ("ACCEPTOR_STOPPED", None),
+    ]
+    acceptor = found[0].properties
+    assert (acceptor["host"], acceptor["port"], acceptor.tag("port")) == ("10.0.0.1", 61616, INT)
+    assert str(acceptor["factory"]).endswith("NettyAcceptorFactory")
