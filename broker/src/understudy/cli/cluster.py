@@ -137,6 +137,13 @@ def _bridges(found: dict[str, Any]) -> tuple[list[str], _Rows]:
     return columns, [[each[key] for key in keys] for each in found["bridges"]]
 
 
+def _unreached(found: dict[str, Any]) -> tuple[list[str], _Rows]:
+    """Columns and rows of the table of members with an address that this node does not reach."""
+    columns = ["node id", "advertises", "attempts", "error"]
+    keys = ("node_id", "address", "failures", "error")
+    return columns, [[each[key] for key in keys] for each in found["unreached"]]
+
+
 def _redistribution(found: dict[str, Any]) -> tuple[list[str], _Rows]:
     """Columns and rows of the table of queues whose messages move."""
     columns = ["queue", "state", "moved"]
@@ -180,11 +187,7 @@ def _tables(found: dict[str, Any]) -> list[tuple[str, list[str], _Rows]]:
             ["to", "node id", "state", "failures"],
             [[each["to"], each["node_id"], each["state"], each["failures"]] for each in found["links"]],
         ),
-        (
-            "members that were never reached",
-            ["node id", "advertises", "attempts", "error"],
-            [[each[key] for key in ("node_id", "address", "failures", "error")] for each in found["unreached"]],
-        ),
+        ("members that were never reached", *_unreached(found)),
         ("colocated backups", *_colocated(found)),
         ("bridges", *_bridges(found)),
         (

@@ -1,5 +1,5 @@
-"""Members that advertise an address to which this node could not connect so far: wrong addresses, which the other
-members learn all the same, and firewalls.
+"""Members that advertise an address to which this node could not connect so far, because it is wrong or a firewall
+refuses the connection.
 """
 
 from __future__ import annotations

@@ -65,7 +65,8 @@ def _target(bridge: BridgeConfiguration, place_of: Callable[[str], Place], own: 
             "user and password are not sent to discovered brokers: every host of the network can broadcast",
             "without user and password both brokers prove the cluster-password",
         )
-    if bridge.forwarding_address is not None:
+    if bridge.forwarding_address not in (None, bridge.queue_name):
+        # whether another address leads back to the queue is known to the running broker only
         return
     for name in target.static_connectors:
         host, port = place_of(name)
@@ -73,7 +74,7 @@ def _target(bridge: BridgeConfiguration, place_of: Callable[[str], Place], own: 
             yield BridgeFault(
                 None,
                 f"connector {name!r} is an acceptor of this broker, to which each message would come back",
-                "set forwarding-address, or a connector of another broker",
+                "set another forwarding-address, or a connector of another broker",
             )
 
 

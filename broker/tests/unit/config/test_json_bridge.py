@@ -77,6 +77,7 @@ def test_null_and_empty_are_absent() -> None:
         ({"concurrency": 0}, "concurrency: 0: 1 to 64"),
         ({"producer-window-size": 0}, "producer-window-size: 0: 1 to 2147483647 or -1"),
         ({"static-connectors": ["self"]}, "to which each message would come back"),
+        ({"static-connectors": ["self"], "forwarding-address": "q"}, "to which each message would come back"),
     ],
 )
 def test_errors_name_the_value(change: dict[str, object], text: str) -> None:
