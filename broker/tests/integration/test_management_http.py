@@ -170,9 +170,23 @@ def test_every_documented_path_is_served() -> None:
         for path, item in served["paths"].items():
             for method, operation in item.items():
                 data = bodies.get(path, b"")
-                status, _, _ = await ask(server, method.upper(), path.replace("{name}", "orders"), data=data)
+                place = path.replace("{name}", "orders").replace("{id}", "7")
+                status, _, _ = await ask(server, method.upper(), place, data=data)
                 assert str(status) in operation["responses"], (method, path, status)
                 assert status < 300
+
+    serve(test)
+
+
+def test_the_reasons_of_a_queue_and_of_a_message_are_those_of_the_operation() -> None:
+    async def test(server: ManagementServer, node: FakeNodeView) -> None:
+        for path, parameters in (("explain", ()), ("messages/7/explain", (7,))):
+            assert (await ask(server, "GET", f"/api/v1/queues/orders/{path}"))[0] == 200
+            asked = node.invocations[-1]
+            assert (asked.resource, asked.name, asked.parameters) == ("queue.orders", "listWaitReasons", parameters)
+        assert (await ask(server, "GET", "/api/v1/queues/missing/explain"))[0] == 404
+        assert (await ask(server, "POST", "/api/v1/queues/orders/explain"))[0] == 405
+        assert (await ask(server, "GET", "/api/v1/queues/orders/messages/x/explain"))[0] == 404
 
     serve(test)
 

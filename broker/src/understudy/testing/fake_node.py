@@ -146,7 +146,7 @@ class FakeNodeView:
         if self.state != "active":
             raise NotActive(f"the node is {self.state}")
         self.invocations.append(request)
-        if request.resource != "broker":
+        if request.resource not in ("broker", *(f"queue.{queue.name}" for queue in self.queue_facts)):
             answer(None, ManagementError(f"no resource {request.resource!r}"))
         else:
             answer([request.name, *request.parameters], None)
