@@ -7,6 +7,7 @@ passes connections to it and runs its turns.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from understudy.balancing.exchange import MessageExchange
@@ -155,6 +156,13 @@ class Broker:
         invocations = Invocations(node, CONTROLS)
         self.services.sessions.management = ManagementRequests(configuration.management_address, invocations)
         self.services.sessions.registry.listeners.append(self.notifications)
+        self.store.readers.listeners.append(
+            # later: it is dropped while confirmations are released
+            lambda reader: timers.call_later(
+                0,
+                partial(self.notifications.reader_dropped, reader.name, reader.position.sequence, str(reader.dropped)),
+            )
+        )
         return invocations
 
     def _queue_reports(self) -> QueueReports | None:

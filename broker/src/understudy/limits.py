@@ -217,6 +217,11 @@ WAITING_BODIES_BYTES_MIN = 64 * 1024 * 1024
 #: Addresses of one node, and queues of one node.
 ADDRESSES_MAX = 1_000_000
 QUEUES_MAX = 1_000_000
+#: Named readers of a log, and the most that one may be allowed to hold of it. Bytes.
+NAMED_READERS_MAX = 64
+READER_HELD_BYTES_MAX = 1 << 50
+#: Limit of a named reader that is registered without one. Bytes.
+READER_HELD_BYTES = 1 << 30
 #: Address settings and security settings that management may add, of each kind; and the JSON of one. Bytes.
 SETTINGS_MAX = 10_000
 SETTING_BYTES_MAX = 64 * 1024

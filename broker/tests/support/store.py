@@ -15,7 +15,8 @@ from understudy.message import LargeBody, LargeMessage, Message
 from understudy.store.log.applier import Applier, LogFiles
 from understudy.store.log.follower import Follower
 from understudy.store.log.records import AddressRecord, QueueRecord
-from understudy.store.log.segment import SEGMENT_BYTES_MIN
+from understudy.store.log.replay import read_frames
+from understudy.store.log.segment import SEGMENT_BYTES_MIN, seed_of, segment_name
 from understudy.store.message_store import MessageStore
 from understudy.store.reference import LargeReference
 from understudy.store.setting_record import SettingKind, SettingRecord
@@ -305,6 +306,18 @@ class StoreHarness:
         """Paths of the segments, in order of number."""
         return [path for path in self.volume.paths() if path.rsplit("/", 1)[1].startswith("segment-")]
 
+    def sequences(self) -> list[int]:
+        """Sequences of all records that the files of the log of the active store have, in its order."""
+        assert self.store is not None
+        disk = self.volume.copy().disk("judge")
+        found: list[int] = []
+        for number, use in self.store.state.segments.items():
+            file = disk.open(f"{DIRECTORY}/{segment_name(number, use.epoch)}", read_only=True)
+            frames = read_frames(file, seed_of(number, use.epoch), use.end or None)
+            found += [frame.sequence for frame, _ in frames]
+            file.close()
+        return found
+
     # --- operations ---------------------------------------------------------------------------------
 
     def operate(self) -> None:
@@ -348,7 +361,8 @@ class StoreHarness:
         assert self.store is not None
         match = f"a.{self.stream.randrange(4)}"
         values = None if self.stream.random() < 0.3 else {"redeliveryDelay": self.stream.randrange(1000)}
-        record = SettingRecord(self.stream.choice(list(SettingKind)), match, values)
+        kinds = [kind for kind in SettingKind if kind is not SettingKind.READER]
+        record = SettingRecord(self.stream.choice(kinds), match, values)
         self.model.add(self.store.store_setting(record), "setting", record)
 
     def remove_queue(self) -> None:

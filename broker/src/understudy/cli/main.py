@@ -32,6 +32,7 @@ _COMMANDS: Final = {
     "produce": "understudy.cli.produce:produce",
     "promote": "understudy.cli.promote:promote",
     "queue": "understudy.cli.queue:queue",
+    "reader": "understudy.cli.reader:reader",
     "run": "understudy.cli.run:run",
     "sim": "understudy.testing.simulate:main",
     "status": "understudy.cli.status:status",

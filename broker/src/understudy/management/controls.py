@@ -15,6 +15,7 @@ from understudy.errors import BrokerError
 from understudy.ha.activation import ActivationFacts
 from understudy.ha.replication.promotion import Promotion
 from understudy.management.cluster_facts import ClusterFacts
+from understudy.management.reader_facts import ReadersFacts
 
 #: Possible values of ``NodeView.state``.
 STATES = ("starting", "passive", "active", "stopping", "isolated", "stopped")
@@ -239,6 +240,11 @@ class NodeView(Protocol):
         """Number of entries of the quarantine, and the ``QUARANTINE_SHOWN_MAX`` oldest of them. None on a node that is
         not active: 0 and an empty list.
         """
+        ...
+
+    @property
+    def readers(self) -> ReadersFacts | None:
+        """The named readers of the log; None on a node that is not active."""
         ...
 
     @property

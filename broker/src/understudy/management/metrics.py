@@ -21,6 +21,7 @@ from prometheus_client.registry import Collector
 
 from understudy.management.cluster_facts import BridgeFacts
 from understudy.management.controls import STATES, NodeView, QueueFacts, readiness
+from understudy.management.reader_facts import ReadersFacts
 
 #: Maximum number of queues with their own series.
 QUEUES_SHOWN_MAX: Final = 1_000
@@ -75,6 +76,7 @@ class NodeCollector(Collector):
         yield from self._node()
         yield from self._certificates()
         yield from self._store()
+        yield from _readers(self._view.readers)
         yield from self._cluster()
         queues = list(self._view.queues())
         yield from _totals(queues)
@@ -228,6 +230,32 @@ class NodeCollector(Collector):
                     value=store.set_aside,
                 )
             yield _gauge("understudy_store_durable_sequence", "Last synced log sequence.", store.durable_sequence)
+
+
+def _readers(facts: ReadersFacts | None) -> Iterator[Metric]:
+    if facts is None:
+        return
+    held, behind, dropped = (
+        GaugeMetricFamily(f"understudy_reader_{name}", text, labels=["reader"])
+        for name, text in (
+            ("held_bytes", "Bytes of the log that may not be removed because of the reader."),
+            ("lag_records", "Confirmed records after the position of the reader."),
+            ("dropped", "1 if the reader was dropped because it held more than its limit."),
+        )
+    )
+    for reader in facts.readers:
+        name = [label(reader.name)]
+        held.add_metric(name, reader.held_bytes)
+        behind.add_metric(name, max(0, facts.confirmed.sequence - reader.sequence))
+        dropped.add_metric(name, reader.dropped is not None)
+    yield _gauge("understudy_readers", "Named readers of the log.", len(facts.readers))
+    yield CounterMetricFamily(
+        "understudy_readers_dropped",
+        "Readers dropped since the activation because they held more than their limit.",
+        value=facts.dropped_count,
+    )
+    if facts.readers:
+        yield from (held, behind, dropped)
 
 
 def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:

@@ -112,6 +112,10 @@ class Kind(Enum):
         (_GROUP, _PROPOSED, _ALTERNATIVE, *_OF_GROUP),
     )
     UNPROPOSAL = ("a message group has no queue any more", (_GROUP, _PROPOSED, *_OF_GROUP))
+    READER_DROPPED = (
+        "a named reader of the log held more than its limit; not in Artemis",
+        ("name", "sequence", "reason"),
+    )
     CLUSTER_CONNECTION_STARTED = ("a cluster connection was started, at the activation", ("name",))
     CLUSTER_CONNECTION_STOPPED = ("a cluster connection was stopped, at the end of the activation", ("name",))
     DISCOVERY_GROUP_STARTED = ("a discovery group is used by an active node; it may not be open yet", ("name",))
@@ -412,3 +416,13 @@ class Notifications:
     def _named(self, kind: Kind, names: Iterable[str]) -> None:
         for name in names:
             self.publish(kind, {"name": name})
+
+    def reader_dropped(self, name: str, sequence: int, reason: str) -> None:
+        """Publish READER_DROPPED.
+
+        Args:
+            name: Of the reader.
+            sequence: Last record that it has committed.
+            reason: Why it was dropped.
+        """
+        self.publish(Kind.READER_DROPPED, {"name": name, "sequence": sequence, "reason": reason})

@@ -36,6 +36,7 @@ _COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
 _FLAG: Final[Schema] = {"type": "boolean"}
 _STATE: Final[Schema] = {"type": "string", "enum": list(STATES)}
 
+_POSITION: Final[Schema] = _object({"epoch": _COUNT, "sequence": _COUNT})
 _QUARANTINE_ENTRY: Final[Schema] = _object(
     {
         **dict.fromkeys(("entry_id", "kind", "reason", "queue", "address", "file"), _TEXT),
@@ -299,6 +300,24 @@ _SCHEMAS: Final[dict[str, Schema]] = {
     ),
     "Cluster": _CLUSTER,
     "Quarantine": _object({"count": _COUNT, "entries": _list_of(_QUARANTINE_ENTRY)}),
+    "Readers": _object(
+        {
+            "node_id": _or_null(_TEXT),
+            "confirmed": _or_null(_POSITION),
+            "earliest": _or_null(_POSITION),
+            "readers": _list_of(
+                _object(
+                    {
+                        "name": _TEXT,
+                        "dropped": _or_null(_TEXT),
+                        **dict.fromkeys(
+                            ("epoch", "sequence", "max_bytes", "held_bytes", "registered_ms", "committed_ms"), _COUNT
+                        ),
+                    }
+                )
+            ),
+        }
+    ),
 }
 
 
@@ -401,6 +420,10 @@ def _paths() -> dict[str, Schema]:
         "/api/v1/quarantine": _get(
             "Damaged messages and records in the quarantine; at most 1000, the oldest first.",
             _REFUSED | {"200": _answer("The quarantine.", "Quarantine")},
+        ),
+        "/api/v1/readers": _get(
+            "Named readers of the log; nulls and an empty list on a node that is not active.",
+            _REFUSED | {"200": _answer("The readers.", "Readers")},
         ),
         "/api/v1/openapi.json": _get(
             "This document.", _REFUSED | {"200": _other("application/json", "This document.", {"type": "object"})}

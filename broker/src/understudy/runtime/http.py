@@ -33,6 +33,7 @@ from understudy.management import controls, openapi
 from understudy.management.cluster_facts import cluster_json
 from understudy.management.controls import InvocationRequest, NodeView
 from understudy.management.metrics import make_registry
+from understudy.management.reader_facts import readers_json
 from understudy.runtime.management_listener import ManagementListener
 from understudy.session.error_texts import ErrorTexts
 
@@ -114,6 +115,7 @@ class ManagementServer:
             "/api/v1/node": {"GET": self._node},
             "/api/v1/cluster": {"GET": self._cluster},
             "/api/v1/quarantine": {"GET": self._quarantine},
+            "/api/v1/readers": {"GET": self._readers},
             "/api/v1/openapi.json": {"GET": self._openapi},
         }
 
@@ -213,6 +215,9 @@ class ManagementServer:
 
     def _quarantine(self, request: web.BaseRequest) -> web.Response:
         return _answer(200, controls.quarantine_json(self.view))
+
+    def _readers(self, request: web.BaseRequest) -> web.Response:
+        return _answer(200, readers_json(self.view.readers))
 
     def _node(self, request: web.BaseRequest) -> web.Response:
         return _answer(200, controls.node_json(self.view))

@@ -51,6 +51,7 @@ from understudy.store.log.records import (
 )
 from understudy.store.log.segment import log_size_bytes
 from understudy.store.message_run import append_ids, append_run, hold_room
+from understudy.store.named_readers import NamedReaders
 from understudy.store.quarantine import DIRECTORY_NAME, Quarantine
 from understudy.store.read_back import ReadBack
 from understudy.store.reference import Location
@@ -241,6 +242,11 @@ class MessageStore:
     def live_bytes(self) -> int:
         """Bytes of the log known to be needed: what lived at the last snapshot, and everything since."""
         return self._consolidator.live_bytes
+
+    @property
+    def readers(self) -> NamedReaders:
+        """The named readers, for which segments are kept."""
+        return self._consolidator.readers
 
     # --- bindings -------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """SETTING records: address settings and security settings that management added or removed at run time, the
-target of a scale-down that is not complete, the bindings of message groups in a cluster, and bridges
-that management created (docs/journal-format.md s. 4.15).
+target of a scale-down that is not complete, the bindings of message groups in a cluster, bridges that
+management created, and named readers (docs/journal-format.md s. 4.15).
 
 The store keeps the values as a JSON object and does not interpret them: ``config.json_settings``
 does. A later record for the same kind and match replaces an earlier one; a record without values
@@ -28,6 +28,8 @@ class SettingKind(StrEnum):
     """The queue of a member that gets the messages of the message group whose name is the match."""
     BRIDGE = "bridge"
     """A bridge that management created; the match is its name."""
+    READER = "reader"
+    """The reader of the log whose name is the match (``store.named_readers``)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ from understudy.store.message_store import MessageStore
 from understudy.store.quarantine import read_known_damage
 from understudy.store.queue_ids import QueueIds
 from understudy.store.reference import MessageReference, unpack_location
+from understudy.store.setting_record import SettingKind
 from understudy.store.settings import StoreSettings
 from understudy.store.snapshots.snapshot import read_snapshot, snapshot_names
 from understudy.store.state import StoreState
@@ -411,7 +412,9 @@ class _Writing:
         for queue in state.queues.values():
             store.store_queue(queue)
         for setting in state.settings.values():
-            store.store_setting(setting)
+            # the position of a named reader is one of the damaged log; the new one counts its records anew
+            if setting.scope is not SettingKind.READER:
+                store.store_setting(setting)
         for address_id, ids in state.duplicate_ids.items():
             store.store_duplicate_ids(address_id, list(ids))
             self._settle_some()

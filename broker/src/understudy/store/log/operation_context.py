@@ -142,6 +142,11 @@ class OperationContext(Lane):
         """Highest sequence that a voter has confirmed; 0 for a replica that is not in sync."""
         return self._marks.get(voter, 0)
 
+    @property
+    def everywhere(self) -> int:
+        """Highest sequence that all places have confirmed, whatever the contracts: no failover takes it back."""
+        return min(self._marks.values())
+
     # --- contracts ----------------------------------------------------------------------------------
 
     def demand(self, common: Contract, others: Iterable[Contract] = ()) -> None:

@@ -22,6 +22,7 @@ from understudy.store.log.journal import Journal
 from understudy.store.log.operations import GiveUpReserve
 from understudy.store.log.records import RecordType, SnapshotRecord, encode_drop, encode_snapshot
 from understudy.store.log.segment import parse_name
+from understudy.store.named_readers import NamedReaders
 from understudy.store.quarantine import KnownDamage
 from understudy.store.settings import StoreSettings
 from understudy.store.snapshots.background import Background, Change, Durable, Job, Request
@@ -117,9 +118,8 @@ class Consolidator:
         """Segments dropped so far."""
         self._broken_at = -1
         """Damage in the log keeps snapshots from being made as long as no more damage is known than this."""
-        self.readers: dict[str, int] = {}
-        """The position of each named reader: name to the first segment number it still needs.
-        Nothing from there on is dropped."""
+        self.readers = NamedReaders(journal, state, clock)
+        """Hold segments: none that a reader needs is dropped, and nothing is copied out of it."""
 
     def begin(self, disk: Disk, names: Sequence[str]) -> None:
         """Find the snapshots, and remove the segments that the node before had given up and not removed.
@@ -153,6 +153,8 @@ class Consolidator:
         """Another segment of the log ends and is durable: look whether there is something to do."""
         newest = self._snapshots[0].number if self._snapshots else 0
         self._state.bound_skimmed(newest if self._segments_min else self._journal.number)
+        if not self._stopped and self._journal.failure is None:
+            self.readers.enforce()
         if self._free_to_begin() and not self._trim():
             self._start(self._interval())
 
@@ -177,8 +179,8 @@ class Consolidator:
 
     def _trim(self, *, urgent: bool = False) -> bool:
         newest = self._snapshots[0].number if self._snapshots else 0
-        if self.readers or not self._truncation.trim(
-            newest, [header.name for header in self._snapshots], urgent=urgent
+        if not self._truncation.trim(
+            newest, [header.name for header in self._snapshots], self.readers.needed_from, urgent=urgent
         ):
             return False
         self._snapshots = []
@@ -323,8 +325,8 @@ class Consolidator:
         """
         # the only one stands for nothing: should it be damaged, the log alone must do
         complete = self._snapshots[1].number if len(self._snapshots) > 1 else 0
-        before = min(self.readers.values(), default=complete)
-        dead = [number for number in self._state.segments if number < min(complete, before) and number not in self.live]
+        before = min(complete, self.readers.needed_from or complete)
+        dead = [number for number in self._state.segments if number < before and number not in self.live]
         if dead:
             sequence = self._journal.append(RecordType.SEGMENTS_DROP, encode_drop(complete, dead))
             self._state.complete = max(self._state.complete, complete)
@@ -347,6 +349,10 @@ class Consolidator:
             self._passed.clear()
             self._passed_known = self._known.count
         newest = self._snapshots[0].number
+        held = self.readers.needed_from
+        if held is not None:
+            # copying frees nothing while a reader holds the segment
+            newest = min(newest, held - 1)
         kept = {number: use.end for number, use in self._state.segments.items() if number <= newest}
         if len(kept) <= self._segments_min or 100 * self._live_bytes >= self._percent * sum(kept.values()):
             return

@@ -103,16 +103,17 @@ class LogTruncation:
         duplicate_ids = sum(map(len, state.duplicate_ids.values()))
         return _TRIM_FACTOR * (_BINDING_BYTES * bindings + _DUPLICATE_ID_BYTES * duplicate_ids)
 
-    def trim(self, through: int, snapshots: list[str], *, urgent: bool = False) -> bool:
+    def trim(self, through: int, snapshots: list[str], held: int | None = None, *, urgent: bool = False) -> bool:
         """Drop the dead beginning if it is worth a checkpoint. Whether it was dropped.
 
         Args:
             through: Nothing is dropped unless this segment is dropped, too: the newest snapshot depends on it.
             snapshots: Files that are removed with it.
+            held: First segment that a named reader needs; None if there is none.
             urgent: The disk is full: any segment is worth it.
         """
         state, journal = self._state, self._journal
-        dead = state.dead_prefix(journal.number)
+        dead = state.dead_prefix(journal.number if held is None else min(held, journal.number))
         enough = 1 if urgent else TRIM_SEGMENTS_MIN
         if len(dead) < enough or dead[-1] < through or journal.failure is not None:
             return False

@@ -200,10 +200,11 @@ def test_named_readers_hold_segments() -> None:
     fill(rig, 30)
     assert rig.store is not None
     consolidator = rig.store._consolidator
-    first = consolidator.readers["stream"] = 4
+    first = max(numbers(rig))
+    consolidator.readers.register("stream", consolidator.readers.confirmed, 1 << 30)
     fill(rig, 120)
     assert set(range(first, max(numbers(rig)))) <= set(numbers(rig))
-    del consolidator.readers["stream"]
+    consolidator.readers.remove("stream")
     fill(rig, 30)
     assert first not in numbers(rig)
 

@@ -1,0 +1,136 @@
+"""``understudy reader``: the named readers of an active node's log (ADR 0079)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.table import Table
+
+from understudy.cli.report import console
+from understudy.cli.status import Place, instance_option, printable, token_file_option, url_option
+from understudy.limits import READER_HELD_BYTES
+from understudy.units import format_bytes, parse_bytes
+
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
+
+
+@click.group()
+def reader() -> None:
+    """List, register, commit and drop the named readers, for which an active node keeps its log."""
+
+
+def _invoke(place: Place, operation: str, *parameters: object) -> dict[str, Any]:
+    body = {"resource": "broker", "operation": operation, "parameters": list(parameters)}
+    found: dict[str, Any] = json.loads(place.ask("/api/v1/invoke", body=body)["result"])
+    return found
+
+
+def _show(found: dict[str, Any], text: str, as_json: bool) -> None:
+    click.echo(json.dumps(found) if as_json else text)
+
+
+@reader.command("list")
+@instance_option
+@url_option
+@token_file_option
+@_json
+def list_readers(instance: Path | None, url: str | None, token_file: Path | None, as_json: bool) -> None:
+    """Show the readers with their positions, and the bytes that each one holds.
+
+    Exit codes: 0 done, 1 a reader was dropped because it held too much, 3 not reachable.
+    """
+    found = _invoke(Place.of(instance, url, token_file), "listReadersAsJSON")
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+    else:
+        confirmed = found["confirmed"]
+        table = Table(title=f"confirmed end: epoch {confirmed['epoch']}, sequence {confirmed['sequence']}")
+        for column in ("reader", "epoch", "sequence", "behind", "holds", "limit", "state"):
+            table.add_column(column)
+        for each in found["readers"]:
+            table.add_row(
+                printable(each["name"]),
+                str(each["epoch"]),
+                str(each["sequence"]),
+                f"{max(0, confirmed['sequence'] - each['sequence'])} records",
+                format_bytes(each["held_bytes"]),
+                format_bytes(each["max_bytes"]),
+                "holding" if each["dropped"] is None else f"dropped: {printable(each['dropped'])}",
+            )
+        console().print(table)
+    if any(each["dropped"] is not None for each in found["readers"]):
+        raise SystemExit(1)
+
+
+@reader.command()
+@click.argument("name")
+@click.option("--position", default="latest", show_default=True, help="earliest, latest or EPOCH:SEQUENCE.")
+@click.option(
+    "--max-bytes", default=str(READER_HELD_BYTES), help="Limit of what it holds, such as 10GiB; default 1GiB."
+)
+@instance_option
+@url_option
+@token_file_option
+@_json
+def register(
+    name: str,
+    position: str,
+    max_bytes: str,
+    instance: Path | None,
+    url: str | None,
+    token_file: Path | None,
+    as_json: bool,
+) -> None:
+    """Hold the log for the reader NAME from a position on. A reader that exists keeps its position."""
+    place = Place.of(instance, url, token_file)
+    try:
+        limit_bytes = parse_bytes(max_bytes)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--max-bytes") from error
+    found = _invoke(place, "registerReader", name, _position(place, position), limit_bytes)
+    _show(found, f"{name} holds the log from sequence {found['sequence'] + 1} on", as_json)
+
+
+@reader.command()
+@click.argument("name")
+@click.argument("position")
+@instance_option
+@url_option
+@token_file_option
+@_json
+def commit(
+    name: str, position: str, instance: Path | None, url: str | None, token_file: Path | None, as_json: bool
+) -> None:
+    """Move the reader NAME to POSITION (EPOCH:SEQUENCE, or latest): it has processed everything up to there."""
+    place = Place.of(instance, url, token_file)
+    if position == "latest":
+        confirmed = _invoke(place, "listReadersAsJSON")["confirmed"]
+        position = f"{confirmed['epoch']}:{confirmed['sequence']}"
+    found = _invoke(place, "commitReader", name, _position(place, position))
+    _show(found, f"{name} is at epoch {found['epoch']}, sequence {found['sequence']}", as_json)
+
+
+@reader.command()
+@click.argument("name")
+@instance_option
+@url_option
+@token_file_option
+@_json
+def drop(name: str, instance: Path | None, url: str | None, token_file: Path | None, as_json: bool) -> None:
+    """Forget the reader NAME. The segments that it holds may be removed from then on."""
+    found = _invoke(Place.of(instance, url, token_file), "dropReader", name)
+    _show(found, f"{name} dropped at sequence {found['sequence']}", as_json)
+
+
+def _position(place: Place, text: str) -> str:
+    """``earliest``, ``latest``, or a position as JSON with the node id of the node."""
+    if text in ("earliest", "latest"):
+        return text
+    epoch, colon, sequence = text.partition(":")
+    if not colon or not all(part.isascii() and part.isdecimal() for part in (epoch, sequence)):
+        raise click.BadParameter(f"{text!r} is none of earliest, latest, EPOCH:SEQUENCE")
+    node_id = _invoke(place, "listReadersAsJSON")["node_id"]
+    return json.dumps({"node_id": node_id, "epoch": int(epoch), "sequence": int(sequence)})
