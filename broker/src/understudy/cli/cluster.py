@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from understudy.cli.report import console
-from understudy.cli.status import Place, instance_option, printable, token_file_option, url_option
+from understudy.cli.status import Place, instance_option, token_file_option, url_option
+from understudy.runtime.management_client import printable
 
 
 @click.group()

@@ -10,8 +10,9 @@ import click
 from rich.table import Table
 
 from understudy.cli.report import console
-from understudy.cli.status import Place, instance_option, printable, token_file_option, url_option
+from understudy.cli.status import Place, instance_option, token_file_option, url_option
 from understudy.limits import READER_HELD_BYTES
+from understudy.runtime.management_client import printable
 from understudy.units import format_bytes, parse_bytes
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")

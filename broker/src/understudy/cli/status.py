@@ -15,9 +15,8 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import click
 from rich.table import Table
@@ -25,13 +24,10 @@ from rich.text import Text
 
 from understudy.cli.defaults import default_directory
 from understudy.cli.report import console
-from understudy.errors import BrokerError, CallTimedOut, ConfigError, QueueNotFound, Unreachable
+from understudy.errors import BrokerError, CallTimedOut, ConfigError, Unreachable
+from understudy.runtime.management_client import ANSWER_TIMEOUT_MS, OPENER, ManagementAddress, printable
 from understudy.units import format_bytes
 
-#: Longest wait for one answer of a node.
-ANSWER_TIMEOUT_MS: Final = 5_000
-#: Largest answer read. Bytes.
-ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
 #: Largest file of an instance directory read. Bytes.
 FILE_BYTES_MAX: Final = 64 * 1024
 #: A process may seem to have started this much after it wrote its pid file: the kernel tells
@@ -41,12 +37,10 @@ START_TOLERANCE_MS: Final = 2_000
 STOP_POLL_MS: Final = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """The address at which a node answers."""
+class Place(ManagementAddress):
+    """The address of the node that the options of a command name."""
 
-    url: str
-    token: str
+    __slots__ = ()
 
     @classmethod
     def of(cls, instance: Path | None, url: str | None, token_file: Path | None) -> Place:
@@ -81,50 +75,6 @@ class Place:
             raise ConfigError("does not exist", file=str(token_file)) from None
         return cls(url.rstrip("/"), token)
 
-    def ask(self, path: str, *, body: object = None) -> Any:
-        """The JSON answer to GET, or to POST when there is a body.
-
-        Raises:
-            Unreachable: there is no answer.
-            ConfigError: the token is refused.
-            BrokerError: any other answer that is an error.
-        """
-        headers = {"Authorization": f"Bearer {self.token}", "Accept": "application/json"}
-        data = None if body is None else json.dumps(body).encode()
-        try:
-            request = urllib.request.Request(self.url + path, data=data, headers=headers)
-            with _OPENER.open(request, timeout=ANSWER_TIMEOUT_MS / 1000) as response:
-                return json.loads(response.read(ANSWER_BYTES_MAX))
-        except urllib.error.HTTPError as error:
-            with error:
-                self._refused(path, error)
-        except (OSError, http.client.HTTPException) as error:
-            reason = getattr(error, "reason", error)
-            raise Unreachable(f"{self.url} does not answer: {reason}") from error
-        except ValueError as error:
-            raise BrokerError(f"{self.url}{path} did not answer with JSON", hint="is it an Understudy node?") from error
-
-    def _refused(self, path: str, error: urllib.error.HTTPError) -> NoReturn:
-        try:
-            text = printable(str(json.loads(error.read(FILE_BYTES_MAX))["error"]["message"]))
-        except (ValueError, KeyError, TypeError, OSError, http.client.HTTPException):
-            text = f"HTTP status {error.code}"
-        if error.code == 401:
-            raise ConfigError(f"{self.url}: {text}", hint="see --token-file")
-        if error.code == 404 and path.startswith("/api/v1/queues/"):
-            raise QueueNotFound(text)
-        raise BrokerError(f"{self.url}{path}: {text}")
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A node never redirects; following one would send the token to another server."""
-
-    def redirect_request(self, *arguments: object, **more: object) -> None:
-        return None
-
-
-_OPENER: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())
-
 
 def _read_file(path: Path) -> str:
     try:
@@ -134,11 +84,6 @@ def _read_file(path: Path) -> str:
         raise
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot be read: {error}", file=str(path)) from error
-
-
-def printable(text: str) -> str:
-    """Names come from clients; control characters are shown as replacement characters."""
-    return "".join(character if character.isprintable() else "\ufffd" for character in text)
 
 
 instance_option = click.option(
@@ -178,7 +123,7 @@ def _readiness(place: Place) -> dict[str, Any]:
     """The body of /health/ready, which comes with status 503 when the node is not."""
     request = urllib.request.Request(place.url + "/health/ready")
     try:
-        with _OPENER.open(request, timeout=ANSWER_TIMEOUT_MS / 1000) as response:
+        with OPENER.open(request, timeout=ANSWER_TIMEOUT_MS / 1000) as response:
             body = response.read(FILE_BYTES_MAX)
     except urllib.error.HTTPError as error:
         with error:

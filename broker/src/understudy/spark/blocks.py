@@ -82,6 +82,17 @@ def read_blocks(disk: Disk, piece: Piece, mode: Mode) -> Iterator[Block | Damage
         JournalCorrupt: a damaged record in mode FAIL; names file and offset.
         DiskFailed: the file cannot be read.
     """
+    for found in _all_blocks(disk, piece, mode):
+        if not piece.after and not piece.until:
+            yield found
+        elif isinstance(found, Block):
+            clipped = found.between(piece.after, piece.until)
+            if clipped is not None:
+                yield clipped
+
+
+def _all_blocks(disk: Disk, piece: Piece, mode: Mode) -> Iterator[Block | Damage]:
+    """All records of a segment, whatever the piece wants of it."""
     file = disk.open(piece.path, read_only=True)
     try:
         content = _Bytes(file)
@@ -134,7 +145,7 @@ def _walked(content: _Bytes, piece: Piece, known: KnownDamage) -> Iterator[Block
     want = BLOCK_BYTES
     while offset < end:
         data = bytes(content.read(offset, min(want, end - offset)))
-        positions, used, sequence, stop = _scan(data, offset, seed, sequence)
+        positions, used, sequence, stop = scan_records(data, offset, seed, sequence)
         if positions:
             yield Block(piece, data[:used], offset, positions)
             offset += used
@@ -161,8 +172,15 @@ def _walked(content: _Bytes, piece: Piece, known: KnownDamage) -> Iterator[Block
         yield Damage(piece, content.size, piece.end - content.size, sequence + 1 if sequence else 0, message)
 
 
-def _scan(data: bytes, origin: int, seed: int, sequence: int) -> tuple[array[int], int, int, int]:
-    """Positions of the valid records at the beginning, bytes used, the last sequence, and why they end."""
+def scan_records(data: bytes, origin: int, seed: int, sequence: int) -> tuple[array[int], int, int, int]:
+    """Positions of the valid records at the beginning, bytes used, the last sequence, and why they end.
+
+    Args:
+        data: Begins with a record.
+        origin: Offset in the file of ``data``.
+        seed: Of the crcs of the segment.
+        sequence: Of the record before; 0 for any.
+    """
     at = 0
     while True:
         stop, after, found, *_ = scan(data, at, origin, seed, sequence)

@@ -71,6 +71,20 @@ class Block:
         ends.append(len(data))
         self.ends = pa.Array.from_buffers(pa.int32(), len(ends), [None, pa.py_buffer(ends)])
 
+    def between(self, after: int, until: int) -> Block | None:
+        """The records with sequences above ``after`` and up to ``until`` (0: all); None if there are none."""
+        sequences = self.little(self.starts, 8, 8)
+        # sequences rise
+        first: int = pc.sum(pc.less_equal(sequences, after)).as_py() or 0
+        last = len(sequences) if not until else pc.sum(pc.less_equal(sequences, until)).as_py() or 0
+        if first >= last:
+            return None
+        if first == 0 and last == len(sequences):
+            return self
+        begin, end = self.starts[first].as_py(), self.ends[last - 1].as_py()
+        positions = array("i", [position - begin for position in self.starts[first:last].to_pylist()])
+        return Block(self.piece, self.data.slice(begin, end - begin), self.origin + begin, positions)
+
     def view(self, positions: pa.Array) -> pa.Array:
         """Binary values that begin at rising positions; each reaches to the next one."""
         offsets = pa.concat_arrays([positions.cast(pa.int32()), pa.array([self.data.size], pa.int32())])

@@ -36,13 +36,20 @@ class JournalPartition(InputPartition):
     pieces: tuple[Piece, ...]
     snapshot_of: LogPlan | None = None
     """Log whose snapshot is read; only in table ``bindings``."""
+    names: dict[str, Names] | None = None
+    """Names of bindings by directory; None: those of the reader."""
 
 
 class JournalReader(DataSourceReader):
     """Plans and reads one table."""
 
-    def __init__(self, options: Options, schema: StructType) -> None:
+    def __init__(self, options: Options, schema: StructType, names: dict[str, Names] | None = None) -> None:
         """
+        Args:
+            options: Of the source.
+            schema: Columns to read.
+            names: Names of bindings by directory; None: they are read if they are needed.
+
         Raises:
             ConfigError: a column of the schema is not in the table, or has another type there.
             BrokerError: as ``plan_logs``, if names of bindings are needed.
@@ -57,8 +64,10 @@ class JournalReader(DataSourceReader):
         fields = [StructField(each.name, each.dataType) for each in schema.fields]
         self._schema = to_arrow_schema(StructType(fields), timezone="UTC")
         self._filters: list[Filter] = []
-        self._names: dict[str, Names] = {}
-        if options.table in ("messages", "acknowledgements") and _NAMED.intersection(schema.names):
+        self._names: dict[str, Names] = names or {}
+        self.needs_names = options.table in ("messages", "acknowledgements") and bool(_NAMED & set(schema.names))
+        """Whether rows have names of bindings."""
+        if self.needs_names and names is None:
             # not in ``partitions``: Spark has serialised the reader for its tasks before it calls that
             self._names = read_names(plan_logs(options), options.mode)
 
@@ -114,15 +123,15 @@ class JournalReader(DataSourceReader):
                     changes = change_columns(block)
                     yield pa.RecordBatch.from_arrays([changes[name] for name in self._columns], schema=schema)
                     continue
-                rows = self._rows(block)
+                rows = self._rows(block, self._names if partition.names is None else partition.names)
                 self._drop_rows(rows)
                 if len(rows):
                     yield pa.RecordBatch.from_arrays(
                         [_as(rows.column(name), schema.field(name).type) for name in self._columns], schema=schema
                     )
 
-    def _rows(self, block: Block) -> Rows:
-        names = self._names.get(block.piece.directory) or Names()
+    def _rows(self, block: Block, known: dict[str, Names]) -> Rows:
+        names = known.get(block.piece.directory) or Names()
         if self._options.table == "records":
             return RecordRows(block)
         if self._options.table == "messages":

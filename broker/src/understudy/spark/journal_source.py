@@ -11,12 +11,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from understudy.spark import tables
 from understudy.spark.journal_reader import JournalReader
 from understudy.spark.log_plan import parse_options, plan_logs
+from understudy.spark.stream_options import parse_stream_options, without_stream_options
+from understudy.spark.stream_reader import JournalStream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -35,12 +37,17 @@ class JournalSource(DataSource):
 
     def schema(self) -> str:
         """All columns of the table, or those of option ``columns``."""
-        options = parse_options(self.options)
+        # Spark asks before it says whether this is a stream
+        options = parse_options(without_stream_options(self.options))
         return tables.ddl(options.table, options.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the columns of a schema, which may be fewer than the table has."""
         return JournalReader(parse_options(self.options), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  the name is pyspark's
+        """A stream of the columns of a schema."""
+        return JournalStream(parse_stream_options(self.options), schema)
 
 
 def read_journal(

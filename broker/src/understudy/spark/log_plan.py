@@ -97,6 +97,10 @@ class Piece:
     """Something else than the file says that records go on up to ``end``."""
     last: bool = False
     """No segment of the log follows, so that it may end in a torn tail."""
+    after: int = 0
+    """Only records with higher sequences are read."""
+    until: int = 0
+    """Only records up to this sequence are read; 0 for all."""
 
     @property
     def name(self) -> str:
@@ -123,8 +127,8 @@ class LogPlan:
     """Number of the pieces that it stands for."""
 
 
-def parse_options(given: Mapping[str, str]) -> Options:
-    """Options as Spark hands them over: names in any case, values as text.
+def parse_options(given: Mapping[str, str], more: str = "") -> Options:
+    """Options as Spark hands them over: names in any case, values as text. ``more`` is added to the hint of the error.
 
     Raises:
         ConfigError: an option is unknown or has a value that it cannot have; a directory is missing.
@@ -143,12 +147,12 @@ def parse_options(given: Mapping[str, str]) -> Options:
         in_use=_choice(values, "inuse", ["refuse", "read"]) == "read",
         lock_directory=values.pop("lockdirectory", None),
         mixed_nodes=_choice(values, "nodes", ["one", "many"]) == "many",
-        partition_bytes=_number(values, "partitionbytes", PARTITION_BYTES),
-        min_partitions=_number(values, "minpartitions", 1),
+        partition_bytes=number_option(values, "partitionbytes", PARTITION_BYTES),
+        min_partitions=number_option(values, "minpartitions", 1),
     )
     if values:
         known = "columns, inUse, layout, lockDirectory, minPartitions, mode, nodes, partitionBytes, table"
-        raise ConfigError(f"unknown option {sorted(values)[0]!r}", hint=f"options: {known}")
+        raise ConfigError(f"unknown option {sorted(values)[0]!r}", hint=f"options: {known}{more}")
     return options
 
 
@@ -159,7 +163,8 @@ def _choice(values: dict[str, str], name: str, allowed: list[str]) -> str:
     return value
 
 
-def _number(values: dict[str, str], name: str, default: int) -> int:
+def number_option(values: dict[str, str], name: str, default: int) -> int:
+    """Take a positive number out of the options. Raises ConfigError."""
     value = values.pop(name, str(default))
     if not (value.isascii() and value.isdecimal()) or not 1 <= int(value) <= 1 << 40:
         raise ConfigError(f"option {name}: {value!r} is no positive number")
@@ -255,7 +260,7 @@ def _plan(disk: Disk, directory: str, options: Options) -> LogPlan:
         base = LogCopy(disk, directory).base
         if base is not None:
             known = {link.number for link in links}
-            older = [link for link in _snapshot_links(disk, directory, base.name) if link.number not in known]
+            older = [link for link in snapshot_links(disk, directory, base.name) if link.number not in known]
             links = older + links
         pieces = [_piece(disk, directory, link.number, link.epoch, link.end) for link in links]
         return LogPlan(directory, _one_node(pieces), _with_last(pieces))
@@ -275,7 +280,7 @@ def _plan_strictly(disk: Disk, directory: str) -> LogPlan:
     if copy.base is not None:
         plan.snapshot = copy.base.name
         known = {extent.number for extent in copy.extents}
-        older = [link for link in _snapshot_links(disk, directory, copy.base.name) if link.number not in known]
+        older = [link for link in snapshot_links(disk, directory, copy.base.name) if link.number not in known]
         plan.pieces = [_piece(disk, directory, link.number, link.epoch, link.end) for link in older] + pieces
         plan.in_snapshot = len(older)
     plan.pieces = _with_last(plan.pieces)
@@ -312,7 +317,7 @@ def _with_last(pieces: list[Piece]) -> list[Piece]:
     return [replace(piece, last=index >= last) for index, piece in enumerate(pieces)]
 
 
-def _snapshot_links(disk: Disk, directory: str, name: str) -> list[Link]:
+def snapshot_links(disk: Disk, directory: str, name: str) -> list[Link]:
     """The segments that a snapshot lists, as far as they are present."""
     present = {parsed[:2] for parsed in map(parse_name, disk.list(directory)) if parsed and parsed[2]}
     state = read_small_state(disk, directory, name)

@@ -102,18 +102,24 @@ def read_names(plans: Sequence[LogPlan], mode: Mode) -> dict[str, Names]:
                 names.queues.update({each.queue_id: clean(each.name) for each in state.queues.values()})
             for records in pool.map(lambda piece: list(binding_records(disk, piece, mode)), plan.pieces):
                 for each in records:
-                    _note(names, each.record)
+                    note_names(names, each.record)
     return found
 
 
-def _note(names: Names, record: Any) -> None:
+def piece_bindings(disk: Disk, piece: Piece) -> list[object]:
+    """The binding records of a segment, decoded. Raises JournalCorrupt."""
+    return [each.record for each in binding_records(disk, piece, Mode.FAIL)]
+
+
+def note_names(names: Names, record: object) -> None:
+    """Note the names that a binding record has."""
     if isinstance(record, AddressRecord):
         names.addresses[record.address_id] = clean(record.name)
     elif isinstance(record, QueueRecord):
         names.queues[record.queue_id] = clean(record.name)
     elif isinstance(record, CheckpointRecord):
         for item in record.items:
-            _note(names, item)
+            note_names(names, item)
 
 
 # --- table bindings -------------------------------------------------------------------------------------------------
