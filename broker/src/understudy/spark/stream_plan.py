@@ -85,7 +85,7 @@ class StreamPlan:
         if self._active is not None and confirmed is None:
             return start
         try:
-            end = self._end([self._view_with(start)], confirmed)
+            end = self._end([self._view_with(start, epoch=None if confirmed is None else confirmed.epoch)], confirmed)
         except ConnectionFailed:
             if must:
                 raise
@@ -162,8 +162,14 @@ class StreamPlan:
             log.info("a copy is not read", extra={"error": str(unread)})
         return views
 
-    def _view_with(self, start: StreamOffset, end: StreamOffset | None = None) -> LogView:
-        """The newest copy that has the records after ``start``, and ``end`` if it is given."""
+    def _view_with(self, start: StreamOffset, end: StreamOffset | None = None, epoch: int | None = None) -> LogView:
+        """The newest copy that has the records after ``start``, and ``end`` if it is given.
+
+        Args:
+            start: Where the stream is.
+            end: Of a planned batch.
+            epoch: Only copies that know this epoch, and no newer one, count.
+        """
         fitting: list[LogView] = []
         reasons: list[str] = []
         views = self._look()
@@ -173,11 +179,15 @@ class StreamPlan:
                     f"the offset is of node {start.node_id}, {view.directory} is of node {view.node_id}",
                     hint="another store is there, or the checkpoint is that of another stream",
                 )
+            if epoch not in (None, view.epoch):
+                continue
             reason = _why_not(view, start, end)
             if reason is None:
                 fitting.append(view)
             else:
                 reasons.append(f"{view.directory}: {reason}")
+        if not fitting and not reasons:
+            raise ConnectionFailed(f"no copy has the epoch {epoch} of the active node")
         if not fitting:
             name = f"reader {self._options.reader!r}: " if self._options.reader is not None else ""
             first = views[0].extents[0].piece.path if views[0].extents else views[0].directory

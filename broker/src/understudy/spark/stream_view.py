@@ -28,7 +28,7 @@ from understudy.spark.blocks import scan_records
 from understudy.spark.log_plan import Layout, Piece, read_small_state, snapshot_links
 from understudy.spark.names import Names, note_names, piece_bindings
 from understudy.store.log.chain import Chain, Link, read_chain
-from understudy.store.log.records import ACKNOWLEDGE_HEADER_BYTES, HEADER, HEADER_BYTES, RecordType
+from understudy.store.log.records import ACKNOWLEDGE_HEADER_BYTES, HEADER, HEADER_BYTES, SEAL_TRAILER, RecordType
 from understudy.store.log.replay import read_frames
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, SegmentHeader, parse_name, read_header, read_seal, seed_of
 from understudy.store.quarantine import read_known_damage
@@ -190,8 +190,8 @@ def _offsets_of(extent: Extent) -> tuple[Sequence[int], Sequence[int]]:
     # nothing is set aside in a segment with a valid digest, so that sequences follow each other
     count = piece.last_sequence - piece.first_sequence + 1
     with open(piece.path, "rb") as file:
-        file.seek(-24, os.SEEK_END)
-        file.seek(int.from_bytes(file.read(4), "little"))
+        file.seek(-SEAL_TRAILER.size, os.SEEK_END)
+        file.seek(SEAL_TRAILER.unpack(file.read(SEAL_TRAILER.size))[0])
         return _seal_offsets(file.read(), count), range(piece.first_sequence, piece.last_sequence + 1)
 
 

@@ -1,0 +1,174 @@
+"""A streaming query into Parquet whose driver and brokers are killed: every record of the log once, and no other.
+
+Goal: after SIGKILLs of the whole query and of the active broker, the sink has each sequence of the log exactly once,
+with the epoch and the type that the log has, and every message that was confirmed to its sender. The log is
+consolidated all the time, so without the named reader records would be gone.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.journals import plain_records
+from tests.support.stream_job import StreamJob
+
+from support.processes import Node, Pair
+from support.replicated import ReplicatedPair, wait_in_sync
+from understudy.client import sync
+from understudy.message import Message
+from understudy.store.log.records import RecordType, decode
+
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
+
+EXTRA = """
+    <journal-file-size>1M</journal-file-size>
+    <journal-compact-min-files>2</journal-compact-min-files>
+    <disk-scan-period>500</disk-scan-period>
+"""
+
+
+class Load:
+    """Sends numbered messages and acknowledges them, until it is stopped."""
+
+    def __init__(self, url: str) -> None:
+        self.confirmed: set[int] = set()
+        self._url = url
+        self._enough = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            with sync.connect(self._url) as connection, connection.session() as session:
+                session.start()
+                producer, consumer = session.producer("numbers"), session.consumer("numbers")
+                number = 0
+                while not self._enough.is_set():
+                    producer.send(bytes(3_000), properties={"n": number})
+                    self.confirmed.add(number)
+                    number += 1
+                    received = consumer.receive(0.05)
+                    if received is not None:
+                        consumer.acknowledge(received)
+        except BaseException as failure:
+            self._failure = failure
+
+    def stop(self) -> None:
+        """Let it end."""
+        self._enough.set()
+        self._thread.join(120)
+        assert self._failure is None, self._failure
+
+
+@pytest.fixture
+def jobs() -> Iterator[list[StreamJob]]:
+    made: list[StreamJob] = []
+    yield made
+    for job in made:
+        job.end()
+
+
+def source_options(*nodes: Node) -> dict[str, str]:
+    return {
+        "table": "records",
+        "columns": "epoch,sequence,kind,payload",
+        "servers": ",".join(f"http://{node.host}:{node.http_port}" for node in nodes),
+        "tokenFile": str(nodes[0].directory / "etc" / "management.token"),
+        "reader": "stream",
+        "maxBytesPerBatch": "400000",
+    }
+
+
+def check(job: StreamJob, load: Load, journal: Path) -> None:
+    """The rows against the sequences, the remaining log, and the confirmed messages."""
+    rows = job.rows()
+    counted = Counter(row["sequence"] for row in rows)
+    assert set(counted) == set(range(1, max(counted) + 1)), "records are missing"
+    assert max(counted.values()) == 1, "records came twice"
+    found = {row["sequence"]: (row["epoch"], row["kind"]) for row in rows}
+    logged = [each for each in plain_records(str(journal)) if each.frame.sequence in found]
+    assert len(logged) > 100
+    for each in logged:
+        assert found[each.frame.sequence] == (each.epoch, RecordType(each.frame.kind).name)
+    numbers: set[int] = set()
+    for row in rows:
+        if row["kind"] == "MESSAGE_ADD":
+            record = decode(RecordType.MESSAGE_ADD, 0, row["payload"])
+            properties = Message.decode(record.encoded).properties
+            if "n" in properties:
+                numbers.add(properties["n"])
+    assert load.confirmed <= numbers
+    assert len(load.confirmed) > 300
+
+
+def test_kills_over_a_shared_store(tmp_path: Path, jobs: list[StreamJob]) -> None:
+    stream = random.Random(20261123)
+    pair = Pair(tmp_path, extra=EXTRA)
+    load: Load | None = None
+    try:
+        pair.start()
+        job = StreamJob(tmp_path, [pair.store / "journal"], source_options(pair.primary, pair.backup))
+        jobs.append(job)
+        load = Load(pair.url)
+        for turn in range(4):
+            job.start()
+            job.wait_batches(2)
+            if turn == 1:
+                pair.primary.kill()
+                pair.backup.wait_ready("active")
+                job.wait_batches(2)
+            if turn == 2:
+                # both at once
+                pair.backup.kill()
+            job.wait_batches(0 if turn == 2 else stream.randrange(4))
+            job.kill()
+            if turn == 2:
+                pair.primary.start().wait_ready("active")
+                pair.backup.start().wait_ready("passive")
+        load.stop()
+        job.drained()
+        assert pair.primary.terminate() == 0
+        check(job, load, pair.store / "journal")
+        assert {row["epoch"] for row in job.rows()} == {1, 2, 3}
+    finally:
+        pair.end()
+        if load is not None:
+            load._enough.set()
+
+
+def test_kills_over_replication(
+    tmp_path: Path, make_pair: Callable[..., ReplicatedPair], jobs: list[StreamJob]
+) -> None:
+    pair = make_pair(extra=EXTRA).start()
+    copies = [node.directory / "data" / "journal" for node in (pair.primary, pair.backup)]
+    job = StreamJob(tmp_path, copies, source_options(pair.primary, pair.backup))
+    jobs.append(job)
+    load = Load(pair.url)
+    try:
+        job.start()
+        job.wait_batches(2)
+        job.kill()
+        job.start()
+        job.wait_batches(2)
+        pair.primary.kill()
+        pair.backup.wait_ready("active")
+        job.wait_batches(3)
+        # the former primary copies the log of the other one while the query runs
+        pair.primary.start()
+        wait_in_sync(pair.backup, pair.primary, 1)
+        job.wait_batches(2)
+        job.kill()
+        load.stop()
+        job.drained()
+        assert pair.primary.terminate() == 0
+        assert pair.backup.terminate() == 0
+        check(job, load, copies[1])
+        assert len({row["epoch"] for row in job.rows()}) == 2
+    finally:
+        load._enough.set()
