@@ -16,7 +16,9 @@ import pyspark
 import pytest
 from tests.support.archives import archived_rows, check_rows, expected_messages
 from tests.support.copies import act, fork, go_on, write_out
+from tests.support.journals import plain_records
 from tests.support.store import StoreHarness
+from tests.support.stream_job import StreamJob
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -116,3 +118,54 @@ def test_a_cluster_writes_the_archive_that_the_records_say(cluster: str, tmp_pat
         assert result.returncode == 0, result.stderr
         check_rows(archived_rows(tmp_path / "archive"), expected_messages(stores))
     assert json.loads(result.stdout)["files_merged"] > 0
+
+
+def executors_of(worker: int) -> list[int]:
+    """Process ids of the executors that a worker runs."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+            command = (path.parent / "cmdline").read_bytes()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(fields[1]) == worker and b"CoarseGrainedExecutorBackend" in command:
+            found.append(int(path.parent.name))
+    return found
+
+
+def test_a_stream_on_a_cluster_survives_a_killed_executor(cluster: str, tmp_path: Path) -> None:
+    rig = StoreHarness(random.Random(24))
+    rig.activate("a")
+    assert rig.store is not None
+    rig.store.readers.register("r", rig.store.readers.earliest, 1 << 40)
+    act(rig, 400)
+    rig.die(power_loss=False)
+    rig.activate("b")
+    store = write_out(rig, tmp_path / "store")
+    options = {"table": "records", "columns": "epoch,sequence,kind", "maxBytesPerBatch": "20000"}
+    job = StreamJob(tmp_path, [store], options, cluster)
+    job.start(environment=environment(tmp_path))
+    try:
+        job.wait_batches(2)
+        worker = next(
+            int(path.parent.name)
+            for path in Path("/proc").glob("[0-9]*/cmdline")
+            if f"{_WORKER}\0-c".encode() in path.read_bytes() and cluster.encode() in path.read_bytes()
+        )
+        killed = executors_of(worker)
+        assert killed
+        for each in killed:
+            os.kill(each, 9)
+        job.wait_batches(2)
+        job.kill()
+        job.start(drain=True, environment=environment(tmp_path))
+        assert job.process is not None
+        assert job.process.wait(400) == 0, job.tail()
+    finally:
+        job.end()
+    rows = sorted((row["sequence"], row["epoch"]) for row in job.rows())
+    expected = [(each.frame.sequence, each.epoch) for each in plain_records(str(store))]
+    # the EPOCH record is the last batch, which nothing proves yet
+    assert rows == expected[: len(rows)]
+    assert len(expected) - len(rows) <= 1

@@ -55,7 +55,7 @@ class StreamJob:
             self.process.wait(60)
             self.process = None
 
-    def drained(self, timeout_s: float = 240) -> None:
+    def drained(self, timeout_s: float = 400) -> None:
         """Read everything up to the present end, in a run of its own."""
         self.start(drain=True)
         assert self.process is not None
@@ -63,7 +63,7 @@ class StreamJob:
         self.process = None
         assert code == 0, self.tail()
 
-    def wait_batches(self, more: int, timeout_s: float = 180) -> None:
+    def wait_batches(self, more: int, timeout_s: float = 400) -> None:
         """Wait until so many more batches are committed."""
         wanted = self.batches + more
         deadline = time.monotonic() + timeout_s

@@ -70,7 +70,7 @@ def list_readers(instance: Path | None, url: str | None, token_file: Path | None
 @click.argument("name")
 @click.option("--position", default="latest", show_default=True, help="earliest, latest or EPOCH:SEQUENCE.")
 @click.option(
-    "--max-bytes", default=str(READER_HELD_BYTES), help="Limit of what it holds, such as 10GiB; default 1GiB."
+    "--max-bytes", default=str(READER_HELD_BYTES), help="Limit of the log that it holds, such as 10GiB; default 1GiB."
 )
 @instance_option
 @url_option

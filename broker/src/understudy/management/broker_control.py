@@ -16,6 +16,7 @@ from understudy.config.high_availability import Role
 from understudy.config.json_settings import json_name
 from understudy.errors import BrokerError, ConfigError, ManagementError
 from understudy.management.bridge_control import bridge_names
+from understudy.management.broker_readers import READER_OPERATIONS
 from understudy.management.broker_settings import ROLE_PERMISSIONS
 from understudy.management.invocation import Control
 from understudy.management.listing import to_json
@@ -238,6 +239,7 @@ _CONFIGURED: Final = (
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
     *(operation(name, _configured(field), doc) for name, field, doc in _CONFIGURED),
+    *READER_OPERATIONS,
     operation("getVersion", lambda control: __version__, "Version of the broker."),
     operation("getNodeID", lambda c: c.node.services.node_id, "Node id, shared by a primary and its backup."),
     operation("isStarted", lambda c: c.node.services.connections.accepting,

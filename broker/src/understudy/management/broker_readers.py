@@ -8,10 +8,11 @@ from typing import Final
 
 from understudy.errors import ManagementError
 from understudy.limits import READER_HELD_BYTES
+from understudy.management.controls import readers_json
 from understudy.management.invocation import Control
 from understudy.management.listing import to_json
 from understudy.management.operations import Operation, long, operation, text
-from understudy.management.reader_facts import reader_facts, readers_facts, readers_json
+from understudy.management.rows import reader_facts, readers_facts
 from understudy.store.message_store import MessageStore
 from understudy.store.named_readers import LogPosition, NamedReader
 
@@ -64,7 +65,7 @@ def _parsed(store: MessageStore, position: str) -> LogPosition:
     return LogPosition(epoch, sequence)
 
 
-OPERATIONS: Final[tuple[Operation, ...]] = (
+READER_OPERATIONS: Final[tuple[Operation, ...]] = (
     operation("listReadersAsJSON", lambda control: to_json(readers_json(readers_facts(_store(control)))),
               "Named readers of the log, the confirmed end of the log, and the earliest position, as JSON."),
     operation("registerReader", register, "Hold the log for a reader from now on.", text("name")),

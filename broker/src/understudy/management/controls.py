@@ -15,7 +15,7 @@ from understudy.errors import BrokerError
 from understudy.ha.activation import ActivationFacts
 from understudy.ha.replication.promotion import Promotion
 from understudy.management.cluster_facts import ClusterFacts
-from understudy.management.reader_facts import ReadersFacts
+from understudy.store.named_readers import LogPosition
 
 #: Possible values of ``NodeView.state``.
 STATES = ("starting", "passive", "active", "stopping", "isolated", "stopped")
@@ -86,6 +86,36 @@ class FollowingFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class ReaderFacts:
+    """One named reader."""
+
+    name: str
+    epoch: int
+    """With the sequence the last record that the reader has committed."""
+    sequence: int
+    max_bytes: int
+    held_bytes: int
+    registered_ms: int
+    committed_ms: int
+    dropped: str | None
+    """Why it holds nothing any more; None: it holds the log from its position on."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadersFacts:
+    """The named readers of an active node."""
+
+    node_id: str
+    confirmed: LogPosition
+    """Up to where the log may be read without the risk that a failover takes records back."""
+    earliest: LogPosition
+    """Position from which on no record is missing."""
+    readers: Sequence[ReaderFacts]
+    dropped_count: int
+    """Readers dropped since the activation because they held too much."""
+
+
+@dataclass(frozen=True, slots=True)
 class StoreFacts:
     """The store."""
 
@@ -101,6 +131,8 @@ class StoreFacts:
     """Entries of the quarantine; None in a follower."""
     set_aside: int = 0
     """Messages and records quarantined since the activation."""
+    readers: ReadersFacts | None = None
+    """Named readers of the log; None in a follower."""
 
     @property
     def amplification(self) -> float | None:
@@ -240,11 +272,6 @@ class NodeView(Protocol):
         """Number of entries of the quarantine, and the ``QUARANTINE_SHOWN_MAX`` oldest of them. None on a node that is
         not active: 0 and an empty list.
         """
-        ...
-
-    @property
-    def readers(self) -> ReadersFacts | None:
-        """The named readers of the log; None on a node that is not active."""
         ...
 
     @property
@@ -423,6 +450,18 @@ def quarantine_json(view: NodeView) -> dict[str, object]:
     """GET /api/v1/quarantine."""
     count, entries = view.quarantine
     return {"count": count, "entries": entries}
+
+
+def readers_json(facts: ReadersFacts | None) -> dict[str, object]:
+    """GET /api/v1/readers; a node that is not active has none."""
+    if facts is None:
+        return {"node_id": None, "confirmed": None, "earliest": None, "readers": []}
+    return {
+        "node_id": facts.node_id,
+        "confirmed": asdict(facts.confirmed),
+        "earliest": asdict(facts.earliest),
+        "readers": [asdict(reader) for reader in facts.readers],
+    }
 
 
 def queue_json(queue: QueueFacts) -> dict[str, object]:

@@ -20,8 +20,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from understudy.management.cluster_facts import BridgeFacts
-from understudy.management.controls import STATES, NodeView, QueueFacts, readiness
-from understudy.management.reader_facts import ReadersFacts
+from understudy.management.controls import STATES, NodeView, QueueFacts, ReadersFacts, readiness
 
 #: Maximum number of queues with their own series.
 QUEUES_SHOWN_MAX: Final = 1_000
@@ -76,7 +75,6 @@ class NodeCollector(Collector):
         yield from self._node()
         yield from self._certificates()
         yield from self._store()
-        yield from _readers(self._view.readers)
         yield from self._cluster()
         queues = list(self._view.queues())
         yield from _totals(queues)
@@ -229,6 +227,7 @@ class NodeCollector(Collector):
                     "Messages and records quarantined since the activation.",
                     value=store.set_aside,
                 )
+            yield from _readers(store.readers)
             yield _gauge("understudy_store_durable_sequence", "Last synced log sequence.", store.durable_sequence)
 
 

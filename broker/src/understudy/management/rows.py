@@ -11,13 +11,15 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
-from understudy.management.controls import QueueFacts
+from understudy.management.controls import QueueFacts, ReaderFacts, ReadersFacts
 from understudy.protocols.registry import ClientConnection
 from understudy.protocols.services import ProtocolServices
 from understudy.routing.address import Address
 from understudy.routing.queues.queue import Queue
 from understudy.session.consumer import ServerConsumer
 from understudy.session.session import ServerSession
+from understudy.store.message_store import MessageStore
+from understudy.store.named_readers import NamedReader
 
 #: Class of every connection in Artemis' management.
 IMPLEMENTATION: Final = "RemotingConnectionImpl"
@@ -285,3 +287,24 @@ def consumers(services: ProtocolServices) -> Iterator[ServerConsumer]:
 def date_text(wall_ms: int) -> str:
     """A date in the format of Java's Date, in UTC."""
     return datetime.fromtimestamp(wall_ms / 1000, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")
+
+
+def reader_facts(store: MessageStore, reader: NamedReader) -> ReaderFacts:
+    """Facts of one reader."""
+    return ReaderFacts(
+        reader.name,
+        reader.position.epoch,
+        reader.position.sequence,
+        reader.bytes_max,
+        store.readers.held_bytes(reader),
+        reader.registered_ms,
+        reader.committed_ms,
+        reader.dropped,
+    )
+
+
+def readers_facts(store: MessageStore) -> ReadersFacts:
+    """Facts of all readers of a store."""
+    readers = store.readers
+    found = [reader_facts(store, reader) for reader in readers]
+    return ReadersFacts(store.node_id, readers.confirmed, readers.earliest, found, readers.dropped_count)

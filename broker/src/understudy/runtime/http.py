@@ -33,7 +33,6 @@ from understudy.management import controls, openapi
 from understudy.management.cluster_facts import cluster_json
 from understudy.management.controls import InvocationRequest, NodeView
 from understudy.management.metrics import make_registry
-from understudy.management.reader_facts import readers_json
 from understudy.runtime.management_listener import ManagementListener
 from understudy.session.error_texts import ErrorTexts
 
@@ -217,7 +216,7 @@ class ManagementServer:
         return _answer(200, controls.quarantine_json(self.view))
 
     def _readers(self, request: web.BaseRequest) -> web.Response:
-        return _answer(200, readers_json(self.view.readers))
+        return _answer(200, controls.readers_json(None if self.view.store is None else self.view.store.readers))
 
     def _node(self, request: web.BaseRequest) -> web.Response:
         return _answer(200, controls.node_json(self.view))

@@ -29,8 +29,7 @@ from understudy.management.controls import (
     StoreFacts,
 )
 from understudy.management.invocation import Requester
-from understudy.management.reader_facts import ReadersFacts, readers_facts
-from understudy.management.rows import queue_facts
+from understudy.management.rows import queue_facts, readers_facts
 from understudy.runtime.cluster_view import cluster_facts
 from understudy.runtime.node import BrokerNode
 from understudy.runtime.promotions import Promotions
@@ -187,6 +186,7 @@ class LiveNodeView:
                 store.live_bytes,
                 store.quarantine.count,
                 store.quarantine.set_aside,
+                readers_facts(store),
             )
         if node.standby.follower is not None:
             state = node.standby.follower.state
@@ -198,11 +198,6 @@ class LiveNodeView:
     def quarantine(self) -> tuple[int, list[dict[str, object]]]:
         store = self._node.store
         return (0, []) if store is None else (store.quarantine.count, store.quarantine.as_json(0, QUARANTINE_SHOWN_MAX))
-
-    @property
-    def readers(self) -> ReadersFacts | None:
-        store = self._node.store
-        return None if store is None else readers_facts(store)
 
     @property
     def connections(self) -> int:

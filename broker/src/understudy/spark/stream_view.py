@@ -407,7 +407,7 @@ class LogDirectory:
 
 
 def _view(directory: str, epoch: int, extents: list[Extent]) -> LogView:
-    """A view of segments, which end before the next one begins: what comes after was not part of the log."""
+    """A view of segments, which end before the next one begins: records after that were not part of the log."""
     extents = sorted(extents, key=lambda extent: extent.piece.number)
     ordered: list[Extent] = []
     for extent in extents:

@@ -51,7 +51,6 @@ from understudy.store.log.records import (
 )
 from understudy.store.log.segment import log_size_bytes
 from understudy.store.message_run import append_ids, append_run, hold_room
-from understudy.store.named_readers import NamedReaders
 from understudy.store.quarantine import DIRECTORY_NAME, Quarantine
 from understudy.store.read_back import ReadBack
 from understudy.store.reference import Location
@@ -114,7 +113,7 @@ class MessageStore:
         """The id that was given last. Ids for several messages at once are taken by adding their number."""
         self._epochs = {segment: use.epoch for segment, use in state.segments.items()}
         self._segment_began = True
-        self._relocations = Relocations()
+        relocations = Relocations()
         self._journal = Journal(
             files=files,
             clock=clock,
@@ -126,7 +125,7 @@ class MessageStore:
         )
         self.context = context = self._journal.context
         large.begin(context, state.epoch, self.quarantine.with_files(state.large_files()))
-        self.read_back = ReadBack(disk, directory, self._journal, self._epochs, self._relocations)
+        self.read_back = ReadBack(disk, directory, self._journal, self._epochs, relocations)
         self.read_message, self.reader = self.read_back.read, self.read_back.reader
         self.hold_room = partial(hold_room, self._journal)
         """Keep space for messages that are recorded later; see ``message_run.hold_room``."""
@@ -139,12 +138,14 @@ class MessageStore:
             clock=clock,
             journal=self._journal,
             state=self.state,
-            relocations=self._relocations,
+            relocations=relocations,
             forget=self._forget_segment,
             known=self.quarantine.known,
             damaged=lambda number, offset: self.quarantine.damage_met(number, offset),
             settings=settings,
         )
+        self.readers = self._consolidator.readers
+        """The named readers, for which segments are kept."""
 
     @classmethod
     def activate(
@@ -242,11 +243,6 @@ class MessageStore:
     def live_bytes(self) -> int:
         """Bytes of the log known to be needed: what lived at the last snapshot, and everything since."""
         return self._consolidator.live_bytes
-
-    @property
-    def readers(self) -> NamedReaders:
-        """The named readers, for which segments are kept."""
-        return self._consolidator.readers
 
     # --- bindings -------------------------------------------------------------------------------
 

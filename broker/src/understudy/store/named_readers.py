@@ -146,7 +146,7 @@ class NamedReaders:
         Args:
             name: Letters, digits and ``._:-``, at most 128.
             position: Last record that the reader does not need.
-            bytes_max: Limit of what it holds.
+            bytes_max: Limit of the bytes that it holds.
 
         Raises:
             ManagementError: invalid name or limit, the reader was dropped, or the position is not in the log.

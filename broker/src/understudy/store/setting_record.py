@@ -42,6 +42,11 @@ class SettingRecord:
     """None: the setting was removed."""
 
     @property
+    def of_this_log(self) -> bool:
+        """Whether it means nothing in another log: the position of a reader, as sequences begin anew there."""
+        return self.scope is SettingKind.READER
+
+    @property
     def key(self) -> tuple[SettingKind, str]:
         """Key of the setting; a later record of the same key replaces it."""
         return self.scope, self.match

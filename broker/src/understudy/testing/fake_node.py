@@ -31,7 +31,6 @@ from understudy.management.controls import (
     QueueFacts,
     StoreFacts,
 )
-from understudy.management.reader_facts import ReadersFacts
 
 _KERNEL = KernelFacts("native", "understudy_kernel 0.0.0")
 _PEER = PeerFacts("backup", "10.0.0.2:61616")
@@ -112,7 +111,6 @@ class FakeNodeView:
     confirmations: int = 1234
     cluster: ClusterFacts = _CLUSTER
     quarantine: tuple[int, list[dict[str, object]]] = (0, [])
-    readers: ReadersFacts | None = None
     queue_facts: list[QueueFacts] = field(default_factory=lambda: [fake_queue()])
     stops: list[bool] = field(default_factory=list)
     """``failover`` of every stop that was requested."""

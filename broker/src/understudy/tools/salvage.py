@@ -43,7 +43,6 @@ from understudy.store.message_store import MessageStore
 from understudy.store.quarantine import read_known_damage
 from understudy.store.queue_ids import QueueIds
 from understudy.store.reference import MessageReference, unpack_location
-from understudy.store.setting_record import SettingKind
 from understudy.store.settings import StoreSettings
 from understudy.store.snapshots.snapshot import read_snapshot, snapshot_names
 from understudy.store.state import StoreState
@@ -412,8 +411,7 @@ class _Writing:
         for queue in state.queues.values():
             store.store_queue(queue)
         for setting in state.settings.values():
-            # the position of a named reader is one of the damaged log; the new one counts its records anew
-            if setting.scope is not SettingKind.READER:
+            if not setting.of_this_log:
                 store.store_setting(setting)
         for address_id, ids in state.duplicate_ids.items():
             store.store_duplicate_ids(address_id, list(ids))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from prometheus_client import generate_latest
 
 from support.managed import ManagedWorld
 from understudy.management import openapi
+from understudy.management.controls import readers_json
 from understudy.management.metrics import make_registry
-from understudy.management.reader_facts import readers_facts, readers_json
+from understudy.management.rows import readers_facts
 from understudy.testing.fake_node import FakeNodeView
 from unit.management.test_openapi import matches
 
@@ -59,8 +61,10 @@ def test_the_http_answer_and_the_metrics() -> None:
     node = ManagedWorld()
     ask(node, "registerReader", "stream")
     node.world.sync()
-    view = FakeNodeView(readers=readers_facts(node.world.store))
-    assert matches(readers_json(view.readers), schemas["Readers"], schemas)
+    view = FakeNodeView()
+    assert view.store is not None
+    view.store = replace(view.store, readers=readers_facts(node.world.store))
+    assert matches(readers_json(view.store.readers), schemas["Readers"], schemas)
     text = generate_latest(make_registry(view)).decode()
     for line in (
         "understudy_readers 1.0",

@@ -22,7 +22,6 @@ from understudy.store.log.journal import Journal
 from understudy.store.log.operations import GiveUpReserve
 from understudy.store.log.records import RecordType, SnapshotRecord, encode_drop, encode_snapshot
 from understudy.store.log.segment import parse_name
-from understudy.store.named_readers import NamedReaders
 from understudy.store.quarantine import KnownDamage
 from understudy.store.settings import StoreSettings
 from understudy.store.snapshots.background import Background, Change, Durable, Job, Request
@@ -92,7 +91,7 @@ class Consolidator:
         self._damaged = damaged
         self._context = context = journal.context
         self._remover = FileRemover(journal, state, forget)
-        self._truncation = LogTruncation(journal, state, context, settings.segment_bytes, self._remover)
+        self._truncation = LogTruncation(journal, state, clock, settings.segment_bytes, self._remover)
         self._segment_bytes = settings.segment_bytes
         self._segments_min = settings.compact_segments_min
         self._percent = min(settings.compact_percent, PERCENT_MAX)
@@ -118,7 +117,7 @@ class Consolidator:
         """Segments dropped so far."""
         self._broken_at = -1
         """Damage in the log keeps snapshots from being made as long as no more damage is known than this."""
-        self.readers = NamedReaders(journal, state, clock)
+        self.readers = self._truncation.readers
         """Hold segments: none that a reader needs is dropped, and nothing is copied out of it."""
 
     def begin(self, disk: Disk, names: Sequence[str]) -> None:
@@ -179,9 +178,7 @@ class Consolidator:
 
     def _trim(self, *, urgent: bool = False) -> bool:
         newest = self._snapshots[0].number if self._snapshots else 0
-        if not self._truncation.trim(
-            newest, [header.name for header in self._snapshots], self.readers.needed_from, urgent=urgent
-        ):
+        if not self._truncation.trim(newest, [header.name for header in self._snapshots], urgent=urgent):
             return False
         self._snapshots = []
         self._snapshot_bytes = self._live_bytes = 0

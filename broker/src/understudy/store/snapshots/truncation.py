@@ -16,11 +16,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from understudy.ports import Clock
 from understudy.store.log.checkpoint import encode_checkpoint
 from understudy.store.log.journal import Journal
-from understudy.store.log.operation_context import OperationContext
 from understudy.store.log.records import RecordType, encode_trim
 from understudy.store.log.segment import segment_name
+from understudy.store.named_readers import NamedReaders
 from understudy.store.state import StoreState
 
 #: Dead segments at the beginning of the log before a checkpoint is written to drop them ...
@@ -80,19 +81,20 @@ class LogTruncation:
     """Removes the dead beginning of one log. ``trim`` is called when the journal has begun another segment."""
 
     def __init__(
-        self, journal: Journal, state: StoreState, context: OperationContext, segment_bytes: int, remover: FileRemover
+        self, journal: Journal, state: StoreState, clock: Clock, segment_bytes: int, remover: FileRemover
     ) -> None:
         """
         Args:
             journal: Where checkpoints go.
             state: Of the running store: live messages.
-            context: Says when a TRIM is durable.
+            clock: For the times of readers.
             segment_bytes: Size of an ordinary segment.
             remover: Removes trimmed segments.
         """
         self._journal = journal
         self._state = state
-        self._context = context
+        self.readers = NamedReaders(journal, state, clock)
+        """Nothing from the first segment on that one of them needs is dropped."""
         self._segment_bytes = segment_bytes
         self._remover = remover
 
@@ -103,17 +105,16 @@ class LogTruncation:
         duplicate_ids = sum(map(len, state.duplicate_ids.values()))
         return _TRIM_FACTOR * (_BINDING_BYTES * bindings + _DUPLICATE_ID_BYTES * duplicate_ids)
 
-    def trim(self, through: int, snapshots: list[str], held: int | None = None, *, urgent: bool = False) -> bool:
+    def trim(self, through: int, snapshots: list[str], *, urgent: bool = False) -> bool:
         """Drop the dead beginning if it is worth a checkpoint. Whether it was dropped.
 
         Args:
             through: Nothing is dropped unless this segment is dropped, too: the newest snapshot depends on it.
             snapshots: Files that are removed with it.
-            held: First segment that a named reader needs; None if there is none.
             urgent: The disk is full: any segment is worth it.
         """
         state, journal = self._state, self._journal
-        dead = state.dead_prefix(journal.number if held is None else min(held, journal.number))
+        dead = state.dead_prefix(min(self.readers.needed_from or journal.number, journal.number))
         enough = 1 if urgent else TRIM_SEGMENTS_MIN
         if len(dead) < enough or dead[-1] < through or journal.failure is not None:
             return False
@@ -131,5 +132,5 @@ class LogTruncation:
         first_sequence = state.segments[kept].first_sequence
         sequence = journal.append(RecordType.TRIM, encode_trim(kept, first_sequence))
         state.forget_segments(dead)
-        self._context.when_durable(sequence, self._remover.remove, dead, snapshots)
+        journal.context.when_durable(sequence, self._remover.remove, dead, snapshots)
         return True
