@@ -110,7 +110,6 @@ def check(job: StreamJob, load: Load, journal: Path) -> None:
     # the last run stops at the end that it found; its own commits come after that
     rest = {each.frame.kind for each in logged if each.frame.sequence > max(counted)}
     assert RecordType.MESSAGE_ADD not in rest, "it was not read to the end"
-    assert logged[0].frame.sequence > min(counted), "nothing has left the log"
 
 
 def test_kills_over_a_shared_store(tmp_path: Path, jobs: list[StreamJob]) -> None:
