@@ -15,11 +15,11 @@ from understudy.cli.status import (
     Place,
     instance_option,
     json_option,
-    printable,
     text_of,
     token_file_option,
     url_option,
 )
+from understudy.runtime.management_client import printable
 
 
 @click.group()
