@@ -18,6 +18,8 @@ BACKUP = "backup"
 PRIMARY_ONLY = "primary_only"
 SHARED_STORE = "shared_store"
 REPLICATION = "replication"
+COLOCATED = "colocated_"
+"""Beginning of the policies of nodes that host each other's backups; the kind of the store follows."""
 
 VOTES = "votes"
 """Value of ``broker_lock_manager`` for replication without a lock manager."""
@@ -67,6 +69,16 @@ class Node:
         return str(self.values["ha_policy"])
 
     @property
+    def store_kind(self) -> str:
+        """The policy without the mark of colocated nodes."""
+        return self.ha_policy.removeprefix(COLOCATED)
+
+    @property
+    def colocated(self) -> bool:
+        """Whether the node hosts backups of other nodes in its process."""
+        return self.ha_policy.startswith(COLOCATED)
+
+    @property
     def ha_role(self) -> str:
         return str(self.values["ha_role"])
 
@@ -80,7 +92,7 @@ class Node:
 
     @property
     def uses_lock_manager(self) -> bool:
-        return self.ha_policy == REPLICATION and self.lock_manager != VOTES
+        return self.store_kind == REPLICATION and self.lock_manager != VOTES
 
     @property
     def lock_manager_properties(self) -> Mapping[str, object]:
@@ -127,7 +139,7 @@ class Node:
         With failback the nodes of a settled pair have their intended roles. Without it, and between equal peers, a
         node that is ready in either state is right, because the active node goes on serving.
         """
-        if self.ha_policy == PRIMARY_ONLY:
+        if self.ha_policy == PRIMARY_ONLY or (self.colocated and self.failback):
             return "active"
         if not self.failback or self.coordination_id:
             return "ready"
@@ -159,8 +171,16 @@ class Topology:
         members = [other for other in self.nodes if other.pair == node.pair and other.name != node.name]
         return tuple(sorted(members, key=lambda other: (other.ha_role != PRIMARY, other.name)))
 
+    def store_users(self, node: Node) -> tuple[Node, ...]:
+        """Other nodes whose process may open the store of the node: of its pair, or all that may host its backup."""
+        if node.store_kind != SHARED_STORE:
+            return ()
+        if not node.colocated:
+            return self.peers_of(node)
+        return tuple(other for other in self.cluster_of(node) if other.ha_policy == node.ha_policy)
+
     def cluster_of(self, node: Node) -> tuple[Node, ...]:
-        """Every other node of the same cluster, by name: the static connectors of its cluster connection."""
+        """Every other node of the same cluster, by name."""
         members = [other for other in self.nodes if other.cluster_name == node.cluster_name and other.name != node.name]
         return tuple(sorted(members, key=lambda other: other.name))
 
@@ -173,13 +193,17 @@ class Topology:
         }
 
     def client_url_of(self, node: Node) -> str:
-        """What clients connect with: the whole pair, or the node where there is none."""
-        return next(
-            (pair.client_url for pair in self.pairs if pair.name == node.pair), node.sockets.connector.client_url
-        )
+        """What clients connect with: the whole pair, or the node where there is none.
+
+        The place of a colocated backup is learned from the node.
+        """
+        own = node.sockets.connector.client_url
+        if node.colocated:
+            return f"({own})?ha=true&reconnectAttempts=-1"
+        return next((pair.client_url for pair in self.pairs if pair.name == node.pair), own)
 
     def _node_dict(self, node: Node) -> dict[str, object]:
-        core, origins = core_of(node, [other.sockets.connector for other in self.cluster_of(node)])
+        core, origins = core_of(node, self.cluster_of(node))
         return {
             **node.values,
             "name": node.name,
@@ -188,6 +212,8 @@ class Topology:
             "client_url": self.client_url_of(node),
             "peers": [other.name for other in self.peers_of(node)],
             "store_peers": [other.name for other in self.peers_of(node) if node.ha_policy == SHARED_STORE],
+            "store_users": [other.name for other in self.store_users(node)],
+            "hosted_stores": [other.store_directory for other in self.store_users(node) if node.colocated],
             "management_socket": {"address": node.sockets.management_address, "port": node.sockets.management_port},
             "management_url": node.sockets.management_url,
             "command": node.command,

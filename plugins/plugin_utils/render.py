@@ -25,8 +25,8 @@ CORE_NAMESPACE = "urn:activemq:core"
 ORDER = (
     *("name", "bindings-directory", "journal-directory", "large-messages-directory", "paging-directory"),
     *("node-manager-lock-directory", "cluster-user", "cluster-password", "connectors", "acceptors"),
-    *("cluster-connections", "ha-policy", "security-enabled", "security-settings", "address-settings", "addresses"),
-    "diverts",
+    *("broadcast-groups", "discovery-groups", "cluster-connections", "grouping-handler", "ha-policy"),
+    *("security-enabled", "security-settings", "address-settings", "addresses", "diverts", "bridges"),
 )
 """Elements that stand first, in this order; the others follow in the order of the inputs."""
 
@@ -74,7 +74,7 @@ def broker_xml(inputs: Mapping[str, object], prefix: str = "broker_config_") -> 
     Args:
         inputs: ``core`` (structured YAML), ``origins`` (by path of an input, what errors name), ``cluster_user``,
             ``cluster_password``, ``security_enabled``, ``security_settings``, ``address_settings``, ``addresses``,
-            ``diverts`` and ``extra`` (structured YAML that is added).
+            ``diverts``, ``bridges`` and ``extra`` (structured YAML that is added).
         prefix: What precedes these names, for errors.
 
     Raises:
@@ -110,6 +110,7 @@ class _Builder:
         self._address_settings(inputs)
         self._addresses(inputs)
         self._diverts(inputs)
+        self._bridges(inputs)
         for name, value in _mapping(inputs, "extra", self._prefix).items():
             self._extend(str(name), value, f"{self._prefix}extra.{name}")
         for name, text in DEFAULTS.items():
@@ -251,6 +252,25 @@ class _Builder:
             if entry.get("filter"):
                 below["filter"] = {"@string": entry["filter"]}
             self._fill(divert, below, origin)
+
+    def _bridges(self, inputs: Mapping[str, object]) -> None:
+        for entry, origin in self._entries(inputs, "bridges"):
+            bridge = self._entry("bridges", "bridge", "name", entry, origin)
+            connectors, group = entry.get("connectors"), entry.get("discovery_group")
+            if bool(connectors) == bool(group):
+                raise Misplaced(origin, "must have either 'connectors' or 'discovery_group', which lead to the target")
+            below: dict[str, object] = {
+                str(key).replace("_", "-"): value
+                for key, value in entry.items()
+                if key not in ("name", "filter", "connectors", "discovery_group") and value is not None
+            }
+            if entry.get("filter"):
+                below["filter"] = {"@string": entry["filter"]}
+            if group:
+                below["discovery-group-ref"] = {"@discovery-group-name": group}
+            else:
+                below["static-connectors"] = {"connector-ref": list(_list(entry, "connectors", f"{origin}."))}
+            self._fill(bridge, below, origin)
 
     # --- where things come from ---
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from ansible_collections.understudy.broker.plugins.plugin_utils import cluster_rules
 from ansible_collections.understudy.broker.plugins.plugin_utils.model import (
     BACKUP,
     PRIMARY,
@@ -43,7 +44,7 @@ def build_topology(hosts: Iterable[str], variables: Mapping[str, Mapping[str, ob
     """
     faults: list[Fault] = []
     nodes = tuple(_read_node(host, variables[host], faults) for host in sorted(set(hosts)))
-    for rule in RULES:
+    for rule in (*RULES, *cluster_rules.RULES):
         faults.extend(rule(nodes))
     return Topology(nodes=nodes, pairs=_pairs(nodes), faults=tuple(dict.fromkeys(faults)))
 
@@ -130,14 +131,6 @@ def addresses_are_usable(nodes: tuple[Node, ...]) -> Iterator[Fault]:
             yield Fault(node.name, "broker_cluster_name", "is empty; give the name of the cluster")
 
 
-def a_cluster_connection_has_generated_parts(nodes: tuple[Node, ...]) -> Iterator[Fault]:
-    """Its name and its static connectors follow from the topology and cannot be given."""
-    for node in nodes:
-        for name in ("@name", "static-connectors"):
-            if name in node.values["cluster_connection"]:
-                yield Fault(node.name, "broker_cluster_connection", f"sets {name!r}, which follows from the topology")
-
-
 def connectors_have_names_of_their_own(nodes: tuple[Node, ...]) -> Iterator[Fault]:
     """A further connector must not be named like a node of the cluster, whose connector has that name."""
     for node in nodes:
@@ -176,7 +169,7 @@ def every_pair_is_complete(nodes: tuple[Node, ...]) -> Iterator[Fault]:
     """One primary and one or more backups, or only primaries that share a coordination id; the same value of every
     variable with scope pair."""
     for node in nodes:
-        if node.ha_policy != PRIMARY_ONLY and not node.pair:
+        if node.ha_policy != PRIMARY_ONLY and not node.pair and not node.colocated:
             yield Fault(node.name, "broker_pair", f"is missing; {node.ha_policy} nodes belong to a named pair")
     for name, members in _by_pair(nodes).items():
         primaries = [node for node in members if node.ha_role == PRIMARY]
@@ -244,7 +237,7 @@ def a_lock_manager_has_its_address(nodes: tuple[Node, ...]) -> Iterator[Fault]:
             continue  # has a fault already
         used = node.uses_lock_manager
         if properties and not used:
-            unused = f"is given, but {VOTES if node.ha_policy == REPLICATION else node.ha_policy} uses no lock manager"
+            unused = f"is given, but {VOTES if node.store_kind == REPLICATION else node.ha_policy} uses no lock manager"
             yield Fault(node.name, "broker_lock_manager_properties", f"{unused}; remove it")
         required = REQUIRED_PROPERTY.get(node.lock_manager, "")
         if used and required and not properties.get(required):
@@ -314,7 +307,6 @@ def _same(first: Node, other: Node, variable: str, pair: str) -> Iterator[Fault]
 
 RULES: tuple[Callable[[tuple[Node, ...]], Iterator[Fault]], ...] = (
     addresses_are_usable,
-    a_cluster_connection_has_generated_parts,
     connectors_have_names_of_their_own,
     a_primary_alone_has_no_partner,
     every_pair_is_complete,

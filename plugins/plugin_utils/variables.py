@@ -8,6 +8,7 @@ The topology and the renderer read the table when a play runs; ``files`` gives t
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import yaml
 
-PAIR, NODE, HOST = SCOPES = ("pair", "node", "host")
+CLUSTER, PAIR, NODE, HOST = SCOPES = ("cluster", "pair", "node", "host")
 NOT_YET = "not yet"
 ENTRY_ROLE = "broker"
 """The role whose inputs describe the cluster; the other roles take theirs from it or stand alone."""
@@ -86,9 +87,15 @@ class Variable:
         Raises:
             Unusable: it has another type, is not among the choices, or is beyond a limit.
         """
-        reader = {"int": self._integer, "bool": _boolean, "path": _path, "list": self._list, "dict": _dict}.get(
-            self.type
-        )
+        readers = {
+            "int": self._integer,
+            "float": self._fraction,
+            "bool": _boolean,
+            "path": _path,
+            "list": self._list,
+            "dict": self._mapping,
+        }
+        reader = readers.get(self.type)
         if reader is not None:
             return reader(value)
         text = str(value).strip()
@@ -105,24 +112,42 @@ class Variable:
         limits = f"from {low} to {self.maximum}" if self.maximum is not None else f"of at least {low}"
         raise Unusable(f"is {text!r}; give {self.wanted or f'a whole number {limits}'}")
 
+    def _fraction(self, value: object) -> float:
+        try:
+            number = float(str(value))
+        except ValueError:
+            number = math.nan
+        if isinstance(value, bool) or not math.isfinite(number) or number < (self.minimum or 0):
+            raise Unusable(f"is {str(value)!r}; give a number of at least {self.minimum or 0}")
+        return number
+
     def _list(self, value: object) -> list[object]:
         if not isinstance(value, list):
             raise Unusable(f"is a {type(value).__name__}; give a list")
-        if self.elements == "dict":
-            for index, entry in enumerate(value):
-                self._check_entry(f"[{index}]", entry)
+        for index, entry in enumerate(value):
+            if self.elements == "dict":
+                self._check_entry(f" at [{index}]", entry)
+            elif not isinstance(entry, str) or not entry:
+                raise Unusable(f"has {entry!r} at [{index}]; give a name")
+        return value
+
+    def _mapping(self, value: object) -> Mapping[str, object]:
+        if not isinstance(value, Mapping):
+            raise Unusable(f"is a {type(value).__name__}; give a mapping")
+        if self.options:
+            self._check_entry("", value)
         return value
 
     def _check_entry(self, where: str, entry: object) -> None:
         if not isinstance(entry, Mapping):
-            raise Unusable(f"has at {where} a {type(entry).__name__}; give a mapping")
+            raise Unusable(f"has{where} a {type(entry).__name__}; give a mapping")
         options = self.options or {}
         for name, option in options.items():
             if option.get("required") and entry.get(name) is None:
-                raise Unusable(f"lacks {name!r} at {where}")
+                raise Unusable(f"lacks {name!r}{where}")
         for name in entry:
             if name not in options:
-                raise Unusable(f"has {name!r} at {where}; give only {', '.join(options)}")
+                raise Unusable(f"has {name!r}{where}; give only {', '.join(options)}")
 
 
 def _texts(value: object) -> list[str]:
@@ -141,12 +166,6 @@ def _path(value: object) -> str:
     if not path.startswith("/") or "/../" in f"{path}/":
         raise Unusable(f"is {path!r}; give an absolute path without '..'")
     return path.rstrip("/") or "/"
-
-
-def _dict(value: object) -> Mapping[str, object]:
-    if not isinstance(value, Mapping):
-        raise Unusable(f"is a {type(value).__name__}; give a mapping")
-    return value
 
 
 @dataclass(frozen=True)
@@ -176,7 +195,7 @@ class Table:
     @property
     def topology(self) -> tuple[Variable, ...]:
         """The inputs that describe a node to the whole cluster, in the order in which defaults can be resolved."""
-        return tuple(each for each in self.roles[ENTRY_ROLE].variables if each.scope in (PAIR, NODE))
+        return tuple(each for each in self.roles[ENTRY_ROLE].variables if each.scope in (CLUSTER, PAIR, NODE))
 
     def refusals(self) -> Iterator[tuple[str, str]]:
         """Names that an inventory for the role broker must not set, each with the reason."""
@@ -307,8 +326,9 @@ _REFERENCE_HEAD = """# Variables of the collection
 
 Generated from `plugins/plugin_utils/variables.yml` by `make docs`; do not edit.
 
-`pair`: all nodes of a pair must agree. `node`: may differ from node to node and is known to the whole cluster. `host`:
-used on its own host only. An element is below `core` of `broker.xml`. With the role `broker` only its own variables and
+`cluster`, `pair`: all nodes of the cluster or of the pair must agree. `node`: may differ from node to node and is known
+to the whole cluster. `host`: used on its own host only. An element is below `core` of `broker.xml`; of colocated nodes
+the elements below `primary` and `backup` are in `colocated`. With the role `broker` only its own variables and
 those that are not marked as set by it are set; a role that is used alone takes all of its variables.
 """
 _TABLE_HEAD = "| Variable | Type | Default | Scope | Meaning |\n|---|---|---|---|---|\n"

@@ -103,7 +103,7 @@ def test_rows_are_whole() -> None:
     for role in table().roles.values():
         for variable in role.variables:
             assert variable.scope in SCOPES, variable.name
-            assert variable.type in ("str", "int", "bool", "path", "list", "dict"), variable.name
+            assert variable.type in ("str", "int", "float", "bool", "path", "list", "dict"), variable.name
             assert (variable.type == "list") is bool(variable.elements), variable.name
             assert not (variable.required and variable.default is not None), variable.name
             if not variable.required and variable.scope != "host" and "{{" not in str(variable.default):
