@@ -89,6 +89,9 @@ test-all: $(VENV)/.kernel $(VENV)/.spark ## make test, new examples, every inter
 	  "kernel-sanitizer=.ci/kernel-sanitizer $(PY) $(SCRATCH)/kernel-sanitizer" \
 	  "interop=$(MAKE) --no-print-directory interop" \
 	  "roles-alone=$(MAKE) --no-print-directory roles-alone" \
+	  "molecule-cluster=$(MAKE) --no-print-directory molecule-cluster" \
+	  "molecule-scale_down=$(MAKE) --no-print-directory molecule-scale_down" \
+	  "molecule-colocated=$(MAKE) --no-print-directory molecule-colocated" \
 	  "ssh-drill=$(PY) .ci/ssh_hosts.py --check && $(MAKE) --no-print-directory ssh-drill" \
 	  "seeds=$(MAKE) --no-print-directory simulation-long"
 

@@ -88,6 +88,16 @@ collection-sanity: $(VENV)/.complete
 molecule-default: $(VENV)/.complete $(COLLECTION) ## Deploy, kill, fail back and remove a pair, as an operator would
 	$(ANSIBLE) molecule test --scenario-name default
 
+# One scenario for each inventory of a cluster: deploy, drill, and remove.
+MOLECULE_CLUSTERS := cluster scale_down colocated
+
+.PHONY: molecule-clusters
+molecule-clusters: $(addprefix molecule-,$(MOLECULE_CLUSTERS)) ## Every drill of a cluster, on local addresses
+
+.PHONY: $(addprefix molecule-,$(MOLECULE_CLUSTERS))
+$(addprefix molecule-,$(MOLECULE_CLUSTERS)): molecule-%: $(VENV)/.complete $(COLLECTION)
+	$(ANSIBLE) molecule test --scenario-name $*
+
 # Hosts reached by ssh as an unprivileged user, with sudo, without a package index, and with Debian's own Python.
 SSH_HOSTS := $(ANSIBLE) .ci/ssh_hosts.py 2 $(SCRATCH)/ssh
 

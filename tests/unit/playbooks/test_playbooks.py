@@ -37,7 +37,11 @@ def test_no_play_or_task_sets_a_connection(path: Path) -> None:
         assert "connection" not in entry, entry.get("name")
 
 
-@pytest.mark.parametrize("path", [PLAYBOOKS / "drill.yml", PLAYBOOKS / "tasks/drill_round.yml"], ids=lambda p: p.name)
+DRILLS = sorted([*PLAYBOOKS.glob("drill*.yml"), *(PLAYBOOKS / "tasks").rglob("*.yml")])
+DRILL_VARIABLES = sorted((PLAYBOOKS / "vars").glob("drill*.yml"))
+
+
+@pytest.mark.parametrize("path", DRILLS, ids=lambda path: path.name)
 def test_what_the_drill_does_to_a_node_is_delegated_to_it(path: Path) -> None:
     for task in tasks(load(path)):
         if any(module in task for module in ON_A_NODE) and task.get("become") is not False:
@@ -45,16 +49,41 @@ def test_what_the_drill_does_to_a_node_is_delegated_to_it(path: Path) -> None:
 
 
 def test_what_the_drill_does_on_the_controller_needs_no_root() -> None:
-    for task in tasks(load(PLAYBOOKS / "drill.yml")):
+    for task in tasks(load(PLAYBOOKS / "tasks/drill.yml")):
         if "delegate_to" not in task and any("command" in key or "copy" in key for key in task):
             assert task["become"] is False, task["name"]
 
 
 def test_a_password_reaches_the_clients_as_a_file() -> None:
-    variables = yaml.safe_load((PLAYBOOKS / "vars/drill.yml").read_text())
-    for name, value in variables.items():
-        if name.startswith("drill_") and "~" in value:
-            assert "drill_password " not in value.split(" if ")[0], name
-    secret = [task for task in tasks(load(PLAYBOOKS / "drill.yml")) if "drill_password }}" in str(task)]
+    for path in DRILL_VARIABLES:
+        for name, value in yaml.safe_load(path.read_text()).items():
+            assert "drill_password " not in str(value).split(" if ")[0], name
+    secret = [task for path in DRILLS for task in tasks(load(path)) if "drill_password }}" in str(task)]
     assert secret
     assert all(task.get("no_log") is True for task in secret)
+
+
+def inputs(path: Path) -> dict[str, object]:
+    (play,) = load(path)
+    found = play["vars"]
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(PLAYBOOKS.glob("drill_*.yml")), ids=lambda path: path.name)
+def test_every_drill_has_the_inputs_of_the_drill_of_a_pair(path: Path) -> None:
+    """And the same defaults, but for those that the drill itself is about."""
+    pair, found = inputs(PLAYBOOKS / "drill.yml"), inputs(path)
+    own = {"drill_rounds", "drill_messages", "drill_report_file", "drill_idle_timeout_s"}
+    assert set(pair) - set(found) <= {"drill_pair_name"}
+    assert set(found) - set(pair) <= {"drill_backlog", "drill_node"}
+    for name in set(pair) & set(found) - own:
+        assert found[name] == pair[name], name
+
+
+@pytest.mark.parametrize("path", DRILL_VARIABLES, ids=lambda path: path.name)
+def test_every_event_of_a_drill_has_its_tasks(path: Path) -> None:
+    event = yaml.safe_load(path.read_text()).get("drill_event")
+    if path.name != "drill.yml":
+        assert (PLAYBOOKS / f"tasks/events/{event}.yml").exists()
+        assert (PLAYBOOKS / f"tasks/events/{event}_begin.yml").exists()

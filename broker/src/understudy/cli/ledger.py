@@ -93,8 +93,18 @@ def ledger() -> None:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="JSON lines with producer and number of ALL messages the queues held in the end.",
 )
+@click.option(
+    "--members",
+    is_flag=True,
+    help="Messages moved between members of a cluster: another message id alone is no duplicate, order is not judged.",
+)
 def check_command(
-    files: tuple[Path, ...], as_json: bool, window_ms: int, clock_skew_ms: int, remaining_file: Path | None
+    files: tuple[Path, ...],
+    as_json: bool,
+    window_ms: int,
+    clock_skew_ms: int,
+    remaining_file: Path | None,
+    members: bool,
 ) -> None:
     """Check ledger FILES together: lost, duplicated, reordered, unexplained, corrupted, refused, partial.
 
@@ -112,7 +122,7 @@ def check_command(
     rows = LedgerFiles(files)
     try:
         remaining = None if remaining_file is None else read_remaining(remaining_file)
-        report = check(rows, remaining=remaining, window_ms=window_ms, clock_skew_ms=clock_skew_ms)
+        report = check(rows, remaining=remaining, window_ms=window_ms, clock_skew_ms=clock_skew_ms, members=members)
         epochs = check_epochs(rows, clock_skew_ms=clock_skew_ms)
     except LedgerDamaged as error:
         raise ConfigError(str(error)) from error

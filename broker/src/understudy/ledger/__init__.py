@@ -73,6 +73,10 @@ Findings:
 **Unresolved** are messages that would be lost or partial if its queue had been drained, and case (b) of lost with
 a DELIVERED row of version 1. A run with unresolved messages has not passed.
 
+With ``members`` several members of a cluster have the queues, and a message that was delivered and not acknowledged
+may move to another member, where it gets another message id. Then *stored twice* also needs two ACKNOWLEDGED rows, and
+order is judged on no queue: messages that waited at one member come late.
+
 Windows without service (pauses between confirmations of one producer) are measured, not judged.
 Percentiles are nearest-rank: the value at position ceil(n * p) of n sorted values.
 """

@@ -251,13 +251,22 @@ class Deliveries:
         return story
 
 
-def judge_story(story: list[Event], clock_skew_ms: int) -> Reason | None:
-    """The finding in the deliveries and acknowledgements of one message in one queue; None if they are in order."""
+def judge_story(story: list[Event], clock_skew_ms: int, *, members: bool = False) -> Reason | None:
+    """The finding in the deliveries and acknowledgements of one message in one queue; None if they are in order.
+
+    Args:
+        story: Of one message.
+        clock_skew_ms: How far the clocks of two writers may differ.
+        members: The message may have moved between members of a cluster, where it gets another id. It is stored
+            twice only if it was acknowledged more than once.
+    """
     deliveries = [event for event in story if not event[0]]
     if not deliveries:
         return Reason.ACKNOWLEDGED_NEVER_DELIVERED
     if len({message_id for _, _, _, message_id in deliveries if message_id}) > 1:
-        return Reason.STORED_TWICE
+        moved = members and sum(acknowledged for acknowledged, *_ in story) <= 1
+        if not moved:
+            return Reason.STORED_TWICE
     acknowledged_by: set[int] = set()
     for acknowledged, consumer, _, _ in story:
         if acknowledged:

@@ -88,12 +88,12 @@ class _Ledger:
         producer.delivered_at.set_least(number, at_ms)
         self.spans.take(row, consumer)
 
-    def stories(self, clock_skew_ms: int) -> Iterator[Finding]:
+    def stories(self, clock_skew_ms: int, *, members: bool) -> Iterator[Finding]:
         """Duplicates, and acknowledgements of messages that were never delivered."""
         for queue, producers in self.queues.items():
             for producer, deliveries in producers.items():
                 for number, story in deliveries.stories.items():
-                    reason = judge_story(story, clock_skew_ms)
+                    reason = judge_story(story, clock_skew_ms, members=members)
                     if reason is not None:
                         yield Finding(producer, number, queue, reason)
 
@@ -166,6 +166,7 @@ def check(
     remaining: Collection[tuple[str, int]] | None = None,
     window_ms: int = WINDOW_MS,
     clock_skew_ms: int = 0,
+    members: bool = False,
 ) -> Report:
     """Judge the rows of any number of ledgers together; ``understudy.ledger`` defines every finding.
 
@@ -177,6 +178,7 @@ def check(
             ended. None when the queues were not looked at by other means than the rows.
         window_ms: Pauses between confirmations longer than this are windows without service.
         clock_skew_ms: How far the clocks of two writers may differ.
+        members: Several members of a cluster have the queues, and messages move between them.
     """
     ledger = _Ledger(complete=remaining is not None)
     for row in rows:
@@ -184,10 +186,11 @@ def check(
     kept = remaining or frozenset()
     found = _Findings()
     found.add("unexplained", ledger.ghosts())
-    for finding in ledger.stories(clock_skew_ms):
+    for finding in ledger.stories(clock_skew_ms, members=members):
         unfounded = finding.reason is Reason.ACKNOWLEDGED_NEVER_DELIVERED
         found.add("unexplained" if unfounded else "duplicated", (finding,))
-    shared = ledger.spans.shared_queues(clock_skew_ms)
+    # a message that waited at one member comes after later ones that were sent to another one
+    shared = set(ledger.queues) if members else ledger.spans.shared_queues(clock_skew_ms)
     found.add("reordered", ledger.reordered(shared))
     producers, queues = ledger.producers, ledger.queues
     for finding in chain(

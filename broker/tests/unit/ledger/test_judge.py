@@ -164,6 +164,30 @@ def test_two_message_ids_mean_stored_twice(count: int) -> None:
     assert check_unsettled([*rows, delivered(3, 2000, message_id=0)]).ok
 
 
+def test_a_message_that_moved_to_another_member_has_another_id() -> None:
+    """Delivered at one member, not acknowledged, delivered and acknowledged at another one."""
+    rows = [
+        *without(clean(), Kind.ACKNOWLEDGED, 3),
+        delivered(3, 2000, "d", message_id=999),
+        acknowledged(3, 2001, "d"),
+    ]
+    assert only(check(rows), "duplicated") == [(3, Reason.STORED_TWICE)]
+    assert check(rows, members=True).ok
+    twice = check([*rows, acknowledged(3, 2002)], members=True)
+    assert only(twice, "duplicated") == [(3, Reason.STORED_TWICE)]
+    again = check([*clean(), delivered(3, 2000, "d", message_id=999)], members=True)
+    assert only(again, "duplicated") == [(3, Reason.DELIVERED_AFTER_ACKNOWLEDGEMENT)]
+
+
+def test_order_between_members_is_not_judged() -> None:
+    rows = [row for row in clean((1, 0)) if row.kind is not Kind.SENT]
+    rows = [sent(0), sent(1), *sorted(rows, key=lambda row: -row.number)]
+    assert not check(rows).ok
+    found = check(rows, members=True)
+    assert found.ok
+    assert found.order_not_judged == ("q",)
+
+
 def test_copies_on_two_queues_are_no_duplicates() -> None:
     copies = [replace(row, queue="q2") for row in clean() if row.queue]
     assert check(clean() + copies).ok

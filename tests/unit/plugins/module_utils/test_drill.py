@@ -8,16 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 
+def gap(duration_ms: int) -> dict[str, int]:
+    return {"start_ms": 0, "end_ms": duration_ms, "duration_ms": duration_ms}
+
+
 def record(number: int = 1, **changes: object) -> dict[str, object]:
     return {
         "number": number,
         "confirmed": 300,
         "check": {"counts": dict.fromkeys(INVARIANTS, 0)},
         "check_status": 0,
-        "kill_gap": {"start_ms": 0, "end_ms": 1000 * number, "duration_ms": 1000 * number},
-        "failback_gap": {"start_ms": 0, "end_ms": 500, "duration_ms": 500},
-        "takeover_ms": 900,
-        "failback_ms": 4000,
+        "gaps": [{"kill": gap(1000 * number), "failback": gap(500)}],
+        "times": {"takeover_ms": 900, "failback_ms": 4000},
         "load_lasted": True,
         **changes,
     }
@@ -51,14 +53,27 @@ def test_a_good_drill() -> None:
         ({"check_status": 1}, "round 1: understudy ledger check ended with 1"),
         ({"confirmed": 299}, "round 1: 299 of at least 300 messages confirmed"),
         ({"load_lasted": False}, "round 1: the load ended before"),
-        ({"kill_gap": None}, "round 1: the load ended before"),
-        ({"failback_gap": None}, "round 1: the load ended before"),
+        ({"gaps": [{"kill": None, "failback": gap(1)}]}, "round 1: the load ended before"),
+        ({"gaps": [{"kill": gap(1)}, {"kill": None}]}, "round 1: the load ended before"),
     ],
 )
 def test_each_broken_promise_fails_the_drill(changes: dict[str, object], problem: str) -> None:
     result = report([record(**changes)], 300)
     assert result["passed"] is False
     assert any(str(found).startswith(problem) for found in result["problems"])  # type: ignore[union-attr]
+
+
+def test_the_longest_outage_of_all_producers_counts() -> None:
+    result = report([record(gaps=[{"kill": gap(200)}, {"kill": gap(700)}], times={})], 300)
+    (only,) = result["rounds"]  # type: ignore[misc]
+    assert only["kill_outage_ms"] == 700
+    assert result["summary"] == {"kill_outage_ms": {"p50": 700, "p95": 700}}
+
+
+@pytest.mark.parametrize("changes", [{"gaps": []}, {"gaps": [{}]}, {"gaps": {"kill": gap(1)}}, {"times": None}])
+def test_a_record_of_another_form_is_an_error(changes: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="is no"):
+        report([record(**changes)], 300)
 
 
 def test_no_round_is_no_pass() -> None:
