@@ -1,6 +1,6 @@
 """The arithmetic of a drill: one row per round, percentiles over the rounds, and which invariants were broken.
 
-Takes what the play collected (the gaps in the producers' confirmations around each part of the event, and the verdict of
+Takes what the play collected (the gaps in the confirmations around each part of the event, and the verdict of
 ``understudy ledger check --json``). Pure.
 """
 

@@ -139,3 +139,10 @@ def test_two_nodes_that_confirm_are_found(tmp_path):
     result = CliRunner().invoke(ledger, ["check", str(tmp_path / "p"), str(tmp_path / "other")])
     assert result.exit_code == 1
     assert "two-confirming: node id id, epoch 1: CONFIRMED other 0 by n1:1 was requested at 5 ms" in result.output
+
+
+def test_members_between_which_messages_move_are_passed_on(tmp_path: Path) -> None:
+    moved = Row(Kind.DELIVERED, "p", 0, "a", 1_025, "d", "q", 8, 1)
+    path = write(tmp_path / "p", SENT, CONFIRMED, DELIVERED, moved, ACKNOWLEDGED)
+    assert invoke(path)[0] == 1
+    assert invoke(path, "--members")[0] == 0
