@@ -234,7 +234,7 @@ def hosted_backups_have_free_ports(nodes: tuple[Node, ...]) -> Iterator[Fault]:
     """The shifted ports of hosted backups are ports, and no other socket of the machine."""
     taken: dict[tuple[str, str, int], str] = {}
     for node in nodes:
-        for address, port, _ in _listening(node):
+        for address, port, _shifts in _listening(node):
             taken[(node.machine, address, port)] = node.name
     for node in nodes:
         if not node.colocated or node.values["scale_down"]:

@@ -57,7 +57,7 @@ def test_what_the_drill_does_on_the_controller_needs_no_root() -> None:
 def test_a_password_reaches_the_clients_as_a_file() -> None:
     for path in DRILL_VARIABLES:
         for name, value in yaml.safe_load(path.read_text()).items():
-            assert "drill_password " not in str(value).split(" if ")[0], name
+            assert "drill_password " not in str(value).partition(" if ")[0], name
     secret = [task for path in DRILLS for task in tasks(load(path)) if "drill_password }}" in str(task)]
     assert secret
     assert all(task.get("no_log") is True for task in secret)
