@@ -11,7 +11,7 @@ from typing import Protocol
 
 from understudy.cli.user_files import security_of, watched_files
 from understudy.config.colocated import HostedBackup, hosted_configuration
-from understudy.config.model import LoadedConfig
+from understudy.config.servers import LoadedConfig
 from understudy.errors import ConfigError
 from understudy.runtime.backup_process import BackupParts
 from understudy.runtime.management_listener import ManagementListener

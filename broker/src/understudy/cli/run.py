@@ -21,9 +21,10 @@ from understudy.cli.hosting import backup_parts, listen_for_management
 from understudy.cli.instances import config_of, create_instance, default_options, preview, token_of
 from understudy.cli.user_files import security_of, watched_files
 from understudy.config.instance_files import TOKEN_FILE, USERS_FILE
-from understudy.config.model import Configuration, LoadedConfig
+from understudy.config.model import Configuration
 from understudy.config.password_codec import KEY_VARIABLE
 from understudy.config.reader import read_broker_xml
+from understudy.config.servers import LoadedConfig
 from understudy.errors import ConfigError
 from understudy.runtime.file_modes import check_directories, check_files
 from understudy.runtime.logs import configure_logs

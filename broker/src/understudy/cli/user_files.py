@@ -7,7 +7,8 @@ from functools import partial
 from pathlib import Path
 
 from understudy.config.instance_files import CERTIFICATE_ROLES_FILE, CERTIFICATE_USERS_FILE, ROLES_FILE, USERS_FILE
-from understudy.config.model import Configuration, LoadedConfig
+from understudy.config.model import Configuration
+from understudy.config.servers import LoadedConfig
 from understudy.errors import ConfigError
 from understudy.runtime.environment import SystemClock, SystemEntropy
 from understudy.runtime.node import BrokerNode

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from understudy.config.bridge import BridgeConfiguration, BridgeConnection, BridgeTarget
@@ -11,27 +12,38 @@ from understudy.config.document import Document, Node
 from understudy.config.model import AcceptorConfiguration, ConnectorConfiguration
 
 
+@dataclass(frozen=True, slots=True)
+class BridgeValues:
+    """Values of an element ``bridge`` that are read as in other elements. All raise ConfigError."""
+
+    plain: Callable[[Node, type], dict[str, Any]]
+    """Those of its children that are fields of a dataclass."""
+    target: Callable[[Node], dict[str, Any]]
+    """The names of its connectors and its discovery group."""
+    routing: Callable[[Node], dict[str, Any]]
+    """Its filter and its transformer."""
+    password: Callable[[Node], str]
+    """The text of a password that may be masked."""
+
+
 class BridgeReader:
     """Bridges of one document."""
 
     def __init__(
         self,
         document: Document,
-        values: Callable[[Node, type], dict[str, Any]],
-        password: Callable[[Node], str],
+        values: BridgeValues,
         connectors: Mapping[str, ConnectorConfiguration],
         acceptors: Sequence[AcceptorConfiguration],
     ) -> None:
         """Args:
         document: For errors.
-        values: Values of a bridge that are fields of a dataclass.
-        password: The text of a password that may be masked. Raises ConfigError.
+        values: Read the values of a bridge.
         connectors: Of the document, by name.
         acceptors: Of the document.
         """
         self._document = document
         self._values = values
-        self._password = password
         self._connectors = connectors
         self._acceptors = acceptors
 
@@ -49,17 +61,18 @@ class BridgeReader:
             bridge = BridgeConfiguration(
                 name=name,
                 target=self._target(node),
-                connection=BridgeConnection(**self._values(node, BridgeConnection)),
-                **self._values(node, BridgeConfiguration),
+                connection=BridgeConnection(**self._values.plain(node, BridgeConnection)),
+                **self._values.plain(node, BridgeConfiguration),
+                **self._values.routing(node),
             )
             self._check(node, bridge, has_cluster_password=has_cluster_password)
             yield bridge
 
     def _target(self, node: Node) -> BridgeTarget:
-        values = self._values(node, BridgeTarget)
+        values = self._values.plain(node, BridgeTarget) | self._values.target(node)
         password = node.child("password")
         if password is not None:
-            values["password"] = self._password(password)
+            values["password"] = self._values.password(password)
         return BridgeTarget(**values)
 
     def _check(self, node: Node, bridge: BridgeConfiguration, *, has_cluster_password: bool) -> None:

@@ -215,7 +215,7 @@ def _check_directories(
     if configuration.journal_retention_directory is not None:
         written = core.child("journal-retention-directory") or node
         message = "a hosted backup does not know the retention directory of its primary: it keeps no files"
-        document.warn("retention of hosted backups", message, written.path, written.line)
+        document.warn("retention of hosted backups", message, written)
 
 
 def _ports(colocated: ColocatedConfiguration, configuration: Configuration) -> Iterator[tuple[str, str, int]]:
@@ -256,8 +256,8 @@ def _check_connectors(
         parameters = configuration.connector(name).parameters
         if parameters.get("httpUpgradeEnabled") is True and SERVER_NAME not in parameters:
             message = f"connector {name!r} has no {SERVER_NAME}: clients of Artemis do not fail over from it"
-            document.warn(f"connector {name} without {SERVER_NAME}", message, node.path, node.line)
+            document.warn(f"connector {name} without {SERVER_NAME}", message, node)
     remote = {name for each in configuration.cluster_connections for name in each.static_connectors}
     for name in sorted(remote - own - set(colocated.excludes)):
         message = f"connector {name!r} of static-connectors is not in excludes: a hosted backup adds the offset to it"
-        document.warn(f"connector {name} of hosted backups", message, excludes.path, excludes.line)
+        document.warn(f"connector {name} of hosted backups", message, excludes)

@@ -47,7 +47,7 @@ class DiscoveryReader:
             connectors = tuple(reference(each) for each in node.all("connector-ref"))
             if not connectors:
                 message = "the group names no connector: nothing is broadcast that another node could use"
-                self._document.warn(f"broadcast-group {name}", message, node.path, node.line)
+                self._document.warn(f"broadcast-group {name}", message, node)
             values = self._plain(node, BroadcastGroupConfiguration)
             yield BroadcastGroupConfiguration(name=name, carrier=self._carrier(node), connectors=connectors, **values)
 
@@ -68,7 +68,7 @@ class DiscoveryReader:
             group = node.child("group-address")
             if group is not None:
                 message = "group-address has no effect: the group has a jgroups-file"
-                self._document.warn(f"group-address of {node.path}", message, group.path, group.line)
+                self._document.warn(f"group-address of {node.path}", message, group)
             return CarrierConfiguration(**values)
         if channel is not None:
             hint = (

@@ -1,7 +1,8 @@
-"""broker.xml as a tree of nodes that are checked against the schema.
+"""broker.xml as trees of nodes that are checked against the schema, one per server.
 
 Reads with lxml, entities, network, DTDs and huge trees off, and at most ``CONFIG_BYTES_MAX``
-bytes. Elements may be in the ``urn:activemq`` namespaces, as Artemis writes them, or in none.
+bytes with all included files. The element ``include`` of XInclude is replaced by the root element of a file (ADR 0075).
+Elements may be in the ``urn:activemq`` namespaces, as Artemis writes them, or in none.
 Every error is a ``ConfigError`` with the path of the element, the file and the line; elements that are
 known but not supported by this version become one ``ConfigWarning`` each.
 
@@ -12,7 +13,8 @@ attributes and values that its schema row allows.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
+import posixpath
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -20,7 +22,7 @@ from lxml import etree
 
 from understudy.config.grammar import Attribute, Element, Kind, Support, Value, parse_value
 from understudy.config.model import ConfigWarning
-from understudy.config.schema import CORE, PLACES, is_container
+from understudy.config.schema import CORE, PLACES, SERVER, is_container
 from understudy.errors import ConfigError
 from understudy.limits import CONFIG_BYTES_MAX
 
@@ -46,6 +48,8 @@ class Node:
     """Value of an element that is not a container."""
     attributes: dict[str, Value] = field(default_factory=dict)
     children: list[Node] = field(default_factory=list)
+    file: str = ""
+    """The file that has it: broker.xml or an included one."""
 
     def child(self, name: str) -> Node | None:
         """The only child of a (canonical) name, or None."""
@@ -65,23 +69,62 @@ class Node:
 
 
 class Document:
-    """One file being read; adds file and line to errors and warnings."""
+    """One file being read, with the files that it includes; adds file and line to errors and warnings."""
 
-    def __init__(self, file: str, properties: Mapping[str, str]) -> None:
-        self.file = file
+    def __init__(
+        self, file: str, properties: Mapping[str, str], read_file: Callable[[str], bytes] | None = None
+    ) -> None:
+        """Args:
+        file: Its name.
+        properties: Values for ``${name}``.
+        read_file: Reads an included file, at most one byte more than ``CONFIG_BYTES_MAX``; raises OSError. None:
+            includes are refused.
+        """
         self.warnings: list[ConfigWarning] = []
+        self.included: list[str] = []
+        """Included files, each once."""
         self._properties = properties
-        self._warned: set[str] = set()
+        self._read_file = read_file
+        self._warned: set[tuple[str, str]] = set()
+        self._files = [file]
+        """The file being read, after those that include it."""
+        self._bytes = 0
 
-    def parse(self, data: bytes) -> Node:
-        """The checked ``core`` element of ``data``.
+    @property
+    def file(self) -> str:
+        """The file being read."""
+        return self._files[-1]
+
+    def parse(self, data: bytes) -> list[Node]:
+        """The checked ``core`` element of ``data``, and after it the elements ``server``.
 
         Raises:
-            ConfigError: the bytes are not XML, too many, or not allowed by the schema.
+            ConfigError: the bytes are not XML, too many, or not allowed by the schema; or a file cannot be included.
         """
         root = self._parse_xml(data)
-        core = self._find_core(root)
-        return self._check(core, CORE, CORE.name, Support.IMPLEMENTED)
+        name = self._local_name(root, "")
+        if name == CORE.name:
+            return [self._check(root, CORE, CORE.name, Support.IMPLEMENTED)]
+        if name != "configuration":
+            raise self.error(f"the root element is {name!r}", name, _line(root), hint="configuration, with core in it")
+        self._check_text_absent(root, "configuration")
+        cores, servers = list[Node](), list[Node]()
+        for child in self._elements(root, "configuration"):
+            name = self._local_name(child, "configuration")
+            if name == SERVER.name:
+                path = f"{SERVER.name}{self._naming(child, SERVER)}"
+                servers.append(self._check(child, SERVER, path, Support.IMPLEMENTED))
+                continue
+            if name != CORE.name:
+                hint = "it belongs in core" if name in CORE.by_name else None
+                raise self.error(f"unknown element {name!r}", f"configuration/{name}", _line(child), hint=hint)
+            if cores:
+                hint = "further servers are elements server, with a name"
+                raise self.error("2 core elements, exactly one wanted", "configuration", _line(child), hint=hint)
+            cores.append(self._check(child, CORE, CORE.name, Support.IMPLEMENTED))
+        if not cores:
+            raise self.error("0 core elements, exactly one wanted", "configuration", _line(root))
+        return [*cores, *servers]
 
     def error(self, message: str, path: str, line: int | None, *, hint: str | None = None) -> ConfigError:
         """An error at a place in this file."""
@@ -89,17 +132,26 @@ class Document:
 
     def error_at(self, node: Node, message: str, *, hint: str | None = None) -> ConfigError:
         """An error about a checked element."""
-        return self.error(message, node.path, node.line, hint=hint)
+        return ConfigError(message, path=node.path, file=node.file, line=node.line, hint=hint)
 
-    def warn(self, key: str, message: str, path: str, line: int) -> None:
-        """Add a warning unless there is already one with the same key."""
-        if key not in self._warned:
-            self._warned.add(key)
-            self.warnings.append(ConfigWarning(message, path, self.file, line))
+    def warn(self, key: str, message: str, node: Node, path: str | None = None) -> None:
+        """Add a warning about an element unless its server has one with the same key.
+
+        Args:
+            key: Of the warning.
+            message: Its text.
+            node: The element.
+            path: Of an attribute of it; None: the warning is about the element.
+        """
+        once = (node.path.partition("/")[0], key)
+        if once not in self._warned:
+            self._warned.add(once)
+            self.warnings.append(ConfigWarning(message, path or node.path, node.file, node.line))
 
     def _parse_xml(self, data: bytes) -> etree._Element:
-        if len(data) > CONFIG_BYTES_MAX:
-            raise self.error(f"{len(data)} bytes, limit {CONFIG_BYTES_MAX}", "", None)
+        self._bytes += len(data)
+        if self._bytes > CONFIG_BYTES_MAX:
+            raise self.error(f"{self._bytes} bytes, limit {CONFIG_BYTES_MAX}", "", None)
         parser = etree.XMLParser(
             resolve_entities=False,
             no_network=True,
@@ -118,28 +170,39 @@ class Document:
             raise self.error("a DOCTYPE is not allowed", "", 1, hint="entities and DTDs are never read")
         return root
 
-    def _find_core(self, root: etree._Element) -> etree._Element:
-        name = self._local_name(root, "")
-        if name == "core":
-            return root
-        if name != "configuration":
-            raise self.error(f"the root element is {name!r}", name, _line(root), hint="configuration, with core in it")
-        cores = []
-        for child in root:
-            child_name = self._local_name(child, "configuration")
-            if child_name != "core":
-                hint = None
-                if child_name in CORE.by_name:
-                    hint = "it belongs in core"
-                raise self.error(
-                    f"unknown element {child_name!r}", f"configuration/{child_name}", _line(child), hint=hint
-                )
-            cores.append(child)
-        if len(cores) != 1:
-            line = _line(cores[1]) if cores else _line(root)
-            raise self.error(f"{len(cores)} core elements, exactly one wanted", "configuration", line)
-        self._check_text_absent(root, "configuration")
-        return cores[0]
+    def _elements(self, xml: etree._Element, path: str) -> Iterator[etree._Element]:
+        """The elements in a container; those of included files while these are the file being read."""
+        for child in xml:
+            if not isinstance(child.tag, str) or child.tag != f"{{{_XINCLUDE}}}include":
+                yield child
+                continue
+            file, data = self._include(child, path)
+            self._files.append(file)
+            yield self._parse_xml(data)
+            self._files.pop()
+
+    def _include(self, xml: etree._Element, path: str) -> tuple[str, bytes]:
+        """Name and bytes of an included file. A relative name starts at the folder of the including file."""
+        here, line = f"{path}/include", _line(xml)
+        unknown = [str(name) for name in xml.attrib if name != "href"]
+        if unknown or len(xml):
+            found = f"attribute {unknown[0]!r}" if unknown else "an element in it"
+            raise self.error(f"{found} is not supported", here, line, hint="an include has only href")
+        href = self._substitute(str(xml.get("href", "")), here, line).strip()
+        if self._read_file is None:
+            raise self.error("includes are not read", here, line)
+        if not href or "\0" in href or "://" in href:
+            raise self.error(f"{href!r} is no file", here, line)
+        file = posixpath.normpath(posixpath.join(posixpath.dirname(self.file), href))
+        if file in self._files:
+            raise self.error(f"{file} includes itself", here, line)
+        try:
+            data = self._read_file(file)
+        except OSError as error:
+            raise self.error(f"{file} cannot be read: {error.strerror}", here, line) from error
+        if file not in self.included:
+            self.included.append(file)
+        return file, data
 
     def _local_name(self, xml: etree._Element, parent_path: str) -> str:
         if not isinstance(xml.tag, str):
@@ -147,7 +210,8 @@ class Document:
         qualified = etree.QName(xml)
         namespace = qualified.namespace or ""
         if namespace == _XINCLUDE:
-            raise self.error("includes are not read", f"{parent_path}/{qualified.localname}", _line(xml))
+            message = f"{qualified.localname} of XInclude is not possible here"
+            raise self.error(message, f"{parent_path}/{qualified.localname}", _line(xml))
         if namespace not in NAMESPACES:
             raise self.error(
                 f"element {qualified.localname!r} in the unknown namespace {namespace!r}",
@@ -160,7 +224,7 @@ class Document:
     # --- one element ---------------------------------------------------------------------------
 
     def _check(self, xml: etree._Element, element: Element, path: str, inherited: Support) -> Node:
-        node = Node(element, path, _line(xml))
+        node = Node(element, path, _line(xml), file=self.file)
         self._check_attributes(xml, node)
         if is_container(element):
             self._check_text_absent(xml, path)
@@ -189,11 +253,11 @@ class Document:
             message = f"{element.name} has no effect: {element.note}"
         else:
             message = f"{element.name} is not implemented in this version and is left aside"
-        self.warn(f"element {element.name}", message, node.path, node.line)
+        self.warn(f"element {element.name}", message, node)
 
     def _check_children(self, xml: etree._Element, node: Node) -> None:
         element, seen = node.element, dict[str, int]()
-        for child_xml in xml:
+        for child_xml in self._elements(xml, node.path):
             name = self._local_name(child_xml, node.path)
             row = element.by_name.get(name)
             if row is None:
@@ -259,7 +323,7 @@ class Document:
                 )
             if row.support is Support.NOT_YET and node.element.support is Support.IMPLEMENTED:
                 message = f"{row.name} is not implemented in this version and is left aside"
-                self.warn(f"attribute {row.name}", message, path, node.line)
+                self.warn(f"attribute {row.name}", message, node, path)
             node.attributes[row.name] = value
         for row in node.element.attributes:
             if row.required and not str(node.attributes.get(row.name, "")).strip():

@@ -42,8 +42,7 @@ def read_grouping_handler(
         document.warn(
             "grouping-handler",
             "without a cluster-connection, or with its max-hops 0, it has no effect",
-            node.path,
-            node.line,
+            node,
         )
         return None
     rejected = next((each for each in clusters[:1] if not _passes(handler.address, each.address)), None)

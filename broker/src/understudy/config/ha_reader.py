@@ -121,7 +121,7 @@ class HighAvailabilityReader:
         for role in ("primary", "backup"):
             written = node.child(role)
             if written is None:
-                written = Node(node.element.by_name[role], node.path, node.line)
+                written = Node(node.element.by_name[role], node.path, node.line, file=node.file)
             found[role] = self._server(kind, written, role, clusters)
         colocated = ColocatedConfiguration(
             backup=found["backup"],
@@ -175,7 +175,7 @@ class HighAvailabilityReader:
         for name in names:
             child = node.child(name)
             if child is not None:
-                self._document.warn(f"unused {name}", f"has no effect {reason}", child.path, child.line)
+                self._document.warn(f"unused {name}", f"has no effect {reason}", child)
 
     def _compare_with_lease(
         self, node: Node, settings: ReplicationConfiguration, used: ClusterConnectionConfiguration
@@ -191,6 +191,5 @@ class HighAvailabilityReader:
                 "replica-silence",
                 f"replica-silence is {found}, longer than the {lease_ms} ms for which a lock outlives its node: after a"
                 " silent loss of the active node the replica asks for the lock later than it could",
-                written.path,
-                written.line,
+                written,
             )

@@ -172,8 +172,7 @@ def _check(document: Document, node: Node, options: LockManagerOptions) -> None:
                 document.warn(
                     f"witness {host}:{port}",
                     f"the witness {host}:{port} is on this host: it fails together with it",
-                    node.path,
-                    node.line,
+                    node,
                 )
     if isinstance(options, ZooKeeperLockOptions) and bool(options.tls_certificate) != bool(options.tls_key):
         raise document.error_at(node, "properties 'tls-certificate' and 'tls-key' belong together")

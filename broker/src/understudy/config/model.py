@@ -574,14 +574,6 @@ class ConfigWarning:
         return f"{self.file}:{self.line} {self.path}: {self.message}"
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedConfig:
-    """Result of reading a file."""
-
-    configuration: Configuration
-    warnings: tuple[ConfigWarning, ...] = ()
-
-
 def format_url(host: str, port: int | str) -> str:
     """``tcp://host:port``, with brackets around an IPv6 address."""
     return f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"

@@ -16,8 +16,7 @@ from functools import partial
 from typing import Any, Final
 
 from understudy.config import model
-from understudy.config.bridge import BridgeConfiguration, BridgeTarget
-from understudy.config.bridge_reader import BridgeReader
+from understudy.config.bridge_reader import BridgeReader, BridgeValues
 from understudy.config.discovery_reader import DiscoveryReader
 from understudy.config.document import Document, Node, nearest
 from understudy.config.grammar import Kind
@@ -32,7 +31,6 @@ from understudy.config.model import (
     ConnectorConfiguration,
     DivertConfiguration,
     DivertRouting,
-    LoadedConfig,
     MessageLoadBalancing,
     Permission,
     QueueConfiguration,
@@ -42,6 +40,7 @@ from understudy.config.model import (
     WildcardConfiguration,
 )
 from understudy.config.password_codec import KEY_VARIABLE, PasswordCodec, codec_of, is_masked
+from understudy.config.servers import LoadedConfig, read_servers
 from understudy.config.tls import TlsReader
 from understudy.config.transport import read_acceptor, read_connector
 from understudy.config.wildcard import check_match, is_wild, literal_of
@@ -77,6 +76,7 @@ def read_broker_xml(
     base_directory: str = "",
     properties: Mapping[str, str] | None = None,
     codec_key: str | None = None,
+    read_file: Callable[[str], bytes] | None = None,
 ) -> LoadedConfig:
     """The configuration in the bytes of a broker.xml, and what in it is left aside.
 
@@ -89,20 +89,28 @@ def read_broker_xml(
             system properties.
         codec_key: Key of masked passwords, from the environment variable ``password_codec.KEY_VARIABLE``; None is
             Artemis' default.
+        read_file: Reads included files, see ``Document``; None: includes are refused.
 
     Raises:
         ConfigError: anything that cannot be used, with element path, file and line.
     """
-    document = Document(file, properties or {})
-    core = document.parse(data)
-    return LoadedConfig(_Reader(document, base_directory, codec_key).read(core), tuple(document.warnings))
+    document = Document(file, properties or {}, read_file)
+    return read_servers(
+        document,
+        document.parse(data),
+        lambda node, elsewhere: _Reader(document, base_directory, codec_key, elsewhere).read(node),
+    )
 
 
 class _Reader:
-    """One reading."""
+    """Reads one server."""
 
-    def __init__(self, document: Document, base_directory: str, codec_key: str | None) -> None:
+    def __init__(
+        self, document: Document, base_directory: str, codec_key: str | None, elsewhere: Mapping[str, str]
+    ) -> None:
         self._document = document
+        self._elsewhere = elsewhere
+        """Names of connectors of other servers of the file, each with the name of its server."""
         self._base_directory = base_directory
         self._codec_key = codec_key
         self._codec = PasswordCodec()
@@ -111,10 +119,7 @@ class _Reader:
         self._groups = DiscoveryReader(document, self._plain, etc_directory)
 
     def read(self, core: Node) -> Configuration:
-        values = self._plain(core, Configuration)
-        for node in core.children:
-            if node.element.kind is Kind.PATH and node.element.field in values:
-                values[node.element.field] = self._directory(node)
+        values = self._server_values(core)
         values.update(self._retention(core))
         if "critical_analyzer_policy" in values:
             values["critical_analyzer_policy"] = model.CriticalAnalyzerPolicy(values["critical_analyzer_policy"])
@@ -176,12 +181,25 @@ class _Reader:
             addresses=tuple(self._addresses(core)),
             resource_limits=self._resource_limits(core),
             diverts=tuple(self._diverts(core)),
-            bridges=tuple(self._bridges(core, connectors, acceptors, has_cluster_password=own_password)),
+            bridges=tuple(
+                self._bridges(core, connectors, acceptors).read(
+                    self._list(core, "bridges", "bridge"), has_cluster_password=own_password
+                )
+            ),
             address_settings=tuple(self._address_settings(core, wildcards)),
             security_settings=tuple(self._security_settings(core, wildcards)),
         )
 
     # --- plain values --------------------------------------------------------------------------
+
+    def _server_values(self, core: Node) -> dict[str, Any]:
+        values = self._plain(core, Configuration)
+        if "name" in core.attributes:
+            values["name"] = str(core.attributes["name"])
+        for node in core.children:
+            if node.element.kind is Kind.PATH and node.element.field in values:
+                values[node.element.field] = self._directory(node)
+        return values
 
     def _plain(self, node: Node, into: type) -> dict[str, Any]:
         """Values of the children that have a field of their name in a dataclass."""
@@ -336,7 +354,7 @@ class _Reader:
         hint = "connector-ref is the address of this node, static-connectors name the other node"
         if is_backup:
             raise self._error(node, message, hint=hint)
-        self._document.warn("announcement", f"{message} ({hint})", node.path, node.line)
+        self._document.warn("announcement", f"{message} ({hint})", node)
 
     def _connector_named(self, connectors: tuple[ConnectorConfiguration, ...], node: Node) -> str:
         return self._reference(node, {each.name: each for each in connectors}).name
@@ -344,7 +362,9 @@ class _Reader:
     def _reference(self, node: Node, connectors: Mapping[str, ConnectorConfiguration]) -> ConnectorConfiguration:
         name = str(node.value)
         if name not in connectors:
-            raise self._error(node, f"there is no connector {name!r}", hint=nearest(name, connectors))
+            there = self._elsewhere.get(name)
+            hint = f"that of server {there!r} is not known here" if there else nearest(name, connectors)
+            raise self._error(node, f"there is no connector {name!r}", hint=hint)
         return connectors[name]
 
     def _references(self, node: Node | None, connectors: Mapping[str, ConnectorConfiguration]) -> tuple[str, ...]:
@@ -447,27 +467,20 @@ class _Reader:
             yield DivertConfiguration(name=name, filter=self._filter(node), **values)
 
     def _bridges(
-        self,
-        core: Node,
-        connectors: tuple[ConnectorConfiguration, ...],
-        acceptors: tuple[AcceptorConfiguration, ...],
-        *,
-        has_cluster_password: bool,
-    ) -> Iterator[BridgeConfiguration]:
+        self, core: Node, connectors: tuple[ConnectorConfiguration, ...], acceptors: tuple[AcceptorConfiguration, ...]
+    ) -> BridgeReader:
         by_name = {connector.name: connector for connector in connectors}
 
-        def values(node: Node, into: type) -> dict[str, Any]:
-            found = self._plain(node, into)
-            if into is BridgeTarget:
-                found["static_connectors"] = self._references(node.child("static-connectors"), by_name)
-                found["discovery_group"] = self._discovery(core, node)
-            elif into is BridgeConfiguration:
-                self._required_text(node, "queue-name", "forwarding-address", "user", "client-id")
-                found |= {**self._transformer(node), "filter": self._filter(node)}
-            return found
+        def target(node: Node) -> dict[str, Any]:
+            static = self._references(node.child("static-connectors"), by_name)
+            return {"static_connectors": static, "discovery_group": self._discovery(core, node)}
 
-        reader = BridgeReader(self._document, values, lambda node: self._password(core, node), by_name, acceptors)
-        yield from reader.read(self._list(core, "bridges", "bridge"), has_cluster_password=has_cluster_password)
+        def routing(node: Node) -> dict[str, Any]:
+            self._required_text(node, "queue-name", "forwarding-address", "user", "client-id")
+            return {**self._transformer(node), "filter": self._filter(node)}
+
+        values = BridgeValues(self._plain, target, routing, lambda node: self._password(core, node))
+        return BridgeReader(self._document, values, by_name, acceptors)
 
     def _transformer(self, node: Node) -> dict[str, Any]:
         """The class of a divert and its properties. An older form names the class alone."""

@@ -9,9 +9,10 @@ the broker.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
-from understudy.config.grammar import Element, Kind, Value, container, parse_value
+from understudy.config.grammar import Attribute, Element, Kind, Value, container, parse_value
 from understudy.config.schema_addresses import ADDRESS_SETTINGS, ADDRESSES, OLD_QUEUES, SECURITY_SETTINGS
 from understudy.config.schema_cluster import CLUSTER_CONNECTIONS, HA_POLICY, OTHER_ROWS, TRANSPORTS, WILDCARD_ADDRESSES
 from understudy.config.schema_links import LINK_ROWS
@@ -33,6 +34,22 @@ CORE: Final[Element] = container(
     *LINK_ROWS,
 )
 """The root of the schema."""
+
+SERVER: Final[Element] = replace(
+    CORE,
+    name="server",
+    doc="A further server of the process, with the elements of core except name (docs/colocated.md).",
+    attributes=(
+        Attribute("name", Kind.TEXT, "Its name: letters, digits, '.', '_' and '-'.", required=True),
+        Attribute(
+            "management",
+            Kind.TEXT,
+            "Address of its management, host:port, or off. Default: that of core, one port higher per server.",
+        ),
+    ),
+    children=tuple(child for child in CORE.children if child.name != "name"),
+)
+"""A further server of the process, beside ``core``."""
 
 
 def _places() -> dict[str, tuple[str, ...]]:

@@ -134,8 +134,7 @@ class TlsReader:
             self.document.warn(
                 "suites of TLS 1.3",
                 "enabledCipherSuites: with one suite of TLS 1.3, OpenSSL offers all suites of TLS 1.3",
-                node.path,
-                node.line,
+                node,
             )
         crl_path = self._text(parameters, "crlPath")
         sni_host = self._text(parameters, "sniHost")

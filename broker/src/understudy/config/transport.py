@@ -84,16 +84,15 @@ def read_acceptor(node: Node, document: Document, tls: TlsReader) -> AcceptorCon
         document.warn(
             f"acceptor {name}",
             f"acceptor {name!r} is not opened: {', '.join(unserved)} not implemented in this version",
-            node.path,
-            node.line,
+            node,
         )
         return None
     if parameters.get("autoStart") is False:
-        document.warn(f"acceptor {name}", f"acceptor {name!r} is not opened: autoStart=false", node.path, node.line)
+        document.warn(f"acceptor {name}", f"acceptor {name!r} is not opened: autoStart=false", node)
         return None
     if unserved:
         message = f"acceptor {name!r} does not serve {', '.join(unserved)}: not implemented in this version"
-        document.warn(f"acceptor {name}", message, node.path, node.line)
+        document.warn(f"acceptor {name}", message, node)
     _warn_unused(node, document, parameters, _ACCEPTOR_USES | ACCEPTOR_TLS_USES if settings else _ACCEPTOR_USES)
     allowed = _number(node, document, parameters, "connectionsAllowed", -1, 10 * limits.CONNECTIONS_MAX)
     handshake_seconds = _number(
@@ -241,7 +240,7 @@ def _warn_unused(
         else:
             hint = nearest(key, _KNOWN)
             message = f"unknown acceptor parameter {key!r}" + (f" ({hint})" if hint else "")
-        document.warn(f"acceptor parameter {key}", message, node.path, node.line)
+        document.warn(f"acceptor parameter {key}", message, node)
 
 
 def _list(value: ParameterValue | None) -> tuple[str, ...]:

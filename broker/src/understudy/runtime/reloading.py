@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from understudy.config.changes import changes
-from understudy.config.model import LoadedConfig
+from understudy.config.servers import LoadedConfig
 from understudy.errors import BrokerError, ConfigError
 from understudy.runtime.node import BrokerNode
 

@@ -11,7 +11,7 @@ from understudy.errors import ConfigError
 
 
 def parse(data: bytes, **properties: str) -> Node:
-    return Document(FILE, properties).parse(data)
+    return Document(FILE, properties).parse(data)[0]
 
 
 def fails(data: bytes, **properties: str) -> ConfigError:

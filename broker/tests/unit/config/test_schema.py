@@ -58,7 +58,7 @@ def over(rows: Rows) -> Callable[[Check], Callable[[Rows], None]]:
 
 def parse(data: bytes) -> tuple[Node, Document]:
     document = Document(FILE, {})
-    return document.parse(data), document
+    return document.parse(data)[0], document
 
 
 def find(node: Node, path: str) -> Node:

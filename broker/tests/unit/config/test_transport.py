@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from support.config import read
-from understudy.config.model import AcceptorConfiguration, ConnectorConfiguration, LoadedConfig
+from understudy.config.model import AcceptorConfiguration, ConnectorConfiguration
+from understudy.config.servers import LoadedConfig
 from understudy.errors import ConfigError
 from understudy.limits import CONNECTIONS_MAX
 
