@@ -17,10 +17,11 @@ import pytest
 import uvloop
 from yarl import URL
 
-from understudy.errors import ConfigError
+from understudy.errors import ConfigError, ManagementError
 from understudy.ha.replication.promotion import Promotion
 from understudy.limits import HTTP_BODY_BYTES_MAX
 from understudy.management import openapi
+from understudy.management.process_facts import ServerFacts, ServersView
 from understudy.runtime import http
 from understudy.runtime.http import ManagementServer
 from understudy.runtime.management_listener import ManagementListener
@@ -39,13 +40,14 @@ def serve(
     token_deadline_ms: int = 5_000,
     token: str = TOKEN,
     view: FakeNodeView | None = None,
+    servers: ServersView | None = None,
 ) -> None:
     """Run a test against a server of its own."""
 
     async def run() -> None:
         node = view or FakeNodeView()
         listener = ManagementListener("127.0.0.1", 0, token)
-        server = ManagementServer(node, listener, deadline_ms=deadline_ms, token_deadline_ms=token_deadline_ms)
+        server = ManagementServer(node, listener, servers, deadline_ms=deadline_ms, token_deadline_ms=token_deadline_ms)
         await server.start()
         try:
             await asyncio.wait_for(test(server, node), 20)
@@ -165,6 +167,7 @@ def test_every_documented_path_is_served() -> None:
         bodies = {
             "/api/v1/invoke": b'{"resource": "broker", "operation": "getNodeID"}',
             "/api/v1/node/promote": b'{"accept_data_loss": true}',
+            "/api/v1/servers/start": b'{"name": "stopped"}',
         }
         node.promoted = Promotion("n", 3, None, 4)
         for path, item in served["paths"].items():
@@ -174,6 +177,47 @@ def test_every_documented_path_is_served() -> None:
                 status, _, _ = await ask(server, method.upper(), place, data=data)
                 assert str(status) in operation["responses"], (method, path, status)
                 assert status < 300
+
+    serve(test, servers=SomeServers())
+
+
+class SomeServers:
+    """Of a process with two servers, one of which has ended."""
+
+    def facts(self) -> list[ServerFacts]:
+        return [ServerFacts("runs", "active", "http://127.0.0.1:1"), ServerFacts("stopped", "stopped", None)]
+
+    def start(self, name: str) -> None:
+        if name != "stopped":
+            raise ManagementError(f"server {name!r} is active")
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "says"),
+    [
+        (b'{"name": "stopped"}', 202, ""),
+        (b'{"name": "runs"}', 422, "is active"),
+        (b'{"name": 1}', 400, "is expected"),
+        (b'{"name": "runs", "more": 1}', 400, "is expected"),
+        (b"", 400, "is expected"),
+        (b"{", 400, "Expecting"),
+    ],
+)
+def test_a_server_of_the_process_is_started_or_the_answer_says_why_not(body: bytes, status: int, says: str) -> None:
+    async def test(server: ManagementServer, node: FakeNodeView) -> None:
+        answer = await ask(server, "POST", "/api/v1/servers/start", data=body)
+        assert answer[0] == status
+        assert says in str(answer[1])
+
+    serve(test, servers=SomeServers())
+
+
+def test_a_node_that_is_alone_is_the_only_server() -> None:
+    async def test(server: ManagementServer, node: FakeNodeView) -> None:
+        _, found, _ = await ask(server, "GET", "/api/v1/servers")
+        assert found == {"servers": [{"name": node.name, "state": node.state, "http_url": server.listener.url}]}
+        refused = await ask(server, "POST", "/api/v1/servers/start", data=b'{"name": "n"}')
+        assert refused[0] == 422
 
     serve(test)
 

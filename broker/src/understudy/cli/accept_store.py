@@ -9,7 +9,9 @@ from pathlib import Path
 
 import click
 
+from understudy.cli.instances import config_of
 from understudy.cli.run import read_configuration
+from understudy.cli.serving import notes_directory
 from understudy.errors import StoreError
 from understudy.runtime.disk import RealDisk
 from understudy.store.log.follower import recover
@@ -27,15 +29,17 @@ from understudy.store.seen import SeenPosition, position_of
     "--config", type=click.Path(path_type=Path), help="The node's broker.xml; default: etc/broker.xml of the instance."
 )
 @click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="Value for ${NAME} in broker.xml.")
-def accept_store(instance: Path, config: Path | None, properties: tuple[str, ...]) -> None:
+@click.option("--server", help="One of several servers of the instance, by its name; default: that of core.")
+def accept_store(instance: Path, config: Path | None, properties: tuple[str, ...], server: str | None) -> None:
     """Accept the present store, although this node has used a later state of it.
 
     A node refuses a store that is older than the one it has used, because confirmed messages are missing there. Run
     it on each node of the pair, as the user of the broker, while the node is stopped.
     """
-    configuration = read_configuration(config or instance / "etc" / "broker.xml", instance, properties).configuration
+    loaded = read_configuration(config or config_of(instance), instance, properties)
+    configuration = loaded.server(server)
     disk = RealDisk()
-    seen = SeenPosition(disk, str(instance))
+    seen = SeenPosition(disk, str(notes_directory(instance, server)))
     before = disk.exists(seen.path)
     follower = recover(disk, configuration.journal_directory)
     follower.close()

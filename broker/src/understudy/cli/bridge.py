@@ -11,7 +11,15 @@ import click
 from rich.table import Table
 
 from understudy.cli.report import console
-from understudy.cli.status import Place, instance_option, json_option, text_of, token_file_option, url_option
+from understudy.cli.status import (
+    Place,
+    instance_option,
+    json_option,
+    server_option,
+    text_of,
+    token_file_option,
+    url_option,
+)
 from understudy.errors import ConfigError
 
 #: Largest description of a bridge that is read. Bytes.
@@ -30,12 +38,15 @@ def _invoke(place: Place, resource: str, operation: str, *parameters: object) ->
 
 @bridge.command("list")
 @instance_option
+@server_option
 @url_option
 @token_file_option
 @json_option
-def list_bridges(instance: Path | None, url: str | None, token_file: Path | None, as_json: bool) -> None:
+def list_bridges(
+    instance: Path | None, server: str | None, url: str | None, token_file: Path | None, as_json: bool
+) -> None:
     """Show the bridges of a node, those to other members of its cluster included."""
-    found = Place.of(instance, url, token_file).ask("/api/v1/cluster")["bridges"]
+    found = Place.of(instance, url, token_file, server).ask("/api/v1/cluster")["bridges"]
     if as_json:
         click.echo(json.dumps(found, indent=2))
         return
@@ -48,10 +59,11 @@ def list_bridges(instance: Path | None, url: str | None, token_file: Path | None
 
 @bridge.command()
 @instance_option
+@server_option
 @url_option
 @token_file_option
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True))
-def create(instance: Path | None, url: str | None, token_file: Path | None, file: Path) -> None:
+def create(instance: Path | None, server: str | None, url: str | None, token_file: Path | None, file: Path) -> None:
     """Create a bridge from the JSON in FILE (- is the standard input), and start it.
 
     The names are those of Artemis: name, queue-name, forwarding-address, static-connectors and so on (docs/bridges.md).
@@ -65,38 +77,41 @@ def create(instance: Path | None, url: str | None, token_file: Path | None, file
                 text = opened.read(_FILE_BYTES_MAX)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot be read: {error}", file=str(file)) from error
-    _invoke(Place.of(instance, url, token_file), "broker", "createBridge", text)
+    _invoke(Place.of(instance, url, token_file, server), "broker", "createBridge", text)
     click.echo("created")
 
 
 @bridge.command()
 @instance_option
+@server_option
 @url_option
 @token_file_option
 @click.argument("name")
-def destroy(instance: Path | None, url: str | None, token_file: Path | None, name: str) -> None:
+def destroy(instance: Path | None, server: str | None, url: str | None, token_file: Path | None, name: str) -> None:
     """Stop the bridge NAME and forget it; one of broker.xml is there again after the next activation."""
-    _invoke(Place.of(instance, url, token_file), "broker", "destroyBridge", name)
+    _invoke(Place.of(instance, url, token_file, server), "broker", "destroyBridge", name)
     click.echo("destroyed")
 
 
 @bridge.command()
 @instance_option
+@server_option
 @url_option
 @token_file_option
 @click.argument("name")
-def start(instance: Path | None, url: str | None, token_file: Path | None, name: str) -> None:
+def start(instance: Path | None, server: str | None, url: str | None, token_file: Path | None, name: str) -> None:
     """Start the bridge NAME."""
-    _invoke(Place.of(instance, url, token_file), f"bridge.{name}", "start")
+    _invoke(Place.of(instance, url, token_file, server), f"bridge.{name}", "start")
     click.echo("started")
 
 
 @bridge.command()
 @instance_option
+@server_option
 @url_option
 @token_file_option
 @click.argument("name")
-def stop(instance: Path | None, url: str | None, token_file: Path | None, name: str) -> None:
+def stop(instance: Path | None, server: str | None, url: str | None, token_file: Path | None, name: str) -> None:
     """Stop the bridge NAME after the messages under way."""
-    _invoke(Place.of(instance, url, token_file), f"bridge.{name}", "stop")
+    _invoke(Place.of(instance, url, token_file, server), f"bridge.{name}", "stop")
     click.echo("stopping")

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from understudy.cli.report import console
-from understudy.cli.status import Place, instance_option, token_file_option, url_option
+from understudy.cli.status import Place, instance_option, server_option, token_file_option, url_option
 from understudy.runtime.management_client import printable
 
 
@@ -22,16 +22,17 @@ def cluster() -> None:
 
 @cluster.command()
 @instance_option
+@server_option
 @url_option
 @token_file_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
-def show(instance: Path | None, url: str | None, token_file: Path | None, as_json: bool) -> None:
+def show(instance: Path | None, server: str | None, url: str | None, token_file: Path | None, as_json: bool) -> None:
     """Show members, connections to them, discovered nodes, colocated backups, bridges, queues of other members,
     redistribution and message groups.
 
     Exit codes: 0 shown; 3 not reachable.
     """
-    found: dict[str, Any] = Place.of(instance, url, token_file).ask("/api/v1/cluster")
+    found: dict[str, Any] = Place.of(instance, url, token_file, server).ask("/api/v1/cluster")
     if as_json:
         click.echo(json.dumps(found, indent=2))
         return

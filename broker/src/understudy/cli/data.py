@@ -9,6 +9,7 @@ import json
 import os
 import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import TextIO
 
 import click
@@ -21,6 +22,8 @@ from understudy.cli.data_compare import compare_stores
 from understudy.cli.data_replay import replay_messages
 from understudy.cli.data_salvage import salvage_store
 from understudy.cli.data_transfer import export_messages, import_messages
+from understudy.cli.instances import config_of
+from understudy.cli.run import read_configuration
 from understudy.cli.stores import STORE, open_store
 from understudy.runtime.disk import RealDisk
 from understudy.store.log.records import RecordType
@@ -117,14 +120,27 @@ def _text(value: object) -> str:
 
 
 @data.command("verify")
-@_DIRECTORY
+@click.argument("directory", type=STORE, required=False)
+@click.option(
+    "--instance",
+    type=click.Path(path_type=Path, exists=True, file_okay=False, resolve_path=True),
+    help="Instead of DIRECTORY: the journal of this instance.",
+)
+@click.option("--server", help="With --instance: one of several servers, by its name; default: that of core.")
 @_JSON
 @click.pass_context
-def verify_store(context: click.Context, directory: str, as_json: bool) -> None:
+def verify_store(
+    context: click.Context, directory: str | None, instance: Path | None, server: str | None, as_json: bool
+) -> None:
     """Check every byte of the journal in DIRECTORY, and list the entries of its quarantine.
 
     Exit code 1 if anything is damaged that was not set aside.
     """
+    if (directory is None) == (instance is None) or (server is not None and instance is None):
+        raise click.UsageError("give DIRECTORY, or --instance and perhaps --server")
+    if directory is None:
+        assert instance is not None
+        directory = read_configuration(config_of(instance), instance, ()).server(server).journal_directory
     disk = open_store(directory)
     report = _verify(disk, directory, show_progress=not as_json and sys.stderr.isatty())
     if as_json:

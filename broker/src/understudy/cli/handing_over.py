@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import click
 
-from understudy.cli.status import STOP_POLL_MS, Place, instance_option, token_file_option, url_option
+from understudy.cli.status import STOP_POLL_MS, Place, instance_option, server_option, token_file_option, url_option
 from understudy.errors import BrokerError, CallTimedOut, Unreachable
 
 _timeout = click.option(
@@ -25,20 +25,27 @@ _PASSIVE: Final = ("passive", "isolated")
 
 @click.command()
 @instance_option
+@server_option
 @url_option
 @token_file_option
 @click.option("--force", is_flag=True, help="Also if no backup is known to the node.")
 @_timeout
 @_json
 def failover(
-    instance: Path | None, url: str | None, token_file: Path | None, force: bool, timeout_s: float, as_json: bool
+    instance: Path | None,
+    server: str | None,
+    url: str | None,
+    token_file: Path | None,
+    force: bool,
+    timeout_s: float,
+    as_json: bool,
 ) -> None:
     """Stop the active node and let its peer take over, whatever failover-on-shutdown says.
 
     Returns when the node has ended. Exit codes: 0 it has; 1 it is not active, or no peer is known to it (see --force);
     3 not reachable; 4 it still runs after --timeout.
     """
-    place = Place.of(instance, url, token_file)
+    place = Place.of(instance, url, token_file, server)
     node = _active(place)
     if node["peer"] is None and not force:
         raise BrokerError("no peer is known to the node: nothing would take over", hint="see --force")
@@ -48,17 +55,25 @@ def failover(
 
 @click.command()
 @instance_option
+@server_option
 @url_option
 @token_file_option
 @_timeout
 @_json
-def failback(instance: Path | None, url: str | None, token_file: Path | None, timeout_s: float, as_json: bool) -> None:
+def failback(
+    instance: Path | None,
+    server: str | None,
+    url: str | None,
+    token_file: Path | None,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
     """Let the active backup yield to its primary, which has to be running. Works also without allow-failback.
 
     Returns when the backup is passive, or has ended if restart-backup is false. Exit codes: 0 it is; 1 it is not an
     active backup, or its primary does not wait; 3 not reachable; 4 it is still active after --timeout.
     """
-    place = Place.of(instance, url, token_file)
+    place = Place.of(instance, url, token_file, server)
     node = _active(place)
     place.ask("/api/v1/invoke", body={"resource": "broker", "operation": "failback"})
     _report(node, _wait(place, timeout_s), as_json)

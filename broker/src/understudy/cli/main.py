@@ -35,6 +35,7 @@ _COMMANDS: Final = {
     "reader": "understudy.cli.reader:reader",
     "run": "understudy.cli.run:run",
     "sim": "understudy.testing.simulate:main",
+    "start": "understudy.cli.start:start",
     "status": "understudy.cli.status:status",
     "stop": "understudy.cli.status:stop",
     "user": "understudy.cli.user:user",

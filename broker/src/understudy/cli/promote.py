@@ -12,19 +12,26 @@ from typing import Any
 
 import click
 
-from understudy.cli.status import Place, instance_option, token_file_option, url_option
+from understudy.cli.status import Place, instance_option, server_option, token_file_option, url_option
 from understudy.errors import BrokerError
 
 
 @click.command()
 @instance_option
+@server_option
 @url_option
 @token_file_option
 @click.option("--accept-data-loss", is_flag=True, required=True, help="Messages that only another node has are lost.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
 def promote(
-    instance: Path | None, url: str | None, token_file: Path | None, accept_data_loss: bool, yes: bool, as_json: bool
+    instance: Path | None,
+    server: str | None,
+    url: str | None,
+    token_file: Path | None,
+    accept_data_loss: bool,
+    yes: bool,
+    as_json: bool,
 ) -> None:
     """Let a passive node of a replicated pair activate although another node may have newer data.
 
@@ -33,7 +40,7 @@ def promote(
     Exit codes: 0 the node activates; 1 it is active, an active node was found, its data is incomplete, or it was not
     confirmed; 3 not reachable.
     """
-    place = Place.of(instance, url, token_file)
+    place = Place.of(instance, url, token_file, server)
     node: dict[str, Any] = place.ask("/api/v1/node")
     ha = node["ha"]
     if ha["state"] != "passive":

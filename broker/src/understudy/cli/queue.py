@@ -15,6 +15,7 @@ from understudy.cli.status import (
     Place,
     instance_option,
     json_option,
+    server_option,
     text_of,
     token_file_option,
     url_option,
@@ -29,13 +30,16 @@ def queue() -> None:
 
 @queue.command("stat")
 @instance_option
+@server_option
 @url_option
 @token_file_option
 @click.option("--name", help="Only this queue; exit code 1 when there is none.")
 @json_option
-def stat(instance: Path | None, url: str | None, token_file: Path | None, name: str | None, as_json: bool) -> None:
+def stat(
+    instance: Path | None, server: str | None, url: str | None, token_file: Path | None, name: str | None, as_json: bool
+) -> None:
     """Show the queues of a node and their counters."""
-    place = Place.of(instance, url, token_file)
+    place = Place.of(instance, url, token_file, server)
     if name is None:
         queues = place.ask("/api/v1/node")["queues"]
     else:
@@ -73,13 +77,20 @@ def _queue_table(queues: list[dict[str, Any]]) -> Table:
 
 @queue.command("explain")
 @instance_option
+@server_option
 @url_option
 @token_file_option
 @click.argument("name")
 @click.option("--message", "message_id", type=click.IntRange(min=0), help="Only the message of this id.")
 @json_option
 def explain(
-    instance: Path | None, url: str | None, token_file: Path | None, name: str, message_id: int | None, as_json: bool
+    instance: Path | None,
+    server: str | None,
+    url: str | None,
+    token_file: Path | None,
+    name: str,
+    message_id: int | None,
+    as_json: bool,
 ) -> None:
     """Say why the messages of queue NAME wait, or one of them.
 
@@ -87,7 +98,7 @@ def explain(
     """
     one = "" if message_id is None else f"/messages/{message_id}"
     path = f"/api/v1/queues/{urllib.parse.quote(name, safe='', errors='replace')}{one}/explain"
-    found: dict[str, Any] = Place.of(instance, url, token_file).ask(path)
+    found: dict[str, Any] = Place.of(instance, url, token_file, server).ask(path)
     if as_json:
         click.echo(json.dumps(found, indent=2))
     elif message_id is not None:

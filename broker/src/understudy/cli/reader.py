@@ -10,7 +10,7 @@ import click
 from rich.table import Table
 
 from understudy.cli.report import console
-from understudy.cli.status import Place, instance_option, token_file_option, url_option
+from understudy.cli.status import Place, instance_option, server_option, token_file_option, url_option
 from understudy.limits import READER_HELD_BYTES
 from understudy.runtime.management_client import printable
 from understudy.units import format_bytes, parse_bytes
@@ -35,15 +35,18 @@ def _show(found: dict[str, Any], text: str, as_json: bool) -> None:
 
 @reader.command("list")
 @instance_option
+@server_option
 @url_option
 @token_file_option
 @_json
-def list_readers(instance: Path | None, url: str | None, token_file: Path | None, as_json: bool) -> None:
+def list_readers(
+    instance: Path | None, server: str | None, url: str | None, token_file: Path | None, as_json: bool
+) -> None:
     """Show the readers with their positions, and the bytes that each one holds.
 
     Exit codes: 0 done, 1 a reader was dropped because it held too much, 3 not reachable.
     """
-    found = _invoke(Place.of(instance, url, token_file), "listReadersAsJSON")
+    found = _invoke(Place.of(instance, url, token_file, server), "listReadersAsJSON")
     if as_json:
         click.echo(json.dumps(found, indent=2))
     else:
@@ -73,6 +76,7 @@ def list_readers(instance: Path | None, url: str | None, token_file: Path | None
     "--max-bytes", default=str(READER_HELD_BYTES), help="Limit of the log that it holds, such as 10GiB; default 1GiB."
 )
 @instance_option
+@server_option
 @url_option
 @token_file_option
 @_json
@@ -81,12 +85,13 @@ def register(
     position: str,
     max_bytes: str,
     instance: Path | None,
+    server: str | None,
     url: str | None,
     token_file: Path | None,
     as_json: bool,
 ) -> None:
     """Hold the log for the reader NAME from a position on. A reader that exists keeps its position."""
-    place = Place.of(instance, url, token_file)
+    place = Place.of(instance, url, token_file, server)
     try:
         limit_bytes = parse_bytes(max_bytes)
     except ValueError as error:
@@ -99,14 +104,21 @@ def register(
 @click.argument("name")
 @click.argument("position")
 @instance_option
+@server_option
 @url_option
 @token_file_option
 @_json
 def commit(
-    name: str, position: str, instance: Path | None, url: str | None, token_file: Path | None, as_json: bool
+    name: str,
+    position: str,
+    instance: Path | None,
+    server: str | None,
+    url: str | None,
+    token_file: Path | None,
+    as_json: bool,
 ) -> None:
     """Move the reader NAME to POSITION (EPOCH:SEQUENCE, or latest): it has processed everything up to there."""
-    place = Place.of(instance, url, token_file)
+    place = Place.of(instance, url, token_file, server)
     if position == "latest":
         confirmed = _invoke(place, "listReadersAsJSON")["confirmed"]
         position = f"{confirmed['epoch']}:{confirmed['sequence']}"
@@ -117,12 +129,15 @@ def commit(
 @reader.command()
 @click.argument("name")
 @instance_option
+@server_option
 @url_option
 @token_file_option
 @_json
-def drop(name: str, instance: Path | None, url: str | None, token_file: Path | None, as_json: bool) -> None:
+def drop(
+    name: str, instance: Path | None, server: str | None, url: str | None, token_file: Path | None, as_json: bool
+) -> None:
     """Forget the reader NAME. The segments that it holds may be removed from then on."""
-    found = _invoke(Place.of(instance, url, token_file), "dropReader", name)
+    found = _invoke(Place.of(instance, url, token_file, server), "dropReader", name)
     _show(found, f"{name} dropped at sequence {found['sequence']}", as_json)
 
 

@@ -16,7 +16,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import click
 from rich.table import Table
@@ -43,8 +43,14 @@ class Place(ManagementAddress):
     __slots__ = ()
 
     @classmethod
-    def of(cls, instance: Path | None, url: str | None, token_file: Path | None) -> Place:
+    def of(cls, instance: Path | None, url: str | None, token_file: Path | None, server: str | None = None) -> Place:
         """The place the options name; without either, the default instance of ``understudy run``.
+
+        Args:
+            instance: The instance directory.
+            url: Of management.
+            token_file: With the token; None: that of the instance.
+            server: One of the servers of the instance; None: that of ``core``.
 
         Raises:
             ConfigError: both were given, or a file cannot be read.
@@ -52,19 +58,21 @@ class Place(ManagementAddress):
         """
         if instance is not None and url is not None:
             raise ConfigError("give either --instance or --url")
+        if server is not None and url is not None:
+            raise ConfigError("--server names a server of an instance: a --url is that of one server")
         if instance is None and url is None:
             instance = default_directory(os.environ)
         if instance is not None:
             path = instance / "run" / "node.json"
             try:
                 node = json.loads(_read_file(path))
-                url, named = node["http_url"], node["token_file"]
+                url, named = _url_of(node, server, path), node["token_file"]
             except FileNotFoundError:
                 raise Unreachable(f"no node runs from {instance}: {path} does not exist") from None
             except (ValueError, KeyError, TypeError) as error:
                 raise ConfigError("is no description of a running node", file=str(path)) from error
             if url is None:
-                raise ConfigError("the node runs without management (--http off)", file=str(path))
+                raise ConfigError("the node runs without management", file=str(path))
             token_file = token_file or (Path(named) if named else None)
         assert url is not None
         if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
@@ -74,6 +82,29 @@ class Place(ManagementAddress):
         except FileNotFoundError:
             raise ConfigError("does not exist", file=str(token_file)) from None
         return cls(url.rstrip("/"), token)
+
+    @classmethod
+    def reachable(cls, instance: Path, token_file: Path | None) -> Place:
+        """A server of the process of an instance that answers. Raises Unreachable: none does."""
+        description = json.loads(_read_file(instance / "run" / "node.json"))
+        for name in description["servers"]:
+            try:
+                place = cls.of(instance, None, token_file, name)
+                place.ask("/health/live")
+            except (Unreachable, ConfigError):
+                continue
+            return place
+        raise Unreachable(f"no server of {instance} answers")
+
+
+def _url_of(node: dict[str, Any], server: str | None, path: Path) -> str | None:
+    """Of the management of a server in the description of a process."""
+    if server is None:
+        return cast(str | None, node["http_url"])
+    servers = cast(dict[str, str | None], node["servers"])
+    if server not in servers:
+        raise ConfigError(f"has no server {server!r}", file=str(path), hint=f"it has {', '.join(servers)}")
+    return servers[server]
 
 
 def _read_file(path: Path) -> str:
@@ -91,6 +122,9 @@ instance_option = click.option(
     type=click.Path(path_type=Path, file_okay=False),
     help="The node's instance directory; default without --url: that of `understudy run`.",
 )
+server_option = click.option(
+    "--server", help="One of several servers of the instance, by its name; default: that of core in broker.xml."
+)
 url_option = click.option("--url", help="The node's management URL, such as http://127.0.0.1:8161.")
 token_file_option = click.option(
     "--token-file", type=click.Path(path_type=Path, dir_okay=False), help="File with the management token."
@@ -100,15 +134,22 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON f
 
 @click.command()
 @instance_option
+@server_option
 @url_option
 @token_file_option
 @json_option
-def status(instance: Path | None, url: str | None, token_file: Path | None, as_json: bool) -> None:
+def status(
+    instance: Path | None,
+    server: str | None,
+    url: str | None,
+    token_file: Path | None,
+    as_json: bool,
+) -> None:
     """Show the state of a node.
 
     Exit codes: 0 active, or passive and ready to take over; 1 not ready; 3 not reachable.
     """
-    place = Place.of(instance, url, token_file)
+    place = Place.of(instance, url, token_file, server)
     node = place.ask("/api/v1/node")
     ready = _readiness(place)
     if as_json:
@@ -220,26 +261,36 @@ def text_of(value: object) -> Text:
 
 @click.command()
 @instance_option
+@server_option
 @url_option
 @token_file_option
 @click.option("--failover", is_flag=True, help="Let the peer take over (asked over HTTP).")
 @click.option(
     "--timeout", "timeout_s", type=click.FloatRange(0.1, 3600), default=60, show_default=True, help="Seconds."
 )
-def stop(instance: Path | None, url: str | None, token_file: Path | None, failover: bool, timeout_s: float) -> None:
+def stop(
+    instance: Path | None,
+    server: str | None,
+    url: str | None,
+    token_file: Path | None,
+    failover: bool,
+    timeout_s: float,
+) -> None:
     """Stop a node cleanly and wait for its end.
 
-    With --instance the process gets SIGTERM; with --url, or with --failover, the node is asked
-    over HTTP. Exit codes: 0 stopped, 3 it was not running, 4 still running after --timeout.
+    With --instance the process gets SIGTERM and stops all its servers; with --url, with --server, or with --failover,
+    the node is asked over HTTP. Exit codes: 0 stopped, 3 it was not running, 4 still running after --timeout.
     """
     deadline = time.monotonic() + timeout_s
     if instance is None and url is None:
         instance = default_directory(os.environ)
-    if instance is None or url is not None:
-        place = Place.of(instance, url, token_file)
+    if instance is None or url is not None or server is not None:
+        place = Place.of(instance, url, token_file, server)
         place.ask("/api/v1/node/stop", body={"failover": failover})
         _wait_silent(place, deadline)
     else:
+        if failover and len(Place.of(instance, None, token_file).ask("/api/v1/servers")["servers"]) > 1:
+            raise ConfigError("the instance has several servers: --server says which one fails over")
         _stop_process(instance, Place.of(instance, None, token_file) if failover else None, deadline)
     click.echo("stopped")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
@@ -39,7 +39,11 @@ def security_of(configuration: Configuration, folder: Path) -> SecurityPolicy:
 
 
 def watched_files(
-    node: BrokerNode, security: SecurityPolicy, config: Path, read: Callable[[], LoadedConfig]
+    node: BrokerNode,
+    security: SecurityPolicy,
+    config: Path,
+    read: Callable[[], LoadedConfig],
+    included: Iterable[str] = (),
 ) -> ConfigurationFiles:
     """The files of a node that are reloaded while it runs.
 
@@ -48,6 +52,7 @@ def watched_files(
         security: Made by ``security_of``.
         config: Path of broker.xml.
         read: Reads that file.
+        included: Files that it includes.
     """
     folder = config.parent
 
@@ -58,7 +63,7 @@ def watched_files(
 
     files = ConfigurationFiles(
         node,
-        config,
+        (config, *map(Path, included)),
         read,
         user_files(folder) if isinstance(security, RoleSecurity) else (),
         read_users,

@@ -142,15 +142,12 @@ class _Reader:
         wildcards = self._wildcards(core)
         connectors = tuple(self._connectors(core))
         cluster_connections = tuple(self._cluster_connections(core, connectors))
-        if cluster_connections and values.get("cluster_password") in (None, "", model.DEFAULT_CLUSTER_PASSWORD):
-            node = core.child("cluster-password") or core.child("cluster-connections") or core
-            raise self._error(
-                node,
-                "a cluster connection needs a cluster-password of its own",
-                hint="the default is public",
-            )
-        acceptors = tuple(self._acceptors(core))
         own_password = values.get("cluster_password") not in (None, "", model.DEFAULT_CLUSTER_PASSWORD)
+        if cluster_connections and not own_password:
+            node = core.child("cluster-password") or core.child("cluster-connections") or core
+            message = "a cluster connection needs a cluster-password of its own"
+            raise self._error(node, message, hint="the default is public")
+        acceptors = tuple(self._acceptors(core))
         policies = HighAvailabilityReader(
             self._document,
             self._plain,

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from understudy.config.grammar import Attribute, Element, Kind, Support
-from understudy.config.schema import CORE
+from understudy.config.schema import CORE, SERVER
 
 _HEAD = """\
 # Configuration reference
@@ -19,7 +19,9 @@ _HEAD = """\
 Generated from the schema by `python -m understudy.config.reference`; do not edit.
 
 A broker reads `etc/broker.xml`: `core` within `configuration`, with the namespaces Artemis uses or
-none. `${name}` and `${name:default}` in values are replaced by properties given at the start.
+none. Further servers of the process are elements `server` beside it ([colocated.md](colocated.md)). In any
+container, `<xi:include href="FILE"/>` (`xmlns:xi="http://www.w3.org/2001/XInclude"`) stands for the root element
+of a file beside this one. `${name}` and `${name:default}` in values are replaced by properties given at the start.
 Sizes take K, M or G (powers of 1024), times a bare number of milliseconds or s, m, h, d.
 Anything unknown, misplaced or wrong is an error that names the element and the line.
 
@@ -78,6 +80,9 @@ def render() -> str:
     )
     parts.append("\n## Values of the server\n\n")
     parts.extend(_table(child for child in CORE.children if child.kind is not Kind.CONTAINER))
+    parts.append(f"\n## server\n\nBeside `core`. {SERVER.doc} (yes)\n\n")
+    parts.extend(_head())
+    parts.extend(_attributes("", SERVER))
     for child in CORE.children:
         if child.kind is Kind.CONTAINER:
             parts.append(f"\n## {child.name}\n\n{_meaning(child)} ({_support(child)})\n")

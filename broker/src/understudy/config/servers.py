@@ -22,6 +22,7 @@ from understudy.config.model import (
     ConnectorConfiguration,
     CriticalAnalyzerPolicy,
 )
+from understudy.errors import ConfigError
 
 #: A name of a server is also the name of a directory.
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
@@ -58,6 +59,20 @@ class LoadedConfig:
     """Further servers of the process, in file order."""
     included: tuple[str, ...] = ()
     """Files that it includes."""
+
+    def server(self, name: str | None) -> Configuration:
+        """Of a further server, or of ``core`` (None). Raises ConfigError: there is no such server."""
+        if name is None:
+            return self.configuration
+        for each in self.servers:
+            if each.configuration.name == name:
+                return each.configuration
+        raise ConfigError(f"there is no server {name!r} in the file", path="configuration/server")
+
+    def mapped(self, change: Callable[[Configuration], Configuration]) -> LoadedConfig:
+        """With a change of all servers."""
+        servers = tuple(replace(each, configuration=change(each.configuration)) for each in self.servers)
+        return replace(self, configuration=change(self.configuration), servers=servers)
 
     def configurations(self) -> tuple[Configuration, ...]:
         """Of all servers; that of ``core`` first."""
@@ -154,9 +169,7 @@ def _check_names(document: Document, servers: Sequence[_Server]) -> None:
     for server in servers:
         # a restart with another name would find other notes
         if server.node.element.name == "server" and not _NAME.fullmatch(server.name):
-            message = (
-                f"name {server.name!r}: 1 to 64 letters, digits, '_', '.' and '-', not '.' or '-' first"
-            )
+            message = f"name {server.name!r}: 1 to 64 letters, digits, '_', '.' and '-', not '.' or '-' first"
             raise document.error_at(server.node, message)
         line = server.child("name").line
         if server.name in first:

@@ -203,6 +203,9 @@ _SCHEMAS: Final[dict[str, Schema]] = {
         ]
     },
     "Invoked": {"type": "object", "properties": {"result": {}}, "required": ["result"], "additionalProperties": False},
+    "Servers": _object({"servers": _list_of(_object({"name": _TEXT, "state": _STATE, "http_url": _or_null(_TEXT)}))}),
+    "StartServer": _object({"name": _TEXT}),
+    "Starting": _object({"starting": {"const": True}, "name": _TEXT}),
     "Stopping": _object({"stopping": {"const": True}, "failover": _FLAG}),
     "Queue": _object(
         {
@@ -367,6 +370,28 @@ def _explanations() -> dict[str, Schema]:
     }
 
 
+def _process_paths() -> dict[str, Schema]:
+    return {
+        "/api/v1/servers": _get(
+            "The servers of the process that its broker.xml names.",
+            _REFUSED | {"200": _answer("The servers.", "Servers")},
+        ),
+        "/api/v1/servers/start": {
+            "post": {
+                "summary": "Start a server of the process that has ended.",
+                "requestBody": {
+                    "content": {"application/json": {"schema": {"$ref": "#/components/schemas/StartServer"}}}
+                },
+                "responses": _REFUSED
+                | {
+                    "202": _answer("It starts.", "Starting"),
+                    "422": _answer("It runs already, or cannot be started.", "Error"),
+                },
+            }
+        },
+    }
+
+
 def _paths() -> dict[str, Schema]:
     open_to_all: list[object] = []
     return {
@@ -395,6 +420,7 @@ def _paths() -> dict[str, Schema]:
                 },
             }
         },
+        **_process_paths(),
         "/api/v1/invoke": {
             "post": {
                 "summary": "Call an operation of management over messages, or read an attribute.",

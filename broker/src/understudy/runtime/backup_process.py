@@ -19,6 +19,7 @@ from understudy.runtime.hosted_node import HostedNode
 from understudy.runtime.management_listener import ManagementListener
 from understudy.runtime.node import BrokerNode
 from understudy.runtime.reloading import ConfigurationFiles
+from understudy.runtime.servers import Servers
 from understudy.security.authorization import SecurityPolicy
 
 log = logging.getLogger(__name__)
@@ -28,6 +29,7 @@ class NodeMaker(Protocol):
     """The process (``runtime.server``)."""
 
     endpoints: Endpoints
+    servers: Servers
 
     def make_node(
         self, configuration: Configuration, security: SecurityPolicy, *, listener: ManagementListener | None
@@ -59,6 +61,7 @@ class BackupProcess:
         self._server = server
         self._make = make
         self.endpoints = server.endpoints
+        self.servers = server.servers
         self.parent: HostedNode | None = None
         """The node, once it is made."""
 

@@ -64,6 +64,11 @@ class HostedNode:
             shut_down=lambda reason: node.life.fail(DiskFailed(reason)),
         )
 
+    @property
+    def http_url(self) -> str | None:
+        """Of its management; None: it has none."""
+        return None if self._listener is None else self._listener.url
+
     def stop(self, reason: str, *, failover: bool = False) -> None:
         """Stop the node cleanly. A second call ends the wait for clients; later calls do nothing."""
         if len(self._stops) < 2:
@@ -128,7 +133,9 @@ class HostedNode:
         """
         loop = asyncio.get_running_loop()
         module = await loop.run_in_executor(None, importlib.import_module, "understudy.runtime.http")
-        server: ManagementServer = module.ManagementServer(LiveNodeView(self.node), listener)
+        process = self.node.parts.process
+        servers = None if process is None else process.servers
+        server: ManagementServer = module.ManagementServer(LiveNodeView(self.node), listener, servers)
         await server.start()
         interpreter.keep_what_exists()
         return server

@@ -33,6 +33,7 @@ from understudy.management import controls, openapi
 from understudy.management.cluster_facts import cluster_json
 from understudy.management.controls import InvocationRequest, NodeView
 from understudy.management.metrics import make_registry
+from understudy.management.process_facts import ServerFacts, ServersView, parse_start, servers_json
 from understudy.runtime.management_listener import ManagementListener
 from understudy.session.error_texts import ErrorTexts
 
@@ -76,6 +77,7 @@ class ManagementServer:
     Args:
         view: The node, read at every request.
         listener: Address and token.
+        servers: Of its process; None: it is alone.
         deadline_ms: From the token to the last byte of the answer.
         token_deadline_ms: From the beginning of a connection to its token.
     """
@@ -84,12 +86,14 @@ class ManagementServer:
         self,
         view: NodeView,
         listener: ManagementListener,
+        servers: ServersView | None = None,
         *,
         deadline_ms: int = REQUEST_DEADLINE_MS,
         token_deadline_ms: int = TOKEN_DEADLINE_MS,
     ) -> None:
         self.view = view
         self.listener = listener
+        self._servers_view = servers
         self.deadline_ms = deadline_ms
         self.token_deadline_ms = token_deadline_ms
         self.connections: set[_HttpConnection] = set()
@@ -106,6 +110,7 @@ class ManagementServer:
             "/api/v1/node/stop": self._stop,
             "/api/v1/node/promote": self._promote,
             "/api/v1/invoke": self._invoke,
+            "/api/v1/servers/start": self._start_server,
         }
         self._routes: dict[str, dict[str, Handler]] = {
             "/health/live": {"GET": self._live},
@@ -115,6 +120,7 @@ class ManagementServer:
             "/api/v1/cluster": {"GET": self._cluster},
             "/api/v1/quarantine": {"GET": self._quarantine},
             "/api/v1/readers": {"GET": self._readers},
+            "/api/v1/servers": {"GET": self._list_servers},
             "/api/v1/openapi.json": {"GET": self._openapi},
         }
 
@@ -234,6 +240,28 @@ class ManagementServer:
         if queue is None:
             return refuse(404, "queue-not-found", f"no queue {name!r} here")
         return _answer(200, controls.queue_json(queue))
+
+    def _list_servers(self, request: web.BaseRequest) -> web.Response:
+        if self._servers_view is not None:
+            return _answer(200, servers_json(self._servers_view.facts()))
+        return _answer(200, servers_json([ServerFacts(self.view.name, self.view.state, self.listener.url)]))
+
+    async def _start_server(self, request: web.BaseRequest) -> web.Response:
+        body = await _body(request)
+        if body is None:
+            return _too_large()
+        try:
+            name = parse_start(json.loads(body) if body else None)
+        except (ValueError, RecursionError) as error:
+            return refuse(400, "bad-request", str(error))
+        log.info("start of a server requested", extra={"server": name, "peer": request.remote})
+        if self._servers_view is None:
+            return refuse(422, "management", "the node is alone in its process")
+        try:
+            self._servers_view.start(name)
+        except BrokerError as error:
+            return refuse(422, error.code, str(error))
+        return _answer(202, {"starting": True, "name": name})
 
     async def _stop(self, request: web.BaseRequest) -> web.Response:
         body = await _body(request)

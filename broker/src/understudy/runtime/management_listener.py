@@ -49,6 +49,12 @@ class ManagementListener:
         self.sockets: list[socket.socket] = []
         """One per address of the host name."""
 
+    @property
+    def url(self) -> str:
+        """For a client on this machine."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
+
     def listen(self) -> None:
         """Bind and listen.
 

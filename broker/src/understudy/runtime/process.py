@@ -7,6 +7,7 @@ from typing import Protocol
 
 from understudy.config.colocated import HostedBackup
 from understudy.config.model import Configuration
+from understudy.management.process_facts import ServersView
 from understudy.runtime.endpoints import Endpoints
 from understudy.runtime.upgrade import UpgradeServer
 
@@ -26,6 +27,11 @@ class Process(Protocol):
     @property
     def endpoints(self) -> Endpoints:
         """Ports that its servers share."""
+        ...
+
+    @property
+    def servers(self) -> ServersView:
+        """The servers that its broker.xml names."""
         ...
 
     def host(self, backup: HostedBackup, configuration: Configuration, ended: Callable[[bool], None]) -> HostedServer:

@@ -1,9 +1,10 @@
 """Reloads changed files of a running node: broker.xml, users and roles, certificates.
 
-Every ``configuration-file-refresh-period`` the time, size and inode of broker.xml are compared with the last ones;
-those of the files of users and roles every second, because a removed user must not wait for that period. A changed file
-is read and checked on a thread. An error in it is logged once, with element and line, and nothing changes; otherwise
-the node applies the changes that need no restart, and logs them and every changed element that needs one.
+Every ``configuration-file-refresh-period`` the time, size and inode of broker.xml and of the files that it includes are
+compared with the last ones; those of the files of users and roles every second, because a removed user must not wait
+for that period. A changed file is read and checked on a thread. An error in it is logged once, with element and line,
+and nothing changes; otherwise the node applies the changes that need no restart, and logs them and every changed
+element that needs one.
 
 A passive node reads a changed file as well and uses it when it activates. The management operation
 ``reloadConfigurationFile`` and the signal SIGHUP do the same, also if the period is -1. Key stores, trust stores and
@@ -47,7 +48,7 @@ class ConfigurationFiles:
     def __init__(
         self,
         node: BrokerNode,
-        config: Path,
+        config: tuple[Path, ...],
         read: Callable[[], LoadedConfig],
         users: tuple[Path, ...],
         read_users: Callable[[], Callable[[], None]],
@@ -56,8 +57,8 @@ class ConfigurationFiles:
     ) -> None:
         """Args:
         node: The node.
-        config: Path of broker.xml.
-        read: Reads and checks that file; called in a thread. Raises ConfigError.
+        config: Paths of broker.xml and of the files that it includes.
+        read: Reads and checks those files; called in a thread. Raises ConfigError.
         users: Files of users and roles; empty without security.
         read_users: Reads and checks those, on a thread; the returned function is called on the loop and applies
             them. Raises ConfigError.
@@ -72,7 +73,7 @@ class ConfigurationFiles:
         self._tasks: list[asyncio.Task[None]] = []
         self._asked: set[asyncio.Task[None]] = set()
         # compared with the files read at the start, so that a change during the start is noticed
-        self._config_stamp = (_stamp(config),)
+        self._config_stamp = _stamps(config)
         self._users_stamp = tuple(_stamp(path) for path in users)
         self._tls = node.parts.tls
         self._tls_files = tuple(Path(path) for path in self._tls.files(auto_reload_only=True))
@@ -103,7 +104,7 @@ class ConfigurationFiles:
         task.add_done_callback(self._asked.discard)
 
     async def _reload_for(self, done: Callable[[BrokerError | None], None]) -> None:
-        self._config_stamp = (await _in_thread(_stamp, self._config),)
+        self._config_stamp = await _in_thread(_stamps, self._config)
         error = await self._reload()
         await self._read_tls(auto_reload_only=False)
         done(error)
@@ -113,9 +114,9 @@ class ConfigurationFiles:
     async def _watch_config(self) -> None:
         while True:
             await asyncio.sleep(self._period_ms / 1000)
-            stamps = await _settled((self._config,))
+            stamps = await _settled(self._config)
             if stamps is not None and stamps != self._config_stamp:
-                self._config_stamp = (stamps[0],)
+                self._config_stamp = stamps
                 await self._reload()
 
     async def _reload(self) -> BrokerError | None:
@@ -127,22 +128,29 @@ class ConfigurationFiles:
                 raise ConfigError(
                     "a running node cannot take another way of writing wildcards",
                     path="core/wildcard-addresses",
-                    file=str(self._config),
+                    file=str(self._config[0]),
                     hint="restart the node",
                 )
             node.reconfigure(change.configuration)
         except BrokerError as error:
             log.error("changed configuration not applied", extra={"code": error.code, "error": str(error)})
             return error
+        await self._watch_included(loaded.included)
         for warning in loaded.warnings:
             log.warning("configuration", extra={"detail": str(warning)})
         log.info(
             "configuration reloaded",
-            extra={"file": str(self._config), "applied": list(change.applied), "state": node.state},
+            extra={"file": str(self._config[0]), "applied": list(change.applied), "state": node.state},
         )
         if change.restart:
             log.warning("changes in the configuration that need a restart", extra={"elements": list(change.restart)})
         return None
+
+    async def _watch_included(self, included: tuple[str, ...]) -> None:
+        """Watch the files that the new broker.xml includes."""
+        config = (self._config[0], *map(Path, included))
+        if config != self._config:
+            self._config, self._config_stamp = config, await _in_thread(_stamps, config)
 
     # --- certificates ----------------------------------------------------------------------------
 

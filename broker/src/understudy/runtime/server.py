@@ -2,8 +2,9 @@
 
 A node belongs to an identity: its configuration, its store, its lock, its users, its acceptors, its management
 (``HostedNode``). Resources of the process belong to the ``Server``. A node that ends or fails
-leaves the others running; the process ends with its last node (ADR 0046). A node may add colocated backups of other
-nodes while it runs; they stop when it ends (ADR 0073).
+leaves the others running; the process ends with its last node (ADR 0046). broker.xml may name several servers
+(``Servers``, ADR 0075). A node may add colocated backups of other nodes while it runs; they stop when it ends
+(ADR 0073).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from understudy.runtime.environment import system_environment
 from understudy.runtime.hosted_node import HostedNode
 from understudy.runtime.management_listener import ManagementListener
 from understudy.runtime.node import BrokerNode
+from understudy.runtime.servers import Servers
 from understudy.runtime.systemd import Watchdog, notify
 from understudy.security.authorization import SecurityPolicy
 
@@ -44,7 +46,8 @@ class Server:
         self._descriptors = Descriptors(raise_soft_limit())
         self.endpoints = Endpoints()
         """Ports that the nodes share."""
-        self._hosted: list[HostedNode] = []
+        self.servers = Servers()
+        """The servers that broker.xml names."""
         self._starting = 0
         """Nodes whose start is not over."""
         self._collector = interpreter.Collector(asyncio.get_running_loop())
@@ -58,7 +61,7 @@ class Server:
         listener: ManagementListener | None = None,
         backups: BackupParts | None = None,
     ) -> HostedNode:
-        """A further node; ``run`` starts it.
+        """The node of a server; ``run`` starts it. It replaces one of the same name that has ended.
 
         Args:
             configuration: From its broker.xml. Its store, locks and ports are its own.
@@ -73,7 +76,7 @@ class Server:
         )
         process.parent = hosted
         self.endpoints.servers.add(configuration.name)
-        self._hosted.append(hosted)
+        self.servers.nodes[configuration.name] = hosted
         return hosted
 
     def make_node(
@@ -109,29 +112,28 @@ class Server:
         watchdog = Watchdog(loop)
         watchdog.start()
         interpreter.start_up()
-        self._starting = len(self._hosted)
+        self._starting = len(self.servers.nodes)
         try:
-            running = [loop.create_task(each.run(self._started), context=each.context) for each in self._hosted]
-            ends = await asyncio.gather(*running)
+            self.servers.run(self._started)
+            return await self.servers.wait_ended()
         finally:
             self._collector.stop()
             watchdog.stop()
             for number in (*signals, signal.SIGHUP):
                 loop.remove_signal_handler(number)
-        return all(ends)
 
     def stop(self, reason: str) -> None:
-        """Stop all nodes cleanly."""
+        """Stop all nodes cleanly; see ``Servers.stop``."""
         notify("STOPPING=1")
-        for hosted in self._hosted:
-            hosted.stop(reason)
+        self.servers.stop(reason)
 
     def _reload(self) -> None:
         """SIGHUP: read the files of all nodes again; errors are logged there."""
-        backups = [backup for hosted in self._hosted for backup in hosted.backups.values()]
-        for hosted in (*self._hosted, *backups):
+        nodes = [each for each in self.servers.nodes.values() if each.node.state != "stopped"]
+        backups = [backup for hosted in nodes for backup in hosted.backups.values()]
+        for hosted in (*nodes, *backups):
             if hosted.files is not None:
-                hosted.files.ask(lambda error: None)
+                hosted.context.copy().run(hosted.files.ask, lambda error: None)
 
     def _started(self) -> None:
         """Count a node whose start has ended, with or without success."""
@@ -140,6 +142,6 @@ class Server:
             return
         interpreter.settle()
         self._collector.start()
-        states = [hosted.node.state for hosted in self._hosted]
+        states = [hosted.node.state for hosted in self.servers.nodes.values()]
         if any(state != "stopped" for state in states):
             notify(f"READY=1\nSTATUS={', '.join(states)}")
