@@ -29,7 +29,7 @@ class GroupingNode:
         self.world = world or World(automatic=False)
         office = self.world.office
         self.published: list[GroupNotice] = []
-        self.bindings = RemoteBindings(office.directory, MessageLoadBalancing.STRICT)
+        self.bindings = RemoteBindings(office.directory, lambda address: MessageLoadBalancing.STRICT)
         handler = GroupingConfiguration("groups", GroupingType(kind), **settings)
         parts = GroupParts(
             office.directory,

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from understudy.balancing.cluster_flows import ClusterFlows
 from understudy.balancing.flows import FlowSettings, MessageFlows
 from understudy.balancing.group_notices import GroupNotifications
 from understudy.balancing.groups import GroupParts, Groups, LocalGroups, RemoteGroups, forget_bindings
@@ -15,8 +16,9 @@ from understudy.balancing.succession import Successions
 from understudy.bridges.bridge import BridgeListener
 from understudy.bridges.bridges import Bridges, bridge_parts
 from understudy.cluster.services import ClusterServices
+from understudy.config.cluster_addresses import cluster_of
 from understudy.config.grouping import GroupingType
-from understudy.config.model import Configuration
+from understudy.config.model import ClusterConnectionConfiguration, Configuration, MessageLoadBalancing
 from understudy.ports import Timers
 from understudy.protocols.services import ProtocolServices
 
@@ -37,25 +39,31 @@ class MemberExchange:
         listener: ExchangeListener,
     ) -> None:
         """No other member is known yet; see ``MessageExchange``. There is a cluster connection."""
-        office, connection = services.sessions.post_office, configuration.cluster_connections[0]
-        self.bindings = RemoteBindings(office.directory, connection.message_load_balancing)
-        settings = FlowSettings(
-            connection,
-            configuration.internal_naming_prefix,
-            configuration.management_address,
-            configuration.management_notification_address,
-            configuration.name,
-        )
+        office, connections = services.sessions.post_office, configuration.cluster_connections
+
+        def mode_of(address: str) -> MessageLoadBalancing:
+            return (cluster_of(connections, address) or connections[0]).message_load_balancing
+
+        self.bindings = RemoteBindings(office.directory, mode_of)
         parts = bridge_parts(cluster, services, timers, listener)
-        self.flows = MessageFlows(settings, cluster.topology, services, parts, self.bindings)
+        flows = [
+            MessageFlows(_flow_settings(configuration, each), cluster.topology, services, parts, self.bindings)
+            for each in connections
+        ]
+        self.flows = ClusterFlows(flows, services.entropy)
         self.redistribution = Redistribution(office, self.bindings, timers)
-        self.successions = Successions(self.flows, office, services.node_id, timers)
-        self.flows.observer = self.successions
+        self.successions = [Successions(each, office, services.node_id, timers) for each in flows]
+        for each, succession in zip(flows, self.successions, strict=True):
+            each.observer = succession
         self.groups = self._grouping_handler(configuration, services, timers, listener)
         if self.groups is not None:
             self.bindings.decisions = self.bindings.groups = self.groups
             self.bindings.listeners.append(self.groups)
-        cluster.scaled_down.moved = self.successions.node_scaled_down
+        cluster.scaled_down.moved = self._node_scaled_down
+
+    def _node_scaled_down(self, node_id: str, target_id: str) -> None:
+        for each in self.successions:
+            each.node_scaled_down(node_id, target_id)
 
     def _grouping_handler(
         self,
@@ -67,6 +75,8 @@ class MemberExchange:
         handler, office = configuration.grouping_handler, services.sessions.post_office
         if handler is None:
             return None
+        clusters = configuration.cluster_connections
+        max_hops = (cluster_of(clusters, handler.address) or clusters[0]).max_hops
         parts = GroupParts(
             office.directory,
             office.store,
@@ -75,7 +85,7 @@ class MemberExchange:
             notifications,
             self.bindings.by_name,
             services.node_id,
-            configuration.cluster_connections[0].max_hops,
+            max_hops,
         )
         kind = LocalGroups if handler.type is GroupingType.LOCAL else RemoteGroups
         return kind(handler, parts)
@@ -85,8 +95,25 @@ class MemberExchange:
         if self.groups is not None:
             self.groups.close()
         self.redistribution.close()
-        self.successions.close()
+        for each in self.successions:
+            each.close()
         self.flows.close()
+        self.bindings.close()
+
+
+def _flow_settings(configuration: Configuration, connection: ClusterConnectionConfiguration) -> FlowSettings:
+    direct = None
+    if connection.allow_direct_connections_only and len(configuration.cluster_connections) > 1:
+        members = map(configuration.connector, connection.static_connectors)
+        direct = frozenset((each.host.lower(), each.port) for each in members)
+    return FlowSettings(
+        connection,
+        configuration.internal_naming_prefix,
+        configuration.management_address,
+        configuration.management_notification_address,
+        configuration.name,
+        direct,
+    )
 
 
 class MessageExchange:

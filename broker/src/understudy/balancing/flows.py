@@ -4,6 +4,8 @@ the node has reported.
 A flow begins when a link has reached an active node. It stays when the node is away: its queues are not preferred any
 more, and messages that are routed to them wait in the store-and-forward queue for the node or its backup.
 
+Each cluster connection has flows of its own; the reports of a node are shared by them (``cluster_flows``).
+
 Source: artemis-ha s. 7.4, 7.5. Not here: routing (``routing.remote``), the reports of queues (``reports``).
 """
 
@@ -18,16 +20,15 @@ from understudy.balancing.cluster_bridge import ClusterConversion, bridge_config
 from understudy.balancing.member_flow import MemberFlow
 from understudy.balancing.notices import selector_of
 from understudy.balancing.remote_bindings import RemoteBindings
-from understudy.balancing.reports import QueueReports
 from understudy.bridges.bridge import Bridge, BridgeParts
 from understudy.cluster.member_link import MemberLink
 from understudy.cluster.topology import Topology
+from understudy.config.cluster_addresses import covers, split_addresses
 from understudy.config.model import ClusterConnectionConfiguration, RoutingType
 from understudy.errors import BrokerError
 from understudy.protocols.services import ProtocolServices
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.directory import Directory
-from understudy.wire.core import packets
 from understudy.wire.core.transport import TransportConfiguration
 
 log = logging.getLogger(__name__)
@@ -37,7 +38,7 @@ _STORE_AND_FORWARD: Final = "sf."
 
 @dataclass(frozen=True, slots=True)
 class FlowSettings:
-    """Configuration of the flows of a node."""
+    """Configuration of the flows of a cluster connection."""
 
     cluster: ClusterConnectionConfiguration
     internal_prefix: str
@@ -46,6 +47,8 @@ class FlowSettings:
     notifications: str
     """Address of notifications."""
     node_name: str
+    direct: frozenset[tuple[str, int]] | None = None
+    """With ``allow-direct-connections-only``: host and port of the members; None: all members."""
 
 
 class FlowObserver:
@@ -59,7 +62,7 @@ class FlowObserver:
 
 
 class MessageFlows:
-    """The flows of an active node. Implements ``cluster.membership.LinkObserver``."""
+    """The flows of one cluster connection of an active node."""
 
     def __init__(
         self,
@@ -84,7 +87,6 @@ class MessageFlows:
         self._services = services
         self._parts = parts
         self._bindings = bindings
-        self._closed = False
         self.observer = FlowObserver()
 
     @property
@@ -97,62 +99,58 @@ class MessageFlows:
 
     def close(self) -> None:
         """The node is not active any more."""
-        self._closed = True
         for flow in self.by_node.values():
-            if flow.reports is not None:
-                flow.reports.close()
             flow.bridge.close()
-        self._bindings.close()
         self.by_node.clear()
 
-    # -- LinkObserver -----------------------------------------------------------------------------
+    # -- links ------------------------------------------------------------------------------------
 
-    def link_identified(self, link: MemberLink) -> None:
-        """Begin the flow to the node, or continue it over this link."""
-        node_id = link.node_id
-        if self._closed or node_id is None:
-            return
+    @property
+    def selector(self) -> str:
+        """Of the notifications about the queues that messages of this cluster connection go to."""
+        settings = self.settings
+        return selector_of(
+            settings.cluster,
+            internal_prefix=settings.internal_prefix,
+            management_address=settings.management_address,
+            notifications=settings.notifications,
+        )
+
+    def takes(self, address: str) -> bool:
+        """Whether messages of an address go this way."""
+        return covers(address, *split_addresses(self.settings.cluster.address))
+
+    def goes_to(self, link: MemberLink) -> bool:
+        """Whether there is a flow to the node of a link."""
+        direct, target = self.settings.direct, link.target
+        # a backup may have taken over at another address
+        return direct is None or link.node_id in self.by_node or (target.host.lower(), target.port) in direct
+
+    def is_on(self, link: MemberLink) -> bool:
+        """Whether the flow to the node uses the link already."""
+        flow = self.by_node.get(link.node_id or "")
+        return flow is not None and not flow.queue.deleted and flow.link is link
+
+    def continue_on(self, link: MemberLink, node_id: str) -> MemberFlow | None:
+        """Begin the flow to the node, or continue it over this link; None: it cannot be made."""
         flow = self.by_node.get(node_id)
         if flow is not None and flow.queue.deleted:
             # by an operator: begin anew
             del self.by_node[node_id]
             flow.end()
             flow = None
-        if flow is not None and flow.link is link:
-            return
         if flow is None:
             try:
                 flow = self._begin(node_id, link.target)
             except BrokerError as error:
                 log.error("messages do not go to another node", extra={"node_id": node_id, "error": str(error)})
-                return
+                return None
         elif flow.link is not None:
             flow.lose_link()
         # it may have given up
         flow.bridge.start()
-        settings = self.settings
         flow.link = link
-        flow.reports = QueueReports(
-            flow,
-            link,
-            self._services.entropy,
-            name=settings.node_name.replace("::", "_"),
-            selector=selector_of(
-                settings.cluster,
-                internal_prefix=settings.internal_prefix,
-                management_address=settings.management_address,
-                notifications=settings.notifications,
-            ),
-            management_address=settings.management_address,
-            notifications=settings.notifications,
-        )
-        self.observer.node_joined(node_id)
-
-    def link_received(self, link: MemberLink, packet: packets.Packet) -> None:
-        """A packet of the session for reports. Raises RemoteProtocolError."""
-        flow = self.by_node.get(link.node_id or "")
-        if flow is not None and flow.link is link and flow.reports is not None:
-            flow.reports.receive(packet)
+        return flow
 
     def link_lost(self, link: MemberLink) -> None:
         """Nothing is reported on this link any more."""

@@ -11,7 +11,6 @@ from functools import partial
 from understudy.balancing.group_notices import GroupNotice
 from understudy.balancing.notices import Notice
 from understudy.balancing.remote_bindings import RemoteBindings, RemoteListener
-from understudy.balancing.reports import QueueReports
 from understudy.bridges.bridge import Bridge
 from understudy.cluster.member_link import MemberLink
 from understudy.routing.filter import parse_filter
@@ -22,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class MemberFlow:
-    """The flow to one node id. Implements ``reports.ReportOwner``."""
+    """The flow of one cluster connection to one node id. Implements ``reports.ReportOwner``."""
 
     def __init__(self, node_id: str, queue: Queue, bridge: Bridge, bindings: RemoteBindings) -> None:
         self.node_id = node_id
@@ -31,7 +30,6 @@ class MemberFlow:
         self.bridge = bridge
         self.link: MemberLink | None = None
         """On which the node reports its queues; None: it is away."""
-        self.reports: QueueReports | None = None
         self.bindings: dict[str, RemoteBinding] = {}
         """Queues of the node, by cluster name."""
         self._all = bindings
@@ -127,9 +125,6 @@ class MemberFlow:
     def lose_link(self) -> None:
         """The connection to the node ended."""
         self.link = None
-        if self.reports is not None:
-            self.reports.close()
-            self.reports = None
         self.disconnect()
 
 

@@ -5,10 +5,10 @@ Source: artemis-core s. 9.3, 10.2.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from understudy.config.cluster_addresses import split_addresses
 from understudy.config.model import ClusterConnectionConfiguration
 from understudy.errors import RemoteProtocolError
 from understudy.limits import NAME_UNITS_MAX
@@ -111,18 +111,5 @@ def selector_of(
     return " AND ".join(rules)
 
 
-def split_addresses(text: str) -> tuple[list[str], list[str]]:
-    """``address`` of a cluster connection: prefixes that are included (none: all) and those that are excluded."""
-    parts = [each.strip() for each in text.split(",") if each.strip()]
-    return [each for each in parts if each[0] != "!"], [each[1:] for each in parts if each[0] == "!"]
-
-
 def _pattern(prefix: str) -> str:
     return prefix.replace("'", "''") + "%"
-
-
-def covers(address: str, included: Sequence[str], excluded: Sequence[str]) -> bool:
-    """Whether an address is one of a cluster connection (``split_addresses``)."""
-    if any(map(address.startswith, excluded)):
-        return False
-    return not included or any(map(address.startswith, included))

@@ -46,9 +46,13 @@ class RemoteListener(Protocol):
 class RemoteBindings:
     """Those of a node, by cluster name."""
 
-    def __init__(self, directory: Directory, mode: MessageLoadBalancing) -> None:
+    def __init__(self, directory: Directory, mode_of: Callable[[str], MessageLoadBalancing]) -> None:
+        """Args:
+        directory: Of the node.
+        mode_of: ``message-load-balancing`` of the cluster connection that takes the messages of an address.
+        """
         self._directory = directory
-        self._mode = mode
+        self._mode_of = mode_of
         self.by_name: dict[str, RemoteBinding] = {}
         self._by_address: dict[str, dict[str, RemoteBinding]] = {}
         """By their address, and by cluster name."""
@@ -103,7 +107,7 @@ class RemoteBindings:
             self._make_balancer(address)
 
     def _make_balancer(self, address: Address) -> Balancer:
-        balancer = self._balancers[address.name] = Balancer(self._mode, self.decisions)
+        balancer = self._balancers[address.name] = Balancer(self._mode_of(address.name), self.decisions)
         for binding in self._of(address.name):
             balancer.add(binding)
         address.balance_by(balancer)

@@ -146,6 +146,25 @@ def _unreached(found: dict[str, Any]) -> tuple[list[str], _Rows]:
     return columns, [[each[key] for key in keys] for each in found["unreached"]]
 
 
+def _connections(found: dict[str, Any]) -> tuple[list[str], _Rows]:
+    """Columns and rows of the table of cluster connections."""
+    columns = ["cluster-connection", "address", "balancing", "hops", "members", "queues", "waiting", "acknowledged"]
+    rows: _Rows = [
+        [
+            each["name"],
+            each["address"] or "all",
+            each["message_load_balancing"],
+            each["max_hops"],
+            len(each["nodes"]),
+            each["remote_queues"],
+            each["waiting"],
+            each["acknowledged"],
+        ]
+        for each in found["connections"]
+    ]
+    return columns, rows
+
+
 def _redistribution(found: dict[str, Any]) -> tuple[list[str], _Rows]:
     """Columns and rows of the table of queues whose messages move."""
     columns = ["queue", "state", "moved"]
@@ -191,6 +210,7 @@ def _tables(found: dict[str, Any]) -> list[tuple[str, list[str], _Rows]]:
         ),
         ("members that were never reached", *_unreached(found)),
         ("colocated backups", *_colocated(found)),
+        ("cluster connections", *_connections(found)),
         ("bridges", *_bridges(found)),
         (
             "queues of other members",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from understudy.config.cluster_addresses import cluster_of
 from understudy.config.document import Document, Node
 from understudy.config.grouping import GroupingConfiguration, GroupingType
 from understudy.config.model import ClusterConnectionConfiguration
@@ -38,29 +39,20 @@ def read_grouping_handler(
     if child is not None and child.value == 0:
         raise document.error_at(child, "0 is neither -1 nor more than 0")
     handler = GroupingConfiguration(**{**values, "name": name, "type": GroupingType(values["type"])})
-    if not clusters or clusters[0].max_hops == 0:
+    taking = cluster_of(clusters, handler.address)
+    if not clusters or (taking is not None and taking.max_hops == 0):
         document.warn(
             "grouping-handler",
             "without a cluster-connection, or with its max-hops 0, it has no effect",
             node,
         )
         return None
-    rejected = next((each for each in clusters[:1] if not _passes(handler.address, each.address)), None)
-    if rejected is not None:
+    if taking is None:
+        first = clusters[0]
         raise document.error_at(
             node.child("address") or node,
-            f"{handler.address!r} is no address of cluster-connection {rejected.name!r} (address {rejected.address!r}):"
+            f"{handler.address!r} is no address of cluster-connection {first.name!r} (address {first.address!r}):"
             " no proposal would reach the other members",
             hint="write one of its prefixes as address of the grouping-handler",
         )
     return handler
-
-
-def _passes(address: str, prefixes: str) -> bool:
-    """Whether the filter of another member takes a notification with this address (artemis-ha s. 7.2)."""
-    parts = [each.strip() for each in prefixes.split(",") if each.strip()]
-    excluded = [each[1:] for each in parts if each[0] == "!"]
-    included = [each for each in parts if each[0] != "!"]
-    if any(map(address.startswith, excluded)):
-        return False
-    return not included or any(map(address.startswith, included))

@@ -20,8 +20,8 @@ Generated from the schema by `python -m understudy.config.reference`; do not edi
 
 A broker reads `etc/broker.xml`: `core` within `configuration`, with the namespaces Artemis uses or
 none. Further servers of the process are elements `server` beside it ([colocated.md](colocated.md)). In any
-container, `<xi:include href="FILE"/>` (`xmlns:xi="http://www.w3.org/2001/XInclude"`) stands for the root element
-of a file beside this one. `${name}` and `${name:default}` in values are replaced by properties given at the start.
+container, `<xi:include href="FILE"/>` (`xmlns:xi="http://www.w3.org/2001/XInclude"`) stands for the root element of a
+file beside this one. `${name}` and `${name:default}` in values are replaced by properties given at the start.
 Sizes take K, M or G (powers of 1024), times a bare number of milliseconds or s, m, h, d.
 Anything unknown, misplaced or wrong is an error that names the element and the line.
 

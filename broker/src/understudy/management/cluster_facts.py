@@ -197,6 +197,27 @@ class ColocatedFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterConnectionFacts:
+    """One cluster connection of an active node."""
+
+    name: str
+    address: str
+    """Prefixes of its addresses; empty: all."""
+    message_load_balancing: str
+    max_hops: int
+    nodes: Sequence[str]
+    """Node ids to which its messages go."""
+    remote_queues: int
+    """Queues of other nodes that it knows."""
+    waiting: int
+    """Messages in its store-and-forward queues."""
+    forwarded: int
+    """Messages that its bridges have sent since the activation."""
+    acknowledged: int
+    """Messages that other nodes have confirmed since the activation."""
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterFacts:
     """The cluster as this node sees it."""
 
@@ -215,6 +236,7 @@ class ClusterFacts:
     colocated: ColocatedFacts | None = None
     """None without a colocated policy."""
     unreached: Sequence[UnreachedFacts] = ()
+    connections: Sequence[ClusterConnectionFacts] = ()
 
 
 def cluster_json(facts: ClusterFacts) -> dict[str, object]:

@@ -44,7 +44,7 @@ class ClusterConnectionControl(Control):
             ManagementError: no messages go to this member.
         """
         members = self.node.members
-        flows = {} if members is None else members.flows.by_node
+        flows = {} if members is None else members.flows.by_cluster[self.cluster.name].by_node
         if node_id is not None and node_id not in flows:
             raise ManagementError(f"no bridge to node {node_id!r}")
         counts = [each.bridge.counts for each in flows.values() if node_id in (None, each.node_id)]

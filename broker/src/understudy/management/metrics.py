@@ -19,7 +19,7 @@ from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from understudy.management.cluster_facts import BridgeFacts
+from understudy.management.cluster_facts import BridgeFacts, ClusterConnectionFacts
 from understudy.management.controls import STATES, NodeView, QueueFacts, ReadersFacts, readiness
 
 #: Maximum number of queues with their own series.
@@ -163,7 +163,8 @@ class NodeCollector(Collector):
                 "Messages that moved to consumers of other members since the activation.",
                 sum(each.moved for each in cluster.redistribution),
             )
-
+        if cluster.connections:
+            yield from _cluster_connections(cluster.connections)
         grouping = cluster.grouping
         if grouping is not None:
             yield _gauge("understudy_group_bindings", "Message groups that have a queue.", grouping.groups)
@@ -286,3 +287,27 @@ def _per_queue(queues: list[QueueFacts]) -> Iterator[Metric]:
         for queue, names in zip(shown, values, strict=True):
             counter.add_metric(names, getattr(queue, field))
         yield counter
+
+
+def _cluster_connections(connections: Sequence[ClusterConnectionFacts]) -> Iterator[Metric]:
+    waiting = GaugeMetricFamily(
+        "understudy_cluster_connection_waiting",
+        "Messages for other members in the store-and-forward queues of a cluster connection.",
+        labels=["cluster_connection"],
+    )
+    queues = GaugeMetricFamily(
+        "understudy_cluster_connection_remote_queues",
+        "Queues of other members that a cluster connection knows.",
+        labels=["cluster_connection"],
+    )
+    acknowledged = CounterMetricFamily(
+        "understudy_cluster_connection_acknowledged",
+        "Messages that other members have confirmed.",
+        labels=["cluster_connection"],
+    )
+    for each in connections:
+        name = [label(each.name)]
+        waiting.add_metric(name, each.waiting)
+        queues.add_metric(name, each.remote_queues)
+        acknowledged.add_metric(name, each.acknowledged)
+    yield from (waiting, queues, acknowledged)

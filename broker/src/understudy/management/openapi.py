@@ -100,6 +100,15 @@ _CLUSTER: Final[Schema] = _object(
                 }
             )
         ),
+        "connections": _list_of(
+            _object(
+                {
+                    **dict.fromkeys(("name", "address", "message_load_balancing"), _TEXT),
+                    "nodes": _list_of(_TEXT),
+                    **dict.fromkeys(("max_hops", "remote_queues", "waiting", "forwarded", "acknowledged"), _COUNT),
+                }
+            )
+        ),
         "redistribution": _list_of(_object({"queue": _TEXT, "state": _TEXT, "moved": _COUNT})),
         "grouping": _or_null(
             _object(

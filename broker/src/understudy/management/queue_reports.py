@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from understudy.balancing import notices
 from understudy.balancing.groups import Groups
-from understudy.balancing.notices import covers, split_addresses
+from understudy.config.cluster_addresses import covers, split_addresses
 from understudy.errors import ManagementError
 from understudy.management.notifications import Kind, Notifications
 from understudy.message import Message, MessageType

@@ -48,11 +48,12 @@ def make_parts(
     if configuration.cluster_connections or configuration.has_cluster_password:
         # also without a cluster connection: bridges prove it
         connections = configuration.cluster_connections
-        plain = [node_configuration.connector(name) for name in connections[0].artemis_members] if connections else []
+        artemis = dict.fromkeys(name for each in connections for name in each.artemis_members)
+        plain = [node_configuration.connector(name) for name in artemis]
         credentials = ClusterCredentials(configuration.cluster_user, configuration.cluster_password, entropy, plain)
     if configuration.cluster_connections and credentials is not None:
         membership = make_membership(node_configuration, topology, credentials, loop, environment.clock, turn)
-        discovery.feed(membership, configuration.cluster_connections[0].discovery_group)
+        discovery.feed(membership, (each.discovery_group for each in configuration.cluster_connections))
     return NodeParts(
         configuration=node_configuration,
         environment=environment,

@@ -35,7 +35,9 @@ def make_membership(
     clock: Clock,
     turn: Turn,
 ) -> Membership:
-    """The membership by the first cluster-connection.
+    """The membership of a node in the cluster of all its cluster connections.
+
+    Its links have the intervals and limits of the first one, and lead to the members of all.
 
     Args:
         configuration: Of the node, with a cluster-connection.
@@ -45,7 +47,8 @@ def make_membership(
         clock: Of the node.
         turn: Of the node.
     """
-    connection = configuration.current.cluster_connections[0]
+    connections = configuration.current.cluster_connections
+    connection = connections[0]
     own = configuration.own_connector()
     assert own is not None
     replication = configuration.current.ha_policy.replication
@@ -61,10 +64,11 @@ def make_membership(
         topology_scanner_attempts=connection.topology_scanner_attempts,
         notification_interval_ms=connection.notification_interval_ms,
         notification_attempts=connection.notification_attempts,
-        direct_connections_only=connection.allow_direct_connections_only,
+        direct_connections_only=all(each.allow_direct_connections_only for each in connections),
         group=None if replication is None else replication.group_name,
     )
-    statics = [configuration.connector(name) for name in connection.static_connectors]
+    names = dict.fromkeys(name for each in connections for name in each.static_connectors)
+    statics = [configuration.connector(name) for name in names]
     dialer = LoopDialer(loop, turn, configuration.tls_for)
     return Membership(topology, own, statics, settings, credentials, dialer, clock, turn)
 

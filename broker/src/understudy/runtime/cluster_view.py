@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from understudy.balancing.exchange import MemberExchange
 from understudy.bridges.bridge import Bridge
 from understudy.broker import Broker
 from understudy.cluster.unreached import UnreachedMember
@@ -11,6 +12,7 @@ from understudy.discovery.group import Group
 from understudy.management.cluster_facts import (
     BridgeFacts,
     BroadcastFacts,
+    ClusterConnectionFacts,
     ClusterFacts,
     DiscoveryFacts,
     EntryFacts,
@@ -52,11 +54,33 @@ def cluster_facts(parts: NodeParts, broker: Broker | None, colocation: NodeColoc
         _grouping(broker),
         None if colocation is None else colocation.facts(),
         [] if membership is None else [_unreached(each) for each in membership.unreached.by_node.values()],
+        [] if broker is None or broker.exchange.members is None else _connections(broker.exchange.members),
     )
 
 
 def _unreached(member: UnreachedMember) -> UnreachedFacts:
     return UnreachedFacts(member.node_id, _url(member.connector) or "", member.failures, member.error)
+
+
+def _connections(members: MemberExchange) -> list[ClusterConnectionFacts]:
+    found = []
+    for name, flows in members.flows.by_cluster.items():
+        cluster, each = flows.settings.cluster, list(flows.by_node.values())
+        counts = [flow.bridge.counts for flow in each]
+        found.append(
+            ClusterConnectionFacts(
+                name,
+                cluster.address,
+                cluster.message_load_balancing.value,
+                cluster.max_hops,
+                [flow.node_id for flow in each],
+                sum(len(flow.bindings) for flow in each),
+                sum(flow.queue.message_count for flow in each),
+                sum(count.forwarded for count in counts),
+                sum(count.acknowledged for count in counts),
+            )
+        )
+    return found
 
 
 def _grouping(broker: Broker | None) -> GroupingFacts | None:
@@ -78,7 +102,7 @@ def _grouping(broker: Broker | None) -> GroupingFacts | None:
 
 def _bridges(broker: Broker) -> list[Bridge]:
     exchange = broker.exchange
-    flows = [] if exchange.members is None else exchange.members.flows.by_node.values()
+    flows = [] if exchange.members is None else exchange.members.flows.all()
     return [*exchange.bridges.by_name.values(), *(each.bridge for each in flows)]
 
 

@@ -138,11 +138,13 @@ class NodeDiscovery:
         for each in self.broadcasters:
             each.stop()
 
-    def feed(self, membership: Membership, group: str | None) -> None:
-        """Give the connectors heard in a group to a membership, now and whenever they change."""
-        found = self.groups.get(group) if group is not None else None
-        if found is not None:
-            found.listen(lambda: membership.set_discovered(self.connectors(group)))
+    def feed(self, membership: Membership, groups: Iterable[str | None]) -> None:
+        """Give the connectors heard in the groups to a membership, now and whenever they change."""
+        names = [each for each in dict.fromkeys(groups) if each is not None and each in self.groups]
+        for name in names:
+            self.groups[name].listen(
+                lambda: membership.set_discovered([one for each in names for one in self.connectors(each)])
+            )
 
     def all_heard(self, group: str | None) -> bool:
         """Whether initial-wait-timeout of a group has passed; True if it is not listened to."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from understudy.balancing.flows import MessageFlows
+from understudy.balancing.cluster_flows import ClusterFlows
 from understudy.broker import Broker
 from understudy.config.high_availability import ScaleDownConfiguration
 from understudy.runtime.parts import NodeParts, Owner
@@ -164,11 +164,11 @@ class NodeScaleDown:
                 transfer.close()
                 return
 
-    async def _empty(self, flows: MessageFlows) -> None:
+    async def _empty(self, flows: ClusterFlows) -> None:
         """Let connected bridges bring the messages for other nodes, then stop them without a message under way."""
         clock, before, since_ms = self._parts.environment.clock, -1, 0
         while True:
-            bridges = [each for each in flows.by_node.values() if each.bridge.connected]
+            bridges = [each for each in flows.all() if each.bridge.connected]
             waiting = sum(each.queue.message_count for each in bridges)
             now_ms = clock.monotonic_ms()
             if waiting != before:
@@ -176,11 +176,11 @@ class NodeScaleDown:
             if not waiting or now_ms - since_ms >= STALL_MS:
                 break
             await asyncio.sleep(LOOK_MS / 1000)
-        for each in flows.by_node.values():
+        for each in flows.all():
             if each.bridge.started:
                 # others are pausing or stopping already, or do not run
                 each.bridge.stop()
-        while any(each.bridge.unconfirmed for each in flows.by_node.values()):
+        while any(each.bridge.unconfirmed for each in flows.all()):
             await asyncio.sleep(LOOK_MS / 1000)
 
 

@@ -59,7 +59,9 @@ class ScaleDown:
         self._services = services
         self._timers = timers
         connection = configuration.cluster_connections[0]
-        self._kept_prefix = f"{configuration.internal_naming_prefix}sf.{connection.name}."
+        self._kept_prefixes = tuple(
+            f"{configuration.internal_naming_prefix}sf.{each.name}." for each in configuration.cluster_connections
+        )
         session = bridge_configuration("scale-down", connection)
         session = replace(session, target=replace(session.target, ha=True))
         access = TargetAccess(cluster.dialer, services.clock, timers, services.entropy, cluster.credentials)
@@ -124,7 +126,9 @@ class ScaleDown:
 
     def _leads_to(self, queue: Queue) -> str | None:
         """The node id that a store-and-forward queue leads to; None: it is none."""
-        return queue.name.removeprefix(self._kept_prefix) if queue.name.startswith(self._kept_prefix) else None
+        # a name of a cluster connection may begin with that of another one
+        prefix = max((each for each in self._kept_prefixes if queue.name.startswith(each)), key=len, default=None)
+        return None if prefix is None else queue.name.removeprefix(prefix)
 
     def _kept_for_target(self, queue: Queue) -> bool | None:
         """Whether a store-and-forward queue leads to the target; None: it is none."""

@@ -11,6 +11,7 @@ from understudy.ha.replication.promotion import Promotion
 from understudy.management.cluster_facts import (
     BridgeFacts,
     BroadcastFacts,
+    ClusterConnectionFacts,
     ClusterFacts,
     DiscoveryFacts,
     EntryFacts,
@@ -84,6 +85,9 @@ _CLUSTER = ClusterFacts(
     [RedistributionFacts("q", "WATCHING", 7)],
     GroupingFacts("groups", "REMOTE", 12, 1, 15, 3, 2),
     unreached=[UnreachedFacts("66666666-7777-8888-9999-aaaaaaaaaaaa", "tcp://10.0.0.9:61616", 4, "refused")],
+    connections=[
+        ClusterConnectionFacts("c", "news", "STRICT", 1, ["66666666-7777-8888-9999-aaaaaaaaaaaa"], 3, 5, 9, 8)
+    ],
 )
 
 

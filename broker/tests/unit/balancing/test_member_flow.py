@@ -8,8 +8,9 @@ import pytest
 
 from support.routing import World
 from understudy.balancing.member_flow import MemberFlow
-from understudy.balancing.notices import Notice, covers, read_notice, selector_of, split_addresses
+from understudy.balancing.notices import Notice, read_notice, selector_of
 from understudy.balancing.remote_bindings import RemoteBindings
+from understudy.config.cluster_addresses import covers, split_addresses
 from understudy.config.model import ClusterConnectionConfiguration, MessageLoadBalancing, RoutingType
 from understudy.errors import InvalidSelector, RemoteProtocolError
 from understudy.message import Message
@@ -47,7 +48,7 @@ class Reporting:
     def __init__(self) -> None:
         self.world = World()
         directory = self.world.office.directory
-        self.all = RemoteBindings(directory, MessageLoadBalancing.ON_DEMAND)
+        self.all = RemoteBindings(directory, lambda address: MessageLoadBalancing.ON_DEMAND)
         self.heard = Heard()
         self.all.listeners.append(self.heard)
         self.flow = self.another(NODE)

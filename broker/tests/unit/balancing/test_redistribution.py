@@ -27,7 +27,7 @@ class Redistributing:
         settings = {"#": {"redistribution_delay": delay_ms}}
         self.world = World(settings, automatic=automatic)
         self.office = self.world.office
-        self.bindings = RemoteBindings(self.office.directory, MessageLoadBalancing.ON_DEMAND)
+        self.bindings = RemoteBindings(self.office.directory, lambda address: MessageLoadBalancing.ON_DEMAND)
         self.redistribution = Redistribution(self.office, self.bindings, self.world.clock)
         self.queue = self.world.queue("q")
         self.flow = self.office.directory.create_queue(
