@@ -16,16 +16,37 @@ from understudy.client.sync import Consumer, connect
 pytestmark = pytest.mark.maven
 
 
+SECOND = """</cluster-connection><cluster-connection name="second"><connector-ref>n{own}</connector-ref>
+  <address>news,q2</address><retry-interval>100</retry-interval>
+  <message-load-balancing>STRICT</message-load-balancing>
+  <static-connectors><connector-ref>n{other}</connector-ref></static-connectors>
+</cluster-connection></cluster-connections>"""
+
+
+def with_second(text: str, number: int) -> str:
+    """A broker.xml with a second cluster connection and the queue ``q2``."""
+    queue = '<addresses><address name="q2"><anycast><queue name="q2"/></anycast></address>'
+    text = text.replace("<addresses>", queue)
+    end = "</cluster-connection></cluster-connections>"
+    assert end in text
+    return text.replace(end, SECOND.format(own=number, other=1 - number))
+
+
 class Mixed:
     """Our node ``ours`` and the Artemis node ``theirs``, each with the anycast queue ``q`` and the address ``news``."""
 
-    def __init__(self, artemis: Path, directory: Path, mode: str) -> None:
+    def __init__(self, artemis: Path, directory: Path, mode: str, *, second: bool = False) -> None:
+        """``second``: both also have a cluster connection ``second`` with STRICT for ``news`` and ``q2``."""
         balancing = f"<message-load-balancing>{mode}</message-load-balancing>"
+        if second:
+            balancing = f"<address>!news,!q2</address>{balancing}"
         (port, text), (their_port, their_text) = members_xml(directory, 2, cluster=balancing)
+        if second:
+            text, their_text = with_second(text, 0), with_second(their_text, 1)
         theirs = "<artemis-members><connector-ref>n1</connector-ref></artemis-members></cluster-connection>"
         self.ours = Node(directory / "n0", "primary", port)
         self.ours.config.parent.mkdir(parents=True)
-        self.ours.config.write_text(text.replace("</cluster-connection>", theirs))
+        self.ours.config.write_text(text.replace("</cluster-connection>", theirs, 1))
         nio = "<journal-type>NIO</journal-type>"
         their_text = their_text.replace("<connectors>", nio + "<connectors>", 1)
         self.theirs = ArtemisNode(artemis, directory / "instance", their_port, their_text)
@@ -46,8 +67,8 @@ def make_mixed(artemis: Path, tmp_path: Path) -> Iterator[Callable[[str], Mixed]
     """Makes a mixed cluster, and ends it after the test."""
     made: list[Mixed] = []
 
-    def make(mode: str = "ON_DEMAND") -> Mixed:
-        made.append(Mixed(artemis, tmp_path, mode))
+    def make(mode: str = "ON_DEMAND", *, second: bool = False) -> Mixed:
+        made.append(Mixed(artemis, tmp_path, mode, second=second))
         return made[-1].start()
 
     yield make
@@ -186,3 +207,48 @@ def test_kills_of_both_brokers_lose_and_double_nothing(
         traffic.finish()
     finally:
         traffic.end()
+
+
+@pytest.mark.feature("several cluster connections with different addresses")
+def test_two_cluster_connections_balance_each_address_in_both_directions(make_mixed: Callable[..., Mixed]) -> None:
+    """``q`` with ON_DEMAND goes to consumers; ``q2`` with STRICT goes to both nodes in turn. Nothing comes twice."""
+    mixed = make_mixed(second=True)
+    with connect(url(mixed.ours)) as here, connect(url(mixed.theirs)) as there:  # type: ignore[arg-type]
+        wait_knows(mixed.ours, "q2")
+        with here.session() as ours, there.session() as theirs:
+            for source, target in ((ours, theirs), (theirs, ours)):
+                producer = source.producer("q2")
+                # Artemis knows our queue only when its own connection has reported it
+                probe = target.consumer("q2")
+                for _ in range(200):
+                    producer.send("probe")
+                    if probe.receive(0.1) is not None:
+                        break
+                else:
+                    raise AssertionError("q2 is not balanced")
+                probe.close()
+                first, second = source.consumer("q2"), target.consumer("q2")
+                for each in (first, second):
+                    while each.receive(0.5) is not None:
+                        pass
+                bodies = [f"strict {number}" for number in range(40)]
+                for body in bodies:
+                    producer.send(body)
+                assert sorted(take(first, 20) + take(second, 20)) == sorted(bodies)
+                assert rest(first) == rest(second) == []
+                first.close()
+                second.close()
+                consumer = target.consumer("q")
+                if target is theirs:
+                    wait_knows(mixed.ours, "q", consumers=1)
+                writer = source.producer("q")
+                for body in bodies:
+                    writer.send(body)
+                # those that Artemis took before it knew the consumer are redistributed
+                assert sorted(take(consumer, 40)) == sorted(bodies)
+                assert rest(consumer) == []
+                consumer.close()
+    found = {each["name"]: each for each in mixed.ours.get("/api/v1/cluster")[1]["connections"]}  # type: ignore[attr-defined]
+    assert set(found) == {"cluster", "second"}
+    for each in found.values():
+        assert each["acknowledged"] >= 20, found
