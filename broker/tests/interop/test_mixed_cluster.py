@@ -209,7 +209,7 @@ def test_kills_of_both_brokers_lose_and_double_nothing(
         traffic.end()
 
 
-@pytest.mark.feature("several cluster connections with different addresses")
+@pytest.mark.feature("load balancing between members")
 def test_two_cluster_connections_balance_each_address_in_both_directions(make_mixed: Callable[..., Mixed]) -> None:
     """``q`` with ON_DEMAND goes to consumers; ``q2`` with STRICT goes to both nodes in turn. Nothing comes twice."""
     mixed = make_mixed(second=True)

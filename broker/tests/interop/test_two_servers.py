@@ -17,7 +17,7 @@ pytestmark = pytest.mark.maven
 Java = Callable[..., "subprocess.Popen[str]"]
 
 
-@pytest.mark.feature("Several servers in one process")
+@pytest.mark.feature("failover: sends, consumers, temporary queues, transactions, XA, listeners")
 @pytest.mark.parametrize("shares_port", [False, True], ids=["own-ports", "one-port"])
 @pytest.mark.parametrize("kind", ["shared-store", "replication"])
 def test_the_stock_client_follows_to_the_other_process_and_back(
