@@ -107,7 +107,7 @@ class WaitView:
         bridges, members = self._node.bridges, self._node.members
         found: list[Bridge] = [] if bridges is None else list(bridges.by_name.values())
         if members is not None:
-            found += [flow.bridge for flow in members.flows.by_node.values()]
+            found += [flow.bridge for flow in members.flows.all()]
         return (each for each in found if each.configuration.queue_name == self._queue.name)
 
     def _bridge(self, bridge: Bridge) -> BridgeState:
