@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,11 +13,12 @@ from understudy.cli.data_compare import exports_of, plain_comparison, plan_of, p
 from understudy.cli.data_transfer import export_copy
 from understudy.cli.ledger import refuse_twice
 from understudy.cli.pipeline_archive import archive_command
+from understudy.cli.pipeline_consolidate import consolidate_command
+from understudy.cli.pipeline_flow import flow_command
 from understudy.cli.pipeline_replay import replay_command
 from understudy.cli.report import console, exit_code_of_report, print_report
-from understudy.cli.spark_job import JSON, MASTER, WORK_DIRECTORY, job_session, progress
+from understudy.cli.spark_job import JSON, MASTER, WORK_DIRECTORY, job_session, progress, write_whole
 from understudy.cli.stores import STORE, open_store
-from understudy.errors import ConfigError
 from understudy.ledger import WINDOW_MS
 from understudy.spark.evidence import chain, describe_input, sections_of, verify
 from understudy.spark.pages import audit_page
@@ -36,6 +36,8 @@ def pipeline() -> None:
 
 
 pipeline.add_command(archive_command)
+pipeline.add_command(consolidate_command)
+pipeline.add_command(flow_command)
 pipeline.add_command(replay_command)
 
 # --- audit ------------------------------------------------------------------------------------------------------------
@@ -132,21 +134,11 @@ def _write_reports(
     sections = [("journals", list(journals)), *sections_of(report)]
     lines = chain([describe_input(path) for path in inputs], sections, verdict)
     if report_file is not None:
-        _write(report_file, "".join(f"{line}\n" for line in lines))
+        write_whole(report_file, "".join(f"{line}\n" for line in lines))
     if html_file is not None:
         windows = [(window.start_ms, window.end_ms) for window in found.report.windows]
         fingerprint = json.loads(lines[-1])["hash"]
-        _write(html_file, audit_page(report, found.rates, windows, found.bucket_ms, fingerprint))
-
-
-def _write(path: Path, text: str) -> None:
-    """A file that is there completely or not at all."""
-    temporary = path.with_name(path.name + ".new")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, path)
-    except OSError as error:
-        raise ConfigError(f"cannot be written: {error.strerror}", file=str(path)) from error
+        write_whole(html_file, audit_page(report, found.rates, windows, found.bucket_ms, fingerprint))
 
 
 @pipeline.command("verify-report")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -64,3 +65,13 @@ def progress(*, quiet: bool) -> Callable[[str], None]:
     if quiet or not sys.stderr.isatty():
         return lambda doing: None
     return lambda doing: click.echo(f"{doing} ...", err=True)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """A file that is there completely or not at all."""
+    temporary = path.with_name(path.name + ".new")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        os.replace(temporary, path)
+    except OSError as error:
+        raise ConfigError(f"cannot be written: {error.strerror}", file=str(path)) from error

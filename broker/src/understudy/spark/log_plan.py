@@ -19,6 +19,7 @@ from enum import Enum
 from typing import Final
 
 from understudy.errors import ConfigError, DiskFailed, JournalCorrupt, StoreInUse, WrongNode
+from understudy.limits import ID_CACHE_SIZE
 from understudy.ports import Disk, File
 from understudy.runtime.disk import RealDisk
 from understudy.spark.tables import TABLES
@@ -325,14 +326,20 @@ def snapshot_links(disk: Disk, directory: str, name: str) -> list[Link]:
     return [link for link in links if (link.number, link.epoch) in present]
 
 
-def read_small_state(disk: Disk, directory: str, name: str) -> StoreState:
+def read_small_state(disk: Disk, directory: str, name: str, id_cache_size: int = ID_CACHE_SIZE) -> StoreState:
     """Everything in a snapshot that comes before its references: the log, the segments and the bindings.
+
+    Args:
+        disk: Where the store is.
+        directory: Of the journal.
+        name: Of the snapshot.
+        id_cache_size: Duplicate ids kept per address.
 
     Raises:
         JournalCorrupt: it is damaged.
     """
     file = disk.open(f"{directory}/{name}", read_only=True)
-    state = StoreState()
+    state = StoreState(id_cache_size)
     try:
         reader = SnapshotReader(file.path, read_snapshot_header(file, name))
         while reader.end is None:

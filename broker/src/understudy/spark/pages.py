@@ -1,4 +1,4 @@
-"""The report of an audit as one HTML page: numbers, plots as inline SVG, findings. No script, nothing is loaded."""
+"""Reports as HTML pages: tables, plots as inline SVG, and the page of an audit. No script, nothing is loaded."""
 
 from __future__ import annotations
 
@@ -34,18 +34,16 @@ def audit_page(
     verdict = report["verdict"]
     kept = verdict == "kept" and report["confirmed_by"]["ok"]
     parts = [
-        "<!DOCTYPE html><html lang='en'><head><meta charset='utf-8'><title>Audit</title>",
-        f"<style>{_STYLE}</style></head><body><h1>Audit of delivery</h1>",
         f"<p>Verdict: <span class='{'good' if kept else 'bad'}'>{escape(str(verdict))}</span></p>",
         f"<p>Hash of the report: <code>{escape(fingerprint)}</code></p>",
         "<h2>Counts</h2>",
-        _table(("", "number"), [(name, f"{value:,}") for name, value in report["counts"].items()]),
+        table(("", "number"), [(name, f"{value:,}") for name, value in report["counts"].items()]),
         f"<h2>Rows in {bucket_ms} ms, and windows without service</h2>",
-        _plot(rates, windows),
+        plot(rates, windows),
         "<h2>Latency</h2>",
         _latencies(report),
         "<h2>Nodes and epochs</h2>",
-        _table(
+        table(
             ("node id", "epoch", "nodes", "confirmations"),
             [
                 (each["node_id"], each["epoch"], ", ".join(each["nodes"]), f"{each['confirmations']:,}")
@@ -55,18 +53,36 @@ def audit_page(
         *(f"<p class='bad'>{escape(text)}</p>" for text in report["confirmed_by"]["findings"]),
         "<h2>Findings</h2>",
         _findings(report),
-        "</body></html>\n",
     ]
-    return "\n".join(parts)
+    return page("Audit of delivery", parts)
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+def page(title: str, parts: Sequence[str]) -> str:
+    """A whole page.
+
+    Args:
+        title: Plain text.
+        parts: HTML.
+    """
+    head = f"<!DOCTYPE html><html lang='en'><head><meta charset='utf-8'><title>{escape(title)}</title>"
+    body = f"<style>{_STYLE}</style></head><body><h1>{escape(title)}</h1>"
+    return "\n".join([head, body, *parts, "</body></html>\n"])
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A table; cells are plain text."""
     head = "".join(f"<th>{escape(each)}</th>" for each in heads)
     body = "".join("<tr>" + "".join(f"<td>{escape(str(each))}</td>" for each in row) + "</tr>" for row in rows)
     return f"<table><tr>{head}</tr>{body}</table>"
 
 
-def _plot(series: Series, windows: Sequence[tuple[int, int]]) -> str:
+def plot(series: Series, windows: Sequence[tuple[int, int]]) -> str:
+    """Lines over time, with windows shaded.
+
+    Args:
+        series: Points by the plain text of the legend.
+        windows: Begin and end, epoch milliseconds.
+    """
     points = [point for line in series.values() for point in line]
     if not points:
         return "<p>no rows</p>"
@@ -98,7 +114,7 @@ def _latencies(report: Mapping[str, Any]) -> str:
         for label, key in (("sent to confirmed", "confirm_latency"), ("sent to delivered", "delivery_latency"))
         if report.get(key)
     ]
-    return _table(("", "p50 ms", "p99 ms", "p99.9 ms", "max ms"), rows) if rows else "<p>none</p>"
+    return table(("", "p50 ms", "p99 ms", "p99.9 ms", "max ms"), rows) if rows else "<p>none</p>"
 
 
 def _findings(report: Mapping[str, Any]) -> str:
@@ -108,4 +124,4 @@ def _findings(report: Mapping[str, Any]) -> str:
         if isinstance(report.get(sort), list)
         for finding in report[sort]
     ]
-    return _table(("sort", "producer", "number", "queue", "reason"), rows) if rows else "<p>none</p>"
+    return table(("sort", "producer", "number", "queue", "reason"), rows) if rows else "<p>none</p>"

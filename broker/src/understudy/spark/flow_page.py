@@ -1,0 +1,105 @@
+"""The report of job ``flow`` as one HTML page with plots as inline SVG. No script, nothing is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from understudy.spark.flow_report import Points, Series
+from understudy.spark.pages import page, plot, table
+
+#: Lines in one plot.
+_LINES: Final = 5
+
+
+def flow_page(report: Mapping[str, Any], series: Series) -> str:
+    """The page.
+
+    Args:
+        report: As ``--json`` prints it.
+        series: Of the same run.
+    """
+    queues, addresses = series.by_queue(), series.by_address()
+    deepest = sorted(report["queues"], key=lambda each: -each["depth_highest"])[:_LINES]
+    depths = {each["queue"]: series.depth(queues[each["directory"], each["queue_id"]]) for each in deepest}
+    hot = report["addresses"][:_LINES]
+    rates: dict[str, Points] = {
+        each["address"]: [
+            (row["begin_ms"], row["messages"]) for row in addresses[each["directory"], each["address_id"]]
+        ]
+        for each in hot
+    }
+    growth = {directory: series.live_bytes(directory) for directory in report["directories"]}
+    seconds = report["bucket_ms"] / 1000
+    return page(
+        "Flow of messages",
+        [
+            f"<p>{_time(report['begin_ms'])} to {_time(report['end_ms'])}, intervals of {seconds:g} s</p>",
+            "<h2>Forecasts</h2>",
+            _forecasts(report),
+            f"<h2>Messages in {seconds:g} s, by address</h2>",
+            plot(rates, []),
+            _listed(report["addresses"], "address", "messages", "bytes", "messages_per_s", "highest_per_s", "share"),
+            "<h2>Depth of queues</h2>",
+            plot(depths, []),
+            _listed(report["queues"], "queue", "came", "acknowledged", "removed_with_queue", "depth", "depth_highest"),
+            "<h2>Bytes of live messages</h2>",
+            plot(growth, []),
+            "<h2>Messages between nodes</h2>",
+            table(("", ""), [(name, _number(report["redistribution"][name])) for name in ("forwarded", "messages", "again")]),
+            _listed(report["redistribution"]["queues"], "queue", "came", "acknowledged", "depth"),
+            "<h2>Bytes of log for each byte of message</h2>",
+            _amplification(report["amplification"]),
+            "<h2>Segments that old messages keep</h2>",
+            _listed(
+                report["segments"]["list"], "file", "bytes", "live_messages", "live_bytes", "oldest_message_id",
+                "oldest_queue",
+            ),
+        ],
+    )  # fmt: skip
+
+
+def _time(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(sep=" ", timespec="seconds")
+
+
+def _number(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:,.3g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _listed(rows: list[dict[str, Any]], *names: str) -> str:
+    heads = [name.replace("_", " ") for name in names]
+    return table(heads, [[_number(row[name]) for name in names] for row in rows]) if rows else "<p>none</p>"
+
+
+def _amplification(found: Mapping[str, Any]) -> str:
+    factor = "no messages" if found["factor"] is None else f"{found['factor']:.2f}"
+    kinds = [(name, _number(each["records"]), _number(each["bytes"])) for name, each in found["kinds"].items()]
+    return f"<p>{factor}</p>" + table(("record", "records", "bytes"), kinds)
+
+
+def _forecasts(report: Mapping[str, Any]) -> str:
+    rows = []
+    for each in report["forecasts"]:
+        disk, take_over = each["disk"], each["take_over"]
+        rows.append(
+            (
+                each["directory"], _number(disk["used_bytes"]), _number(disk["free_bytes"]), duration(disk["full_in_s"]),
+                duration(disk["full_in_s_at_least"]), _number(take_over["tail_bytes"]), f"{take_over['seconds']:.3g} s",
+            )
+        )  # fmt: skip
+    heads = ("journal", "used", "free", "full in", "full in, if nothing is removed", "tail", "take-over reads")
+    return table(heads, rows)
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds for people."""
+    if seconds is None:
+        return "does not grow"
+    for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:,.1f} {unit}"
+    return f"{seconds:.0f} s"

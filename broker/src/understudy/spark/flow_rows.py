@@ -1,0 +1,203 @@
+"""Movement of messages in journals as ``DataFrame -> DataFrame`` functions: when a message came to a queue and left it.
+
+A record has no time of its own. It is taken to have been written at the share of its segment's time that its offset
+has of the segment's bytes; times of segments are in their headers and seals (``segment_times``). A message of a
+transaction comes and goes with the commit. Bodies are never shuffled.
+
+Not here: reading (``flows``) and arithmetic on the series (``forecasts``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from understudy.spark.log_plan import LogPlan, Piece
+from understudy.store.log.segment import HEADER_BLOCK_BYTES
+
+#: Names one message in one queue of one journal.
+REFERENCE: Final = ("directory", "queue_id", "message_id")
+#: Names a record.
+RECORD: Final = ("directory", "segment", "offset")
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentTime:
+    """Time and extent of a segment."""
+
+    directory: str
+    segment: int
+    begin_ms: int
+    end_ms: int
+    end: int
+    """Offset."""
+
+    def at_ms(self, offset: int) -> int:
+        """Time of a record."""
+        share = (offset - HEADER_BLOCK_BYTES) / max(self.end - HEADER_BLOCK_BYTES, 1)
+        return self.begin_ms + int(share * (self.end_ms - self.begin_ms))
+
+
+def segment_times(plan: LogPlan, newest: dict[int, int]) -> list[SegmentTime]:
+    """When the segments of a log were written; those that a snapshot stands for are left out.
+
+    Args:
+        plan: Of the log.
+        newest: Segment number to the greatest timestamp of its messages. Of a segment without a seal it is the end, as
+            far as the segments before and after allow it.
+    """
+    found: list[SegmentTime] = []
+    pieces = plan.pieces[plan.in_snapshot :]
+    for place, piece in enumerate(pieces):
+        limit = pieces[place + 1].first_ms if place + 1 < len(pieces) else None
+        end = piece.sealed_ms or _end(piece, newest.get(piece.number, 0), limit)
+        found.append(SegmentTime(plan.directory, piece.number, piece.first_ms, max(end, piece.first_ms), piece.end))
+    return found
+
+
+def _end(piece: Piece, newest_ms: int, limit_ms: int | None) -> int:
+    end = max(newest_ms, piece.first_ms)
+    return end if limit_ms is None else min(end, max(limit_ms, piece.first_ms))
+
+
+def with_time(rows: DataFrame, times: Sequence[SegmentTime]) -> DataFrame:
+    """Rows of records with ``at_ms``, without those of other segments."""
+    schema = "directory string, segment bigint, begin_ms bigint, end_ms bigint, segment_end bigint"
+    known = rows.sparkSession.createDataFrame(
+        [(each.directory, each.segment, each.begin_ms, each.end_ms, each.end) for each in times], schema
+    )
+    used = F.greatest(F.col("segment_end") - HEADER_BLOCK_BYTES, F.lit(1))
+    share = (F.col("offset") - HEADER_BLOCK_BYTES).cast("double") / used.cast("double")
+    at_ms = F.col("begin_ms") + (share * (F.col("end_ms") - F.col("begin_ms"))).cast("bigint")
+    return (
+        rows.join(F.broadcast(known), ["directory", "segment"])
+        .withColumn("at_ms", at_ms)
+        .drop("begin_ms", "end_ms", "segment_end")
+    )
+
+
+def _in_effect(rows: DataFrame, commits: DataFrame) -> DataFrame:
+    """Rows outside of transactions, and those of committed ones at the time of the commit."""
+    decided = commits.groupBy("directory", "transaction_id").agg(F.min("at_ms").alias("committed_ms"))
+    committed = rows.where("transaction_id IS NOT NULL").join(decided, ["directory", "transaction_id"])
+    alone = rows.where("transaction_id IS NULL")
+    return alone.unionByName(committed.withColumn("at_ms", F.col("committed_ms")).drop("committed_ms"))
+
+
+def stays(
+    adds: DataFrame, acknowledgements: DataFrame, commits: DataFrame, removed: DataFrame, held: DataFrame
+) -> DataFrame:
+    """One row for each message in each queue: REFERENCE, came_ms, left_ms, and segment, offset, length of its record.
+
+    Args:
+        adds: Messages with ``at_ms``, copies of the consolidator included: they say where a message lies now.
+        acknowledgements: With ``at_ms``.
+        commits: directory, transaction_id, at_ms.
+        removed: directory, queue_id and the time ``gone_ms`` from which on the queue has no messages.
+        held: Messages in queues at the beginning of a log, from its snapshot; came_ms is null: before the log.
+    """
+    place = ("segment", "offset", "length", "size")
+    came = (
+        _in_effect(adds.where("NOT moved"), commits)
+        .select(*REFERENCE, F.col("at_ms").alias("came_ms"), *place)
+        .unionByName(held.select(*REFERENCE, F.lit(None).cast("bigint").alias("came_ms"), *place))
+    )
+    left = _in_effect(acknowledgements, commits).groupBy(*REFERENCE).agg(F.min("at_ms").alias("acknowledged_ms"))
+    copies = (
+        adds.where("moved")
+        .groupBy("directory", "message_id")
+        .agg(F.max_by(F.struct("segment", "offset", "length"), F.struct("segment", "offset")).alias("copy"))
+    )
+    now = {name: F.coalesce(F.col(f"copy.{name}"), F.col(name)) for name in ("segment", "offset", "length")}
+    return (
+        came.join(left, list(REFERENCE), "left")
+        .join(F.broadcast(removed), ["directory", "queue_id"], "left")
+        .join(copies, ["directory", "message_id"], "left")
+        .withColumn("left_ms", F.coalesce(F.least("acknowledged_ms", "gone_ms"), F.lit(None)))
+        .withColumn("acknowledged", F.col("acknowledged_ms").isNotNull())
+        .withColumns(now)
+        .drop("copy", "gone_ms", "acknowledged_ms")
+    )
+
+
+def _bucket(at_ms: Column, begin_ms: int, bucket_ms: int) -> Column:
+    return (F.floor((at_ms - begin_ms) / bucket_ms) * bucket_ms + begin_ms).cast("bigint")
+
+
+def queue_series(rows: DataFrame, begin_ms: int, bucket_ms: int) -> DataFrame:
+    """directory, queue_id, begin_ms of an interval, and in it: came, acknowledged, left_ (removed with the queue too).
+
+    Messages from before the log count as having come at its beginning: ``held``.
+    """
+    came = rows.select(
+        "directory", "queue_id", _bucket(F.coalesce("came_ms", F.lit(begin_ms)), begin_ms, bucket_ms).alias("begin_ms"),
+        F.col("came_ms").isNotNull().cast("int").alias("came"), F.col("came_ms").isNull().cast("int").alias("held"),
+        F.lit(0).alias("acknowledged"), F.lit(0).alias("gone"), F.col("length").cast("bigint").alias("live_bytes"),
+    )  # fmt: skip
+    left = rows.where("left_ms IS NOT NULL").select(
+        "directory", "queue_id", _bucket(F.greatest("left_ms", F.lit(begin_ms)), begin_ms, bucket_ms).alias("begin_ms"),
+        F.lit(0).alias("came"), F.lit(0).alias("held"), F.col("acknowledged").cast("int"), F.lit(1).alias("gone"),
+        (-F.col("length")).cast("bigint").alias("live_bytes"),
+    )  # fmt: skip
+    names = ("came", "held", "acknowledged", "gone", "live_bytes")
+    return (
+        came.unionByName(left)
+        .groupBy("directory", "queue_id", "begin_ms")
+        .agg(*(F.sum(name).alias(name) for name in names))
+    )
+
+
+def address_series(adds: DataFrame, begin_ms: int, bucket_ms: int) -> DataFrame:
+    """directory, address_id, begin_ms, and in that interval: messages and bytes; a message in many queues is one."""
+    once = adds.where("NOT moved").dropDuplicates([*RECORD])
+    return once.groupBy("directory", "address_id", _bucket(F.col("at_ms"), begin_ms, bucket_ms).alias("begin_ms")).agg(
+        F.count("*").alias("messages"), F.sum("size").alias("bytes")
+    )
+
+
+def pins(rows: DataFrame) -> DataFrame:
+    """directory, segment, live_messages, live_bytes, and the oldest message in it that is in a queue: message_id,
+    queue_id, came_ms.
+    """
+    once = (
+        rows.where("left_ms IS NULL")
+        .groupBy(*RECORD)
+        .agg(
+            F.first("length").alias("length"),
+            F.min(F.struct("message_id", "queue_id", "came_ms")).alias("oldest"),
+        )
+    )
+    return once.groupBy("directory", "segment").agg(
+        F.count("*").alias("live_messages"), F.sum("length").alias("live_bytes"), F.min("oldest").alias("oldest")
+    )
+
+
+def bytes_by_kind(records: DataFrame) -> DataFrame:
+    """kind, records, bytes."""
+    return records.groupBy("kind").agg(F.count("*").alias("records"), F.sum("length").alias("bytes"))
+
+
+def hops(adds: DataFrame, forwarding: DataFrame) -> DataFrame:
+    """Messages that passed store-and-forward queues: forwarded (once per queue), messages, and how many did more than
+    once (``again``). A message keeps the id that its client gave it on its way through nodes.
+
+    Args:
+        adds: With ``user_id``.
+        forwarding: directory and queue_id of the store-and-forward queues.
+    """
+    passed = adds.where("NOT moved").join(F.broadcast(forwarding), ["directory", "queue_id"])
+    own = F.concat("directory", F.lit("#"), F.col("message_id").cast("string"))
+    named = passed.withColumn("who", F.coalesce(F.hex("user_id"), own))
+    return (
+        named.groupBy("who")
+        .agg(F.count("*").alias("times"))
+        .agg(
+            F.coalesce(F.sum("times"), F.lit(0)).alias("forwarded"),
+            F.count("*").alias("messages"),
+            F.count_if(F.col("times") > 1).alias("again"),
+        )
+    )

@@ -1,0 +1,217 @@
+"""Job ``flow`` against a plain Python reading of the same journals.
+
+Every record is decoded by itself, and every message in every queue is an entry of a dictionary. Journals with
+snapshots are compared with the state that a broker recovers. Forecasts are checked on series with known slopes.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+from tests.support.archives import plain_records
+from tests.support.copies import act, restart, write_out
+from tests.support.store import StoreHarness
+
+from understudy.runtime.disk import RealDisk
+from understudy.spark.flow_page import flow_page
+from understudy.spark.flow_rows import segment_times
+from understudy.spark.flows import Flow, Settings, flow
+from understudy.spark.forecasts import forecast_disk, slope
+from understudy.spark.log_plan import parse_options, plan_logs
+from understudy.store.log.follower import recover
+from understudy.store.log.records import (
+    AcknowledgeRecord,
+    CommitRecord,
+    EpochRecord,
+    MessageRecord,
+    PrepareRecord,
+    QueueRemoveRecord,
+    RecordType,
+    RollbackRecord,
+    decode,
+)
+from understudy.store.reference import unpack_location
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+
+def some_history(seed: int, directory: Path, *, compacts: bool) -> str:
+    stream = random.Random(seed)
+    rig = StoreHarness(stream, compact_segments_min=2 * compacts, compact_percent=75)
+    rig.activate("a")
+    act(rig, 250)
+    for _ in range(stream.randrange(1, 3)):
+        rig.prepared = {}
+        restart(rig)
+        act(rig, 100)
+    return str(write_out(rig, directory))
+
+
+@dataclass
+class Plain:
+    """Numbers of one journal, counted one by one."""
+
+    came: Counter[int] = field(default_factory=Counter)
+    acknowledged: Counter[int] = field(default_factory=Counter)
+    held: dict[tuple[int, int], tuple[int, int, int]] = field(default_factory=dict)
+    """Queue and message to segment, offset and length."""
+    messages: Counter[int] = field(default_factory=Counter)
+    message_bytes: Counter[int] = field(default_factory=Counter)
+    kinds: Counter[str] = field(default_factory=Counter)
+    kind_bytes: Counter[str] = field(default_factory=Counter)
+
+
+def plain_flow(store: str) -> Plain:
+    found = Plain()
+    open_transactions: dict[int, list[tuple[Any, tuple[int, int, int]]]] = {}
+    prepared: set[int] = set()
+
+    def take(record: Any, place: tuple[int, int, int]) -> None:
+        if isinstance(record, MessageRecord):
+            for queue_id in record.queue_ids:
+                found.came[queue_id] += 1
+                found.held[queue_id, record.message_id] = place
+        else:
+            for message_id in record.message_ids:
+                if found.held.pop((record.queue_id, message_id), None) is not None:
+                    found.acknowledged[record.queue_id] += 1
+
+    for entry in plain_records(store):
+        frame, raw = entry.frame, entry.raw
+        kind = RecordType(frame.kind)
+        found.kinds[kind.name] += 1
+        found.kind_bytes[kind.name] += frame.length
+        record = decode(frame.kind, frame.flags, raw[24:])
+        place = (entry.number, frame.offset, frame.length)
+        if isinstance(record, MessageRecord):
+            found.messages[record.address_id] += 1
+            found.message_bytes[record.address_id] += len(record.encoded)
+        if isinstance(record, MessageRecord | AcknowledgeRecord):
+            if record.tx_id:
+                open_transactions.setdefault(record.tx_id, []).append((record, place))
+            else:
+                take(record, place)
+        elif isinstance(record, PrepareRecord):
+            prepared.add(record.tx_id)
+        elif isinstance(record, CommitRecord):
+            staged = open_transactions.pop(record.tx_id, [])
+            for each in sorted(staged, key=lambda each: isinstance(each[0], AcknowledgeRecord)):
+                take(*each)
+        elif isinstance(record, RollbackRecord):
+            open_transactions.pop(record.tx_id, None)
+        elif isinstance(record, EpochRecord):
+            open_transactions = {tx: work for tx, work in open_transactions.items() if tx in prepared}
+        elif isinstance(record, QueueRemoveRecord):
+            found.held = {key: held for key, held in found.held.items() if key[0] != record.queue_id}
+    return found
+
+
+def by_id(rows: list[dict[str, Any]], key: str, value: str) -> dict[int, Any]:
+    return {row[key]: row[value] for row in rows if row[value]}
+
+
+def check(found: Flow, held: dict[tuple[int, int], tuple[int, int, int]]) -> None:
+    """Depths, and segments that messages keep."""
+    report = found.report
+    depths = Counter(queue_id for queue_id, _ in held)
+    assert by_id(report["queues"], "queue_id", "depth") == depths
+    assert report["depth"] == len(held)
+    records = {place: message_id for (_, message_id), place in held.items()}
+    live: Counter[int] = Counter()
+    oldest: dict[int, int] = {}
+    for (segment, _, length), message_id in records.items():
+        live[segment] += length
+        oldest[segment] = min(message_id, oldest.get(segment, message_id))
+    assert by_id(report["segments"]["list"], "segment", "live_bytes") == live
+    assert by_id(report["segments"]["list"], "segment", "oldest_message_id") == oldest
+    assert report["segments"]["live_bytes"] == sum(live.values())
+
+
+def test_numbers_are_those_of_every_record(spark: SparkSession, tmp_path: Path) -> None:
+    stores = [some_history(seed, tmp_path / str(seed), compacts=False) for seed in (1, 2)]
+    for store in stores[1:]:
+        expected = plain_flow(store)
+        found = flow(spark, [store], Settings(listed=10_000, bucket_ms=1000, replay_bytes_s=1e6))
+        report = found.report
+        check(found, expected.held)
+        assert by_id(report["queues"], "queue_id", "came") == expected.came
+        assert by_id(report["queues"], "queue_id", "acknowledged") == expected.acknowledged
+        assert by_id(report["addresses"], "address_id", "messages") == expected.messages
+        assert by_id(report["addresses"], "address_id", "bytes") == expected.message_bytes
+        kinds = report["amplification"]["kinds"]
+        assert {name: each["records"] for name, each in kinds.items()} == expected.kinds
+        assert {name: each["bytes"] for name, each in kinds.items()} == expected.kind_bytes
+        check_intervals(found)
+        page = flow_page(report, found.series)
+        assert page.count("<polyline") >= 3
+        assert "http" not in page and "<script" not in page
+
+
+def check_intervals(found: Flow) -> None:
+    """Numbers of intervals add up to the totals, and no interval lies outside of the time."""
+    report, axis = found.report, found.series.axis
+    for key, rows in found.series.by_queue().items():
+        depth = found.series.depth(rows)
+        assert min(value for _, value in depth) >= 0
+        (of,) = [each for each in report["queues"] if (each["directory"], each["queue_id"]) == key]
+        assert depth[-1][1] == of["depth"]
+        assert max(value for _, value in depth) == of["depth_highest"]
+    assert {row["begin_ms"] for row in found.series.queues} <= set(axis.begins())
+
+
+def test_a_journal_with_a_snapshot_has_the_depths_of_the_broker(spark: SparkSession, tmp_path: Path) -> None:
+    store = some_history(7, tmp_path / "store", compacts=True)
+    assert plan_logs(parse_options({"path": store}))[0].snapshot is not None
+    follower = recover(RealDisk(), store)
+    held = {
+        (queue_id, each.message_id): unpack_location(each.location)
+        for queue_id, each in follower.state.waiting()
+        if each.location is not None
+    }
+    follower.close()
+    check(flow(spark, [store], Settings(listed=10_000, replay_bytes_s=1e6)), held)
+
+
+def test_times_of_segments_rise(tmp_path: Path) -> None:
+    store = some_history(3, tmp_path / "store", compacts=False)
+    times = segment_times(plan_logs(parse_options({"path": store}))[0], {})
+    assert all(each.begin_ms <= each.end_ms for each in times)
+    assert all(one.end_ms <= other.begin_ms + 1 for one, other in zip(times, times[1:], strict=False))
+
+
+# --- forecasts --------------------------------------------------------------------------------------------------------
+
+
+@given(
+    steps=st.lists(st.integers(1, 100_000), min_size=2, max_size=50),
+    growth=st.integers(-10_000, 10_000),
+    begin=st.integers(0, 10**9),
+)
+def test_the_slope_of_a_line_is_found(steps: list[int], growth: int, begin: int) -> None:
+    times = [sum(steps[: place + 1]) for place in range(len(steps))]
+    found = slope([(at, begin + growth * at) for at in times])
+    assert found == pytest.approx(growth, abs=1e-3, rel=1e-6)
+
+
+def test_a_slope_needs_two_times() -> None:
+    assert slope([]) is None
+    assert slope([(1, 5), (1, 9)]) is None
+
+
+def test_a_disk_is_full_when_the_growth_has_used_what_is_free() -> None:
+    live = [(1000 * second, 500 * second) for second in range(10)]
+    found = forecast_disk(10_000, 50_000, live, written_bytes=100_000, span_ms=10_000)
+    assert found.growth_bytes_s == pytest.approx(500)
+    assert found.full_in_s == pytest.approx(100)
+    assert found.full_in_s_at_least == pytest.approx(5)
+    shrinking = forecast_disk(10_000, 50_000, [(0, 900), (1000, 100)], written_bytes=0, span_ms=1000)
+    assert shrinking.full_in_s is None
+    assert shrinking.full_in_s_at_least is None
