@@ -33,6 +33,10 @@ demo: $(VENV)/.complete $(COLLECTION) ## A pair on this machine, killed and fail
 	  "  $$demo/backup/current/bin/understudy status --instance $$demo/backup    http://127.0.0.12:8161/health/ready" \
 	  "Remove it with: make demo-clean"
 
+.PHONY: demo-pipeline
+demo-pipeline: $(VENV)/.spark ## audit, verdict and flow with Spark on what make demo left
+	@.ci/demo-pipeline $(BIN)/understudy "$${UNDERSTUDY_SCRATCH:-$(SCRATCH)/demo}" $(SCRATCH)/drill-ledgers $(SCRATCH)/pipeline
+
 .PHONY: demo-deploy
 demo-deploy: $(VENV)/.complete $(COLLECTION) ## Deploy the pair; a second time changes nothing
 	@$(PLAY) playbooks/site.yml

@@ -5,20 +5,26 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
 import pytest
 from tests.support.archives import archived_rows, check_rows, expected_messages
-from tests.support.copies import act, fork, go_on, write_out
+from tests.support.copies import act, fork, go_on, restart, write_out
 from tests.support.journals import plain_records
-from tests.support.store import StoreHarness
+from tests.support.snapshots import canonical
+from tests.support.store import StoreHarness, contents_of, order_of
 from tests.support.stream_job import StreamJob
+
+from understudy.runtime.disk import RealDisk
+from understudy.store.log.follower import Follower
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -56,9 +62,27 @@ def wait_for(log: Path, text: str, process: subprocess.Popen[bytes]) -> None:
         time.sleep(0.2)
 
 
+@dataclass(frozen=True)
+class Cluster:
+    """A master with one worker of two cores."""
+
+    url: str
+    worker: int
+    """Process id of the worker, whose children are the executors."""
+
+    def executors(self) -> list[int]:
+        """Process ids."""
+        children = Path(f"/proc/{self.worker}/task/{self.worker}/children").read_text().split()
+        # other threads of the worker start them
+        for task in Path(f"/proc/{self.worker}/task").iterdir():
+            children += (task / "children").read_text().split()
+        lines = {int(child): Path(f"/proc/{child}/cmdline") for child in children}
+        return [pid for pid, line in lines.items() if line.exists() and b"ExecutorBackend" in line.read_bytes()]
+
+
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[str]:
-    """The URL of a master with one worker of two cores."""
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """Processes of their own, on loopback."""
     port = free_port()
     url = f"spark://127.0.0.1:{port}"
     processes: list[subprocess.Popen[bytes]] = []
@@ -76,7 +100,7 @@ def cluster(tmp_path: Path) -> Iterator[str]:
         wait_for(tmp_path / "master.log", "I have been elected leader", processes[0])
         start("worker", _WORKER, "-c", "2", "-m", "1g", "--host", "127.0.0.1", "--webui-port", "0", url)
         wait_for(tmp_path / "worker.log", "Successfully registered with master", processes[1])
-        yield url
+        yield Cluster(url, processes[1].pid)
     finally:
         for process in processes:
             process.terminate()
@@ -89,7 +113,7 @@ def run(arguments: list[str], directory: Path) -> subprocess.CompletedProcess[st
     return subprocess.run(command, capture_output=True, text=True, env=environment(directory), check=False)
 
 
-def test_a_job_on_a_cluster_answers_as_without_spark(cluster: str, tmp_path: Path) -> None:
+def test_a_job_on_a_cluster_answers_as_without_spark(cluster: Cluster, tmp_path: Path) -> None:
     rig = StoreHarness(random.Random(21))
     rig.activate("a")
     act(rig, 100)
@@ -99,42 +123,28 @@ def test_a_job_on_a_cluster_answers_as_without_spark(cluster: str, tmp_path: Pat
     go_on(both.right, 40)
     stores = [str(write_out(side, tmp_path / name)) for side, name in ((both.left, "left"), (both.right, "right"))]
     compared = run(["data", "compare", *stores, "--json"], tmp_path)
-    judged = run(["pipeline", "verdict", *stores, "--json", "--master", cluster], tmp_path)
+    judged = run(["pipeline", "verdict", *stores, "--json", "--master", cluster.url], tmp_path)
     assert (compared.returncode, judged.returncode) == (1, 1), judged.stderr
     found, expected = json.loads(judged.stdout), json.loads(compared.stdout)
     assert {name: found[name] for name in expected} == expected
     assert [each["records"] for each in found["checked"]] == [each["last_sequence"] for each in expected["copies"]]
 
 
-def test_a_cluster_writes_the_archive_that_the_records_say(cluster: str, tmp_path: Path) -> None:
+def test_a_cluster_writes_the_archive_that_the_records_say(cluster: Cluster, tmp_path: Path) -> None:
     rig = StoreHarness(random.Random(23), compact_segments_min=2, compact_percent=75)
     rig.activate("a")
     stores: list[str] = []
     for turn in range(2):
         act(rig, 200)
         stores.append(str(write_out(rig, tmp_path / f"store{turn}")))
-        options = ["-o", str(tmp_path / "archive"), "--compact-files", "2", "--json", "--master", cluster]
+        options = ["-o", str(tmp_path / "archive"), "--compact-files", "2", "--json", "--master", cluster.url]
         result = run(["pipeline", "archive", stores[-1], *options], tmp_path)
         assert result.returncode == 0, result.stderr
         check_rows(archived_rows(tmp_path / "archive"), expected_messages(stores))
     assert json.loads(result.stdout)["files_merged"] > 0
 
 
-def executors_of(worker: int) -> list[int]:
-    """Process ids of the executors that a worker runs."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = path.read_text().rpartition(")")[2].split()
-            command = (path.parent / "cmdline").read_bytes()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        if int(fields[1]) == worker and b"CoarseGrainedExecutorBackend" in command:
-            found.append(int(path.parent.name))
-    return found
-
-
-def test_a_stream_on_a_cluster_survives_a_killed_executor(cluster: str, tmp_path: Path) -> None:
+def test_a_stream_on_a_cluster_survives_a_killed_executor(cluster: Cluster, tmp_path: Path) -> None:
     rig = StoreHarness(random.Random(24))
     rig.activate("a")
     assert rig.store is not None
@@ -144,16 +154,11 @@ def test_a_stream_on_a_cluster_survives_a_killed_executor(cluster: str, tmp_path
     rig.activate("b")
     store = write_out(rig, tmp_path / "store")
     options = {"table": "records", "columns": "epoch,sequence,kind", "maxBytesPerBatch": "20000"}
-    job = StreamJob(tmp_path, [store], options, cluster)
+    job = StreamJob(tmp_path, [store], options, cluster.url)
     job.start(environment=environment(tmp_path))
     try:
         job.wait_batches(2)
-        worker = next(
-            int(path.parent.name)
-            for path in Path("/proc").glob("[0-9]*/cmdline")
-            if f"{_WORKER}\0-c".encode() in path.read_bytes() and cluster.encode() in path.read_bytes()
-        )
-        killed = executors_of(worker)
+        killed = cluster.executors()
         assert killed
         for each in killed:
             os.kill(each, 9)
@@ -169,3 +174,77 @@ def test_a_stream_on_a_cluster_survives_a_killed_executor(cluster: str, tmp_path
     # the EPOCH record is the last batch, which nothing proves yet
     assert rows == expected[: len(rows)]
     assert len(expected) - len(rows) <= 1
+
+
+def history(seed: int, directory: Path) -> tuple[str, dict[str, object]]:
+    """A store of two epochs, and what its model says."""
+    rig = StoreHarness(random.Random(seed), compact_segments_min=2, compact_percent=75)
+    rig.activate("a")
+    act(rig, 300)
+    rig.prepared = {}
+    restart(rig)
+    act(rig, 100)
+    contents = rig.model.contents()
+    return str(write_out(rig, directory)), contents | {"order": order_of(contents)}
+
+
+def recovered(journal: Path) -> dict[str, object]:
+    follower = Follower(RealDisk(), str(journal), id_cache_size=5)
+    follower.finish()
+    contents = contents_of(follower.state)
+    follower.close()
+    return contents | {"order": order_of(contents)}
+
+
+def test_a_cluster_consolidates_and_measures_as_one_machine(cluster: Cluster, tmp_path: Path) -> None:
+    store, expected = history(31, tmp_path / "store")
+    options = ["--id-cache-size", "5", "--segments", "all", "--json"]
+    for name, master in (("here", "local[2]"), ("there", cluster.url)):
+        result = run(
+            ["pipeline", "consolidate", store, "-o", str(tmp_path / name), *options, "--master", master], tmp_path
+        )
+        assert result.returncode == 0, result.stderr
+    snapshots = [next((tmp_path / name / "journal").glob("*.snap")) for name in ("here", "there")]
+    assert canonical(snapshots[0]) == canonical(snapshots[1])
+    assert recovered(tmp_path / "there" / "journal") == expected
+    flows = []
+    for master in ("local[2]", cluster.url):
+        measured = ["pipeline", "flow", store, "--json", "--replay-rate", "1M", "--capacity", "1G", "--master", master]
+        result = run(measured, tmp_path)
+        assert result.returncode == 0, result.stderr
+        flows.append(json.loads(result.stdout))
+    assert flows[0] == flows[1]
+    assert flows[0]["depth"] == sum(map(len, recovered(Path(store))["order"].values()))  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("job", ["consolidate", "archive"])
+def test_executors_that_are_killed_change_nothing(cluster: Cluster, tmp_path: Path, job: str) -> None:
+    store, expected = history(32, tmp_path / "store")
+    stream = random.Random(33)
+    output = tmp_path / "output"
+    more = ["--id-cache-size", "5"] if job == "consolidate" else []
+    command = [str(Path(sys.executable).with_name("understudy")), "pipeline", job, store, "-o", str(output)]
+    process = subprocess.Popen(
+        [*command, *more, "--json", "--master", cluster.url],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(tmp_path),
+    )  # fmt: skip
+    killed: set[int] = set()
+    # a cluster gives an application up after ten lost executors; a stage, after four
+    while process.poll() is None and len(killed) < 3:
+        fresh = [pid for pid in cluster.executors() if pid not in killed]
+        if fresh:
+            # nothing to wait for: the executor dies at any moment of its work
+            time.sleep(stream.uniform(3, 15))
+            for pid in fresh:
+                if pid in cluster.executors():
+                    os.kill(pid, signal.SIGKILL)
+                    killed.add(pid)
+        time.sleep(0.1)
+    output_text, errors = process.communicate(timeout=_PATIENCE_S)
+    assert process.returncode == 0, errors
+    assert killed
+    if job == "consolidate":
+        assert recovered(output / "journal") == expected
+    else:
+        check_rows(archived_rows(output), expected_messages([store]))
+        assert json.loads(output_text)["rows"] == len(archived_rows(output))

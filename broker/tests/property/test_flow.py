@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
-from tests.support.archives import plain_records
 from tests.support.copies import act, restart, write_out
+from tests.support.journals import plain_records
 from tests.support.store import StoreHarness
 
 from understudy.runtime.disk import RealDisk
@@ -36,7 +37,6 @@ from understudy.store.log.records import (
     QueueRemoveRecord,
     RecordType,
     RollbackRecord,
-    decode,
 )
 from understudy.store.reference import unpack_location
 
@@ -85,11 +85,10 @@ def plain_flow(store: str) -> Plain:
                     found.acknowledged[record.queue_id] += 1
 
     for entry in plain_records(store):
-        frame, raw = entry.frame, entry.raw
+        frame, record = entry.frame, entry.record
         kind = RecordType(frame.kind)
         found.kinds[kind.name] += 1
         found.kind_bytes[kind.name] += frame.length
-        record = decode(frame.kind, frame.flags, raw[24:])
         place = (entry.number, frame.offset, frame.length)
         if isinstance(record, MessageRecord):
             found.messages[record.address_id] += 1
@@ -136,8 +135,7 @@ def check(found: Flow, held: dict[tuple[int, int], tuple[int, int, int]]) -> Non
 
 
 def test_numbers_are_those_of_every_record(spark: SparkSession, tmp_path: Path) -> None:
-    stores = [some_history(seed, tmp_path / str(seed), compacts=False) for seed in (1, 2)]
-    for store in stores[1:]:
+    for store in [some_history(seed, tmp_path / str(seed), compacts=False) for seed in (2,)]:
         expected = plain_flow(store)
         found = flow(spark, [store], Settings(listed=10_000, bucket_ms=1000, replay_bytes_s=1e6))
         report = found.report
@@ -152,7 +150,8 @@ def test_numbers_are_those_of_every_record(spark: SparkSession, tmp_path: Path) 
         check_intervals(found)
         page = flow_page(report, found.series)
         assert page.count("<polyline") >= 3
-        assert "http" not in page and "<script" not in page
+        assert "http" not in page
+        assert "<script" not in page
 
 
 def check_intervals(found: Flow) -> None:
@@ -168,8 +167,8 @@ def check_intervals(found: Flow) -> None:
 
 
 def test_a_journal_with_a_snapshot_has_the_depths_of_the_broker(spark: SparkSession, tmp_path: Path) -> None:
-    store = some_history(7, tmp_path / "store", compacts=True)
-    assert plan_logs(parse_options({"path": store}))[0].snapshot is not None
+    stores = (some_history(seed, tmp_path / str(seed), compacts=True) for seed in range(20))
+    store = next(each for each in stores if plan_logs(parse_options({"path": each}))[0].snapshot is not None)
     follower = recover(RealDisk(), store)
     held = {
         (queue_id, each.message_id): unpack_location(each.location)
@@ -184,7 +183,7 @@ def test_times_of_segments_rise(tmp_path: Path) -> None:
     store = some_history(3, tmp_path / "store", compacts=False)
     times = segment_times(plan_logs(parse_options({"path": store}))[0], {})
     assert all(each.begin_ms <= each.end_ms for each in times)
-    assert all(one.end_ms <= other.begin_ms + 1 for one, other in zip(times, times[1:], strict=False))
+    assert all(one.end_ms <= other.begin_ms for one, other in pairwise(times))
 
 
 # --- forecasts --------------------------------------------------------------------------------------------------------

@@ -69,7 +69,6 @@ def broker_snapshot(
         try:
             request: Request = steps.send(answer)
         except StopIteration as end:
-            assert end.value is not None
             return target / str(end.value.header.name)
         answer = None
         if isinstance(request, Job):
@@ -96,7 +95,7 @@ def read(path: Path) -> tuple[SnapshotHeader, StoreState]:
 
 
 def canonical(path: Path) -> dict[str, Any]:
-    """Everything a snapshot says. The order of queues among each other means nothing; that of messages in a queue does."""
+    """Everything in a snapshot. Queues are compared without order, messages in order."""
     header, state = read(path)
     contents = contents_of(state)
     return contents | {

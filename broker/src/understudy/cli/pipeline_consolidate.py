@@ -74,7 +74,7 @@ def consolidate_command(
 ) -> None:
     """Write the state of the journal in DIRECTORY as a snapshot into a new store, with the segments that it needs.
 
-    A broker that starts from the new store reads the snapshot and the end of the log, and not the log from its beginning.
+    A broker that starts from the new store reads the snapshot and the end of the log, not the log from its beginning.
     The journal is only read. A run that is killed leaves the new store complete or not at all.
 
     Exit codes: 0 done, 1 Spark failed or numbers do not agree (nothing was made), 2 usage, or the journal or the output

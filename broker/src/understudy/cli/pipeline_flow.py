@@ -123,8 +123,8 @@ def _print(report: dict[str, Any]) -> None:
         )
     for each in report["queues"][:5]:
         click.echo(
-            f"queue {each['queue']}: {each['came']:,} came, {each['acknowledged']:,} acknowledged, {each['depth']:,} now,"
-            f" at most {each['depth_highest']:,}"
+            f"queue {each['queue']}: {each['came']:,} came, {each['acknowledged']:,} acknowledged,"
+            f" {each['depth']:,} now, at most {each['depth_highest']:,}"
         )
     hops, found, segments = report["redistribution"], report["amplification"], report["segments"]
     click.echo(f"between nodes: {hops['messages']:,} messages forwarded, {hops['again']:,} of them more than once")

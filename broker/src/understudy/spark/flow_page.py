@@ -9,6 +9,7 @@ from typing import Any, Final
 from understudy.spark.flow_report import Points, Series
 from understudy.spark.pages import page, plot, table
 
+_HOPS: Final = ("forwarded", "messages", "again")
 #: Lines in one plot.
 _LINES: Final = 5
 
@@ -47,7 +48,7 @@ def flow_page(report: Mapping[str, Any], series: Series) -> str:
             "<h2>Bytes of live messages</h2>",
             plot(growth, []),
             "<h2>Messages between nodes</h2>",
-            table(("", ""), [(name, _number(report["redistribution"][name])) for name in ("forwarded", "messages", "again")]),
+            table(("", ""), [(name, _number(report["redistribution"][name])) for name in _HOPS]),
             _listed(report["redistribution"]["queues"], "queue", "came", "acknowledged", "depth"),
             "<h2>Bytes of log for each byte of message</h2>",
             _amplification(report["amplification"]),
@@ -85,12 +86,10 @@ def _forecasts(report: Mapping[str, Any]) -> str:
     rows = []
     for each in report["forecasts"]:
         disk, take_over = each["disk"], each["take_over"]
-        rows.append(
-            (
-                each["directory"], _number(disk["used_bytes"]), _number(disk["free_bytes"]), duration(disk["full_in_s"]),
-                duration(disk["full_in_s_at_least"]), _number(take_over["tail_bytes"]), f"{take_over['seconds']:.3g} s",
-            )
-        )  # fmt: skip
+        sizes = [_number(each) for each in (disk["used_bytes"], disk["free_bytes"])]
+        times = [duration(disk[name]) for name in ("full_in_s", "full_in_s_at_least")]
+        reads = (_number(take_over["tail_bytes"]), f"{take_over['seconds']:.3g} s")
+        rows.append((each["directory"], *sizes, *times, *reads))
     heads = ("journal", "used", "free", "full in", "full in, if nothing is removed", "tail", "take-over reads")
     return table(heads, rows)
 

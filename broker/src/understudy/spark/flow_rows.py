@@ -55,7 +55,9 @@ def segment_times(plan: LogPlan, newest: dict[int, int]) -> list[SegmentTime]:
     for place, piece in enumerate(pieces):
         limit = pieces[place + 1].first_ms if place + 1 < len(pieces) else None
         end = piece.sealed_ms or _end(piece, newest.get(piece.number, 0), limit)
-        found.append(SegmentTime(plan.directory, piece.number, piece.first_ms, max(end, piece.first_ms), piece.end))
+        # a segment is prepared ahead, and clocks may be set back
+        begin = max(piece.first_ms, found[-1].end_ms if found else 0)
+        found.append(SegmentTime(plan.directory, piece.number, begin, max(end, begin), piece.end))
     return found
 
 

@@ -1,11 +1,12 @@
-"""Files of a store that a new store needs: segments as far as they are part of the log, and bodies of large messages."""
+"""Files that a new store needs: segments as far as they are part of the log, and bodies of large messages."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+
+from pyspark.sql import Row
 
 from understudy.ports import Disk
 from understudy.spark.log_plan import LogPlan
@@ -66,7 +67,7 @@ class BodyCopies:
     """Directories in which they may be."""
     target: str
 
-    def copy(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[int, int, int]]:
+    def copy(self, rows: Iterable[Row]) -> Iterator[tuple[int, int, int]]:
         """For each ``file_id``, whether it was found (1 or 0), 1, and its bytes."""
         for row in rows:
             name = f"{row['file_id']}.large"
