@@ -177,7 +177,7 @@ def test_a_stream_on_a_cluster_survives_a_killed_executor(cluster: Cluster, tmp_
 
 
 def history(seed: int, directory: Path) -> tuple[str, dict[str, object]]:
-    """A store of two epochs, and what its model says."""
+    """A store of two epochs, and its contents by the model."""
     rig = StoreHarness(random.Random(seed), compact_segments_min=2, compact_percent=75)
     rig.activate("a")
     act(rig, 300)

@@ -35,7 +35,7 @@ _IDS = 5
 
 @dataclass
 class History:
-    """A store and what its model says."""
+    """A store and the contents by its model."""
 
     store: Path
     contents: dict[str, Any]

@@ -205,7 +205,7 @@ def test_a_slope_needs_two_times() -> None:
     assert slope([(1, 5), (1, 9)]) is None
 
 
-def test_a_disk_is_full_when_the_growth_has_used_what_is_free() -> None:
+def test_a_disk_is_full_when_the_growth_has_used_the_free_space() -> None:
     live = [(1000 * second, 500 * second) for second in range(10)]
     found = forecast_disk(10_000, 50_000, live, written_bytes=100_000, span_ms=10_000)
     assert found.growth_bytes_s == pytest.approx(500)

@@ -42,7 +42,7 @@ def _bytes(context: click.Context, parameter: click.Parameter, value: str | None
 @click.option(
     "--capacity",
     callback=_bytes,
-    help="Bytes that each journal may use, as 10G; default: what is free on its file system.",
+    help="Bytes that each journal may use, as 10G; default: the free space of its file system.",
 )
 @click.option(
     "--replay-rate",

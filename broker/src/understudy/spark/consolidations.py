@@ -23,8 +23,7 @@ from understudy.errors import BrokerError, ConfigError, StoreInUse
 from understudy.ids import NodeId
 from understudy.limits import ID_CACHE_SIZE
 from understudy.runtime.disk import RealDisk
-from understudy.runtime.environment import SystemClock, SystemEntropy
-from understudy.runtime.file_lock import RealFileLock
+from understudy.runtime.environment import SystemClock
 from understudy.spark import state_rows
 from understudy.spark.effects import SEGMENT, SMALL
 from understudy.spark.log_plan import LogPlan, parse_options, plan_logs
@@ -35,7 +34,6 @@ from understudy.spark.state_rows import At
 from understudy.spark.state_source import PackedParts, read_state, write_parts
 from understudy.spark.store_output import LARGE_MESSAGES, StoreOutput, check_output, copy_file, open_output
 from understudy.store.log.segment import segment_name
-from understudy.store.node_lock import NodeLock
 
 #: Rows of references in one range of a sort, about.
 _RANGE_ROWS: Final = 2_000_000
@@ -297,12 +295,7 @@ class _Run:
             (output.journal / "quarantine").mkdir(mode=0o700)
         copies = [*segments, *entries]
         self._spark.sparkContext.parallelize(copies, min(len(copies), 1000)).foreach(copy_file)
-        lock = NodeLock(self._disk, target, RealFileLock, SystemEntropy())
-        try:
-            lock.open()
-            lock.adopt(NodeId(log.plan.node_id))
-        finally:
-            lock.close()
+        output.write_node_id(NodeId(log.plan.node_id))
         bodies = self._copy_bodies(log, output)
         size = sum(each.length for each in copies)
         return replace(bodies, segments=len(segments), size=bodies.size + size)

@@ -4,7 +4,7 @@ One pass gives everything: messages and acknowledgements per queue, moves, deliv
 transactions, binding records as they are, and a summary of each segment. Messages that were added and acknowledged in
 the same part of the log, both outside of transactions, leave no row (``Netting``).
 
-Not here: what the rows mean together (``state_rows``, ``small_state``), finding the records (``blocks``).
+Not here: the state that the rows make together (``state_rows``, ``small_state``), finding the records (``blocks``).
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ class Netting:
             yield from self.flush()
 
     def flush(self) -> Iterator[pa.RecordBatch]:
-        """What is left of the rows held."""
+        """The rows held that are left."""
         held, self._held, self._rows = self._held, [], 0
         if not held:
             return

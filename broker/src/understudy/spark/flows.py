@@ -31,7 +31,7 @@ INTERVALS: Final = 300
 #: Names of store-and-forward queues begin so: internal-naming-prefix and ``sf.``, of Understudy and of Artemis.
 FORWARDING_PREFIXES: Final = ("$.activemq.internal.sf.", "$.artemis.internal.sf.")
 
-#: Columns of the place of a record, and of what it is about.
+#: Columns of the place of a record, and of its message.
 _PLACE: Final = ("directory", "segment", "offset", "length")
 _IDS: Final = ("queue_id", "message_id", "transaction_id")
 
@@ -47,7 +47,7 @@ class Settings:
     bucket_ms: int | None = None
     """Length of an interval; None for about ``INTERVALS`` of them."""
     capacity: int | None = None
-    """Bytes that each journal may use; None for what is free on its file system."""
+    """Bytes that each journal may use; None for the free space of its file system."""
     replay_bytes_s: float | None = None
     """Bytes that a backup replays in a second; None to measure it here."""
     forwarding_prefixes: tuple[str, ...] = FORWARDING_PREFIXES

@@ -47,7 +47,7 @@ class Removals:
 
 @dataclass(slots=True)
 class SmallState:
-    """The state at a position, and what later records say of queues."""
+    """The state at a position, and the queues that later records remove."""
 
     state: StoreState
     last_sequence: int

@@ -1,6 +1,6 @@
 """The file of a snapshot from its parts, by the encoders of the store: streamed, in the memory of one part.
 
-Not here: what is in it (``state_rows``, ``small_state``).
+Not here: its contents (``state_rows``, ``small_state``).
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _parts(contents: Contents) -> Iterator[tuple[PartType, bytes]]:
 
 
 def _sealed(plan: LogPlan, at: Position) -> Stop | None:
-    """What the last record of the segment says, as the snapshot's header has it."""
+    """Whether the last record of the segment is a seal, as the header of a snapshot has it."""
     file = RealDisk().open(f"{plan.directory}/{segment_name(at.number, at.epoch)}", read_only=True)
     try:
         found = read_seal(file, read_header(file, at.number, at.epoch))

@@ -71,7 +71,7 @@ def decisions(rows: DataFrame) -> DataFrame:
 def _committed(last: int) -> Column:
     """Whether the transaction of a row is committed by a record up to that sequence."""
     in_time = F.col("committed_at") <= last
-    # an epoch ends what is not prepared
+    # an epoch ends transactions that are not prepared
     in_effect = (F.col("committed_in") == F.col("epoch")) | F.col("prepared_at").isNotNull()
     return F.coalesce(in_time & in_effect, F.lit(False))
 

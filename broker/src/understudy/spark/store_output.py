@@ -21,6 +21,11 @@ from pathlib import Path
 from typing import Final
 
 from understudy.errors import ConfigError, DiskFailed
+from understudy.ids import NodeId
+from understudy.runtime.disk import RealDisk
+from understudy.runtime.environment import SystemEntropy
+from understudy.runtime.file_lock import RealFileLock
+from understudy.store.node_lock import NodeLock
 
 #: Directories of a published store.
 JOURNAL: Final = "journal"
@@ -57,6 +62,19 @@ class StoreOutput:
     def write(self, name: str, data: bytes) -> None:
         """A small file, relative to the directory."""
         write_synced(self._stage / name, data)
+
+    def write_node_id(self, node_id: NodeId) -> None:
+        """``server.lock`` with the node of the store, so that a broker does not choose another id.
+
+        Raises:
+            DiskFailed: it cannot be written.
+        """
+        lock = NodeLock(RealDisk(), str(self.journal), RealFileLock, SystemEntropy())
+        try:
+            lock.open()
+            lock.adopt(node_id)
+        finally:
+            lock.close()
 
     def publish(self) -> None:
         """Give the directory its name, with everything on the disk."""
