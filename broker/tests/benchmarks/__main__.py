@@ -23,6 +23,7 @@ from benchmarks.peers import peers
 from benchmarks.recovery import recovery
 from benchmarks.replication import replication
 from benchmarks.soak import soak
+from benchmarks.spark_jobs import spark_jobs
 from benchmarks.stalls import stalls
 from benchmarks.takeover import takeover
 
@@ -43,6 +44,7 @@ BENCHMARKS: dict[str, click.Command | Callable[..., None]] = {
     "recovery": recovery,
     "replication": replication,
     "soak": soak,
+    "spark-jobs": spark_jobs,
     "stalls": stalls,
     "takeover": takeover,
 }

@@ -28,9 +28,22 @@ _WIDE = ["sequence", *_NARROW, "timestamp", "priority", "body"]
 _MESSAGE = struct.Struct("<QQQqqBBHIQ")
 
 
-def make_store(directory: Path, body_bytes: int, segments: int, segment_bytes: int) -> int:
-    """Sealed segments of messages in one queue; how many messages there are."""
+_ACKNOWLEDGE = struct.Struct("<QQII")
+_ACKNOWLEDGED_TOGETHER = 50
+
+
+def make_store(directory: Path, body_bytes: int, segments: int, segment_bytes: int, keep_one_of: int = 1) -> int:
+    """Sealed segments of messages in one queue; how many messages there are.
+
+    Args:
+        directory: Empty.
+        body_bytes: Of a message.
+        segments: How many.
+        segment_bytes: Of each.
+        keep_one_of: One of so many messages stays; the others are acknowledged soon, 50 together.
+    """
     sequence = messages = 0
+    gone: list[int] = []
     for number in range(1, segments + 1):
         header = SegmentHeader(_NODE, 1, number, _NOW_MS, segment_bytes, number == 1)
         content = bytearray(encode_header(header))
@@ -43,12 +56,18 @@ def make_store(directory: Path, body_bytes: int, segments: int, segment_bytes: i
             sequence += 1
             if sequence == 1:
                 kind, payload = RecordType.EPOCH, encode_epoch(uuid_bytes(_NODE), 1, _NOW_MS, ())
+            elif len(gone) == _ACKNOWLEDGED_TOGETHER:
+                kind = RecordType.ACKNOWLEDGE
+                payload = _ACKNOWLEDGE.pack(7, 0, len(gone), 0) + struct.pack(f"<{len(gone)}Q", *gone)
+                gone = []
             else:
                 messages += 1
                 message = Message(os.urandom(8) + bytes(body_bytes - 8), address="orders", timestamp=_NOW_MS)
                 message.assign_id(messages)
                 payload = _MESSAGE.pack(messages, 0, 7, 0, 0, 4, 0, 0, 1, 8) + message.encoded
                 kind = RecordType.MESSAGE_ADD
+                if messages % keep_one_of:
+                    gone.append(messages)
             content += b"".join(frame(kind, 0, sequence, batch, seed, payload))
         at = len(content)
         seal = SealRecord(
