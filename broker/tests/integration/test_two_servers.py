@@ -112,9 +112,10 @@ def test_a_stop_of_the_process_stops_the_backup_first(make: Callable[..., TwoSer
     assert events(first, "stopping") == ["backup", "a-main"]
     wait_until(lambda: states(second) == {"b-main": "active", "backup": "active"}, "no take-over", second)
     assert not (first.directory / "run" / "node.json").exists()
-    for server in ("a-main", "backup"):
-        path = first.directory / ("servers/backup" if server == "backup" else ".") / "run"
-        assert path.exists(), "each notes its store in a place of its own"
+    assert second.terminate() == 0, second.tail()
+    for place in (".", "servers/backup"):
+        path = second.directory / place / "run" / "store-position.json"
+        assert path.exists(), "each active server notes its store in a place of its own"
 
 
 def test_each_server_reloads_its_part_of_the_file(make: Callable[..., TwoServers]) -> None:
