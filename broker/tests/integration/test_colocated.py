@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.colocated import PORT_OFFSET, backup_of, colocated, colocated_members, share_port
+from support.colocated import PORT_OFFSET, backup_of, colocated, colocated_members, share_port, talk_across_a_kill
 from support.members import Members, wait_until
 from support.processes import READY_S, Node
 from understudy.client.sync import connect
@@ -133,16 +133,7 @@ def test_servers_share_a_port_by_http_upgrade(make: Callable[..., Members], kind
     # without the name of its server a client does not know which member it is connected to
     query = "httpUpgradeEnabled=true&activemqServerName=n0&ha=true&reconnectAttempts=300&retryInterval=100"
     with connect(f"tcp://127.0.0.1:{first.port}?{query}") as connection, connection.session() as session:
-        producer = session.producer("q")
-        producer.send("before")
-        first.kill()
-        producer.send("after")
-        consumer = session.consumer("q")
-        for body in ("before", "after"):
-            taken = consumer.receive(READY_S)
-            assert taken is not None, second.tail()
-            assert taken.text == body
-            session.acknowledge(taken)
+        producer, consumer = talk_across_a_kill(session, first, second)
         first.start().wait_ready("active")
         producer.send("again")
         taken = consumer.receive(READY_S)

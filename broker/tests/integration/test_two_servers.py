@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from support.colocated import talk_across_a_kill
 from support.members import wait_until
 from support.processes import READY_S, Node
 from support.two_servers import TwoServers, command, states
@@ -160,14 +161,5 @@ def test_servers_share_a_port_by_http_upgrade(make: Callable[..., TwoServers], k
     first, second = servers.nodes
     query = "httpUpgradeEnabled=true&activemqServerName=a-main&ha=true&reconnectAttempts=300&retryInterval=100"
     with connect(f"tcp://127.0.0.1:{first.port}?{query}") as connection, connection.session() as session:
-        producer = session.producer("q")
-        producer.send("before")
-        first.kill()
-        producer.send("after")
-        consumer = session.consumer("q")
-        for body in ("before", "after"):
-            taken = consumer.receive(READY_S)
-            assert taken is not None, second.tail()
-            assert taken.text == body
-            session.acknowledge(taken)
+        talk_across_a_kill(session, first, second)
     assert states(second) == {"b-main": "active", "backup": "active"}

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from support.members import Members
-from support.processes import Node
+from support.processes import READY_S, Node
+from understudy.client.sync import Consumer, Producer, Session
 
 #: backup-port-offset of all members.
 PORT_OFFSET: Final = 7
@@ -65,3 +66,24 @@ def backup_of(node: Node) -> object:
     """Address of the backup of a node, as its topology has it."""
     members: Any = node.get("/api/v1/cluster")[1].get("members", [])
     return next((each["backup"] for each in members if each["own"]), None)
+
+
+def talk_across_a_kill(session: Session, first: Node, second: Node) -> tuple[Producer, Consumer]:
+    """Send to queue ``q`` before and after the kill of the node of a session, and receive both messages.
+
+    Args:
+        session: Of a client that follows a failover.
+        first: Its node, which is killed.
+        second: The node that serves then.
+    """
+    producer = session.producer("q")
+    producer.send("before")
+    first.kill()
+    producer.send("after")
+    consumer = session.consumer("q")
+    for body in ("before", "after"):
+        taken = consumer.receive(READY_S)
+        assert taken is not None, second.tail()
+        assert taken.text == body
+        session.acknowledge(taken)
+    return producer, consumer

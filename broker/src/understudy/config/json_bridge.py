@@ -7,7 +7,8 @@ value is a JSON value or its text. Not here: bridges of broker.xml (``bridge_rea
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import fields as fields_of
 from typing import Any, Final
 
 from understudy.config.bridge import BridgeConfiguration, BridgeConnection, BridgeTarget
@@ -72,9 +73,10 @@ def parse_bridge(values: Mapping[str, object], configuration: Configuration) -> 
     return bridge
 
 
-def _of(kind: type, fields: Mapping[str, Any]) -> dict[str, Any]:
+def _of(kind: type[Any], fields: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of one of the dataclasses of a bridge."""
-    return {name: value for name, value in fields.items() if name in kind.__dataclass_fields__}  # type: ignore[attr-defined]
+    names = {each.name for each in fields_of(kind)}
+    return {name: value for name, value in fields.items() if name in names}
 
 
 def _value(name: str, row: Element, value: object) -> object:
@@ -149,10 +151,10 @@ def _loaded(given: Mapping[str, object], name: str, absent: object) -> object:
 
 
 def _check(bridge: BridgeConfiguration, configuration: Configuration) -> None:
-    place_of: Callable[[str], tuple[str, int]] = lambda name: (  # noqa: E731  # short, and used once
-        configuration.connector(name).host,
-        configuration.connector(name).port,
-    )
+    def place_of(name: str) -> tuple[str, int]:
+        connector = configuration.connector(name)
+        return connector.host, connector.port
+
     own = frozenset((each.host.lower(), each.port) for each in configuration.acceptors)
     for fault in bridge_faults(bridge, place_of, own, has_cluster_password=configuration.has_cluster_password):
         where = f"{fault.element}: " if fault.element else ""

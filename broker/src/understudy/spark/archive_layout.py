@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from understudy.errors import ConfigError
+from understudy.spark.synced_files import sync_directory, write_synced
 
 #: Written in ``archive.json`` and in every manifest.
 FORMAT: Final = "understudy archive"
@@ -227,14 +228,14 @@ class Archive:
             manifest: Of exactly the files in it.
         """
         shutil.rmtree(stage / INCOMING)
-        _write_synced(stage / _MANIFEST, _as_json(manifest))
+        write_synced(stage / _MANIFEST, _as_json(manifest).encode(), replace=True)
         for directory, _, _ in os.walk(stage):
-            _sync(Path(directory))
-        _sync(stage.parent)
+            sync_directory(Path(directory))
+        sync_directory(stage.parent)
         temporary = self.directory / f"{_LINK}.new"
         os.symlink(f"{_GENERATIONS}/{stage.name}", temporary)
         os.replace(temporary, self.directory / _LINK)
-        _sync(self.directory)
+        sync_directory(self.directory)
         self.published = Published(stage, manifest)
 
     def clean(self) -> None:
@@ -293,9 +294,9 @@ def _create(directory: Path) -> None:
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         temporary = directory / f"{_MARKER}.new"
-        _write_synced(temporary, json.dumps({"format": FORMAT, "schema_version": SCHEMA_VERSION}))
+        write_synced(temporary, json.dumps({"format": FORMAT, "schema_version": SCHEMA_VERSION}).encode(), replace=True)
         os.replace(temporary, directory / _MARKER)
-        _sync(directory)
+        sync_directory(directory)
     except OSError as error:
         raise ConfigError(f"cannot be written: {error.strerror}", file=str(directory)) from error
 
@@ -314,22 +315,5 @@ def _locked(path: Path) -> Iterator[None]:
                 raise ConfigError(f"cannot be locked: {error.strerror}", file=str(path)) from error
             raise ConfigError("another process writes to this archive", file=str(path.parent)) from error
         yield
-    finally:
-        os.close(descriptor)
-
-
-def _write_synced(path: Path, text: str) -> None:
-    """A new file with its bytes on the disk."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
     finally:
         os.close(descriptor)

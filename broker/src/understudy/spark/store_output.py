@@ -25,6 +25,7 @@ from understudy.ids import NodeId
 from understudy.runtime.disk import RealDisk
 from understudy.runtime.environment import SystemEntropy
 from understudy.runtime.file_lock import RealFileLock
+from understudy.spark.synced_files import sync_directory, write_synced
 from understudy.store.node_lock import NodeLock
 
 #: Directories of a published store.
@@ -82,12 +83,12 @@ class StoreOutput:
         if not any(self.large_messages.iterdir()):
             self.large_messages.rmdir()
         for directory, _, _ in os.walk(self._stage):
-            _sync(Path(directory))
+            sync_directory(Path(directory))
         try:
             os.rename(self._stage, self.place)
         except OSError as error:
             raise ConfigError(f"cannot be made: {error.strerror}", file=str(self.place)) from error
-        _sync(self.place.parent)
+        sync_directory(self.place.parent)
 
 
 @contextmanager
@@ -147,23 +148,6 @@ def _locked(beside: Path, place: Path) -> Iterator[None]:
                 raise ConfigError(f"cannot be locked: {error.strerror}", file=str(beside)) from error
             raise ConfigError("another process makes this directory", file=str(place)) from error
         yield
-    finally:
-        os.close(descriptor)
-
-
-def write_synced(path: Path, data: bytes) -> None:
-    """A new file, readable by its owner only, with its bytes on the disk."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
