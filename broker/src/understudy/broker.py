@@ -93,9 +93,8 @@ class Broker:
         self.cluster = cluster
         self.exchange = MessageExchange(configuration, cluster, self.services, timers, self.notifications)
         self.queue_reports = self._queue_reports()
-        self._protocols = [CoreProtocol(self.services, cluster, clock, timers)]
-        self.handlers = {protocol.wire: protocol.handler for protocol in self._protocols}
-        """Table of protocols (``protocols.handlers.Handlers``)."""
+        self.protocols = [CoreProtocol(self.services, clock, timers)]
+        """Make the table of protocols of each acceptor (``protocols.handlers.Handlers``)."""
         self.server_dump = ServerDump(self.services, timers, configuration.server_dump_interval_ms)
         self.invocations = self._be_managed(configuration, timers, handing_over, reload, global_max_size_bytes)
 
@@ -141,6 +140,7 @@ class Broker:
         node = ManagedNode(
             services=self.services,
             topology=self.cluster.topology,
+            topologies={name: each.topology for each in self.cluster.networks for name in each.connections},
             configuration=configuration,
             timers=timers,
             handing_over=handing_over,
@@ -227,7 +227,7 @@ class Broker:
         """End sessions that wait for their clients, after the connections were closed; their messages return to the
         queues.
         """
-        for protocol in self._protocols:
+        for protocol in self.protocols:
             protocol.close()
 
     def when_idle(self, call: Callable[[], None]) -> None:

@@ -1,7 +1,8 @@
 """The flows of all cluster connections of a node, and the reports of the other nodes on their queues.
 
-A node reports its queues once, on the link to it. A report concerns the cluster connection that takes the address of
-the queue; no address belongs to two of them (``config.cluster_addresses``).
+Cluster connections with the same connector have their links in common: a node reports its queues once on the link. A
+report concerns the cluster connection that takes the address of the queue; no address belongs to two of them
+(``config.cluster_addresses``).
 
 Source: artemis-ha s. 7.2, 7.5.
 """
@@ -24,15 +25,24 @@ from understudy.wire.core import packets
 class NodeReports:
     """The reports of one node, on one link. Implements ``reports.ReportOwner``."""
 
-    def __init__(self, link: MemberLink, flows: Sequence[tuple[MessageFlows, MemberFlow]], entropy: Entropy) -> None:
+    def __init__(
+        self,
+        link: MemberLink,
+        flows: Sequence[tuple[MessageFlows, MemberFlow]],
+        entropy: Entropy,
+        *,
+        takes_groups: bool,
+    ) -> None:
         """They are asked for at once.
 
         Args:
             link: To the node.
             flows: To the node, each with those of its cluster connection; at least one.
             entropy: For names.
+            takes_groups: Whether reports on groups count on this link; another link to the node may have them, too.
         """
         self.link = link
+        self._takes_groups = takes_groups
         self._flows = flows
         first = flows[0][0].settings
         selectors = [each.selector for each, _ in flows]
@@ -68,7 +78,8 @@ class NodeReports:
 
     def group_noticed(self, notice: GroupNotice) -> None:
         """See ``ReportOwner``. The grouping handler is that of all cluster connections."""
-        self._flows[0][1].group_noticed(notice)
+        if self._takes_groups:
+            self._flows[0][1].group_noticed(notice)
 
     def noticed(self, notice: Notice) -> None:
         """See ``ReportOwner``."""
@@ -82,18 +93,23 @@ class NodeReports:
 
 
 class ClusterFlows:
-    """Implements ``cluster.membership.LinkObserver``."""
+    """The flows of all cluster connections of a node."""
 
-    def __init__(self, flows: Sequence[MessageFlows], entropy: Entropy) -> None:
+    def __init__(self, flows: Sequence[MessageFlows], entropy: Entropy, *, grouping: str | None) -> None:
         """Args:
         flows: Of each cluster connection.
         entropy: For names.
+        grouping: Name of the cluster connection of the grouping handler; None without one.
         """
         self.by_cluster = {each.settings.cluster.name: each for each in flows}
-        self._entropy = entropy
-        self._reports: dict[str, NodeReports] = {}
-        """By node id."""
-        self._closed = False
+        by_connector: dict[str, list[MessageFlows]] = {}
+        for each in flows:
+            by_connector.setdefault(each.settings.cluster.connector_ref, []).append(each)
+        self.by_connector = {
+            name: NetworkFlows(some, entropy, takes_groups=any(each.settings.cluster.name == grouping for each in some))
+            for name, some in by_connector.items()
+        }
+        """The observers of the memberships, by the name of their own connector."""
 
     def all(self) -> list[MemberFlow]:
         """Those of all cluster connections to all nodes."""
@@ -101,11 +117,33 @@ class ClusterFlows:
 
     def close(self) -> None:
         """The node is not active any more."""
+        for each in self.by_connector.values():
+            each.close()
+
+
+class NetworkFlows:
+    """The flows of cluster connections with one connector. Implements ``cluster.membership.LinkObserver``."""
+
+    def __init__(self, flows: Sequence[MessageFlows], entropy: Entropy, *, takes_groups: bool) -> None:
+        """Args:
+        flows: Of each of the cluster connections.
+        entropy: For names.
+        takes_groups: Whether the members agree about groups on these links.
+        """
+        self._flows = flows
+        self._entropy = entropy
+        self._takes_groups = takes_groups
+        self._reports: dict[str, NodeReports] = {}
+        """By node id."""
+        self._closed = False
+
+    def close(self) -> None:
+        """The node is not active any more."""
         self._closed = True
         for reports in self._reports.values():
             reports.close()
         self._reports.clear()
-        for flows in self.by_cluster.values():
+        for flows in self._flows:
             flows.close()
 
     # -- LinkObserver -----------------------------------------------------------------------------
@@ -113,7 +151,7 @@ class ClusterFlows:
     def link_identified(self, link: MemberLink) -> None:
         """Begin the flows to the node, or continue them over this link."""
         node_id = link.node_id
-        wanted = [each for each in self.by_cluster.values() if each.goes_to(link)]
+        wanted = [each for each in self._flows if each.goes_to(link)]
         if self._closed or node_id is None or all(each.is_on(link) for each in wanted):
             return
         before = self._reports.pop(node_id, None)
@@ -121,7 +159,7 @@ class ClusterFlows:
             before.close()
         flows = [(each, flow) for each in wanted if (flow := each.continue_on(link, node_id)) is not None]
         if flows:
-            self._reports[node_id] = NodeReports(link, flows, self._entropy)
+            self._reports[node_id] = NodeReports(link, flows, self._entropy, takes_groups=self._takes_groups)
         for each, _ in flows:
             each.observer.node_joined(node_id)
 
@@ -137,5 +175,5 @@ class ClusterFlows:
             if reports.link is link:
                 reports.close()
                 del self._reports[node_id]
-        for flows in self.by_cluster.values():
+        for flows in self._flows:
             flows.link_lost(link)

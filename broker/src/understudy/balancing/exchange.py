@@ -45,16 +45,19 @@ class MemberExchange:
             return (cluster_of(connections, address) or connections[0]).message_load_balancing
 
         self.bindings = RemoteBindings(office.directory, mode_of)
-        parts = bridge_parts(cluster, services, timers, listener)
-        flows = [
-            MessageFlows(_flow_settings(configuration, each), cluster.topology, services, parts, self.bindings)
-            for each in connections
-        ]
-        self.flows = ClusterFlows(flows, services.entropy)
+        flows = []
+        for each in connections:
+            network = cluster.of(each.name)
+            parts = bridge_parts(network, services, timers, listener)
+            settings = _flow_settings(configuration, each)
+            flows.append(MessageFlows(settings, network.topology, services, parts, self.bindings))
+        handler = configuration.grouping_handler
+        grouping = None if handler is None else (cluster_of(connections, handler.address) or connections[0]).name
+        self.flows = ClusterFlows(flows, services.entropy, grouping=grouping)
         self.redistribution = Redistribution(office, self.bindings, timers)
         self.successions = [Successions(each, office, services.node_id, timers) for each in flows]
-        for each, succession in zip(flows, self.successions, strict=True):
-            each.observer = succession
+        for one, succession in zip(flows, self.successions, strict=True):
+            one.observer = succession
         self.groups = self._grouping_handler(configuration, services, timers, listener)
         if self.groups is not None:
             self.bindings.decisions = self.bindings.groups = self.groups
@@ -103,7 +106,9 @@ class MemberExchange:
 
 def _flow_settings(configuration: Configuration, connection: ClusterConnectionConfiguration) -> FlowSettings:
     direct = None
-    if connection.allow_direct_connections_only and len(configuration.cluster_connections) > 1:
+    sharing = [each for each in configuration.cluster_connections if each.connector_ref == connection.connector_ref]
+    # alone it dials no other members (``MembershipSettings.direct_connections_only``)
+    if connection.allow_direct_connections_only and len(sharing) > 1:
         members = map(configuration.connector, connection.static_connectors)
         direct = frozenset((each.host.lower(), each.port) for each in members)
     return FlowSettings(

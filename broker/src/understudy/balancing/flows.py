@@ -76,7 +76,7 @@ class MessageFlows:
 
         Args:
             settings: Of the node.
-            topology: Of the node.
+            topology: Of the cluster connection.
             services: Of the active node.
             parts: For bridges.
             bindings: Of the node.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from understudy.cluster.backup_host import BackupHost
 from understudy.cluster.credentials import ClusterCredentials
 from understudy.cluster.held_votes import HeldVotes
+from understudy.cluster.network import ClusterNetwork
 from understudy.cluster.replicas import Replicas
 from understudy.cluster.scaled_down import ScaledDownNodes
 from understudy.cluster.topology import Topology
@@ -30,6 +31,7 @@ class ClusterServices:
     """Services of one node."""
 
     topology: Topology
+    """Of the cluster connection that its pair uses."""
     credentials: ClusterCredentials | None = None
     """None without a cluster connection: connections of other nodes are refused."""
     replicas: Replicas | None = None
@@ -46,3 +48,16 @@ class ClusterServices:
     """Nodes that were scaled down since this one became active."""
     backups: BackupHost | None = None
     """Hosts backups of other nodes; None in a node that hosts none."""
+    networks: Sequence[ClusterNetwork] = ()
+    """Of all cluster connections."""
+
+    def of(self, connection: str | None) -> ClusterServices:
+        """The services with the topology and the connections of one cluster connection.
+
+        Args:
+            connection: Its name; None: the first one.
+        """
+        for network in self.networks:
+            if connection is None or connection in network.connections:
+                return replace(self, topology=network.topology, dialer=network.dialer)
+        return self

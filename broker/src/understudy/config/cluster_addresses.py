@@ -7,9 +7,7 @@ to the same queue (ADR 0075).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import combinations
 
-from understudy.config.document import Document, Node
 from understudy.config.model import ClusterConnectionConfiguration
 
 
@@ -33,6 +31,16 @@ def cluster_of(
     return next((each for each in connections if covers(address, *split_addresses(each.address))), None)
 
 
+def by_connector(
+    connections: Sequence[ClusterConnectionConfiguration],
+) -> list[tuple[ClusterConnectionConfiguration, ...]]:
+    """Cluster connections with the same ``connector-ref`` together, in the order of the first of each."""
+    found: dict[str, list[ClusterConnectionConfiguration]] = {}
+    for each in connections:
+        found.setdefault(each.connector_ref, []).append(each)
+    return [tuple(each) for each in found.values()]
+
+
 def common_prefix(one: str, other: str) -> str | None:
     """A prefix of addresses that both texts take, empty for all addresses; None: there is no such address."""
     included, excluded = split_addresses(one)
@@ -43,31 +51,3 @@ def common_prefix(one: str, other: str) -> str | None:
             if longer.startswith(shorter) and not any(map(longer.startswith, (*excluded, *other_excluded))):
                 return longer
     return None
-
-
-def check_clusters(document: Document, core: Node, connections: Sequence[ClusterConnectionConfiguration]) -> None:
-    """Compare the cluster connections of a server.
-
-    Args:
-        document: Makes errors.
-        core: The element of the server.
-        connections: Of the server.
-
-    Raises:
-        ConfigError: two take the same address, or have different connectors.
-    """
-    holder = core.child("cluster-connections")
-    if holder is None:
-        return
-    nodes = {str(each.attributes["name"]): each for each in holder.all("cluster-connection")}
-    for one, other in combinations(connections, 2):
-        node = nodes[other.name]
-        if one.connector_ref != other.connector_ref:
-            message = f"cluster-connection {one.name!r} has connector-ref {one.connector_ref!r}: a node has one address"
-            raise document.error_at(node.child("connector-ref") or node, message)
-        prefix = common_prefix(one.address, other.address)
-        if prefix is not None:
-            taken = f"addresses that begin with {prefix!r}" if prefix else "all addresses"
-            message = f"cluster-connection {one.name!r} takes {taken} as well: their messages would have two ways"
-            hint = "write prefixes that exclude each other, such as 'news' and '!news'"
-            raise document.error_at(node.child("address") or node, message, hint=hint)

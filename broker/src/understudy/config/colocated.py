@@ -105,7 +105,7 @@ def hosted_configuration(parent: Configuration, backup: HostedBackup) -> Configu
         name=backup.name,
         acceptors=() if scales_down else tuple(map(shift.acceptor, parent.acceptors)),
         connectors=(*connectors, replace(backup.requester, name=REQUESTER)),
-        cluster_connections=tuple(map(_with_requester, parent.cluster_connections)),
+        cluster_connections=tuple(_with_requester(parent, each) for each in parent.cluster_connections),
         journal_directory=directories.journal,
         bindings_directory=directories.bindings,
         large_messages_directory=directories.large_messages,
@@ -143,7 +143,12 @@ def _to_parent(parent: Configuration, scale_down: ScaleDownConfiguration) -> Sca
     return replace(scale_down, connectors=(parent.cluster_connections[0].connector_ref,))
 
 
-def _with_requester(connection: ClusterConnectionConfiguration) -> ClusterConnectionConfiguration:
+def _with_requester(
+    parent: Configuration, connection: ClusterConnectionConfiguration
+) -> ClusterConnectionConfiguration:
+    if connection.connector_ref != parent.pair_connection.connector_ref:
+        # it asked on another cluster connection, where its connector is known
+        return connection
     return replace(connection, static_connectors=(*connection.static_connectors, REQUESTER))
 
 

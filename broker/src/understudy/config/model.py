@@ -158,6 +158,8 @@ class AcceptorConfiguration:
     anycast_prefixes: tuple[str, ...] = ()
     """Prefixes that ask for anycast and are cut off an address."""
     multicast_prefixes: tuple[str, ...] = ()
+    cluster_connection: str | None = None
+    """Clients and members that connect here get the topology of this cluster connection; None: of the first one."""
     http_upgrade: bool = False
     """Takes requests for an HTTP upgrade, too."""
     tls: TlsSettings | None = None
@@ -546,6 +548,12 @@ class Configuration:
         """The cluster connection of that name, otherwise the first; there is one."""
         clusters = self.cluster_connections
         return next((each for each in clusters if each.name == name), clusters[0])
+
+    @property
+    def pair_connection(self) -> ClusterConnectionConfiguration:
+        """The cluster connection by which the nodes of its pair find each other; there is one."""
+        replication = self.ha_policy.replication
+        return self.cluster_connection(None if replication is None else replication.cluster_name)
 
     @property
     def has_cluster_password(self) -> bool:

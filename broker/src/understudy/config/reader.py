@@ -155,8 +155,6 @@ class _Reader:
             lambda node: self._discovery(core, node),
         )
         ha_policy = policies.read(core, cluster_connections)
-        if ha_policy.is_pair:
-            self._check_announcement(core, connectors, cluster_connections, is_backup=ha_policy.is_backup)
         if not values.get("persistence_enabled", True) and ha_policy.is_pair:
             node = core.child("persistence-enabled") or core
             raise self._error(node, "false, but a pair is configured", hint="a pair needs a store that is kept")
@@ -322,36 +320,6 @@ class _Reader:
             values["static_connectors"] = self._references(static, by_name)
             values["artemis_members"] = self._references(node.child("artemis-members"), by_name)
             yield ClusterConnectionConfiguration(name=name, discovery_group=self._discovery(core, node), **values)
-
-    def _check_announcement(
-        self,
-        core: Node,
-        connectors: tuple[ConnectorConfiguration, ...],
-        connections: tuple[ClusterConnectionConfiguration, ...],
-        *,
-        is_backup: bool,
-    ) -> None:
-        """A node of a pair announces itself, with the connector of the first cluster connection, to the addresses of
-        its static connectors that are not its own. Where none is left it would never be announced: the other node
-        would not fail back, and clients would not learn of the backup.
-        """
-        holder = core.child("cluster-connections")
-        if not connections or holder is None:
-            return
-        places = {each.name: (each.host.lower(), each.port) for each in connectors}
-        first = connections[0]
-        host, port = own = places[first.connector_ref]
-        if not first.static_connectors or any(places[name] != own for name in first.static_connectors):
-            return
-        node = next(iter(holder.all("cluster-connection"))).child("connector-ref") or holder
-        message = (
-            f"connector-ref {first.connector_ref!r} and every static connector of {first.name!r} are tcp://{host}:{port}:"
-            " this node would never announce itself to the other one"
-        )
-        hint = "connector-ref is the address of this node, static-connectors name the other node"
-        if is_backup:
-            raise self._error(node, message, hint=hint)
-        self._document.warn("announcement", f"{message} ({hint})", node)
 
     def _connector_named(self, connectors: tuple[ConnectorConfiguration, ...], node: Node) -> str:
         return self._reference(node, {each.name: each for each in connectors}).name

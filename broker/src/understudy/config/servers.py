@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Final
 
-from understudy.config.cluster_addresses import check_clusters
+from understudy.config.cluster_check import check_clusters
 from understudy.config.colocated import SERVER_NAME
 from understudy.config.document import Document, Node
 from understudy.config.model import (
@@ -128,7 +128,7 @@ def read_servers(
     """
     servers = [_Server(node, read(node, _connectors_elsewhere(nodes, node))) for node in nodes]
     for server in servers:
-        check_clusters(document, server.node, server.configuration.cluster_connections)
+        check_clusters(document, server.node, server.configuration)
     if len(servers) > 1:
         _compare(document, servers)
     core, further = servers[0].configuration, servers[1:]

@@ -63,8 +63,8 @@ _KNOWN: Final = _BOOLEANS | _NUMBERS | _TEXTS
 #: Parameters of acceptors that have an effect in this version.
 _ACCEPTOR_USES: Final = frozenset(
     {
-        "activemqServerName", "anycastPrefix", "autoStart", "backlog", "connectionsAllowed", "handshake-timeout",
-        "httpUpgradeEnabled", "multicastPrefix", "protocol", "protocols", "sslEnabled",
+        "activemqServerName", "anycastPrefix", "autoStart", "backlog", "clusterConnection", "connectionsAllowed",
+        "handshake-timeout", "httpUpgradeEnabled", "multicastPrefix", "protocol", "protocols", "sslEnabled",
     }
 )  # fmt: skip
 
@@ -111,6 +111,7 @@ def read_acceptor(node: Node, document: Document, tls: TlsReader) -> AcceptorCon
         backlog=_number(node, document, parameters, "backlog", 1024, 65535, minimum=1),
         anycast_prefixes=_list(parameters.get("anycastPrefix")),
         multicast_prefixes=_list(parameters.get("multicastPrefix")),
+        cluster_connection=None if (named := parameters.get("clusterConnection")) is None else str(named),
         http_upgrade=parameters.get("httpUpgradeEnabled") is True,
         tls=settings,
         parameters=parameters,

@@ -215,6 +215,10 @@ class ClusterConnectionFacts:
     """Messages that its bridges have sent since the activation."""
     acknowledged: int
     """Messages that other nodes have confirmed since the activation."""
+    connector: str | None = None
+    """By which the others reach this node."""
+    members: Sequence[MemberFacts] = ()
+    """Nodes of its topology, this one included."""
 
 
 @dataclass(frozen=True, slots=True)

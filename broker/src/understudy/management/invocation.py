@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from understudy.balancing.exchange import MemberExchange
@@ -77,6 +77,8 @@ class ManagedNode:
     """Its exchange of messages with other members of its cluster; None without a cluster connection."""
     queue_reports: QueueReports | None = None
     """Reports of its queues to other members; None without a cluster connection."""
+    topologies: Mapping[str, Topology] = field(default_factory=dict)
+    """Of each cluster connection, by name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ class ClusterConnectionControl(Control):
         """Node id to address of the active node, for each known member."""
         return {
             member.node_id: f"{member.primary.host}:{member.primary.port}"
-            for member in self.node.topology.members()
+            for member in self.node.topologies.get(self.cluster.name, self.node.topology).members()
             if member.primary is not None
         }
 

@@ -49,18 +49,19 @@ _QUARANTINE_ENTRY: Final[Schema] = _object(
 )
 
 _GROUP: Final[dict[str, Schema]] = {"name": _TEXT, "at": _TEXT, "state": _TEXT, "error": _or_null(_TEXT)}
+_MEMBERS: Final[Schema] = _list_of(
+    _object(
+        {
+            "node_id": _TEXT,
+            "own": _FLAG,
+            **dict.fromkeys(("primary", "backup", "backup_group"), _or_null(_TEXT)),
+        }
+    )
+)
 _CLUSTER: Final[Schema] = _object(
     {
         "state": _or_null(_TEXT),
-        "members": _list_of(
-            _object(
-                {
-                    "node_id": _TEXT,
-                    "own": _FLAG,
-                    **dict.fromkeys(("primary", "backup", "backup_group"), _or_null(_TEXT)),
-                }
-            )
-        ),
+        "members": _MEMBERS,
         "links": _list_of(_object({"to": _TEXT, "node_id": _or_null(_TEXT), "state": _TEXT, "failures": _COUNT})),
         "discovery": _list_of(
             _object(
@@ -105,6 +106,8 @@ _CLUSTER: Final[Schema] = _object(
                 {
                     **dict.fromkeys(("name", "address", "message_load_balancing"), _TEXT),
                     "nodes": _list_of(_TEXT),
+                    "connector": _or_null(_TEXT),
+                    "members": _MEMBERS,
                     **dict.fromkeys(("max_hops", "remote_queues", "waiting", "forwarded", "acknowledged"), _COUNT),
                 }
             )

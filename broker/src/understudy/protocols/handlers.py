@@ -1,6 +1,6 @@
 """The port between acceptors and protocols: the handler of a connection, and the table of protocols.
 
-A protocol is added by one entry of ``Broker.handlers``: the protocol that ``wire.detect`` finds in the first bytes,
+A protocol is added by one entry of ``Broker.protocols``: the protocol that ``wire.detect`` finds in the first bytes,
 whose name is also that in the ``protocols`` parameter of acceptor URLs, and the factory of its handlers.
 """
 

@@ -7,10 +7,10 @@ import asyncio
 from understudy.cluster.credentials import ClusterCredentials
 from understudy.cluster.topology import Topology
 from understudy.config.model import Configuration
-from understudy.runtime.cluster import make_membership
 from understudy.runtime.discovery import make_discovery
 from understudy.runtime.environment import Environment
 from understudy.runtime.network_probe import make_network_check
+from understudy.runtime.networks import make_networks
 from understudy.runtime.node_configuration import NodeConfiguration
 from understudy.runtime.parts import NodeParts
 from understudy.runtime.process import Process
@@ -38,12 +38,8 @@ def make_parts(
         process: Its other servers; None: there are none.
     """
     loop, disk, entropy = asyncio.get_running_loop(), environment.disk, environment.entropy
-    turn, topology, node_configuration = (
-        Turn(loop, environment.timers),
-        Topology(),
-        NodeConfiguration(configuration, environment),
-    )
-    credentials = membership = None
+    turn, node_configuration = Turn(loop, environment.timers), NodeConfiguration(configuration, environment)
+    credentials: ClusterCredentials | None = None
     discovery = make_discovery(node_configuration, environment, turn)
     if configuration.cluster_connections or configuration.has_cluster_password:
         # also without a cluster connection: bridges prove it
@@ -51,18 +47,21 @@ def make_parts(
         artemis = dict.fromkeys(name for each in connections for name in each.artemis_members)
         plain = [node_configuration.connector(name) for name in artemis]
         credentials = ClusterCredentials(configuration.cluster_user, configuration.cluster_password, entropy, plain)
-    if configuration.cluster_connections and credentials is not None:
-        membership = make_membership(node_configuration, topology, credentials, loop, environment.clock, turn)
-        discovery.feed(membership, (each.discovery_group for each in configuration.cluster_connections))
+    networks = make_networks(node_configuration, credentials, loop, environment.clock, turn)
+    for network in networks:
+        used = (configuration.cluster_connection(name).discovery_group for name in network.connections)
+        discovery.feed(network.membership, used)
+    pair = next((each for each in networks if configuration.pair_connection.name in each.connections), None)
     return NodeParts(
         configuration=node_configuration,
         environment=environment,
         loop=loop,
         turn=turn,
         security=security,
-        topology=topology,
+        topology=Topology() if pair is None else pair.topology,
         credentials=credentials,
-        membership=membership,
+        membership=None if pair is None else pair.membership,
+        networks=networks,
         discovery=discovery,
         network_check=make_network_check(configuration.ha_policy.network_check, environment.network_prober, turn),
         lock=NodeLock(disk, configuration.node_manager_lock_directory, environment.file_lock, entropy),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from understudy.balancing.exchange import MemberExchange
 from understudy.bridges.bridge import Bridge
 from understudy.broker import Broker
+from understudy.cluster.topology import Topology
 from understudy.cluster.unreached import UnreachedMember
 from understudy.discovery.broadcaster import Broadcaster
 from understudy.discovery.entries import Outcome
@@ -38,14 +39,11 @@ def cluster_facts(parts: NodeParts, broker: Broker | None, colocation: NodeColoc
     """
     membership, own_id = parts.membership, parts.lock.node_id
     now_ms = parts.environment.clock.monotonic_ms()
-    members = [
-        MemberFacts(each.node_id, each.node_id == own_id, _url(each.primary), _url(each.backup), each.backup_group)
-        for each in parts.topology.members()
-    ]
-    links = [] if membership is None else list(membership.links.values())
+    links = [link for each in parts.networks for link in each.membership.links.values()]
+    unreached = [one for each in parts.networks for one in each.membership.unreached.by_node.values()]
     return ClusterFacts(
         None if membership is None else membership.state.name,
-        members,
+        _members(parts.topology, own_id),
         [LinkFacts(_url(each.target) or "", each.node_id, each.state.name, each.failures) for each in links],
         [_group(each, now_ms) for each in parts.discovery.groups.values()],
         [_broadcaster(each) for each in parts.discovery.broadcasters],
@@ -53,20 +51,29 @@ def cluster_facts(parts: NodeParts, broker: Broker | None, colocation: NodeColoc
         *_exchanged(broker),
         _grouping(broker),
         None if colocation is None else colocation.facts(),
-        [] if membership is None else [_unreached(each) for each in membership.unreached.by_node.values()],
-        [] if broker is None or broker.exchange.members is None else _connections(broker.exchange.members),
+        [_unreached(each) for each in unreached],
+        [] if broker is None or broker.exchange.members is None else _connections(parts, broker.exchange.members),
     )
+
+
+def _members(topology: Topology, own_id: str) -> list[MemberFacts]:
+    return [
+        MemberFacts(each.node_id, each.node_id == own_id, _url(each.primary), _url(each.backup), each.backup_group)
+        for each in topology.members()
+    ]
 
 
 def _unreached(member: UnreachedMember) -> UnreachedFacts:
     return UnreachedFacts(member.node_id, _url(member.connector) or "", member.failures, member.error)
 
 
-def _connections(members: MemberExchange) -> list[ClusterConnectionFacts]:
+def _connections(parts: NodeParts, members: MemberExchange) -> list[ClusterConnectionFacts]:
     found = []
+    networks = {name: each for each in parts.networks for name in each.connections}
     for name, flows in members.flows.by_cluster.items():
         cluster, each = flows.settings.cluster, list(flows.by_node.values())
         counts = [flow.bridge.counts for flow in each]
+        network = networks[name]
         found.append(
             ClusterConnectionFacts(
                 name,
@@ -78,6 +85,8 @@ def _connections(members: MemberExchange) -> list[ClusterConnectionFacts]:
                 sum(flow.queue.message_count for flow in each),
                 sum(count.forwarded for count in counts),
                 sum(count.acknowledged for count in counts),
+                _url(network.connector),
+                _members(network.topology, parts.lock.node_id),
             )
         )
     return found

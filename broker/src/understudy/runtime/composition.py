@@ -67,10 +67,12 @@ def make_acceptor(
         budget: Connections of all acceptors together.
     """
     current, environment = parts.configuration.current, parts.environment
+    cluster = broker.cluster.of(configuration.cluster_connection)
+    handlers = {protocol.wire: protocol.handler(cluster) for protocol in broker.protocols}
     return Acceptor(
         configuration,
         parts.turn,
-        served(broker.handlers, configuration.protocols),
+        served(handlers, configuration.protocols),
         current.connection_ttl_check_interval_ms,
         budget=budget,
         descriptors=environment.descriptors,
@@ -89,4 +91,5 @@ def _cluster_services(parts: NodeParts, peers: ClusterPeers) -> ClusterServices:
         parts.discovery.connectors,
         scaled_down=ScaledDownNodes(can_scale_down=parts.configuration.current.ha_policy.scale_down is not None),
         backups=peers.backups,
+        networks=parts.networks,
     )

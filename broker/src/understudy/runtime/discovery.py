@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from understudy.cluster.membership import Membership
@@ -77,8 +77,19 @@ def make_discovery(configuration: NodeConfiguration, environment: Environment, t
         connectors = [_public(configuration.connector(name)) for name in one.connectors]
         sent = BroadcastSettings(one.name, carrier, connectors, one.broadcast_period_ms)
         broadcasters.append(Broadcaster(sent, own, endpoint(carrier), turn))
-    node = configuration.own_connector()
-    return NodeDiscovery(groups, broadcasters, only_tls=node is not None and has_tls(node))
+    return NodeDiscovery(groups, broadcasters, only_tls=_groups_with_tls(configuration))
+
+
+def _groups_with_tls(configuration: NodeConfiguration) -> set[str]:
+    """Groups whose members are dialled with TLS only: those of cluster connections whose own connector has it; groups
+    of bridges follow the connector of the pair.
+    """
+    current, own = configuration.current, configuration.own_connector()
+    used = {each.discovery_group: False for each in current.cluster_connections}
+    for each in current.cluster_connections:
+        used[each.discovery_group] |= has_tls(configuration.connector(each.connector_ref))
+    otherwise = own is not None and has_tls(own)
+    return {each.name for each in current.discovery_groups if used.get(each.name, otherwise)}
 
 
 def has_tls(connector: TransportConfiguration) -> bool:
@@ -101,13 +112,15 @@ def _public(connector: TransportConfiguration) -> TransportConfiguration:
 class NodeDiscovery:
     """The groups of one node."""
 
-    def __init__(self, groups: Iterable[Group], broadcasters: Iterable[Broadcaster], *, only_tls: bool = False) -> None:
+    def __init__(
+        self, groups: Iterable[Group], broadcasters: Iterable[Broadcaster], *, only_tls: Collection[str] = ()
+    ) -> None:
         """Nothing is opened yet.
 
         Args:
             groups: Discovery groups.
             broadcasters: Broadcast groups.
-            only_tls: Discovered connectors are dialled with TLS, whatever their broadcast says.
+            only_tls: Names of groups whose connectors are dialled with TLS, whatever their broadcast says.
         """
         self._only_tls = only_tls
         self.groups = {each.settings.name: each for each in groups}
@@ -155,4 +168,4 @@ class NodeDiscovery:
         """The connectors of the nodes that were heard in a group; none of a group that is not listened to."""
         found = self.groups.get(group) if group is not None else None
         heard = [] if found is None else found.connectors()
-        return [with_tls(each) for each in heard] if self._only_tls else heard
+        return [with_tls(each) for each in heard] if group in self._only_tls else heard

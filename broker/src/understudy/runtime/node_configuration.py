@@ -87,12 +87,13 @@ class NodeConfiguration:
         public = {key: value for key, value in connector.parameters.items() if not key.startswith("keyStore")}
         return TransportConfiguration(name, parameters={"host": connector.host, "port": str(connector.port), **public})
 
-    def tls_for(self, connector: TransportConfiguration) -> TlsSettings | None:
+    def tls_for(self, connector: TransportConfiguration, own_name: str | None = None) -> TlsSettings | None:
         """TLS settings for a connection to another node; None: plain text.
 
         Args:
             connector: A configured one, or one that another node announces; for the latter the settings of the own
                 connector are used.
+            own_name: Of the own connector; None: that of the pair (``own_connector``).
         """
         if str(connector.parameters.get("sslEnabled", "false")).lower() != "true":
             return None
@@ -100,11 +101,14 @@ class NodeConfiguration:
         found = named.get(connector.name)
         if found is not None and found.tls is not None and (found.host, found.port) == (connector.host, connector.port):
             return found.tls
-        connections = self.current.cluster_connections
-        own = named[connections[0].connector_ref].tls if connections else None
+        if own_name is None and self.current.cluster_connections:
+            own_name = self.current.pair_connection.connector_ref
+        own = None if own_name is None else named[own_name].tls
         return own or TlsSettings()
 
     def own_connector(self) -> TransportConfiguration | None:
-        """The connector for clients and other nodes; None without a cluster connection."""
-        connections = self.current.cluster_connections
-        return self.connector(connections[0].connector_ref) if connections else None
+        """The connector for clients and other nodes, of the cluster connection that its pair uses; None without a
+        cluster connection.
+        """
+        current = self.current
+        return self.connector(current.pair_connection.connector_ref) if current.cluster_connections else None

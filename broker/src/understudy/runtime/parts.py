@@ -8,6 +8,7 @@ from typing import Protocol
 
 from understudy.cluster.credentials import ClusterCredentials
 from understudy.cluster.membership import Membership
+from understudy.cluster.network import ClusterNetwork
 from understudy.cluster.topology import Topology
 from understudy.errors import BrokerError
 from understudy.ha.network_check import NetworkCheck
@@ -33,10 +34,13 @@ class NodeParts:
     """The executor of the node: an error that answers no request ends this node and no other one of the process."""
     security: SecurityPolicy
     topology: Topology
+    """Of the cluster connection that its pair uses."""
     credentials: ClusterCredentials | None
     """For links to other nodes and bridges; None without a cluster password."""
     membership: Membership | None
-    """Links to other nodes; None without a cluster connection."""
+    """Links to other nodes, of the cluster connection that its pair uses; None without a cluster connection."""
+    networks: tuple[ClusterNetwork, ...]
+    """Of all cluster connections."""
     discovery: NodeDiscovery
     """Discovery and broadcast groups; there may be none."""
     network_check: NetworkCheck | None

@@ -125,17 +125,17 @@ class Serving:
         if self._replication is not None:
             parts.turn.congestion = EitherCongestion(store.congestion, self._replication)
         parts.turn.on_error = self._owner.fail
-        own = parts.configuration.own_connector()
-        if own is not None:
-            group = self.scale_down.group_name
-            parts.topology.set_primary(store.node_id, own, environment.clock.wall_ms(), scale_down_group=group)
+        group, now_ms = self.scale_down.group_name, environment.clock.wall_ms()
+        for network in parts.networks:
+            network.topology.set_primary(store.node_id, network.connector, now_ms, scale_down_group=group)
 
     def _unload(self) -> None:
         if self.broker is not None:
             self.broker.close()
         self._parts.turn.work = self._parts.turn.congestion = None
         self.broker = None
-        self._parts.topology.clear()
+        for network in self._parts.networks:
+            network.topology.clear()
 
     async def _open_acceptors(self) -> None:
         assert self.broker is not None
@@ -184,16 +184,21 @@ class Serving:
         # after the acceptors: the other members connect to the announced connector at once
         assert self._opened.store is not None
         node_id = self._opened.store.node_id
-        if self._parts.membership is not None:
-            self._parts.membership.on_twin = twin_rule(self._parts.configuration, self._owner.fail)
-            assert self.broker is not None
-            members = self.broker.exchange.members
-            self._parts.membership.observe(None if members is None else members.flows)
-            self.broker.cluster.scaled_down.taken = self._parts.membership.tell_scaled_down
-            self._parts.membership.join(node_id)
+        assert self.broker is not None
+        networks, members = self._parts.networks, self.broker.exchange.members
+
+        def taken(scaled_down_id: str) -> None:
+            for each in networks:
+                each.membership.tell_scaled_down(scaled_down_id)
+
+        self.broker.cluster.scaled_down.taken = taken
+        for network in networks:
+            membership = network.membership
+            membership.on_twin = twin_rule(self._parts.configuration, self._owner.fail)
+            membership.observe(None if members is None else members.flows.by_connector[network.connector.name])
+            membership.join(node_id)
         self._parts.discovery.broadcast(node_id)
-        if self.broker is not None:
-            self.broker.notifications.cluster_started(*self._cluster_names())
+        self.broker.notifications.cluster_started(*self._cluster_names())
 
     def _cluster_names(self) -> tuple[list[str], list[str], list[str]]:
         """Of the cluster connections, and of the discovery and broadcast groups in use."""
@@ -208,9 +213,9 @@ class Serving:
         if self.broker is not None and self._owner.error is None:
             self.broker.notifications.cluster_stopped(*self._cluster_names())
         self._parts.discovery.stop_broadcasting()
-        if self._parts.membership is not None:
-            self._parts.membership.leave()
-            self._parts.membership.observe(None)
+        for network in self._parts.networks:
+            network.membership.leave()
+            network.membership.observe(None)
 
     def _start_bridges(self) -> None:
         assert self.broker is not None

@@ -54,18 +54,18 @@ class NodeStandby:
 
     def watch_cluster(self) -> None:
         """See ``Standby``."""
-        if self._parts.membership is not None:
-            self._parts.membership.watch(self._parts.lock.node_id)
+        for each in self._parts.networks:
+            each.membership.watch(self._parts.lock.node_id)
 
     def announce(self) -> None:
         """Announce this node, unless it is announced already."""
-        if self._parts.membership is not None:
-            self._parts.membership.announce(self._parts.lock.node_id)
+        for each in self._parts.networks:
+            each.membership.announce(self._parts.lock.node_id)
 
     def withdraw(self) -> None:
         """Stop announcing."""
-        if self._parts.membership is not None:
-            self._parts.membership.leave()
+        for each in self._parts.networks:
+            each.membership.leave()
 
     def peer_is_announced(self) -> bool:
         """Whether a backup of this node is announced to it."""

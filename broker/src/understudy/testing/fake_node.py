@@ -86,7 +86,19 @@ _CLUSTER = ClusterFacts(
     GroupingFacts("groups", "REMOTE", 12, 1, 15, 3, 2),
     unreached=[UnreachedFacts("66666666-7777-8888-9999-aaaaaaaaaaaa", "tcp://10.0.0.9:61616", 4, "refused")],
     connections=[
-        ClusterConnectionFacts("c", "news", "STRICT", 1, ["66666666-7777-8888-9999-aaaaaaaaaaaa"], 3, 5, 9, 8)
+        ClusterConnectionFacts(
+            "c",
+            "news",
+            "STRICT",
+            1,
+            ["66666666-7777-8888-9999-aaaaaaaaaaaa"],
+            3,
+            5,
+            9,
+            8,
+            "tcp://10.0.0.1:61616",
+            [MemberFacts("11111111-2222-3333-4444-555555555555", True, "tcp://10.0.0.1:61616", None, None)],
+        )
     ],
 )
 

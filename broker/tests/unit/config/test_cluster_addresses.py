@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from support.config import CONNECTORS, PASSWORD, fails, read
-from understudy.config.cluster_addresses import cluster_of, common_prefix, covers, split_addresses
+from understudy.config.cluster_addresses import by_connector, cluster_of, common_prefix, covers, split_addresses
 
 
 def connections(*addresses: str, refs: tuple[str, ...] = ("own", "own", "own")) -> str:
@@ -77,10 +77,64 @@ def test_one_address_in_two_cluster_connections_is_an_error(addresses: tuple[str
     assert error.line == line
 
 
-def test_a_node_has_one_address_in_its_cluster() -> None:
-    error = fails(connections("a", "b", refs=("own", "peer")))
-    assert "cluster-connection 'c0' has connector-ref 'own'" in str(error)
-    assert error.path.endswith("cluster-connection[@name='c1']/connector-ref")
+def acceptors(*urls: str) -> str:
+    inner = "".join(f'\n<acceptor name="a{number}">{url}</acceptor>' for number, url in enumerate(urls))
+    return f"<acceptors>{inner}</acceptors>"
+
+
+def test_cluster_connections_with_connectors_and_acceptors_of_their_own() -> None:
+    own = acceptors("tcp://a:1", "tcp://b:1?clusterConnection=c1")
+    loaded = read(own + connections("a", "b", "c", refs=("own", "peer", "own")))
+    assert loaded.warnings == ()
+    configuration = loaded.configuration
+    assert [each.cluster_connection for each in configuration.acceptors] == [None, "c1"]
+    names = [[each.name for each in sharing] for sharing in by_connector(configuration.cluster_connections)]
+    assert names == [["c0", "c2"], ["c1"]]
+
+
+def test_where_addresses_are_translated_the_ports_may_differ() -> None:
+    own = acceptors("tcp://0.0.0.0:61616", "tcp://0.0.0.0:61617?clusterConnection=c1")
+    assert len(read(own + connections("a", "b", refs=("own", "peer"))).configuration.acceptors) == 2
+
+
+@pytest.mark.parametrize(
+    ("urls", "says", "place"),
+    [
+        (
+            ("tcp://a:1",),
+            "no acceptor belongs to cluster-connection 'c1', which has a connector of its own",
+            "cluster-connection[@name='c1']/connector-ref",
+        ),
+        (
+            ("tcp://b:1", "tcp://b:2?clusterConnection=c1"),
+            "connector 'peer' leads to acceptor 'a0', which belongs to cluster-connection 'c0'",
+            "cluster-connection[@name='c1']/connector-ref",
+        ),
+        (
+            ("tcp://b:2?clusterConnection=c1",),
+            "no acceptor belongs to cluster-connection 'c0'",
+            "cluster-connection[@name='c0']/connector-ref",
+        ),
+        (("tcp://b:1?clusterConnection=c3",), "acceptor 'a0': there is no cluster-connection 'c3'", "a0']"),
+    ],
+)
+def test_an_own_connector_leads_to_an_acceptor_of_its_cluster_connection(
+    urls: tuple[str, ...], says: str, place: str
+) -> None:
+    error = fails(acceptors(*urls) + connections("a", "b", refs=("own", "peer")))
+    assert says in str(error)
+    assert error.path.endswith(place)
+
+
+def test_each_own_connector_of_a_backup_needs_another_static_connector() -> None:
+    backup = "<ha-policy><shared-store><backup/></shared-store></ha-policy>"
+    own = acceptors("tcp://a:1", "tcp://b:1?clusterConnection=c1")
+    text = connections("a", "b", refs=("own", "peer")).replace(
+        "<max-hops>2</max-hops>",
+        "<max-hops>2</max-hops><static-connectors><connector-ref>peer</connector-ref></static-connectors>",
+    )
+    error = fails(own + text + backup)
+    assert "connector-ref 'peer' and every static connector of 'c1' are tcp://b:1" in str(error)
 
 
 def test_a_grouping_handler_uses_the_cluster_connection_of_its_address() -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from understudy.cluster.services import ClusterServices
-from understudy.ports import Clock, Connection, Timers
+from understudy.ports import Clock, Timers
 from understudy.protocols.core.connection import CoreConnection
 from understudy.protocols.core.reattachment import Reattachments
+from understudy.protocols.core.resend import ResendBudget
 from understudy.protocols.core.services import CoreServices
 from understudy.protocols.core.session import CoreSession
+from understudy.protocols.handlers import HandlerFactory
 from understudy.protocols.services import ProtocolServices
-from understudy.session.prefixes import AddressPrefixes
 from understudy.wire.detect import Protocol
 
 
@@ -23,16 +25,20 @@ class CoreProtocol:
     def __init__(
         self,
         shared: ProtocolServices,
-        cluster: ClusterServices,
         clock: Clock,
         timers: Timers,
     ) -> None:
+        self._shared = shared
         self._reattachments: Reattachments[CoreSession] = Reattachments(clock, timers)
-        self._services = CoreServices(shared, cluster, self._reattachments)
+        self._resend_budget = ResendBudget()
 
-    def handler(self, connection: Connection, prefixes: AddressPrefixes) -> CoreConnection:
-        """The handler of a new connection (``protocols.handlers.HandlerFactory``)."""
-        return CoreConnection(self._services, connection, prefixes)
+    def handler(self, cluster: ClusterServices) -> HandlerFactory:
+        """Makes the handlers of the connections of an acceptor.
+
+        Args:
+            cluster: With the topology of the cluster connection of the acceptor.
+        """
+        return partial(CoreConnection, CoreServices(self._shared, cluster, self._reattachments, self._resend_budget))
 
     def close(self) -> None:
         """End the sessions that wait to be reattached, when the node stops."""

@@ -1,0 +1,85 @@
+"""The networks of a node: for each own connector the topology and the links to the members, from its configuration."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+
+from understudy.cluster.credentials import ClusterCredentials
+from understudy.cluster.member_link import LinkSettings
+from understudy.cluster.membership import Membership, MembershipSettings
+from understudy.cluster.network import ClusterNetwork
+from understudy.cluster.topology import Topology
+from understudy.config.cluster_addresses import by_connector
+from understudy.config.model import ClusterConnectionConfiguration, Configuration
+from understudy.ports import Clock
+from understudy.runtime.cluster import peer_options
+from understudy.runtime.connector import LoopDialer
+from understudy.runtime.node_configuration import NodeConfiguration
+from understudy.runtime.turn import Turn
+
+
+def make_networks(
+    configuration: NodeConfiguration,
+    credentials: ClusterCredentials | None,
+    loop: asyncio.AbstractEventLoop,
+    clock: Clock,
+    turn: Turn,
+) -> tuple[ClusterNetwork, ...]:
+    """The networks of a node: one for each ``connector-ref`` of its cluster connections, in their order.
+
+    Args:
+        configuration: Of the node.
+        credentials: Of the cluster; there are some if there is a cluster connection.
+        loop: Opens connections.
+        clock: Of the node.
+        turn: Of the node.
+    """
+    networks = []
+    for connections in by_connector(configuration.current.cluster_connections):
+        assert credentials is not None, "they are made for every cluster connection"
+        own = configuration.connector(connections[0].connector_ref)
+        statics = dict.fromkeys(name for each in connections for name in each.static_connectors)
+        topology = Topology()
+        dialer = LoopDialer(loop, turn, partial(configuration.tls_for, own_name=own.name))
+        membership = Membership(
+            topology,
+            own,
+            [configuration.connector(name) for name in statics],
+            membership_settings(configuration.current, connections),
+            credentials,
+            dialer,
+            clock,
+            turn,
+        )
+        names = tuple(each.name for each in connections)
+        networks.append(ClusterNetwork(names, own, topology, membership, dialer))
+    return tuple(networks)
+
+
+def membership_settings(
+    configuration: Configuration, connections: Sequence[ClusterConnectionConfiguration]
+) -> MembershipSettings:
+    """Settings of the membership that cluster connections with one connector share: those of the first one.
+
+    Args:
+        configuration: Of the node.
+        connections: At least one.
+    """
+    connection, replication = connections[0], configuration.ha_policy.replication
+    return MembershipSettings(
+        link=LinkSettings(
+            connection.retry_interval_ms,
+            connection.retry_interval_multiplier,
+            connection.max_retry_interval_ms,
+            peer_options(connection),
+        ),
+        initial_connect_attempts=connection.initial_connect_attempts,
+        reconnect_attempts=connection.reconnect_attempts,
+        topology_scanner_attempts=connection.topology_scanner_attempts,
+        notification_interval_ms=connection.notification_interval_ms,
+        notification_attempts=connection.notification_attempts,
+        direct_connections_only=all(each.allow_direct_connections_only for each in connections),
+        group=None if replication is None else replication.group_name,
+    )
