@@ -133,3 +133,28 @@ def test_a_queue_that_moves_to_an_address_of_another_cluster_connection(make: Ca
         return {each["through"].rpartition(".sf.")[2].partition(".")[0] for each in known if each["queue"] == "q2"}
 
     wait_until(lambda: through() == {"strict"}, "it is not known at its new address", first)
+
+
+def test_direct_connections_only_of_one_of_several(tmp_path: Path) -> None:
+    """Messages of ``strict`` go to its static connector only; those of the others go to all members."""
+    members = members_of(tmp_path, 3)
+    first, second, third = members.nodes
+    text = first.config.read_text()
+    before = "<static-connectors><connector-ref>n1</connector-ref><connector-ref>n2</connector-ref>"
+    direct = '<static-connectors allow-direct-connections-only="true"><connector-ref>n1</connector-ref>'
+    head, strict = text.split('<cluster-connection name="strict">')
+    assert before in strict
+    first.config.write_text(f'{head}<cluster-connection name="strict">{strict.replace(before, direct, 1)}')
+    try:
+        members.start()
+        wait_knows(first, "q", nodes=2)
+        wait_knows(first, "spread")
+        found = connections(first)
+        others = {node.facts()["node_id"] for node in (second, third)}
+        assert set(found["cluster"]["nodes"]) == set(found["off"]["nodes"]) == others
+        assert found["strict"]["nodes"] == [second.facts()["node_id"]]
+        send(first, "spread", 20)
+        wait_until(lambda: depth(second, "spread") == 10, "no half of the messages", second)
+        assert (depth(first, "spread"), depth(third, "spread")) == (10, 0)
+    finally:
+        members.end()

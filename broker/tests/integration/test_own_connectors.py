@@ -15,8 +15,14 @@ from understudy.client.sync import connect
 
 
 @pytest.fixture
-def networks(tmp_path: Path) -> TwoNetworks:
-    return TwoNetworks(tmp_path)
+def networks(tmp_path: Path, request: pytest.FixtureRequest) -> TwoNetworks:
+    return TwoNetworks(tmp_path, **getattr(request, "param", {}))
+
+
+SCALES_DOWN = (
+    "<ha-policy><primary-only><scale-down><connectors><connector-ref>n1</connector-ref></connectors></scale-down>"
+    "</primary-only></ha-policy>"
+)
 
 
 @pytest.fixture
@@ -117,3 +123,45 @@ def test_a_member_that_was_killed_leaves_both_and_returns_to_both(networks: TwoN
     other.start().wait_ready("active")
     wait_members(here, networks)
     wait_until(lambda: depth(other, "q2") == waiting, "they do not arrive", other)
+
+
+@pytest.mark.parametrize("networks", [{"discovery": True}], indirect=True)
+def test_each_finds_its_members_in_a_discovery_group_of_its_own(networks: TwoNetworks, nodes: list[Node]) -> None:
+    for node in nodes:
+        wait_members(node, networks)
+    found: Any = nodes[0].get("/api/v1/cluster")[1]["discovery"]
+    first, second = networks.places(1)
+    heard = {each["name"]: [entry["connectors"] for entry in each["entries"]] for each in found}
+    assert heard == {
+        "groups-of-cluster": [[f"tcp://{first.pop()}"]],
+        "groups-of-second": [[f"tcp://{second.pop()}"]],
+    }
+
+
+@pytest.mark.parametrize(
+    "networks", [{"count": 3, "extra": lambda number: SCALES_DOWN if number == 0 else ""}], indirect=True
+)
+def test_messages_of_all_move_when_the_node_is_scaled_down(networks: TwoNetworks, nodes: list[Node]) -> None:
+    """Goal: messages of the queues of both, and those that wait for a member that is away, in the queues of both."""
+    leaving, target, away = nodes
+    for node in nodes:
+        wait_members(node, networks)
+    for queue in ("q", "q2"):
+        wait_knows(leaving, queue, nodes=2)
+    with connect(f"tcp://127.0.0.1:{away.port}") as connection, connection.session() as session:
+        session.create_queue("sub", address="news", routing="multicast")
+    wait_knows(leaving, "sub")
+    away.kill()
+    with connect(f"tcp://127.0.0.1:{leaving.port}") as connection, connection.session() as session:
+        for queue in ("q", "q2", "news"):
+            producer = session.producer(queue, routing="multicast" if queue == "news" else "anycast")
+            for number in range(30):
+                producer.send(f"{queue} {number}")
+    assert connections(leaving)["second"]["waiting"] >= 30, "the subscription of the member that is away"
+    assert leaving.terminate() == 0, leaving.tail()
+    wait_until(lambda: depth(target, "q") == 30, "messages of the first are missing", target)
+    away.start().wait_ready("active")
+    wait_until(lambda: depth(target, "q2") + depth(away, "q2") == 30, "messages of the second are missing", target)
+    wait_until(lambda: depth(away, "sub") == 30, "messages for the member that was away are missing", target)
+    leaving.start().wait_ready("active")
+    assert depth(leaving, "q") == depth(leaving, "q2") == 0

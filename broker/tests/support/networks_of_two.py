@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from support.members import members_xml
@@ -13,6 +14,24 @@ SECOND = """</cluster-connection><cluster-connection name="second"><connector-re
   <message-load-balancing>STRICT</message-load-balancing>{found}
 </cluster-connection></cluster-connections>"""
 
+_FOUND = '<discovery-group-ref discovery-group-name="{group}"/>'
+_GROUP = """<local-bind-address>127.0.0.1</local-bind-address><group-address>231.7.7.7</group-address>
+  <group-port>{port}</group-port>"""
+
+
+def _groups(number: int, ports: tuple[int, int]) -> str:
+    """A broadcast group and a discovery group for each cluster connection of a member."""
+    names = ((f"n{number}", "groups-of-cluster", ports[0]), (f"s{number}", "groups-of-second", ports[1]))
+    broadcasts = "".join(
+        f'<broadcast-group name="{name}">{_GROUP.format(port=port)}<broadcast-period>200</broadcast-period>'
+        f"<connector-ref>{connector}</connector-ref></broadcast-group>"
+        for connector, name, port in names
+    )
+    listened = "".join(
+        f'<discovery-group name="{name}">{_GROUP.format(port=port)}</discovery-group>' for _, name, port in names
+    )
+    return f"<broadcast-groups>{broadcasts}</broadcast-groups><discovery-groups>{listened}</discovery-groups>"
+
 
 class TwoNetworks:
     """The ports and broker.xml of members ``n0``, ``n1`` …
@@ -21,14 +40,22 @@ class TwoNetworks:
     these with STRICT, by connector ``s…`` and acceptor ``second``.
     """
 
-    def __init__(self, directory: Path, count: int = 2, *, mode: str = "ON_DEMAND", extra: str = "") -> None:
+    def __init__(
+        self,
+        directory: Path,
+        count: int = 2,
+        *,
+        extra: Callable[[int], str] = lambda number: "",
+        discovery: bool = False,
+    ) -> None:
         """Args:
         directory: Scratch directory.
         count: Of members.
-        mode: ``message-load-balancing`` of ``cluster``.
-        extra: More elements of each member.
+        extra: More elements of a member, by its number.
+        discovery: Members find each other in a multicast group for each cluster connection, on loopback.
         """
-        first = f"<address>!news,!q2</address><message-load-balancing>{mode}</message-load-balancing>"
+        first = "<address>!news,!q2</address>"
+        group_ports = (free_port(), free_port())
         self.ports: list[int] = []
         self.second_ports = [free_port() for _ in range(count)]
         self.texts: list[str] = []
@@ -36,12 +63,19 @@ class TwoNetworks:
             f'<connector name="s{number}">tcp://127.0.0.1:{port}</connector>'
             for number, port in enumerate(self.second_ports)
         )
-        for number, (port, text) in enumerate(members_xml(directory, count, cluster=first, extra=lambda number: extra)):
+        for number, (port, text) in enumerate(members_xml(directory, count, cluster=first, extra=extra)):
             refs = "".join(f"<connector-ref>s{other}</connector-ref>" for other in range(count) if other != number)
             found = f"<static-connectors>{refs}</static-connectors>"
-            text = _replaced(text, "</connectors>", f"{connectors}</connectors>")
+            text = _replaced(text, "<connectors><connector name", f"<connectors>{connectors}<connector name")
             second = f"tcp://127.0.0.1:{self.second_ports[number]}?clusterConnection=second"
             text = _replaced(text, "</acceptors>", f'<acceptor name="second">{second}</acceptor></acceptors>')
+            if discovery:
+                statics = text[
+                    text.index("<static-connectors>") : text.index("</static-connectors>") + len("</static-connectors>")
+                ]
+                text = _replaced(text, statics, _FOUND.format(group="groups-of-cluster"))
+                found = _FOUND.format(group="groups-of-second")
+                text = _replaced(text, "<acceptors>", _groups(number, group_ports) + "<acceptors>")
             end = "</cluster-connection></cluster-connections>"
             text = _replaced(text, end, SECOND.format(own=number, found=found))
             queue = '<addresses><address name="q2"><anycast><queue name="q2"/></anycast></address>'
