@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from understudy.config.colocated import REQUESTER, HostedBackup, StoreDirectories, hosted_configuration
@@ -113,3 +115,13 @@ def test_a_lock_directory_that_a_request_does_not_name_is_refused() -> None:
 
 def test_a_static_connector_that_is_not_excluded_is_warned_of() -> None:
     assert any("'other'" in str(each) for each in read("").warnings)
+
+
+def test_the_connector_of_the_requester_belongs_to_the_cluster_connection_on_which_it_asked() -> None:
+    parent = read().configuration
+    (first,) = parent.cluster_connections
+    second = replace(first, name="second", connector_ref="web")
+    both = replace(parent, cluster_connections=(first, second))
+    hosted = hosted_configuration(both, backup(directories=StoreDirectories("/b", "/j", "/l", "/p")))
+    found = {each.name: each.static_connectors for each in hosted.cluster_connections}
+    assert found == {"c": ("other", REQUESTER), "second": ("other",)}
