@@ -14,7 +14,7 @@ from support.processes import READY_S, Node
 from understudy.client.sync import Connection, Session, connect
 from understudy.errors import ConnectionFailed
 
-pytestmark = pytest.mark.maven
+pytestmark = [pytest.mark.maven, pytest.mark.long]
 
 
 class MixedTls:
