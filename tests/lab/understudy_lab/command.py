@@ -1,0 +1,146 @@
+"""The command line: create, list, enter, disturb and destroy the hosts of a lab."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from understudy_lab import image as images
+from understudy_lab.errors import CannotRun, LabError
+from understudy_lab.hosts import Lab, number_of
+
+SKIPPED = 77
+"""Exit code of ``check`` on a machine that cannot run a lab."""
+SCRATCH = Path(__file__).resolve().parents[3] / ".scratch" / "lab"
+
+
+@click.group(help=f"{__import__('understudy_lab').__doc__}\n\nExit codes: 0 done, 1 failed, 2 wrong usage, 77 cannot run here.")
+@click.option("--name", default="lab", envvar="UNDERSTUDY_LAB", show_default=True, help="The lab; several can run at once.")
+@click.pass_context
+def main(context: click.Context, name: str) -> None:
+    context.obj = Lab(SCRATCH / name, name, images.present())
+
+
+@main.command()
+def check() -> None:
+    """Whether this machine can run a lab; changes nothing."""
+    images.check()
+
+
+@main.command()
+def image() -> None:
+    """Make the disk image of all hosts, unless it is there (about four minutes)."""
+    print(images.make(print).directory)
+
+
+@main.command()
+@click.argument("count", type=click.IntRange(1, 20))
+@click.option("--memory", default=512, show_default=True, help="MiB of each host.")
+@click.pass_obj
+def create(lab: Lab, count: int, memory: int) -> None:
+    """Boot COUNT hosts, h1 and on; those that run are left alone."""
+    images.make(print)
+    begun = time.monotonic()
+    lab.create(count, memory)
+    print(f"{count} hosts after {time.monotonic() - begun:.1f} s; ssh -F {lab.ssh_config} h1")
+
+
+@main.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+@click.pass_obj
+def list_(lab: Lab, as_json: bool) -> None:
+    """Show all hosts."""
+    found = lab.hosts()
+    if as_json:
+        print(json.dumps([asdict(host) for host in found], indent=2))
+        return
+    for host in found:
+        print(f"{host.name:4} {host.address:12} {host.state:8} {host.pid or ''}")
+
+
+@main.command(context_settings={"ignore_unknown_options": True})
+@click.argument("host")
+@click.argument("command", nargs=-1)
+@click.option("--user", default="root", show_default=True)
+@click.pass_obj
+def enter(lab: Lab, host: str, command: Sequence[str], user: str) -> None:
+    """Open a shell on HOST, or run COMMAND there."""
+    number_of(host)
+    os.execvp("ssh", ["ssh", "-F", str(lab.ssh_config), "-l", user, host, *command])
+
+
+@main.command()
+@click.argument("hosts", nargs=-1, required=True)
+@click.pass_obj
+def start(lab: Lab, hosts: Sequence[str]) -> None:
+    """Boot hosts that are off."""
+    lab.start(hosts)
+
+
+@main.command("power-cut")
+@click.argument("hosts", nargs=-1, required=True)
+@click.pass_obj
+def power_cut(lab: Lab, hosts: Sequence[str]) -> None:
+    """Switch hosts off at once."""
+    for host in hosts:
+        lab.cut_power(host)
+
+
+@main.command()
+@click.argument("host")
+@click.pass_obj
+def pause(lab: Lab, host: str) -> None:
+    """Stop the kernel of a host."""
+    lab.pause(host)
+
+
+@main.command()
+@click.argument("host")
+@click.pass_obj
+def resume(lab: Lab, host: str) -> None:
+    """Let a paused host go on."""
+    lab.resume(host)
+
+
+@main.command()
+@click.argument("one")
+@click.argument("other")
+@click.option("--one-way", is_flag=True, help="Only packets from ONE to OTHER.")
+@click.pass_obj
+def cut(lab: Lab, one: str, other: str, one_way: bool) -> None:
+    """Drop the packets between two hosts until `heal`."""
+    numbers = number_of(one), number_of(other)
+    (lab.network.cut_one_way if one_way else lab.network.cut)(*numbers)
+
+
+@main.command()
+@click.pass_obj
+def heal(lab: Lab) -> None:
+    """End all cuts."""
+    lab.network.heal()
+
+
+@main.command()
+@click.pass_obj
+def destroy(lab: Lab) -> None:
+    """Switch all hosts off and remove the lab; the image stays."""
+    lab.destroy()
+
+
+def run_command() -> None:
+    """Entry point; errors are one line with an exit code."""
+    try:
+        main()
+    except CannotRun as error:
+        print(f"cannot run a lab: {error}", file=sys.stderr)
+        sys.exit(SKIPPED)
+    except LabError as error:
+        print(error, file=sys.stderr)
+        sys.exit(1)
