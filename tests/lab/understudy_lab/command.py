@@ -21,8 +21,12 @@ SKIPPED = 77
 SCRATCH = Path(__file__).resolve().parents[3] / ".scratch" / "lab"
 
 
-@click.group(help=f"{__import__('understudy_lab').__doc__}\n\nExit codes: 0 done, 1 failed, 2 wrong usage, 77 cannot run here.")
-@click.option("--name", default="lab", envvar="UNDERSTUDY_LAB", show_default=True, help="The lab; several can run at once.")
+@click.group(
+    help=f"{__import__('understudy_lab').__doc__}\n\nExit codes: 0 done, 1 failed, 2 wrong usage, 77 cannot run here."
+)
+@click.option(
+    "--name", default="lab", envvar="UNDERSTUDY_LAB", show_default=True, help="The lab; several can run at once."
+)
 @click.pass_context
 def main(context: click.Context, name: str) -> None:
     context.obj = Lab(SCRATCH / name, name, images.present())

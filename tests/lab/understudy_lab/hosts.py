@@ -17,11 +17,11 @@ from pathlib import Path
 from understudy_lab.errors import LabError, run
 from understudy_lab.image import Image
 from understudy_lab.network import Network, address, connect
+from understudy_lab.remote import TIMEOUT_S, Outcome, Remote
 
 LARGEST = 20
 """Most hosts of a lab."""
 BOOT_TIMEOUT_S = 120.0
-SSH_TIMEOUT_S = 60.0
 BLOCK = 512
 SUPERVISOR = """
 log=$1; shift
@@ -69,6 +69,7 @@ class Lab:
         self.directory = directory.absolute()
         self.network = Network(f"understudy-{name}")
         self.image = image
+        self._remote: Remote | None = None
 
     def names(self) -> list[str]:
         """All hosts that were created, in order."""
@@ -108,6 +109,8 @@ class Lab:
         """Ends a host at once: its page cache is lost, written blocks of its disk stay."""
         supervisor = self._supervisor(name)
         if supervisor:
+            if self._remote is not None:
+                self._remote.forget(number_of(name))
             os.kill(supervisor, signal.SIGKILL)  # its process namespace ends with it
             _await_end(supervisor)
 
@@ -121,6 +124,8 @@ class Lab:
 
     def destroy(self) -> None:
         """Switches all hosts off and removes everything of the lab; the image stays."""
+        if self._remote is not None:
+            self._remote.close()
         for name in self.names():
             self.cut_power(name)
         self.network.destroy()
@@ -131,30 +136,26 @@ class Lab:
         """File for ``ssh -F``: names h1, h2, ... and the user ``deploy``."""
         return self.directory / "ssh_config"
 
-    def execute(self, name: str, script: str, timeout_s: float = SSH_TIMEOUT_S) -> subprocess.CompletedProcess[str]:
+    def execute(self, name: str, script: str, timeout_s: float = TIMEOUT_S) -> Outcome:
         """Runs a shell script as root on a host.
 
         Raises:
-            LabError: the script did not end within the time; a host that hangs must not hang its caller.
+            LabError: the host cannot be reached, or the script did not end within the time.
         """
-        command = ["ssh", "-F", str(self.ssh_config), "-l", "root", name, script]
-        try:
-            return subprocess.run(
-                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s, check=False
-            )
-        except subprocess.TimeoutExpired as error:
-            raise LabError(f"{name}: not done after {timeout_s:g} s: {script.splitlines()[0][:80]}") from error
+        if self._remote is None:
+            self._remote = Remote(self.network.namespace, self.image.key, self.directory / "known_hosts")
+        return self._remote.execute(number_of(name), script, timeout_s)
 
-    def output(self, name: str, script: str, timeout_s: float = SSH_TIMEOUT_S) -> str:
+    def output(self, name: str, script: str, timeout_s: float = TIMEOUT_S) -> str:
         """Output of a script that must succeed on a host.
 
         Raises:
-            LabError: it failed or did not end; the message has what it wrote.
+            LabError: it failed or did not end; the message has its output.
         """
         done = self.execute(name, script, timeout_s)
-        if done.returncode:
-            raise LabError(f"{name}: exit code {done.returncode}: {script[:120]}\n{done.stdout}{done.stderr}")
-        return done.stdout
+        if done.code:
+            raise LabError(f"{name}: exit code {done.code}: {script[:120]}\n{done.output}")
+        return done.output
 
     def _boot(self, name: str) -> bool:
         """Starts the kernel of a host that is off; whether it was."""
@@ -172,7 +173,7 @@ class Lab:
             # gro=1: without it, the card drops the large packets that the bridge hands over.
             f"vec0:transport=raw,ifname={card},depth=128,gro=1,mac=02:00:00:00:00:{number:02x}",
             *("quiet", "con=null", "con0=null,fd:1", "ssl=null", "net.ifnames=0", "noreboot", "panic=1"),
-            *("pty.legacy_count=0", f"systemd.machine_id={hashlib.md5(name.encode()).hexdigest()}"),  # noqa: S324
+            *("pty.legacy_count=0", f"systemd.machine_id={hashlib.md5(name.encode()).hexdigest()}"),
             *(f"systemd.hostname={name}", f"lab.name={name}", f"lab.address={address(number)}/24"),
         ]
         console = place / "console.log"
@@ -189,7 +190,7 @@ class Lab:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                env={**os.environ, "TMPDIR": "/dev/shm"},  # noqa: S108 - the memory of the host
+                env={**os.environ, "TMPDIR": "/dev/shm"},
                 cwd=place,
             )
         (place / "pid").write_text(f"{process.pid}\n")

@@ -1,9 +1,9 @@
 """The kernel and the disk image that all hosts start from, made once from Debian's archive and kept.
 
-The image is kept in a directory named by a digest of everything that it is made of, so that a changed recipe makes a new
-one and hosts that run keep theirs. The kernel is user-mode Linux of Debian's unstable release: those of Debian 12 and 13
-stop at boot on processors with AMX, and without ``seccomp=on`` a system call costs twice as much. It needs a newer C
-library than Debian 12 has, which is taken from Debian 13 and used for the kernel alone.
+The image is kept in a directory named by a digest of its recipe, so that a changed recipe makes a new one and hosts
+that run keep theirs. The kernel is user-mode Linux of Debian's unstable release: those of Debian 12 and 13 stop at boot
+on processors with AMX, and without ``seccomp=on`` a system call costs twice as much. It needs a newer C library than
+Debian 12 has, which is taken from Debian 13 and used for the kernel alone.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ PACKAGES = (
     *("nfs-common", "nfs-kernel-server", "open-iscsi", "targetcli-fb", "e2fsprogs"),
 )
 """Packages of a host; python3 is the interpreter that the broker runs with there."""
+RECIPE = 1
+"""To be raised with a change of the steps below that changes the image."""
 KERNEL_RELEASE, LIBRARY_RELEASE = "sid", "trixie"
 SEARCH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 
@@ -84,7 +86,7 @@ def check() -> None:
 
 def present(cache: Path = CACHE) -> Image:
     """The image of the present recipe, whether or not it has been made."""
-    digest = hashlib.sha256(Path(__file__).read_bytes())
+    digest = hashlib.sha256(repr((RECIPE, SIZE, PACKAGES, KERNEL_RELEASE, LIBRARY_RELEASE)).encode())
     for path in sorted(GUEST.iterdir()):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return Image(cache / digest.hexdigest()[:12])

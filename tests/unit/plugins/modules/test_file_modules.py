@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import sys
 import tarfile
@@ -19,6 +20,7 @@ from ansible_collections.understudy.broker.plugins.modules import (
     sockets_info,
     store,
     store_info,
+    store_probe,
     wheelhouse,
 )
 
@@ -342,3 +344,35 @@ class TestSocketsInfo:
         ]
         result = run_module(sockets_info, sockets=entries)
         assert result["absent"] == ["floating 192.0.2.1:61616", "named no such host:61616"]
+
+
+class TestStoreProbe:
+    """Module store_probe."""
+
+    def test_the_lock_of_another_process_is_seen_until_it_ends(self, tmp_path: Path, run_module: Any) -> None:
+        arguments: dict[str, object] = {"path": str(tmp_path), "duration_s": 0.0, "min_free_mib": 0}
+        held = run_module(store_probe, **arguments, lock="hold", lock_s=30.0)
+        assert held["lock_seen"] is None
+        seen = run_module(store_probe, **arguments, lock="expect_held")
+        assert seen["lock_seen"] is True
+        (tmp_path / store_probe.LOCK_NAME).unlink()
+        (tmp_path / store_probe.LOCK_NAME).touch()
+        unseen = run_module(store_probe, **arguments, lock="expect_held", shared=True)
+        assert unseen["lock_seen"] is False
+        assert any("both would be active" in fault for fault in unseen["faults"])
+        for command in Path("/proc").glob("[0-9]*/cmdline"):
+            if str(tmp_path).encode() in command.read_bytes():  # the holder; only it has the path
+                os.kill(int(command.parent.name), signal.SIGKILL)
+
+    def test_it_measures_and_leaves_nothing(self, tmp_path: Path, run_module: Any) -> None:
+        result = run_module(store_probe, path=str(tmp_path), duration_s=0.01)
+        assert not result["changed"]
+        assert result["sync_ms"]["count"] >= 1
+        assert result["mount"]["kind"]
+        assert abs(result["skew_ms"]) < 60_000
+        assert list(tmp_path.iterdir()) == []
+
+    def test_a_missing_directory_is_named(self, tmp_path: Path, run_module: Any) -> None:
+        result = run_module(store_probe, path=str(tmp_path / "absent"))
+        assert result["failed"]
+        assert str(tmp_path / "absent") in result["msg"]

@@ -1,0 +1,265 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
+"""Module store_probe: measure the volume of a store, and say what speaks against it."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: store_probe
+short_description: Measure the volume of a broker's store, and say what speaks against it
+description:
+  - Reads the type and the options of the mount, the lease of an NFSv4 server and the free space; measures how long a
+    sync takes and how far the clock of the host differs from the file server's.
+  - Tries whether a lock that another host holds is seen here. For that, run it with O(lock=hold) on one host of the
+    pair, and with O(lock=expect_held) on the others within O(lock_s).
+  - Writes one small file into the directory and removes it. Never changed.
+version_added: 0.1.0
+author:
+  - The Understudy authors (@understudy)
+options:
+  path:
+    description: Directory of the store; it must exist.
+    type: path
+    required: true
+  shared:
+    description: Whether several hosts use it.
+    type: bool
+    default: false
+  mount_options:
+    description: Options that the mount should have.
+    type: list
+    elements: str
+    default: []
+  duration_s:
+    description: How long syncs are measured, in seconds.
+    type: float
+    default: 1.0
+  min_free_mib:
+    description: Least free space, in MiB.
+    type: int
+    default: 256
+  lock:
+    description: What to do with the lock of the probe.
+    type: str
+    choices: [none, hold, expect_held]
+    default: none
+  lock_s:
+    description: How long O(lock=hold) keeps the lock, in seconds. The module does not wait for that.
+    type: float
+    default: 15.0
+extends_documentation_fragment:
+  - understudy.broker.instance.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+seealso:
+  - module: understudy.broker.store
+  - module: understudy.broker.store_info
+"""
+
+EXAMPLES = r"""
+- name: Measure the store of a pair
+  understudy.broker.store_probe:
+    path: /srv/orders/pair
+    shared: true
+  register: probe
+
+- name: Refuse it
+  ansible.builtin.assert:
+    that: probe.faults | length == 0
+"""
+
+RETURN = r"""
+mount:
+  description: The mount that the directory is on.
+  returned: success
+  type: dict
+  contains:
+    point: {description: Where it is mounted., type: str}
+    kind: {description: Type of the file system., type: str}
+    source: {description: What is mounted., type: str}
+options:
+  description: Options of the mount as the kernel applies them.
+  returned: success
+  type: list
+  elements: str
+lease_s:
+  description: Lease of the NFSv4 server in seconds; none for other file systems.
+  returned: success
+  type: int
+free_mib:
+  description: Free space in MiB.
+  returned: success
+  type: int
+sync_ms:
+  description: Times of a sync of 4 KiB in milliseconds, with the keys C(count), C(median), C(p99) and C(longest).
+  returned: success
+  type: dict
+skew_ms:
+  description: Clock of the host minus clock of the file server, in milliseconds.
+  returned: success
+  type: int
+lock_seen:
+  description: Whether the lock of another host was seen; none if O(lock) is not V(expect_held).
+  returned: success
+  type: bool
+faults:
+  description: Reasons not to use the volume.
+  returned: success
+  type: list
+  elements: str
+advice:
+  description: Properties that cost time without service, or throughput.
+  returned: success
+  type: list
+  elements: str
+"""
+
+import fcntl
+import os
+import struct
+import subprocess
+import sys
+import time
+import uuid
+from dataclasses import asdict
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.understudy.broker.plugins.module_utils.mounts import MOUNTINFO, mount_of, read_mounts
+from ansible_collections.understudy.broker.plugins.module_utils.store_verdict import (
+    Latency,
+    Measured,
+    judge,
+    lease_of,
+    options_of,
+)
+
+MOUNTSTATS = "/proc/self/mountstats"
+LOCK_NAME = ".probe-lock"
+BLOCK = b"\0" * 4096
+LOCK_REQUEST = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+SET_LOCK = 37
+"""F_OFD_SETLK, the kind of lock that the broker takes; Python 3.11 has no name for it."""
+HOLDER = """
+import fcntl, os, sys, time
+file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600)
+fcntl.fcntl(file, int(sys.argv[3]), bytes.fromhex(sys.argv[4]))
+print("locked", flush=True)
+os.close(1)
+time.sleep(float(sys.argv[2]))
+os.unlink(sys.argv[1])
+"""
+
+
+def measure_syncs(path: Path, duration_s: float) -> tuple[list[float], int]:
+    """Seconds of each sync, and the clock of the host minus that of the file server in milliseconds."""
+    probe = path / f".probe-{uuid.uuid4()}"
+    descriptor = os.open(probe, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        took: list[float] = []
+        end = time.monotonic() + duration_s
+        while not took or time.monotonic() < end:
+            os.pwrite(descriptor, BLOCK, 0)
+            begun = time.perf_counter()
+            os.fsync(descriptor)
+            took.append(time.perf_counter() - begun)
+        before = time.time_ns()
+        os.utime(probe)  # without a time, the file server's clock counts
+        after = time.time_ns()
+        skew_ns = (before + after) // 2 - os.stat(probe).st_mtime_ns
+    finally:
+        os.close(descriptor)
+        probe.unlink()
+    return took, round(skew_ns / 1_000_000)
+
+
+def hold_lock(path: Path, seconds: float) -> None:
+    """Has a process of its own take the lock, and keep it for a while.
+
+    Raises:
+        OSError: it could not.
+    """
+    command = [sys.executable, "-c", HOLDER, str(path / LOCK_NAME), str(seconds), str(SET_LOCK), LOCK_REQUEST.hex()]
+    holder = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    )
+    assert holder.stdout is not None
+    assert holder.stderr is not None
+    if holder.stdout.readline() != b"locked\n":
+        raise OSError(f"{path / LOCK_NAME}: not locked: {holder.stderr.read().decode(errors='replace')[-300:]}")
+
+
+def sees_lock(path: Path) -> bool:
+    """Whether the lock of the probe is refused, because another host holds it.
+
+    Raises:
+        OSError: the lock's file is missing or cannot be opened.
+    """
+    descriptor = os.open(path / LOCK_NAME, os.O_RDWR)
+    try:
+        fcntl.fcntl(descriptor, SET_LOCK, LOCK_REQUEST)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "path": {"type": "path", "required": True},
+            "shared": {"type": "bool", "default": False},
+            "mount_options": {"type": "list", "elements": "str", "default": []},
+            "duration_s": {"type": "float", "default": 1.0},
+            "min_free_mib": {"type": "int", "default": 256},
+            "lock": {"type": "str", "choices": ["none", "hold", "expect_held"], "default": "none"},
+            "lock_s": {"type": "float", "default": 15.0},
+        },
+        supports_check_mode=True,
+    )
+    path = Path(module.params["path"])
+    try:
+        space = os.statvfs(path)  # makes an automount happen before the mounts are read
+        mountinfo = Path(MOUNTINFO).read_text(encoding="utf-8", errors="surrogateescape")
+        mount = mount_of(os.path.realpath(path), read_mounts(mountinfo))
+        stats = Path(MOUNTSTATS).read_text(encoding="utf-8", errors="surrogateescape")
+        if module.params["lock"] == "hold":
+            hold_lock(path, module.params["lock_s"])
+        seen = sees_lock(path) if module.params["lock"] == "expect_held" else None
+        took, skew_ms = measure_syncs(path, module.params["duration_s"])
+    except (OSError, ValueError) as error:
+        module.fail_json(msg=f"broker_store_directory: {path}: {error}")
+    measured = Measured(
+        kind=mount.kind,
+        options=options_of(mountinfo, mount.point),
+        lease_s=lease_of(stats, mount.point),
+        free_bytes=space.f_bavail * space.f_frsize,
+        sync=Latency.of(took),
+        skew_ms=skew_ms,
+        lock_seen=seen,
+    )
+    verdict = judge(
+        measured,
+        shared=module.params["shared"],
+        wanted=module.params["mount_options"],
+        min_free_bytes=module.params["min_free_mib"] << 20,
+    )
+    module.exit_json(
+        changed=False,
+        mount=mount.as_dict(),
+        options=list(measured.options),
+        lease_s=measured.lease_s,
+        free_mib=measured.free_bytes >> 20,
+        sync_ms=asdict(measured.sync),
+        skew_ms=skew_ms,
+        lock_seen=seen,
+        **verdict.as_dict(),
+    )
+
+
+if __name__ == "__main__":
+    main()

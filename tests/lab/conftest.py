@@ -1,0 +1,37 @@
+"""Fixtures: labs, kept for all tests of one module."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from understudy_lab import image as images
+from understudy_lab.errors import CannotRun
+from understudy_lab.hosts import Lab
+
+SCRATCH = Path(__file__).resolve().parents[2] / ".scratch" / "lab"
+KEEP = "UNDERSTUDY_LAB_KEEP"
+"""Set to leave the hosts running after the tests, and to use hosts that run."""
+
+
+@pytest.fixture(scope="module")
+def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """Four hosts."""
+    try:
+        image = images.make(lambda line: print(line, file=sys.stderr))
+    except CannotRun as error:
+        pytest.skip(str(error))
+    name = os.environ.get(KEEP) or f"t{os.getpid()}"
+    made = Lab(SCRATCH / name, name, image)
+    try:
+        made.create(4)
+        yield made
+    finally:
+        if not os.environ.get(KEEP):
+            made.destroy()

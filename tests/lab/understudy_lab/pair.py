@@ -1,0 +1,184 @@
+"""A pair with a shared store on lab hosts, with clients that keep ledgers: state, faults and judgement."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from understudy_lab.errors import LabError
+from understudy_lab.hosts import Lab
+from understudy_lab.network import address
+
+ROOT = Path(__file__).resolve().parents[3]
+STORE, PRIMARY, BACKUP, CLIENT = "h1", "h2", "h3", "h4"
+UNITS = {PRIMARY: "understudy-a1", BACKUP: "understudy-a2"}
+INSTANCE = "/opt/understudy/instance"
+UNDERSTUDY = "/opt/understudy/current/bin/understudy"
+QUEUE = "drill"
+PASSWORDS = {
+    "BROKER_CLUSTER_PASSWORD": "cluster-password-of-a-test",
+    "BROKER_DRILL_PASSWORD": "drill-password-of-a-test",
+}
+CLIENT_PARAMETERS = (
+    "ha=true&reconnectAttempts=-1&connectionTTL=5000&clientFailureCheckPeriod=1500&callTimeout=5000&retryInterval=500"
+)
+"""As the playbook ``site`` shows them: a host that vanishes is noticed within 5 seconds."""
+READY_TIMEOUT_S = 120.0
+POLL_S = 0.5
+PLAY_TIMEOUT_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """How a playbook ended."""
+
+    code: int
+    output: str
+    seconds: float
+
+
+def play(lab: Lab, inventory: str, *playbooks: str, options: Sequence[str] = ()) -> Played:
+    """Runs playbooks against the hosts of a lab, as an operator does: over ssh, as an unprivileged user with sudo."""
+    scratch = ROOT / ".scratch"
+    environment = {
+        **os.environ,
+        **PASSWORDS,
+        "PATH": f"{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}",
+        "UNDERSTUDY_SSH_CONFIG": str(lab.ssh_config),
+        "ANSIBLE_COLLECTIONS_PATH": str(scratch / "collections"),
+        "ANSIBLE_INJECT_FACT_VARS": "false",
+        "ANSIBLE_LOCALHOST_WARNING": "false",
+        "ANSIBLE_SSH_ARGS": "-o ControlMaster=auto -o ControlPersist=60s",
+        "ANSIBLE_SSH_CONTROL_PATH_DIR": str(lab.directory / "control"),
+        "ANSIBLE_FORCE_COLOR": "false",
+    }
+    inventories = ["--inventory", f"inventories/{inventory}", "--inventory", "tests/lab/connection.yml"]
+    begun = time.monotonic()
+    done = subprocess.run(
+        ["ansible-playbook", *inventories, *playbooks, *options],
+        cwd=ROOT,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=PLAY_TIMEOUT_S,
+        check=False,
+    )
+    return Played(done.returncode, done.stdout, time.monotonic() - begun)
+
+
+def status(lab: Lab, host: str) -> dict[str, object]:
+    """State of the broker on a host; empty while it does not answer."""
+    try:
+        done = lab.execute(host, f"{UNDERSTUDY} status --instance {INSTANCE} --json", 15.0)
+        answer = json.loads(done.output)
+    except (LabError, ValueError):
+        return {}
+    return answer if isinstance(answer, dict) else {}
+
+
+def active(lab: Lab) -> list[str]:
+    """The hosts whose broker says that it serves."""
+    return [host for host in UNITS if status(lab, host).get("state") == "active"]
+
+
+def await_that(holds: Callable[[], bool], what: str, timeout_s: float = READY_TIMEOUT_S) -> None:
+    """Waits until a condition holds.
+
+    Raises:
+        LabError: it did not within the time.
+    """
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        if time.monotonic() > deadline:
+            raise LabError(f"not within {timeout_s:g} s: {what}")
+        time.sleep(POLL_S)
+
+
+def make_ready(lab: Lab) -> None:
+    """The pair as it is deployed: the primary serves, the backup follows. Nothing but power and cables is repaired.
+
+    Raises:
+        LabError: the pair did not come back by itself.
+    """
+    lab.network.heal()
+    for host in lab.hosts():
+        if host.state == "paused":
+            lab.resume(host.name)
+    lab.start(host.name for host in lab.hosts() if host.state == "off")
+
+    def whole() -> bool:
+        primary, backup = status(lab, PRIMARY), status(lab, BACKUP)
+        return primary.get("state") == "active" and backup.get("state") == "passive" and bool(backup.get("ready"))
+
+    await_that(whole, "the primary serves and the backup follows")
+
+
+class Load:
+    """A producer and a consumer on the clients' host, from the construction on until ``end``."""
+
+    def __init__(self, lab: Lab, rate: int = 200) -> None:
+        self._lab = lab
+        places = ",".join(f"tcp://{address(n)}:61616?connect-timeout-millis=3000" for n in (2, 3))
+        login = f"--url '({places})?{CLIENT_PARAMETERS}' --user drill --password-file password --queue {QUEUE} --json"
+        produce = f"--producer p1 --ledger p.jsonl --count 1000 --rate {rate} --until stop"
+        consume = "--consumer c1 --ledger c.jsonl --ack transacted --batch 20 --until stop --idle-timeout 15"
+        self._lab.output(
+            CLIENT,
+            f"""
+            rm -rf load; mkdir load; cd load; umask 077; echo {PASSWORDS["BROKER_DRILL_PASSWORD"]} >password
+            run() {{ timeout 300 "$@" >$name.out 2>&1; echo $? >$name.code; }}
+            start() {{ name=$1; shift; run "$@" </dev/null >/dev/null 2>&1 & }}
+            start c {UNDERSTUDY} consume {login} {consume}
+            start p {UNDERSTUDY} produce {login} {produce}
+            """,
+        )
+
+    def confirmed(self) -> int:
+        """Messages that the broker has confirmed so far."""
+        return int(self._lab.output(CLIENT, "grep -c CONFIRMED load/p.jsonl || true"))
+
+    def await_progress(self, messages: int = 100, timeout_s: float = READY_TIMEOUT_S) -> None:
+        """Waits until so many more messages are confirmed."""
+        before = self.confirmed()
+        await_that(lambda: self.confirmed() >= before + messages, "messages are confirmed", timeout_s)
+
+    def end(self) -> dict[str, object]:
+        """Ends both clients when the queue is drained; the report of ``understudy ledger check``.
+
+        Raises:
+            LabError: a client failed or did not end.
+        """
+        self._lab.output(CLIENT, "touch load/stop")
+        done = lambda: self._lab.output(CLIENT, "cd load; ls p.code c.code 2>/dev/null | wc -l").strip() == "2"  # noqa: E731
+        await_that(done, "both clients ended", 150.0)
+        codes = self._lab.output(CLIENT, "cd load; cat p.code c.code; cat p.out c.out")
+        if codes.split()[:2] != ["0", "0"]:
+            raise LabError(f"a client failed: {codes}")
+        checked = self._lab.execute(CLIENT, f"cd load; {UNDERSTUDY} ledger check --json p.jsonl c.jsonl")
+        report = json.loads(checked.output)
+        assert isinstance(report, dict)
+        return report
+
+
+def longest_window_s(report: dict[str, object]) -> float:
+    """The longest time without a confirmation, in seconds."""
+    windows = report["windows"]
+    assert isinstance(windows, list)
+    return max((window["end_ms"] - window["start_ms"] for window in windows), default=0) / 1000
+
+
+def record(name: str, row: dict[str, object]) -> None:
+    """Adds one row of measurements to the file that docs/reliability.md is written from."""
+    path = ROOT / ".scratch" / "lab-results" / f"{name}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        file.write(json.dumps(row) + "\n")
+    print(json.dumps(row), file=sys.stderr)
