@@ -92,6 +92,7 @@ test-all: $(VENV)/.kernel $(VENV)/.spark ## make test, new examples, every inter
 	  "molecule-cluster=$(MAKE) --no-print-directory molecule-cluster" \
 	  "molecule-scale_down=$(MAKE) --no-print-directory molecule-scale_down" \
 	  "molecule-colocated=$(MAKE) --no-print-directory molecule-colocated" \
+	  "lab=tests/lab/lab check && $(MAKE) --no-print-directory lab" \
 	  "ssh-drill=$(PY) .ci/ssh_hosts.py --check && $(MAKE) --no-print-directory ssh-drill" \
 	  "seeds=$(MAKE) --no-print-directory simulation-long"
 

@@ -113,6 +113,12 @@ ssh: $(VENV)/.complete $(COLLECTION) ## Deploy with security on over real ssh wi
 ssh-drill: $(VENV)/.complete $(COLLECTION) ## Deploy a pair over ssh twice, and drill it
 	@$(SSH_HOSTS) tests/ssh/deploy.sh drill
 
+# Hosts with their own kernels, in a network namespace (tests/lab/README.md).
+.PHONY: lab
+lab: $(VENV)/.complete $(COLLECTION) ## Deployments and faults on hosts with their own kernels: LAB="-k power" passes pytest options
+	@tests/lab/lab check
+	$(COLLECTION_PYTEST) --rootdir tests/lab -s $(LAB) tests/lab
+
 # Each role without the others, as an operator may use it.
 ALONE := $(SCRATCH)/alone
 ALONE_PLAY := $(ANSIBLE) ansible-playbook --inventory localhost, --connection local \

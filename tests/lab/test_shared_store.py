@@ -19,12 +19,12 @@ from understudy_lab.pair import (
     STORE,
     UNITS,
     Load,
-    active,
     await_that,
     longest_window_s,
     make_ready,
     play,
     record,
+    serves,
 )
 
 LEASE_S = 10
@@ -115,7 +115,7 @@ def test_nothing_is_lost_and_service_comes_back(pair: Lab, fault: Fault) -> None
     struck = time.monotonic()
     fault.strike(pair)
     if fault.taken_over:
-        await_that(lambda: active(pair)[-1:] == [BACKUP], "the backup serves", fault.lasts_s)
+        await_that(lambda: serves(pair, BACKUP), "the backup serves", fault.lasts_s)
     took_over_s = time.monotonic() - struck if fault.taken_over else None
     if fault.taken_over:
         load.await_progress(timeout_s=60.0)

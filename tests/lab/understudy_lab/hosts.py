@@ -68,7 +68,9 @@ class Lab:
     def __init__(self, directory: Path, name: str, image: Image) -> None:
         self.directory = directory.absolute()
         self.network = Network(f"understudy-{name}")
-        self.image = image
+        self._note = self.directory / "image"
+        # Hosts that run keep the image that they were made from.
+        self.image = Image(self._note.resolve()) if self._note.exists() else image
         self._remote: Remote | None = None
 
     def names(self) -> list[str]:
@@ -94,6 +96,9 @@ class Lab:
         if not 1 <= count <= LARGEST:
             raise LabError(f"{count} hosts: a lab has 1 to {LARGEST}")
         self.directory.mkdir(parents=True, exist_ok=True)
+        if not self._note.exists():
+            self._note.unlink(missing_ok=True)
+            self._note.symlink_to(self.image.directory)
         (self.directory / "memory").write_text(f"{memory_mib}\n")
         self.network.create()
         self._write_ssh_files(count)

@@ -50,7 +50,7 @@ def play(lab: Lab, inventory: str, *playbooks: str, options: Sequence[str] = ())
         **os.environ,
         **PASSWORDS,
         "PATH": f"{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}",
-        "UNDERSTUDY_SSH_CONFIG": str(lab.ssh_config),
+        "ANSIBLE_SSH_COMMON_ARGS": f"-F {lab.ssh_config}",
         "ANSIBLE_COLLECTIONS_PATH": str(scratch / "collections"),
         "ANSIBLE_INJECT_FACT_VARS": "false",
         "ANSIBLE_LOCALHOST_WARNING": "false",
@@ -58,10 +58,9 @@ def play(lab: Lab, inventory: str, *playbooks: str, options: Sequence[str] = ())
         "ANSIBLE_SSH_CONTROL_PATH_DIR": str(lab.directory / "control"),
         "ANSIBLE_FORCE_COLOR": "false",
     }
-    inventories = ["--inventory", f"inventories/{inventory}", "--inventory", "tests/lab/connection.yml"]
     begun = time.monotonic()
     done = subprocess.run(
-        ["ansible-playbook", *inventories, *playbooks, *options],
+        ["ansible-playbook", "--inventory", f"inventories/{inventory}", *playbooks, *options],
         cwd=ROOT,
         env=environment,
         stdin=subprocess.DEVNULL,
@@ -74,19 +73,29 @@ def play(lab: Lab, inventory: str, *playbooks: str, options: Sequence[str] = ())
     return Played(done.returncode, done.stdout, time.monotonic() - begun)
 
 
-def status(lab: Lab, host: str) -> dict[str, object]:
-    """State of the broker on a host; empty while it does not answer."""
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """State of the broker on a host."""
+
+    state: str
+    """``active``, ``passive``, ...; empty while it does not answer."""
+    caught_up: bool
+    """Whether a passive broker has read the whole store."""
+
+
+def seen(lab: Lab, host: str) -> Seen:
+    """Asks the broker on a host."""
     try:
         done = lab.execute(host, f"{UNDERSTUDY} status --instance {INSTANCE} --json", 15.0)
         answer = json.loads(done.output)
-    except (LabError, ValueError):
-        return {}
-    return answer if isinstance(answer, dict) else {}
+        return Seen(str(answer["ha"]["state"]), bool((answer.get("following") or {}).get("caught_up")))
+    except (LabError, ValueError, KeyError, TypeError):
+        return Seen("", caught_up=False)
 
 
-def active(lab: Lab) -> list[str]:
-    """The hosts whose broker says that it serves."""
-    return [host for host in UNITS if status(lab, host).get("state") == "active"]
+def serves(lab: Lab, host: str) -> bool:
+    """Whether the broker on a host says that it serves."""
+    return seen(lab, host).state == "active"
 
 
 def await_that(holds: Callable[[], bool], what: str, timeout_s: float = READY_TIMEOUT_S) -> None:
@@ -115,8 +124,7 @@ def make_ready(lab: Lab) -> None:
     lab.start(host.name for host in lab.hosts() if host.state == "off")
 
     def whole() -> bool:
-        primary, backup = status(lab, PRIMARY), status(lab, BACKUP)
-        return primary.get("state") == "active" and backup.get("state") == "passive" and bool(backup.get("ready"))
+        return serves(lab, PRIMARY) and seen(lab, BACKUP) == Seen("passive", caught_up=True)
 
     await_that(whole, "the primary serves and the backup follows")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -361,8 +362,9 @@ class TestStoreProbe:
         assert unseen["lock_seen"] is False
         assert any("both would be active" in fault for fault in unseen["faults"])
         for command in Path("/proc").glob("[0-9]*/cmdline"):
-            if str(tmp_path).encode() in command.read_bytes():  # the holder; only it has the path
-                os.kill(int(command.parent.name), signal.SIGKILL)
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a process that has just ended
+                if str(tmp_path).encode() in command.read_bytes():  # the holder; only it has the path
+                    os.kill(int(command.parent.name), signal.SIGKILL)
 
     def test_it_measures_and_leaves_nothing(self, tmp_path: Path, run_module: Any) -> None:
         result = run_module(store_probe, path=str(tmp_path), duration_s=0.01)

@@ -1,0 +1,73 @@
+"""Goal: the guide of a first-time operator works as it is printed.
+
+Method: all blocks of docs/operations/first-cluster.md run in one shell, in their order; a block that names a host runs
+there as the user that deploys, by ssh. Only the way to the hosts (ssh configuration) is added.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+from understudy_lab.hosts import Lab
+from understudy_lab.pair import ROOT
+
+PAGE = ROOT / "docs" / "operations" / "first-cluster.md"
+HOSTS = {"store": "h1", "a1": "h2", "a2": "h3", "client": "h4"}
+BLOCK = re.compile(r"^```bash(?: (?P<host>\w+))?\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+TIMEOUT_S = 1500
+# A disk of a lab host may stop completing syncs under load (tests/lab/README.md).
+IN_MEMORY = """
+mkdir -p /export && mount -t tmpfs -o size=300M,mode=755 tmpfs /export
+saved=$(mktemp -d); cp -a /var/lib/nfs/. "$saved"
+mount -t tmpfs -o size=16M,mode=755 tmpfs /var/lib/nfs && cp -a "$saved"/. /var/lib/nfs
+"""
+
+
+def script(page: str) -> str:
+    """The blocks of the page as one shell script."""
+    parts = ["set -euo pipefail"]
+    for block in BLOCK.finditer(page):
+        text = block["text"]
+        parts.append(f"echo '+++ {(block['host'] or 'controller')}: {text.splitlines()[0][:60].replace(chr(39), '')}'")
+        if block["host"]:
+            text = f'ssh -F "$LAB_SSH_CONFIG" {HOSTS[block["host"]]} "bash -es" <<\'END_OF_BLOCK\'\n{text}END_OF_BLOCK'
+        parts.append(text)
+    return "\n".join(parts)
+
+
+def test_the_guide_names_only_hosts_of_its_table() -> None:
+    page = PAGE.read_text()
+    blocks = list(BLOCK.finditer(page))
+    assert len(blocks) == page.count("```bash")
+    assert {block["host"] for block in blocks if block["host"]} <= set(HOSTS)
+    assert all(f"| {name} | 10.77.0.1{host[1]} |" in page for name, host in HOSTS.items())
+
+
+def test_the_guide_works_as_it_is_printed(lab: Lab, tmp_path: Path) -> None:
+    lab.output("h1", IN_MEMORY)
+    environment = {
+        **os.environ,
+        "LAB_SSH_CONFIG": str(lab.ssh_config),
+        "ANSIBLE_SSH_COMMON_ARGS": f"-F {lab.ssh_config}",
+        "ANSIBLE_COLLECTIONS_PATH": str(tmp_path / "collections"),
+        "ANSIBLE_INJECT_FACT_VARS": "false",
+        "ANSIBLE_LOCALHOST_WARNING": "false",
+        "ANSIBLE_SSH_ARGS": "-o ControlMaster=auto -o ControlPersist=60s",
+        "ANSIBLE_SSH_CONTROL_PATH_DIR": str(lab.directory / "control"),
+    }
+    done = subprocess.run(
+        ["bash", "-c", script(PAGE.read_text())],
+        cwd=ROOT,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:]
+    assert "no message lost, doubled or out of order" in done.stdout, done.stdout[-4000:]
