@@ -141,7 +141,10 @@ class Load:
         self._lab.output(
             CLIENT,
             f"""
+            # A test that failed may have left clients and messages.
+            pkill -KILL -x understudy || true
             rm -rf load; mkdir load; cd load; umask 077; echo {PASSWORDS["BROKER_DRILL_PASSWORD"]} >password
+            timeout 50 {UNDERSTUDY} consume {login} --idle-timeout 1 >/dev/null 2>&1 || true
             run() {{ timeout 300 "$@" >$name.out 2>&1; echo $? >$name.code; }}
             start() {{ name=$1; shift; run "$@" </dev/null >/dev/null 2>&1 & }}
             start c {UNDERSTUDY} consume {login} {consume}
@@ -151,7 +154,7 @@ class Load:
 
     def confirmed(self) -> int:
         """Messages that the broker has confirmed so far."""
-        return int(self._lab.output(CLIENT, "grep -c CONFIRMED load/p.jsonl || true"))
+        return int(self._lab.output(CLIENT, "cat load/p.jsonl 2>/dev/null | grep -c CONFIRMED || true"))
 
     def await_progress(self, messages: int = 100, timeout_s: float = READY_TIMEOUT_S) -> None:
         """Waits until so many more messages are confirmed."""
