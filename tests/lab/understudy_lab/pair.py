@@ -1,4 +1,4 @@
-"""A pair with a shared store on lab hosts, with clients that keep ledgers: state, faults and judgement."""
+"""A pair on lab hosts, with clients that keep ledgers: state, faults and judgement."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ QUEUE = "drill"
 PASSWORDS = {
     "BROKER_CLUSTER_PASSWORD": "cluster-password-of-a-test",
     "BROKER_DRILL_PASSWORD": "drill-password-of-a-test",
+    "BROKER_WITNESS_SECRET": "witness-secret-of-a-test-0123456789",
 }
 CLIENT_PARAMETERS = (
     "ha=true&reconnectAttempts=-1&connectionTTL=5000&clientFailureCheckPeriod=1500&callTimeout=5000&retryInterval=500"
@@ -83,6 +84,9 @@ class Seen:
     """Whether a passive broker has read the whole store."""
 
 
+SERVING, FOLLOWING = Seen("active", caught_up=False), Seen("passive", caught_up=True)
+
+
 def seen(lab: Lab, host: str) -> Seen:
     """Asks the broker on a host."""
     try:
@@ -111,8 +115,8 @@ def await_that(holds: Callable[[], bool], what: str, timeout_s: float = READY_TI
         time.sleep(POLL_S)
 
 
-def make_ready(lab: Lab) -> None:
-    """The pair as it is deployed: the primary serves, the backup follows. Nothing but power and cables is repaired.
+def make_ready(lab: Lab) -> tuple[str, str]:
+    """Waits until one node serves and the other follows; returns both hosts. Only power and cables are repaired.
 
     Raises:
         LabError: the pair did not come back by itself.
@@ -122,11 +126,14 @@ def make_ready(lab: Lab) -> None:
         if host.state == "paused":
             lab.resume(host.name)
     lab.start(host.name for host in lab.hosts() if host.state == "off")
+    found: dict[str, Seen] = {}
 
     def whole() -> bool:
-        return serves(lab, PRIMARY) and seen(lab, BACKUP) == Seen("passive", caught_up=True)
+        found.update({host: seen(lab, host) for host in UNITS})
+        return sorted(found.values(), key=lambda each: each.state) == [SERVING, FOLLOWING]
 
-    await_that(whole, "the primary serves and the backup follows")
+    await_that(whole, "one node serves and the other follows")
+    return next(host for host in UNITS if found[host] == SERVING), next(h for h in UNITS if found[h] == FOLLOWING)
 
 
 class Load:

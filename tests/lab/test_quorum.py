@@ -1,0 +1,55 @@
+"""Goal: a replicated pair with a witness loses nothing and serves again by itself, whichever host or cable fails.
+
+Method: as in test_shared_store.py; the pair has no common storage, and the first host runs the witness.
+"""
+
+from __future__ import annotations
+
+import pytest
+from understudy_lab.faults import Fault, cut_from, cut_power, endure, heal, kill, pause, power_on, resume
+from understudy_lab.hosts import Lab
+from understudy_lab.pair import BACKUP, CLIENT, PRIMARY, make_ready, play, record
+
+TABLE = "quorum"
+WITNESS = "h1"
+
+
+@pytest.fixture(scope="module")
+def pair(lab: Lab) -> Lab:
+    """The hosts with the witness and the pair deployed."""
+    for playbook in ("playbooks/witness.yml", "tests/lab/playbooks/clients.yml", "playbooks/site.yml"):
+        played = play(lab, "quorum", playbook)
+        assert played.code == 0, played.output[-3000:]
+        record(TABLE, {"play": playbook, "seconds": round(played.seconds, 1)})
+    return lab
+
+
+def test_a_second_deployment_changes_nothing(pair: Lab) -> None:
+    make_ready(pair)
+    played = play(pair, "quorum", "playbooks/witness.yml", "playbooks/site.yml")
+    assert played.code == 0, played.output[-3000:]
+    assert played.output.count("changed=0") == 3, played.output[-600:]
+
+
+FAULTS = [
+    Fault("the broker is killed", kill),
+    Fault("power cut of the active host", cut_power, 20.0, power_on, taken_over=True),
+    Fault("the pair is cut, both see the witness", cut_from(PRIMARY, BACKUP), 15.0, heal),
+    Fault(
+        "the active host is cut from its backup and the witness",
+        cut_from(WITNESS, PRIMARY, BACKUP),
+        30.0,
+        heal,
+        taken_over=True,
+    ),
+    Fault(
+        "the active host is cut from all hosts", cut_from(WITNESS, PRIMARY, BACKUP, CLIENT), 30.0, heal, taken_over=True
+    ),
+    Fault("the active host pauses beyond the lease", pause, 30.0, resume, taken_over=True),
+    Fault("power cut of the witness", lambda lab, _: lab.cut_power(WITNESS), 15.0, lambda lab, _: lab.start([WITNESS])),
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+def test_nothing_is_lost_and_service_comes_back(pair: Lab, fault: Fault) -> None:
+    endure(pair, fault, TABLE)
