@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from understudy.spark.flow_report import Points, Series
 from understudy.spark.pages import page, plot, table
+
+if TYPE_CHECKING:  # needs pyarrow; the command's help must be shown without it
+    from understudy.spark.flow_report import Points, Series
 
 _HOPS: Final = ("forwarded", "messages", "again")
 #: Lines in one plot.
