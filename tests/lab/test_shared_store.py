@@ -43,6 +43,13 @@ def test_the_volume_is_measured(pair: Lab) -> None:
     assert played.output.count("10.77.0.11:/ (nfs4)") == 2, played.output[-3000:]
 
 
+def cut_power_without_store(lab: Lab, victim: str) -> None:
+    """The host is back while the server of its volume is not: the mount fails at boot."""
+    lab.pause(STORE)
+    lab.cut_power(victim)
+    lab.start([victim])
+
+
 FAULTS = [
     Fault("the broker is killed", kill),
     Fault("power cut of the active host", cut_power, 40.0, power_on, taken_over=True),
@@ -55,6 +62,9 @@ FAULTS = [
         lambda lab, _: lab.pause(STORE),
         3.0 * LEASE_S,
         lambda lab, _: lab.resume(STORE),
+    ),
+    Fault(
+        "the active host boots before the NFS server", cut_power_without_store, 60.0, lambda lab, _: lab.resume(STORE)
     ),
 ]
 
