@@ -17,6 +17,9 @@ from ansible_collections.understudy.broker.plugins.module_utils.waiting import C
 SETTLE_S = 3.0
 """A supervisor needs a moment to write its first record; a process missing after that has failed to start."""
 
+CRASHES_MAX = 3
+"""A broker that has ended so often since its start is not waited for any longer."""
+
 LOGS = {PROCESS: LOG_FILE, SYSTEMD: "the journal of its unit"}
 LOG_LINES = 20
 """Lines of the log that a failure shows."""
@@ -106,14 +109,19 @@ class Instance:
                 return self._outcome(acts, acted_at_ms, began_s, seen, f"did not {act} within {timeout_s:g} s")
         left_s = max(0.0, timeout_s - (self._clock.now_s() - began_s))
         settled_s = self._clock.now_s() + SETTLE_S
-        waited = wait_until(
-            self.see,
-            GATES[gate],
-            left_s,
-            self._clock,
-            hopeless=lambda seen: gate != "stopped" and seen.service.down and self._clock.now_s() >= settled_s,
-        )
-        problem = "" if waited.met else self._complain(gate, timeout_s, waited.answer)
+        restarts: list[int] = []
+
+        def hopeless(seen: Seen) -> bool:
+            if gate == "stopped":
+                return False
+            restarts.append(seen.service.restarts)
+            crashes = restarts[-1] - min(restarts)  # the count begins again with a start
+            gone = seen.service.down and self._clock.now_s() >= settled_s
+            return gone or ("start" in acts and crashes >= CRASHES_MAX)
+
+        waited = wait_until(self.see, GATES[gate], left_s, self._clock, hopeless=hopeless)
+        crashes = restarts[-1] - min(restarts) if restarts else 0
+        problem = "" if waited.met else self._complain(gate, timeout_s, waited.answer, crashes)
         return self._outcome(acts, acted_at_ms, began_s, waited.answer, problem)
 
     @staticmethod
@@ -129,10 +137,14 @@ class Instance:
         elapsed_ms = round((self._clock.now_s() - began_s) * 1000)
         return Outcome(bool(acts), bool(problem), problem, acted_at_ms, elapsed_ms, seen)
 
-    def _complain(self, gate: str, timeout_s: float, seen: Seen) -> str:
+    def _complain(self, gate: str, timeout_s: float, seen: Seen, crashes: int) -> str:
         if seen.service.down and gate != "stopped":
             ending = seen.service.last_exit or "it left no trace of an exit"
             problem = f"the broker is not running and nothing will start it again: {ending}"
+        elif crashes >= CRASHES_MAX:
+            problem = (
+                f"the broker has ended {crashes} times since its start: {seen.service.last_exit or 'no exit is known'}"
+            )
         else:
             reason = f" ({seen.broker.reason})" if seen.broker.reason else ""
             problem = f"not {gate} within {timeout_s:g} s: the broker says {seen.broker.state}{reason}"

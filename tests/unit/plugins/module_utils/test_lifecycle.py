@@ -26,6 +26,7 @@ class World:
         self.ready_at_s = 0.0
         self.ends_at_s: float | None = None
         self.refuses_to_start = False
+        self.crashes_every_s = 0.0
         self.clock = Clock(now_s=lambda: self.now_s, pause=self.pause, wall_ms=lambda: round(self.now_s * 1000))
 
     def pause(self, seconds: float) -> None:
@@ -35,7 +36,9 @@ class World:
             self.running = self.kept = False
 
     def status(self) -> ServiceStatus:
-        return ServiceStatus("process", self.running, self.kept, last_exit="" if self.running else "exited with 2")
+        restarts = round(self.now_s // self.crashes_every_s) if self.crashes_every_s else 0
+        ending = "exited with 2" if restarts or not self.running else ""
+        return ServiceStatus("process", self.running, self.kept, restarts=restarts, last_exit=ending)
 
     def start(self) -> None:
         self.acts.append("start")
@@ -158,3 +161,19 @@ def test_a_keeper_between_two_tries_counts_as_started() -> None:
     outcome = world.instance().reach("started", "active", 1, dry_run=False)
     assert world.acts == []
     assert outcome.failed
+
+
+def test_a_broker_that_crashes_again_and_again_is_not_waited_for_until_the_end() -> None:
+    world = World(running=False)
+    world.boot_s, world.crashes_every_s = 1000.0, 5.0
+    outcome = Instance(world, world.ask, world.clock).reach("started", "active", 90.0, dry_run=False)
+    assert outcome.failed
+    assert "has ended 3 times since its start: exited with 2" in outcome.message
+    assert world.now_s < 20.0
+
+
+def test_crashes_from_before_are_no_reason_not_to_wait() -> None:
+    world = World(running=True)
+    world.ready_at_s, world.now_s, world.crashes_every_s = 130.0, 100.0, 10.0
+    outcome = Instance(world, world.ask, world.clock).reach("started", "active", 90.0, dry_run=False)
+    assert not outcome.failed
