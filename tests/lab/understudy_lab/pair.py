@@ -58,6 +58,7 @@ def play(lab: Lab, inventory: str, *playbooks: str, options: Sequence[str] = ())
         "ANSIBLE_SSH_ARGS": "-o ControlMaster=auto -o ControlPersist=60s",
         "ANSIBLE_SSH_CONTROL_PATH_DIR": str(lab.directory / "control"),
         "ANSIBLE_FORCE_COLOR": "false",
+        "ANSIBLE_PIPELINING": "true",
     }
     begun = time.monotonic()
     done = subprocess.run(
