@@ -36,6 +36,7 @@ def test_a_start_loads_no_module_that_it_does_not_need() -> None:
     assert "understudy.runtime.server" in loaded
     assert [name for name in loaded if any(name == each or name.startswith(f"{each}.") for each in LATER)] == []
 
+
 #: Packages of the extras and of the tests: not on a host that runs a broker.
 EXTRAS = ("hypothesis", "kazoo", "pyarrow", "pyspark", "pytest")
 
