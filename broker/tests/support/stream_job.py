@@ -1,7 +1,7 @@
 """A driver of a streaming query as a process of its own, so that a test can kill it: python stream_job.py JSON.
 
-The JSON has ``master``, ``work``, ``options`` (of the source), ``load`` (directories), ``out``, ``checkpoint`` and
-``drain`` (read up to the present end, then stop).
+The JSON has ``master``, ``work``, ``source`` (format), ``options`` (of the source), ``load`` (directories), ``out``,
+``checkpoint`` and ``drain`` (read up to the present end, then stop).
 """
 
 from __future__ import annotations
@@ -21,11 +21,18 @@ import pyarrow.parquet as pq
 class StreamJob:
     """The process, and the rows that it has committed to a Parquet sink."""
 
-    def __init__(self, directory: Path, load: list[Path], options: dict[str, str], master: str = "local[2]") -> None:
+    def __init__(
+        self,
+        directory: Path,
+        load: list[Path],
+        options: dict[str, str],
+        master: str = "local[2]",
+        source: str = "understudy.journal",
+    ) -> None:
         self.out, self.checkpoint = directory / "out", directory / "checkpoint"
         self._work = directory / "work"
         self._log = directory / "stream.log"
-        self._load, self._options, self._master = load, options, master
+        self._load, self._options, self._master, self._source = load, options, master, source
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, *, drain: bool = False, environment: dict[str, str] | None = None) -> None:
@@ -33,6 +40,7 @@ class StreamJob:
         self._work.mkdir(exist_ok=True)
         given = {
             "master": self._master,
+            "source": self._source,
             "work": str(self._work),
             "options": self._options,
             "load": [str(each) for each in self._load],
@@ -108,9 +116,11 @@ def main(given: dict[str, Any]) -> None:
     from understudy.spark.session import open_session
 
     spark = open_session(given["master"], work_directory=given["work"], more={"spark.driver.memory": "1g"})
-    reader = spark.readStream.format("understudy.journal").options(**given["options"])
+    reader = spark.readStream.format(given["source"]).options(**given["options"])
     load = given["load"]
-    stream = reader.load(load[0]) if len(load) == 1 else reader.option("paths", json.dumps(load)).load()
+    if len(load) > 1:
+        reader = reader.option("paths", json.dumps(load))
+    stream = reader.load(load[0]) if len(load) == 1 else reader.load()
     writer = stream.writeStream.format("parquet").option("path", given["out"])
     writer = writer.option("checkpointLocation", given["checkpoint"])
     writer = writer.trigger(availableNow=True) if given["drain"] else writer.trigger(processingTime="0 seconds")

@@ -324,9 +324,9 @@ class MessageRows(Rows):
             "encoded": lambda: self._cut(self._at_message, self.ends),
             "header": lambda: self._cut(self._at_header, self.ends),
             "properties": lambda: pa.array(
-                [list(_plain(each).items()) for each in self._properties()], pa.map_(pa.string(), pa.string())
+                [list(plain(each).items()) for each in self._properties()], pa.map_(pa.string(), pa.string())
             ),
-            "producer": lambda: pa.array([_plain(each).get(PRODUCER) for each in self._properties()], pa.string()),
+            "producer": lambda: pa.array([plain(each).get(PRODUCER) for each in self._properties()], pa.string()),
             "sequence": lambda: self._field(_SEQUENCE, 8),
         }
 
@@ -458,7 +458,7 @@ class MessageRows(Rows):
         is_text = pc.and_(pc.equal(self._big(self._at_fields, 0, 1), int(MessageType.TEXT)), pc.invert(self._large()))
         bodies = self._cut(self._at_body, self._at_header).to_pylist()
         return pa.array(
-            [_text_of(body) if text else None for body, text in zip(bodies, is_text.to_pylist(), strict=True)],
+            [text_of(body) if text else None for body, text in zip(bodies, is_text.to_pylist(), strict=True)],
             pa.string(),
         )
 
@@ -478,14 +478,14 @@ def _utf_16(raw: bytes) -> str:
     return raw.decode("utf-16-le", "replace")
 
 
-def _text_of(body: bytes) -> str | None:
+def text_of(body: bytes) -> str | None:
     """The text of a TEXT message: a nullable SimpleString."""
     if len(body) < 5 or not body[0]:
         return None
     return _utf_16(body[5 : 5 + int.from_bytes(body[1:5], "big")])
 
 
-def _plain(properties: Properties) -> dict[str, str | None]:
+def plain(properties: Properties) -> dict[str, str | None]:
     """Properties as text: booleans as true and false, bytes in hexadecimal digits."""
     return {clean(name): _value_text(value) for name, value in properties.items()}
 

@@ -133,7 +133,9 @@ def open_session(
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     from understudy.spark.journal_source import register
+    from understudy.spark.queue_source import register_queue
 
     register(spark)
+    register_queue(spark)
     spark.sparkContext.setLogLevel("ERROR")
     return spark

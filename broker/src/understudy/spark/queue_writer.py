@@ -1,0 +1,173 @@
+"""Writers into live queues: rows as messages with duplicate ids that a repeated task makes again (docs/pipeline.md).
+
+A task connects, sends, and ends after the last confirmation. Nothing is left to do at the commit of a batch, and
+nothing to undo when it is aborted: what was sent is dropped as a copy when it is sent again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from understudy.client.sync import Connection, Producer, connect
+from understudy.client.sync import Session as ClientSession
+from understudy.errors import AddressNotFound
+from understudy.spark.queue_options import SEND_WINDOW, SinkOptions
+from understudy.spark.queue_rows import check_sent, message_to_send, sent_rows
+
+#: Local properties of a task that belongs to a stream.
+_QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
+
+
+@dataclass
+class Sent(WriterCommitMessage):
+    """A task has sent its rows."""
+
+    messages: int = 0
+    """Confirmed by the broker, copies that it dropped included."""
+
+
+class _Sending:
+    """One task."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+        login = options.login
+        self._connection: Connection = connect(login.client_url(), login.user, login.password())
+        self._unconfirmed: deque[Future[None]] = deque()
+        self._checked: set[str] = set()
+        self.count = 0
+
+    def __enter__(self) -> _Sending:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # everything is confirmed, or the task failed and is repeated
+        self._connection.abandon()
+
+    def send(self, batches: Iterator[pa.RecordBatch], id_of: Callable[[int], str]) -> None:
+        """Send all rows, and wait for the confirmations.
+
+        Raises:
+            ConfigError: a row has no address.
+            AddressNotFound: an address has no queue.
+            BrokerError: the broker refuses a message, or does not answer.
+        """
+        column = self._options.id_column
+        session = self._connection.session()
+        producer = session.producer(routing=None, duplicate_ids=False, window=SEND_WINDOW)
+        rows = (row for batch in batches for row in sent_rows(batch))
+        for number, row in enumerate(rows):
+            own = None if column is None else row[column]
+            name = id_of(number) if own is None else own if isinstance(own, bytes) else str(own)
+            self._send_one(session, producer, row, name)
+        while self._unconfirmed:
+            self._unconfirmed.popleft().result()
+
+    def _send_one(self, session: ClientSession, producer: Producer, values: dict[str, Any], name: str | bytes) -> None:
+        message = message_to_send(values, self._options.address, name, time.time_ns() // 1_000_000)
+        address = (message.address or "").partition("::")[0]
+        if self._options.check_queue and address not in self._checked:
+            require_address(session, address)
+            self._checked.add(address)
+        producer.wait_sendable()
+        self._unconfirmed.append(producer.send_nowait(message))
+        while self._unconfirmed and self._unconfirmed[0].done():
+            self._unconfirmed.popleft().result()
+        self.count += 1
+
+
+def require_address(session: ClientSession, address: str) -> None:
+    """The address must have a queue: a broker confirms messages to one without, and drops them.
+
+    Raises:
+        AddressNotFound: there is no such address, or it has no queue.
+        NotAuthorized: the user may not ask.
+    """
+    found = session.query_address(address)
+    if not found.exists or not found.queue_names:
+        what = "has no queue: messages to it would be in none" if found.exists else "does not exist"
+        raise AddressNotFound(f"address {address!r} {what}", hint="create it, or set option checkQueue to false")
+
+
+class QueueWriter(DataSourceArrowWriter):
+    """Sends the rows of a batch query."""
+
+    def __init__(self, options: SinkOptions, schema: StructType, write_id: str) -> None:
+        """
+        Args:
+            options: Of the sink.
+            schema: Of the rows.
+            write_id: Names the write; the same in all its tasks and their repetitions.
+
+        Raises:
+            ConfigError: the rows cannot be sent.
+        """
+        _check(options, schema)
+        self._options = options
+        self._write_id = write_id
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Send the rows of one partition; called by its task, once for each attempt.
+
+        Raises:
+            BrokerError: as ``_Sending.send``.
+        """
+        partition = _context().partitionId()
+        with _Sending(self._options) as sending:
+            sending.send(iterator, lambda row: f"{self._write_id}/{partition}/{row}")
+            return Sent(sending.count)
+
+
+class QueueStreamWriter(DataSourceStreamArrowWriter):
+    """Sends the rows of a streaming query."""
+
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        """
+        Raises:
+            ConfigError: the rows cannot be sent.
+        """
+        _check(options, schema)
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Send the rows of one partition of a batch; called by its task, once for each attempt.
+
+        Raises:
+            BrokerError: as ``_Sending.send``.
+        """
+        context = _context()
+        partition = context.partitionId()
+        query, batch = context.getLocalProperty(_QUERY), context.getLocalProperty(_BATCH)
+        if not query or not batch:
+            raise RuntimeError(f"Spark gives no {_QUERY} and {_BATCH} to a task of a stream")
+        prefix = self._options.write_id or query
+        with _Sending(self._options) as sending:
+            sending.send(iterator, lambda row: f"{prefix}/{batch}/{partition}/{row}")
+            return Sent(sending.count)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Everything was confirmed before."""
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """The batch is repeated, and the broker drops the copies."""
+
+
+def _check(options: SinkOptions, schema: StructType) -> None:
+    columns = {each.name: each.dataType.simpleString() for each in schema.fields}
+    check_sent(columns, options.address, options.id_column)
+
+
+def _context() -> TaskContext:
+    found = TaskContext.get()
+    assert found is not None, "called outside of a task"
+    return found
