@@ -19,10 +19,12 @@ import pytest
 from tests.support.archives import archived_rows, check_rows, expected_messages
 from tests.support.copies import act, fork, go_on, restart, write_out
 from tests.support.journals import plain_records
+from tests.support.processes import Pair
 from tests.support.snapshots import canonical
 from tests.support.store import StoreHarness, contents_of, order_of
 from tests.support.stream_job import StreamJob
 
+from understudy.client.sync import connect
 from understudy.runtime.disk import RealDisk
 from understudy.store.log.follower import Follower
 
@@ -174,6 +176,105 @@ def test_a_stream_on_a_cluster_survives_a_killed_executor(cluster: Cluster, tmp_
     # the EPOCH record is the last batch, which nothing proves yet
     assert rows == expected[: len(rows)]
     assert len(expected) - len(rows) <= 1
+
+
+def test_a_live_queue_on_a_cluster_survives_killed_executors_and_drivers(cluster: Cluster, tmp_path: Path) -> None:
+    stream = random.Random(25)
+    pair = Pair(tmp_path / "brokers")
+    url = f"tcp://127.0.0.1:{pair.primary.port}"
+    options = {"url": url, "queue": "numbers", "maxMessages": "100", "partitionBytes": "2000", "columns": "id,text"}
+    job = StreamJob(tmp_path, [], options, cluster.url, "understudy.queue")
+    try:
+        pair.primary.start().wait_ready("active")
+        with connect(url) as connection, connection.session() as session:
+            session.create_queue("numbers")
+            producer = session.producer("numbers")
+            for number in range(3000):
+                producer.send_nowait(f"number {number}")
+                producer.wait_sendable()
+        job.start(environment=environment(tmp_path))
+        job.wait_batches(2)
+        killed: set[int] = set()
+        # a cluster gives an application up after ten lost executors
+        for _ in range(3):
+            for each in cluster.executors():
+                os.kill(each, signal.SIGKILL)
+                killed.add(each)
+            job.wait_batches(2)
+            # nothing to wait for: executors die at any moment of their work
+            time.sleep(stream.uniform(0, 2))
+        assert len(killed) >= 2
+        job.kill()
+        job.start(drain=True, environment=environment(tmp_path))
+        assert job.process is not None
+        assert job.process.wait(400) == 0, job.tail()
+        facts = pair.primary.queue("numbers")
+    finally:
+        job.end()
+        pair.end()
+    rows = job.rows()
+    found = {row["id"]: row["text"] for row in rows}
+    assert sorted(found.values()) == sorted(f"number {number}" for number in range(3000))
+    assert len(rows) - len(found) <= 100, "at most the batch that was held when the driver was killed comes again"
+    assert facts is not None
+    assert facts["message_count"] == 0
+
+
+def test_a_sink_on_a_cluster_doubles_nothing_when_executors_are_killed(cluster: Cluster, tmp_path: Path) -> None:
+    pair = Pair(tmp_path / "brokers")
+    url = f"tcp://127.0.0.1:{pair.primary.port}"
+    script = tmp_path / "send.py"
+    script.write_text(SENDING)
+    process = None
+    try:
+        pair.primary.start().wait_ready("active")
+        with connect(url) as connection, connection.session() as session:
+            session.create_queue("numbers")
+        command = [sys.executable, str(script), cluster.url, url, str(tmp_path / "work")]
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment(tmp_path))
+        killed: set[int] = set()
+        deadline = time.monotonic() + _PATIENCE_S
+        for wanted in (500, 3000):
+            while ((facts := pair.primary.queue("numbers")) or {}).get("messages_added", 0) < wanted:  # type: ignore[operator]
+                assert process.poll() is None, process.communicate()[1]
+                assert time.monotonic() < deadline, facts
+                time.sleep(0.01)
+            for each in cluster.executors():
+                os.kill(each, signal.SIGKILL)
+                killed.add(each)
+        assert process.wait(_PATIENCE_S) == 0, process.communicate()[1]
+        assert len(killed) >= 2
+        with connect(url) as connection, connection.session() as session:
+            consumer = session.consumer("numbers")
+            found = []
+            while (message := consumer.receive_nowait()) is not None:
+                found.append(message.text)
+    finally:
+        if process is not None and process.poll() is None:
+            process.kill()
+            process.wait(60)
+        pair.end()
+    assert sorted(found) == sorted(f"number {number}" for number in range(8000))
+
+
+#: Sends rows slowly enough for a test to kill executors meanwhile.
+SENDING = """
+import sys, time
+from pyspark.sql import functions as F
+from understudy.spark.session import open_session
+from understudy.spark.queue_source import queue_writer
+
+def text(number):
+    time.sleep(0.002)
+    return f"number {number}"
+
+spark = open_session(sys.argv[1], work_directory=sys.argv[3], more={"spark.driver.memory": "1g"})
+spark.conf.set("spark.sql.execution.python.udf.maxRecordsPerBatch", "50")
+spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "50")
+frame = spark.range(0, 8000, 1, 4).select(F.udf(text, "string")("id").alias("text"))
+queue_writer(frame, url=sys.argv[2], address="numbers").save()
+spark.stop()
+"""
 
 
 def history(seed: int, directory: Path) -> tuple[str, dict[str, object]]:

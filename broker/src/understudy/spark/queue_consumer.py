@@ -25,7 +25,7 @@ Key = tuple[str, int]
 
 
 class Held:
-    """Which messages were taken, and what is owed to the broker for them."""
+    """Which messages were taken, and which acknowledgements the broker does not have yet."""
 
     def __init__(self) -> None:
         self._batch: dict[Key, QueueMessage] = {}

@@ -121,7 +121,7 @@ class QueueStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             log.warning("a batch was acknowledged during a failover; copies of its messages are dropped when they come")
 
     def stop(self) -> None:
-        """The query ends; what was not acknowledged goes back to the queue."""
+        """The query ends; messages without an acknowledgement go back to the queue."""
         if self._consumer is not None:
             self._consumer.close()
 

@@ -1,7 +1,7 @@
 """Writers into live queues: rows as messages with duplicate ids that a repeated task makes again (docs/pipeline.md).
 
 A task connects, sends, and ends after the last confirmation. Nothing is left to do at the commit of a batch, and
-nothing to undo when it is aborted: what was sent is dropped as a copy when it is sent again.
+nothing to undo when it is aborted: the broker drops messages that it had as copies when they are sent again.
 """
 
 from __future__ import annotations

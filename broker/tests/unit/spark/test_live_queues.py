@@ -357,7 +357,7 @@ def test_a_copy_is_dropped_until_one_of_its_deliveries_is_acknowledged() -> None
     assert held.take(message(1), 2), "acknowledged: another message of this id would be new"
 
 
-def test_a_run_to_the_present_end_takes_what_was_there_and_acknowledges_all_of_it() -> None:
+def test_a_run_to_the_present_end_takes_the_messages_of_its_start_and_acknowledges_them() -> None:
     queue = PlainQueue(7)
     stream = stream_on(queue, [], [], 3)
     stream.prepareForTriggerAvailableNow()
