@@ -189,7 +189,7 @@ def test_a_live_queue_on_a_cluster_survives_killed_executors_and_drivers(cluster
         with connect(url) as connection, connection.session() as session:
             session.create_queue("numbers")
             producer = session.producer("numbers")
-            for number in range(3000):
+            for number in range(1000):
                 producer.send_nowait(f"number {number}")
                 producer.wait_sendable()
         job.start(environment=environment(tmp_path))
@@ -214,7 +214,7 @@ def test_a_live_queue_on_a_cluster_survives_killed_executors_and_drivers(cluster
         pair.end()
     rows = job.rows()
     found = {row["id"]: row["text"] for row in rows}
-    assert sorted(found.values()) == sorted(f"number {number}" for number in range(3000))
+    assert sorted(found.values()) == sorted(f"number {number}" for number in range(1000))
     assert len(rows) - len(found) <= 100, "at most the batch that was held when the driver was killed comes again"
     assert facts is not None
     assert facts["message_count"] == 0

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from tests.support.copies import act, restart, write_out
+from tests.support.seeds import seeds
 from tests.support.snapshots import broker_snapshot, canonical, read
 from tests.support.store import StoreHarness, contents_of, order_of
 
@@ -91,7 +92,9 @@ def recovered(store: Path) -> dict[str, Any]:
     return contents | {"order": order_of(contents)}
 
 
-@pytest.mark.parametrize("seed", [10, 3, *(pytest.param(seed, marks=pytest.mark.long) for seed in (7, 4, 12, 15))])
+@pytest.mark.parametrize(
+    "seed", [*seeds(10, 3), *(pytest.param(seed, marks=pytest.mark.long) for seed in seeds(7, 4, 12, 15))]
+)
 def test_a_snapshot_is_that_of_the_broker(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     history = some_history(seed, tmp_path / "store")
     before = inventory(history.store)

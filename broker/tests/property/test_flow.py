@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from tests.support.copies import act, restart, write_out
 from tests.support.journals import plain_records
+from tests.support.seeds import seeds
 from tests.support.store import StoreHarness
 
 from understudy.runtime.disk import RealDisk
@@ -134,24 +135,25 @@ def check(found: Flow, held: dict[tuple[int, int], tuple[int, int, int]]) -> Non
     assert report["segments"]["live_bytes"] == sum(live.values())
 
 
-def test_numbers_are_those_of_every_record(spark: SparkSession, tmp_path: Path) -> None:
-    for store in [some_history(seed, tmp_path / str(seed), compacts=False) for seed in (2,)]:
-        expected = plain_flow(store)
-        found = flow(spark, [store], Settings(listed=10_000, bucket_ms=1000, replay_bytes_s=1e6))
-        report = found.report
-        check(found, expected.held)
-        assert by_id(report["queues"], "queue_id", "came") == expected.came
-        assert by_id(report["queues"], "queue_id", "acknowledged") == expected.acknowledged
-        assert by_id(report["addresses"], "address_id", "messages") == expected.messages
-        assert by_id(report["addresses"], "address_id", "bytes") == expected.message_bytes
-        kinds = report["amplification"]["kinds"]
-        assert {name: each["records"] for name, each in kinds.items()} == expected.kinds
-        assert {name: each["bytes"] for name, each in kinds.items()} == expected.kind_bytes
-        check_intervals(found)
-        page = flow_page(report, found.series)
-        assert page.count("<polyline") >= 3
-        assert "http" not in page
-        assert "<script" not in page
+@pytest.mark.parametrize("seed", seeds(2))
+def test_numbers_are_those_of_every_record(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    store = some_history(seed, tmp_path / "store", compacts=False)
+    expected = plain_flow(store)
+    found = flow(spark, [store], Settings(listed=10_000, bucket_ms=1000, replay_bytes_s=1e6))
+    report = found.report
+    check(found, expected.held)
+    assert by_id(report["queues"], "queue_id", "came") == expected.came
+    assert by_id(report["queues"], "queue_id", "acknowledged") == expected.acknowledged
+    assert by_id(report["addresses"], "address_id", "messages") == expected.messages
+    assert by_id(report["addresses"], "address_id", "bytes") == expected.message_bytes
+    kinds = report["amplification"]["kinds"]
+    assert {name: each["records"] for name, each in kinds.items()} == expected.kinds
+    assert {name: each["bytes"] for name, each in kinds.items()} == expected.kind_bytes
+    check_intervals(found)
+    page = flow_page(report, found.series)
+    assert page.count("<polyline") >= 3
+    assert "http" not in page
+    assert "<script" not in page
 
 
 def check_intervals(found: Flow) -> None:
