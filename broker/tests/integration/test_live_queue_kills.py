@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
 class Load:
     """Sends numbered messages until it is stopped."""
 
-    def __init__(self, url: str, pause_s: float = 0.005) -> None:
+    def __init__(self, url: str, pause_s: float = 0.03) -> None:
         self.confirmed: list[int] = []
         self._url, self._pause_s = url, pause_s
         self._enough = threading.Event()
