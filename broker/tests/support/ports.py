@@ -2,6 +2,10 @@
 
 A port of the kernel's own choice is one that it also gives to any other process that asks for one: it can be gone when
 its server comes. These lie outside of that range, and each process takes them from blocks of its own.
+
+Servers outlive tests that are killed. A broker that was left over connects to the ports in its configuration without
+end, with the password that all tests have: a broker of a later test on such a port would become a member of its
+cluster, and lose messages to it. So a block with any listener is left alone, its other ports included.
 """
 
 from __future__ import annotations
@@ -27,13 +31,28 @@ def _ports() -> Iterator[int]:
         except OSError:
             mark.close()
             continue
+        ports = range(block, min(block + _BLOCK, low if block < low else 2**16))
+        if any(map(has_listener, ports)):
+            mark.close()
+            continue
         _marks.append(mark)
-        yield from range(block, min(block + _BLOCK, low if block < low else 2**16))
+        yield from ports
     while True:
         # the kernel gives out every port there is: then its choice is as good as any
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             yield int(probe.getsockname()[1])
+
+
+def has_listener(port: int) -> bool:
+    """Whether a server listens at the port, on any address. Connections that have ended do not count."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return True
+    return False
 
 
 _marks: list[socket.socket] = []
