@@ -270,13 +270,14 @@ class PlainConsumer:
     def acknowledge(self) -> bool:
         if self._failovers and self._failovers.pop():
             self.queue.fail_over()
-        confirmed = self._last == self.queue.generation
+        last, self._last = self._last, None
+        confirmed = last == self.queue.generation
         if confirmed:
             self.queue.acknowledge()
             if self._lost_answers and self._lost_answers.pop():
                 confirmed = False
                 self.queue.fail_over()
-        self.held.acknowledged(self._last if confirmed else None)
+        self.held.acknowledged(last if confirmed else None)
         return confirmed
 
     def close(self) -> None:
@@ -355,6 +356,19 @@ def test_a_copy_is_dropped_until_one_of_its_deliveries_is_acknowledged() -> None
     assert not held.take(message(1), 2), "the delivery of generation 1 was not acknowledged"
     held.acknowledged(2)
     assert held.take(message(1), 2), "acknowledged: another message of this id would be new"
+
+
+def test_a_batch_that_spark_commits_twice_is_acknowledged_once(caplog: pytest.LogCaptureFixture) -> None:
+    queue = PlainQueue(2)
+    stream = stream_on(queue, [], [], 2)
+    start = stream.initialOffset()
+    first = stream.latestOffset(start, ReadMaxRows(2))
+    end = stream.latestOffset(first, ReadMaxRows(2))
+    # a batch of Spark without new data, such as one that only moves a watermark, ends where the one before does
+    for offset in (first, end, end):
+        stream.commit(offset)
+    assert not queue.messages
+    assert not caplog.messages, "there was no failover"
 
 
 def test_a_run_to_the_present_end_takes_the_messages_of_its_start_and_acknowledges_them() -> None:
