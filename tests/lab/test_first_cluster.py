@@ -58,16 +58,19 @@ def test_the_guide_works_as_it_is_printed(lab: Lab, tmp_path: Path) -> None:
         "ANSIBLE_SSH_ARGS": "-o ControlMaster=auto -o ControlPersist=60s",
         "ANSIBLE_SSH_CONTROL_PATH_DIR": str(lab.directory / "control"),
     }
-    done = subprocess.run(
-        ["bash", "-c", script(PAGE.read_text())],
-        cwd=ROOT,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-4000:]
-    assert "no message lost, doubled or out of order" in done.stdout, done.stdout[-4000:]
+    transcript = ROOT / ".scratch" / "lab-results" / "first_cluster.log"
+    transcript.parent.mkdir(parents=True, exist_ok=True)
+    with transcript.open("w") as file:
+        done = subprocess.run(
+            ["bash", "-c", script(PAGE.read_text())],
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    output = transcript.read_text()
+    assert done.returncode == 0, output[-4000:]
+    assert "no message lost, doubled or out of order" in output, output[-4000:]
