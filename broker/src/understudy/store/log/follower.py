@@ -516,7 +516,11 @@ class Follower:
                 cursor.sealed = stop
                 return stop
             if cursor.offset > before:
-                self._chunk_bytes = min(8 * self._chunk_bytes, READ_BYTES)
+                # Only a record that was cut off shows that there is more. Otherwise the log ends in these bytes, and
+                # the rest of the segment is preallocated zeros: reading megabytes of them from a network file system
+                # takes so long that another record is there each time, and the poll would not end.
+                more = stop in (Stop.SHORT, Stop.ENDED)
+                self._chunk_bytes = min(8 * self._chunk_bytes, READ_BYTES) if more else _READ_BYTES_MIN
                 continue
             if stop is Stop.SHORT and len(data) == length == self._chunk_bytes:
                 needed_bytes = HEADER.unpack_from(data)[1] if len(data) >= HEADER_BYTES else HEADER_BYTES

@@ -94,6 +94,31 @@ def test_a_half_written_record_is_not_yet() -> None:
     assert follower.state.sequence == sequence + 1
 
 
+def test_a_log_that_grows_with_every_read_is_read_in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = active()
+    follower = rig.follower("b")
+    catch_up(follower)
+    lengths: list[int] = []
+    read = SimFile.read
+
+    def slow(file: SimFile, offset: int, length: int) -> bytes:
+        data = read(file, offset, length)
+        lengths.append(length)
+        if len(lengths) < 60:  # a slow read: the active node has written meanwhile
+            with monkeypatch.context() as inner:
+                inner.setattr(SimFile, "read", read)
+                rig.send()
+                rig.settle()
+        return data
+
+    rig.send()
+    rig.settle()
+    monkeypatch.setattr(SimFile, "read", slow)
+    catch_up(follower)
+    assert len(lengths) >= 60
+    assert max(lengths) < 512 * 1024  # eight times the largest message that is sent here, not the rest of the segment
+
+
 def test_quiet_asks_with_one_read_whether_something_follows(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = active()
     follower = rig.follower("b")
