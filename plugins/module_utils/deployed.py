@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +23,17 @@ class DeployedInstance:
 
     definition: ServiceDefinition
     instance: Instance
+
+    def management(self) -> ManagementClient:
+        """A client with the token of now."""
+        definition = self.definition
+        token = read_token(Path(definition.token_file))
+        return ManagementClient(definition.management_url, token, definition.access)
+
+    def is_hosted(self) -> bool:
+        """Whether another node hosts the backup of this colocated node; False if it does not answer."""
+        colocated = self.management().cluster().body.get("colocated")
+        return isinstance(colocated, Mapping) and colocated.get("request") == "HOSTED"
 
 
 def open_instance(directory: Path, run: Run, clock: Clock) -> DeployedInstance | None:

@@ -166,14 +166,29 @@ class ManagementClient:
             return interpret(health, Reply(0, {}))
         return interpret(health, self._get("/api/v1/node", authorise=True))
 
+    def cluster(self) -> Reply:
+        """The answer of ``/api/v1/cluster``."""
+        return self._get("/api/v1/cluster", authorise=True)
+
+    def invoke(self, operation: str) -> Reply:
+        """Call an operation of the broker; a refusal has status 422 and the reason in ``error``."""
+        return self._ask("/api/v1/invoke", json.dumps({"resource": "broker", "operation": operation}).encode())
+
     def _get(self, path: str, *, authorise: bool) -> Reply:
+        return self._ask(path, None, authorise=authorise)
+
+    def _ask(self, path: str, body: bytes | None, *, authorise: bool = True) -> Reply:
         headers = {"Accept": "application/json"}
         if authorise:
             headers["Authorization"] = f"Bearer {self._token}"
+        if body is not None:
+            headers["Content-Type"] = "application/json"
         url = f"{self._base}{path}"
         try:
             with open_url(
                 url,
+                data=body,
+                method="GET" if body is None else "POST",
                 headers=headers,
                 timeout=self._access.timeout_s,
                 use_proxy=self._access.use_proxy,

@@ -9,8 +9,9 @@ module: configuration
 short_description: Put a configuration file in place after checking it, with a diff that shows no secret
 description:
   - Writes the content beside its destination, has it checked there, and moves it into place in one step.
-  - With O(apply=false) nothing is moved. The content is still checked, and a difference is reported as RV(pending).
-    This is how a running broker is kept from finding another file than the one it was started with.
+  - With O(apply=false) a content that differs is still checked, and is then staged beside the file, with the suffix
+    C(.staged); RV(pending) reports it. A running broker finds no other file than the one it was started with, and
+    M(understudy.broker.rollout_step) puts the staged one in place while the broker is stopped.
 version_added: 0.1.0
 author:
   - The Understudy authors (@understudy)
@@ -82,7 +83,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 pending:
-  description: Whether the file differs but was left alone because O(apply=false).
+  description: Whether the file differs but was left alone, and the content staged, because O(apply=false).
   returned: success
   type: bool
 warnings_of_check:
@@ -99,6 +100,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.understudy.broker.plugins.module_utils.generations import STAGED_SUFFIX
 from ansible_collections.understudy.broker.plugins.module_utils.redaction import redact, spellings
 
 
@@ -141,6 +143,15 @@ def name_origins(text: str, file: str, origins: Mapping[str, str]) -> str:
     return re.sub(rf"{re.escape(file)}:([0-9]+)", add, text)
 
 
+def unstage(module: AnsibleModule, staged: Path, needed: bool) -> bool:
+    """Remove a staged file that is in place already, or is not wanted any more; whether there was one."""
+    if needed or not staged.exists():
+        return False
+    if not module.check_mode:
+        staged.unlink()
+    return True
+
+
 def private(path: str, flags: int) -> int:
     """Opens a file that its owner alone may read."""
     return os.open(path, flags, 0o600)
@@ -165,6 +176,7 @@ def main() -> None:
     module.no_log_values |= spellings(secrets)
     before, after = read(path), module.params["content"]
     differs = before != after
+    staged, placed = path.with_name(path.name + STAGED_SUFFIX), False
     printed: list[str] = []
     if differs:
         # A directory of its own beside the destination: its owner's alone, on the same file system.
@@ -172,12 +184,13 @@ def main() -> None:
             dir=path.parent if path.parent.is_dir() else None, prefix=f".{path.name}."
         ) as scratch:
             copy, printed = write_checked(module, path, Path(scratch))
-            if apply and not module.check_mode:
+            if not module.check_mode and (apply or read(staged) != after):
                 # Owner and mode before the move: a secret is at no moment where others can read it.
                 arguments = module.load_file_common_arguments(module.params, path=str(copy))
                 module.set_fs_attributes_if_different(arguments, True)
-                os.replace(copy, path)
-    changed = differs and (apply or module.check_mode)
+                os.replace(copy, path if apply else staged)
+                placed = True
+    changed = placed or (differs and module.check_mode) or unstage(module, staged, differs and not apply)
     if path.exists():
         changed = module.set_fs_attributes_if_different(module.load_file_common_arguments(module.params), changed)
     module.exit_json(

@@ -22,6 +22,10 @@ options:
       - Directory that holds C(releases) and C(current).
       - Without it O(root) is not looked at, and RV(releases) and RV(release) are empty.
     type: path
+  hosted:
+    description: Whether the broker is also asked if another node hosts its backup, for RV(hosted).
+    type: bool
+    default: false
 extends_documentation_fragment:
   - understudy.broker.instance
   - understudy.broker.instance.attributes
@@ -88,6 +92,21 @@ release:
   description: The release that C(current) points to.
   returned: always
   type: str
+running_release:
+  description: The release that the process runs; empty if none runs, or outside of C(releases).
+  returned: when deployed
+  type: str
+hosted:
+  description: Whether another node hosts the backup of this colocated node; false without O(hosted).
+  returned: when deployed
+  type: bool
+rollout:
+  description: The record of the last roll of this node, and the generation that a rollback puts in place.
+  returned: when deployed
+  type: dict
+  contains:
+    record: {description: C(roll), C(kind), C(target), C(wave), C(phase) and C(served); null without one., type: dict}
+    saved: {description: C(roll), C(release) and C(spent); null without one., type: dict}
 releases:
   description: Completely installed releases, the latest first.
   returned: always
@@ -104,19 +123,42 @@ user_id:
 """
 
 import os
+from dataclasses import asdict
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.understudy.broker.plugins.module_utils.deployed import open_instance
+from ansible_collections.understudy.broker.plugins.module_utils.generations import Generations
 from ansible_collections.understudy.broker.plugins.module_utils.management import NodeState
 from ansible_collections.understudy.broker.plugins.module_utils.releases import Releases
+from ansible_collections.understudy.broker.plugins.module_utils.rollout_facts import release_of
+from ansible_collections.understudy.broker.plugins.module_utils.rollout_record import Record
 from ansible_collections.understudy.broker.plugins.module_utils.service import ServiceError
 from ansible_collections.understudy.broker.plugins.module_utils.waiting import Clock
 
 
+def running_release(pid: int | None) -> str:
+    """The release of a process; empty if it is gone."""
+    try:
+        return release_of(Path(f"/proc/{pid}/cmdline").read_bytes()) if pid else ""
+    except OSError:
+        return ""
+
+
+def rollout(directory: Path, releases: Releases) -> dict[str, object]:
+    """Record and saved generation of the instance."""
+    generations = Generations(directory, releases)
+    record, saved = Record.read(generations.record_file), generations.saved()
+    return {"record": record and record.as_dict(), "saved": saved and asdict(saved)}
+
+
 def main() -> None:
     module = AnsibleModule(
-        argument_spec={"directory": {"type": "path", "required": True}, "root": {"type": "path"}},
+        argument_spec={
+            "directory": {"type": "path", "required": True},
+            "root": {"type": "path"},
+            "hosted": {"type": "bool", "default": False},
+        },
         supports_check_mode=True,
     )
     root = module.params["root"]
@@ -132,8 +174,12 @@ def main() -> None:
     try:
         deployed = open_instance(Path(module.params["directory"]), module.run_command, Clock())
         if deployed is not None:
-            result.update(deployed.instance.see().as_dict(), deployed=True, unit=deployed.definition.unit)
-    except ServiceError as error:
+            seen = deployed.instance.see()
+            result.update(seen.as_dict(), deployed=True, unit=deployed.definition.unit)
+            result["running_release"] = running_release(seen.service.pid)
+            result["hosted"] = module.params["hosted"] and deployed.is_hosted()
+            result["rollout"] = rollout(Path(module.params["directory"]), Releases(Path(root or "/nonexistent")))
+    except (ServiceError, ValueError, OSError) as error:
         module.fail_json(msg=str(error), **result)
     module.exit_json(changed=False, **result)
 

@@ -82,6 +82,10 @@ kernel_reason:
   description: Why the release has no native kernel; empty if it has one.
   returned: success
   type: str
+built:
+  description: Whether the archive exists; false only in check mode.
+  returned: success
+  type: bool
 pruned:
   description: Archives removed from the cache.
   returned: success
@@ -142,6 +146,7 @@ def main() -> None:
         release=release,
         version=version,
         archive=str(archive),
+        built=archive.exists(),
         python_version=python_version,
         pruned=pruned,
     )

@@ -81,10 +81,32 @@ class TestConfiguration:
     def test_a_running_broker_keeps_its_file(self, tmp_path: Path, run_module: Any) -> None:
         path = tmp_path / "broker.xml"
         path.write_text("old\n")
-        result = run_module(configuration, **self.arguments(path, apply=False, mode=None))
+        arguments = self.arguments(path, apply=False, mode="0600")
+        result = run_module(configuration, **arguments)
         assert result["pending"]
-        assert not result["changed"]
-        assert written(tmp_path) == {"broker.xml": "old\n"}
+        assert result["changed"]
+        staged = tmp_path / "broker.xml.staged"
+        assert path.read_text() == "old\n"
+        assert staged.stat().st_mode & 0o777 == 0o600
+        again = run_module(configuration, **arguments)
+        assert again["pending"]
+        assert not again["changed"]
+
+    def test_a_staged_file_that_is_in_place_or_not_wanted_any_more_is_removed(
+        self, tmp_path: Path, run_module: Any
+    ) -> None:
+        path, staged = tmp_path / "broker.xml", tmp_path / "broker.xml.staged"
+        path.write_text("old\n")
+        run_module(configuration, **self.arguments(path, apply=False, mode="0600"))
+        content = staged.read_text()
+        path.write_text(content)
+        result = run_module(configuration, **self.arguments(path, apply=False, mode="0600"))
+        assert (result["pending"], result["changed"]) == (False, True)
+        assert written(tmp_path) == {"broker.xml": content}
+        staged.write_text("other\n")
+        path.write_text("old\n")
+        assert run_module(configuration, **self.arguments(path, mode="0600"))["changed"]
+        assert written(tmp_path) == {"broker.xml": content}
 
     def test_the_check_finds_the_files_beside_and_none_of_them_lands(self, tmp_path: Path, run_module: Any) -> None:
         path = tmp_path / "broker.xml"

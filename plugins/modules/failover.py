@@ -1,0 +1,144 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
+"""Module failover: a planned switch between the nodes of a pair."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: failover
+short_description: Hand the service of a pair over to its other node, and wait until this one has let go
+description:
+  - Runs on the host of the active node and asks its broker; the broker itself refuses what would leave the pair without
+    service.
+  - Returns when this node is passive or has ended. Whether the partner serves is for M(understudy.broker.gate) to see.
+version_added: 0.2.0
+author:
+  - The Understudy authors (@understudy)
+options:
+  directory:
+    required: true
+  direction:
+    description:
+      - V(failover) ends the active node, and its partner takes over whatever C(failover-on-shutdown) is. The process
+        stays down until it is started.
+      - V(failback) makes an active backup yield to its primary, which must run, whatever C(allow-failback) is.
+    type: str
+    required: true
+    choices: [failover, failback]
+  timeout_s:
+    description: Seconds to wait.
+    type: int
+    default: 60
+extends_documentation_fragment:
+  - understudy.broker.instance
+  - understudy.broker.instance.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+notes:
+  - A node that is not active is left alone with V(failback), because it has let go already. With V(failover) it is an
+    error, because the switch was meant for the active node.
+seealso:
+  - module: understudy.broker.gate
+  - module: understudy.broker.instance
+"""
+
+EXAMPLES = r"""
+- name: Let the active backup yield to its primary
+  understudy.broker.failover:
+    directory: /opt/understudy/instance
+    direction: failback
+"""
+
+RETURN = r"""
+acted_at_ms:
+  description: Wall clock in milliseconds just before the request; null if there was nothing to do.
+  returned: always
+  type: int
+elapsed_ms:
+  description: Milliseconds until this node had let go.
+  returned: success
+  type: int
+state:
+  description: State of this node in the end, V(passive) or V(stopped).
+  returned: success
+  type: str
+"""
+
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.understudy.broker.plugins.module_utils.deployed import DeployedInstance, open_instance
+from ansible_collections.understudy.broker.plugins.module_utils.lifecycle import Seen
+from ansible_collections.understudy.broker.plugins.module_utils.management import Reply
+from ansible_collections.understudy.broker.plugins.module_utils.service import ServiceError
+from ansible_collections.understudy.broker.plugins.module_utils.waiting import Clock, wait_until
+
+OPERATIONS = {"failover": "forceFailover", "failback": "failback"}
+
+
+def state_of(seen: Seen) -> str:
+    return "stopped" if seen.service.down else seen.broker.state
+
+
+def let_go(seen: Seen) -> bool:
+    return seen.service.down or seen.broker.state == "passive"
+
+
+def reason_of(reply: Reply) -> str:
+    """Why the broker refused."""
+    error = reply.body.get("error")
+    message = error.get("message") if isinstance(error, dict) else error
+    return str(message or reply.problem or f"it answered {reply.status}")
+
+
+def hand_over(module: AnsibleModule, deployed: DeployedInstance, clock: Clock) -> None:
+    """Ask the broker, wait, and end the module."""
+    direction, timeout_s, name = module.params["direction"], module.params["timeout_s"], deployed.definition.name
+    seen = deployed.instance.see()
+    if direction == "failback" and seen.broker.state == "passive":
+        module.exit_json(changed=False, acted_at_ms=None, elapsed_ms=0, state="passive")
+    if seen.broker.state != "active":
+        module.fail_json(msg=f"{name} is {state_of(seen)}, not active; {direction} begins at the active node")
+    if direction == "failover" and not seen.broker.paired:
+        module.fail_json(msg=f"{name} knows no partner: nothing would take over")
+    diff = {"before": "active\n", "after": "passive\n" if direction == "failback" else "stopped\n"}
+    if module.check_mode:
+        module.exit_json(changed=True, acted_at_ms=None, elapsed_ms=0, state=diff["after"].strip(), diff=diff)
+    acted_at_ms = clock.wall_ms()
+    reply = deployed.management().invoke(OPERATIONS[direction])
+    if reply.status != 200:
+        module.fail_json(msg=f"{name} refuses the {direction}: {reason_of(reply)}", acted_at_ms=acted_at_ms)
+    waited = wait_until(deployed.instance.see, let_go, timeout_s, clock)
+    if not waited.met:
+        state = state_of(waited.answer)
+        module.fail_json(msg=f"{name} is still {state} after {timeout_s} s", changed=True, acted_at_ms=acted_at_ms)
+    module.exit_json(
+        changed=True, acted_at_ms=acted_at_ms, elapsed_ms=waited.elapsed_ms, state=state_of(waited.answer), diff=diff
+    )
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "directory": {"type": "path", "required": True},
+            "direction": {"type": "str", "required": True, "choices": list(OPERATIONS)},
+            "timeout_s": {"type": "int", "default": 60},
+        },
+        supports_check_mode=True,
+    )
+    directory, clock = module.params["directory"], Clock()
+    try:
+        deployed = open_instance(Path(directory), module.run_command, clock)
+        if deployed is None:
+            module.fail_json(msg=f"nothing is deployed in {directory}; run the site playbook on this host first")
+            return
+        hand_over(module, deployed, clock)
+    except (ServiceError, OSError) as error:
+        module.fail_json(msg=f"{directory}: {error}")
+
+
+if __name__ == "__main__":
+    main()
