@@ -26,7 +26,8 @@ options:
   step:
     description:
       - V(begin) saves the present release and configuration, or continues the roll that the record names.
-      - V(apply) puts the staged release and configuration, or those to go back to, in place of those of a stopped broker.
+      - V(apply) puts the staged release and configuration, or those to go back to, in place of those of a broker that
+        is stopped.
       - V(finish) records that the broker has reached its gate, and keeps the saved release and configuration for a
         rollback.
       - V(restore) puts the saved ones back, because the roll has failed; V(restart) records that the broker runs again.
