@@ -190,7 +190,8 @@ def main() -> None:
                 module.set_fs_attributes_if_different(arguments, True)
                 os.replace(copy, path if apply else staged)
                 placed = True
-    changed = placed or (differs and module.check_mode) or unstage(module, staged, differs and not apply)
+    removed = unstage(module, staged, differs and not apply)
+    changed = placed or removed or (differs and module.check_mode)
     if path.exists():
         changed = module.set_fs_attributes_if_different(module.load_file_common_arguments(module.params), changed)
     module.exit_json(

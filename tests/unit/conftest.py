@@ -36,6 +36,12 @@ class Management:
     peer: dict[str, object] | None = None
     redirect: str = ""
     """Where every question is sent on to, if it is."""
+    colocated: dict[str, object] | None = None
+    """The part of ``/api/v1/cluster`` about hosted backups."""
+    refuses: str = ""
+    """Why operations are refused; empty if they are carried out."""
+    becomes: str = "passive"
+    """State after an operation."""
     asked: list[str] = field(default_factory=list)
     use_tls: Callable[[Path], None] = lambda _: None
     """Speak TLS from now on with the certificate and key of a file, and demand a certificate of the client."""
@@ -67,8 +73,22 @@ def management() -> Iterator[Management]:
                 status, body = (200 if answers.ready else 503), {"ready": answers.ready, "state": answers.state}
             elif self.headers.get("Authorization") != f"Bearer {answers.token}":
                 status, body = 401, {"error": "token"}
+            elif self.path == "/api/v1/cluster":
+                status, body = 200, {"colocated": answers.colocated}
             else:
                 status, body = 200, answers.node()
+            self.answer(status, body)
+
+        def do_POST(self) -> None:
+            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            answers.asked.append(f"{self.path} {asked['resource']} {asked['operation']}")
+            if answers.refuses:
+                self.answer(422, {"error": {"code": "refused", "message": answers.refuses}})
+            else:
+                answers.state = answers.becomes
+                self.answer(200, {"result": None})
+
+        def answer(self, status: int, body: dict[str, object]) -> None:
             data = json.dumps(body).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(data)))

@@ -1,0 +1,284 @@
+"""Goal: rollout, rollout_step and failover do one step each, record it, and change nothing in check mode."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.understudy.broker.plugins.module_utils.process import ProcessTable
+from ansible_collections.understudy.broker.plugins.modules import failover, node_info, rollout, rollout_step
+
+OLD, NEW = "1.0-aaa", "2.0-bbb"
+ROLL = "20260101T000000Z"
+PLAN = {"roll": ROLL, "kind": "update", "target": NEW, "undoes": ""}
+
+
+def node(name: str, role: str, state: str, **live: Any) -> dict[str, object]:
+    service = {"running": True, "kept": True}
+    broker = {"state": state, "ready": True, "reason": ""}
+    inventory = {"pair": "east", "ha_policy": "shared_store", "ha_role": role}
+    return {
+        "name": name,
+        "inventory": inventory,
+        "live": {"deployed": True, "service": service, "broker": broker, "release": OLD, **live},
+    }
+
+
+def pair() -> list[dict[str, object]]:
+    return [node("a1", "primary", "active"), node("a2", "backup", "passive")]
+
+
+def test_plan_has_phases_and_a_text_for_operators(run_module: Any) -> None:
+    nodes = [{**each, "pending": ["etc/broker.xml"]} for each in pair()]
+    result = run_module(rollout, kind="update", roll=ROLL, target=NEW, nodes=nodes)
+    assert not result["changed"]
+    (wave,) = result["plan"]["waves"]
+    assert wave["serving"] == wave["leading"] == ["a1"]
+    assert wave["phases"][2] == {"phase": "stop_backups", "hosts": ["a2"]}
+    assert result["lines"][:2] == [f"update to {NEW}, roll {ROLL}: 1 waves", "wave 1: east (canary)"]
+    assert "  start primaries: a1 (until active)" in result["lines"]
+
+
+def test_release_that_is_in_place_and_not_run_yet_is_a_difference(run_module: Any) -> None:
+    nodes = [node("a1", "primary", "active", running_release=NEW), node("a2", "backup", "passive")]
+    result = run_module(rollout, kind="update", roll=ROLL, target=OLD, nodes=nodes)
+    assert [wave["name"] for wave in result["plan"]["waves"]] == ["east"]
+
+
+def test_converged_pair_is_left_alone(run_module: Any) -> None:
+    result = run_module(rollout, kind="update", roll=ROLL, target=OLD, nodes=pair())
+    assert result["plan"]["waves"] == []
+    assert result["plan"]["unchanged"] == ["east"]
+
+
+def test_refusal_says_that_nothing_was_stopped(run_module: Any) -> None:
+    nodes = [pair()[0], {**pair()[1], "live": {"unreachable": True, "msg": "timed out"}}]
+    result = run_module(rollout, kind="restart", roll=ROLL, nodes=nodes)
+    assert result["failed"]
+    assert "The restart is refused, and nothing was stopped:\na2 cannot be reached by Ansible" in result["msg"]
+
+
+def test_host_outside_of_the_limit_is_not_judged(run_module: Any) -> None:
+    nodes = [pair()[0], {"name": "a2", "inventory": {"pair": "east"}}]
+    result = run_module(rollout, kind="restart", roll=ROLL, nodes=nodes)
+    assert result["refused"] == ["a2 is not within --limit, but a1 of pair east is; give both"]
+
+
+# --- rollout_step --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def host(tmp_path: Path, management: Any) -> Path:
+    """A stopped instance with two releases, of which the older one is current, and a staged broker.xml."""
+    for name in (OLD, NEW):
+        (tmp_path / "releases" / name).mkdir(parents=True)
+        (tmp_path / "releases" / name / ".complete").touch()
+    (tmp_path / "current").symlink_to(f"releases/{OLD}")
+    for name in ("etc", "run", "log"):
+        (tmp_path / name).mkdir()
+    token = tmp_path / "etc/management.token"
+    token.write_text("right\n")
+    token.chmod(0o600)
+    definition = {
+        "name": "a1",
+        "backend": "process",
+        "unit": "",
+        "user": "",
+        "command": ["true"],
+        "supervisor": ["true"],
+        "management_url": management.url,
+        "token_file": str(token),
+    }
+    (tmp_path / "etc/service.json").write_text(json.dumps(definition))
+    (tmp_path / "etc/broker.xml").write_text("old\n")
+    (tmp_path / "etc/broker.xml.staged").write_text("new\n")
+    return tmp_path
+
+
+def run(host: Path, running: bool = True) -> None:
+    """Record this very test process as the broker, or none."""
+    record = host / "run/supervisor.json"
+    record.unlink(missing_ok=True)
+    if running:
+        identity = ProcessTable().identify(os.getpid())
+        assert identity is not None
+        own = {"pid": identity.pid, "start_ticks": identity.start_ticks, "boot_id": identity.boot_id}
+        record.write_text(json.dumps({"broker": own, "supervisor": own}))
+
+
+def look(host: Path, run_module: Any) -> Any:
+    return run_module(node_info, directory=str(host), root=str(host))
+
+
+def take(run_module: Any, host: Path, step: str, **more: Any) -> Any:
+    return run_module(rollout_step, directory=str(host), root=str(host), step=step, **{"plan": PLAN, **more})
+
+
+def content(host: Path) -> tuple[str, str]:
+    """The release and broker.xml in place."""
+    return os.readlink(host / "current").removeprefix("releases/"), (host / "etc/broker.xml").read_text().strip()
+
+
+def updated(run_module: Any, host: Path) -> None:
+    run(host)
+    assert take(run_module, host, "begin", wave="east", served=True)["phase"] == "begun"
+    run(host, running=False)
+    assert take(run_module, host, "apply")["phase"] == "applied"
+    run(host)
+
+
+def test_update_is_applied_while_the_broker_is_down_and_kept_for_a_rollback(host: Path, run_module: Any) -> None:
+    updated(run_module, host)
+    assert content(host) == (NEW, "new")
+    assert not (host / "etc/broker.xml.staged").exists()
+    assert take(run_module, host, "finish")["phase"] == "done"
+    assert not take(run_module, host, "finish")["changed"]
+    seen = look(host, run_module)["rollout"]
+    assert seen["record"]["phase"] == "done"
+    assert seen["record"]["served"]
+    assert seen["saved"] == {"roll": ROLL, "release": OLD, "spent": False}
+    saved = host / "rollout/before/management.token"
+    assert saved.stat().st_mode & 0o777 == 0o600
+
+
+def test_running_broker_is_not_given_other_files(host: Path, run_module: Any) -> None:
+    run(host)
+    take(run_module, host, "begin")
+    for step in ("apply", "restore"):
+        assert f"{step}: the broker runs; stop it first" in take(run_module, host, step)["msg"]
+    assert content(host) == (OLD, "old")
+
+
+def test_failed_roll_is_restored_as_it_was(host: Path, run_module: Any) -> None:
+    updated(run_module, host)
+    (host / "etc/witness-secret").write_text("of the new configuration\n")
+    run(host, running=False)
+    assert take(run_module, host, "restore")["phase"] == "restoring"
+    assert content(host) == (OLD, "old")
+    assert not (host / "etc/witness-secret").exists()
+    run(host)
+    assert take(run_module, host, "restart")["phase"] == "restored"
+    seen = look(host, run_module)["rollout"]
+    assert (seen["record"]["phase"], seen["saved"]) == ("restored", None)
+
+
+def test_resumed_roll_does_not_save_what_it_has_applied(host: Path, run_module: Any) -> None:
+    updated(run_module, host)
+    run(host, running=False)
+    assert take(run_module, host, "begin")["phase"] == "applied"
+    assert take(run_module, host, "restore")["phase"] == "restoring"
+    assert content(host) == (OLD, "old")
+
+
+def test_rollback_puts_the_former_generation_in_place_once(host: Path, run_module: Any) -> None:
+    updated(run_module, host)
+    take(run_module, host, "finish")
+    plan = {"roll": "20260202T000000Z", "kind": "rollback", "target": "", "undoes": ROLL}
+    take(run_module, host, "begin", plan=plan)
+    run(host, running=False)
+    assert take(run_module, host, "apply", plan=plan)["release"] == OLD
+    assert content(host) == (OLD, "old")
+    run(host)
+    take(run_module, host, "finish", plan=plan)
+    assert look(host, run_module)["rollout"]["saved"]["spent"] is True
+
+
+def test_rollback_takes_over_an_interrupted_update(host: Path, run_module: Any) -> None:
+    updated(run_module, host)
+    run(host, running=False)
+    assert look(host, run_module)["rollout"]["saved"] == {"roll": ROLL, "release": OLD, "spent": False}
+    plan = {"roll": "20260202T000000Z", "kind": "rollback", "target": "", "undoes": ROLL}
+    assert take(run_module, host, "begin", plan=plan)["phase"] == "stopped"
+    take(run_module, host, "apply", plan=plan)
+    assert content(host) == (OLD, "old")
+
+
+def test_restart_saves_and_replaces_nothing(host: Path, run_module: Any) -> None:
+    plan = {"roll": ROLL, "kind": "restart", "target": ""}
+    run(host)
+    take(run_module, host, "begin", plan=plan)
+    run(host, running=False)
+    take(run_module, host, "apply", plan=plan)
+    run(host)
+    take(run_module, host, "finish", plan=plan)
+    assert content(host) == (OLD, "old")
+    assert sorted(path.name for path in (host / "rollout").iterdir()) == ["record.json"]
+
+
+def test_check_mode_changes_nothing(host: Path, run_module: Any) -> None:
+    assert take(run_module, host, "begin", check_mode=True)["changed"]
+    assert not (host / "rollout").exists()
+
+
+def test_release_that_is_gone_is_named(host: Path, run_module: Any) -> None:
+    run(host, running=False)
+    take(run_module, host, "begin", plan={**PLAN, "target": "3.0-ccc"})
+    assert "release 3.0-ccc is not completely installed" in take(run_module, host, "apply")["msg"]
+    assert content(host) == (OLD, "old")
+
+
+def test_step_before_the_begin_is_refused(host: Path, run_module: Any) -> None:
+    assert "apply is no step for a node that is idle" in take(run_module, host, "apply")["msg"]
+
+
+# --- failover ------------------------------------------------------------------------------------
+
+
+def switch(run_module: Any, host: Path, direction: str, **more: Any) -> Any:
+    return run_module(failover, directory=str(host), direction=direction, timeout_s=0, **more)
+
+
+def test_backup_yields_and_a_second_call_does_nothing(host: Path, run_module: Any, management: Any) -> None:
+    run(host)
+    result = switch(run_module, host, "failback")
+    assert (result["changed"], result["state"]) == (True, "passive")
+    assert "/api/v1/invoke broker failback" in management.asked
+    assert not switch(run_module, host, "failback")["changed"]
+
+
+def test_failover_needs_a_partner(host: Path, run_module: Any, management: Any) -> None:
+    run(host)
+    assert "a1 knows no partner" in switch(run_module, host, "failover")["msg"]
+    management.peer = {"role": "backup", "connector": "a2"}
+    assert switch(run_module, host, "failover")["changed"]
+    assert "/api/v1/invoke broker forceFailover" in management.asked
+
+
+def test_refusal_of_the_broker_is_shown(host: Path, run_module: Any, management: Any) -> None:
+    run(host)
+    management.refuses = "the primary does not wait"
+    assert "a1 refuses the failback: the primary does not wait" in switch(run_module, host, "failback")["msg"]
+
+
+def test_node_that_does_not_let_go_fails_the_switch(host: Path, run_module: Any, management: Any) -> None:
+    run(host)
+    management.becomes = "active"
+    result = switch(run_module, host, "failback")
+    assert result["failed"]
+    assert "a1 is still active after 0 s" in result["msg"]
+
+
+def test_failover_begins_at_the_active_node(host: Path, run_module: Any, management: Any) -> None:
+    run(host)
+    management.state = "passive"
+    assert "a1 is passive, not active" in switch(run_module, host, "failover")["msg"]
+
+
+def test_check_mode_asks_for_nothing(host: Path, run_module: Any, management: Any) -> None:
+    run(host)
+    assert switch(run_module, host, "failback", check_mode=True)["changed"]
+    assert not [question for question in management.asked if "invoke" in question]
+
+
+@pytest.mark.parametrize("request_state", ["HOSTED", "ASKING"])
+def test_node_info_says_whether_its_backup_is_hosted(
+    host: Path, run_module: Any, management: Any, request_state: str
+) -> None:
+    run(host)
+    management.colocated = {"request": request_state}
+    result = run_module(node_info, directory=str(host), hosted=True)
+    assert result["hosted"] is (request_state == "HOSTED")
+    assert not run_module(node_info, directory=str(host))["hosted"]
