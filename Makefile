@@ -92,11 +92,8 @@ test-all: $(VENV)/.kernel $(VENV)/.spark ## make test, new examples, every inter
 	  "molecule-cluster=$(MAKE) --no-print-directory molecule-cluster" \
 	  "molecule-scale_down=$(MAKE) --no-print-directory molecule-scale_down" \
 	  "molecule-colocated=$(MAKE) --no-print-directory molecule-colocated" \
-<<<<<<< HEAD
 	  "lab=tests/lab/lab check && $(MAKE) --no-print-directory lab" \
-=======
 	  "molecule-upgrade=$(MAKE) --no-print-directory molecule-upgrade" \
->>>>>>> f950c7ee (collection: playbooks failover and failback; molecule scenario upgrade)
 	  "ssh-drill=$(PY) .ci/ssh_hosts.py --check && $(MAKE) --no-print-directory ssh-drill" \
 	  "seeds=$(MAKE) --no-print-directory simulation-long"
 
