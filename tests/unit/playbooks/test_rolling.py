@@ -1,0 +1,93 @@
+"""Goal: the plays of a roll carry out the phases of the plan in its order, and a failure cannot be overrun.
+
+Method: read the YAML and compare it with the phases and inputs of the plan.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible_collections.understudy.broker.plugins.module_utils.rollout_model import KINDS, PHASES
+from ansible_collections.understudy.broker.plugins.modules.rollout_step import STEPS
+
+PLAYBOOKS = Path(__file__).resolve().parents[3] / "playbooks"
+ROLLS = {"rolling_update": "update", "rolling_restart": "restart", "rollback": "rollback"}
+
+
+def load(name: str) -> list[dict[str, object]]:
+    content = yaml.safe_load((PLAYBOOKS / name).read_text())
+    assert isinstance(content, list)
+    return content
+
+
+def wave() -> tuple[dict[str, object], dict[str, list[dict[str, object]]]]:
+    """The play of the waves, and its block."""
+    (play,) = load("rolling/waves.yml")
+    (block,) = (task for task in play["tasks"] if "block" in task)  # type: ignore[attr-defined]
+    return play, block
+
+
+def test_every_play_of_a_roll_ends_with_the_first_failure() -> None:
+    for name in ("rolling/look.yml", "rolling/waves.yml", "failover.yml", "failback.yml"):
+        for play in load(name):
+            assert play["any_errors_fatal"] is True, play["name"]
+
+
+def test_phases_come_in_the_order_of_the_plan() -> None:
+    text = (PLAYBOOKS / "rolling/waves.yml").read_text().partition("rescue:")[0]
+    found = re.findall(r"when: \"'(\w+)' in rolling_phases\"|step: (begin|finish)", text)
+    phases = [phase or step for phase, step in found]
+    assert list(dict.fromkeys(phases)) == list(PHASES)
+
+
+def test_restore_stops_before_it_puts_back_and_starts_after_it() -> None:
+    names = [str(task["name"]) for task in wave()[1]["rescue"]]
+    assert [name.removeprefix("Restore | ") for name in names] == [
+        "Remember the reason",
+        "Stop backups",
+        "Stop primaries",
+        "Put the former release and configuration back",
+        "Start primaries",
+        "Start backups",
+        "Record it",
+        "Fail with the reason",
+    ]
+    assert "ansible.builtin.fail" in wave()[1]["rescue"][-1], "a rescue that ends well lets the next wave begin"
+
+
+def test_preflight_is_outside_of_the_block_that_is_restored() -> None:
+    play, _ = wave()
+    tasks = play["tasks"]
+    assert isinstance(tasks, list)
+    assert all("block" not in task for task in tasks[:-1])
+    assert "block" in tasks[-1]
+
+
+def test_every_step_of_the_module_is_used() -> None:
+    assert set(re.findall(r"step: (\w+)", (PLAYBOOKS / "rolling/waves.yml").read_text())) == set(STEPS)
+
+
+@pytest.mark.parametrize(("name", "kind"), ROLLS.items())
+def test_rolls_have_the_same_inputs_and_defaults(name: str, kind: str) -> None:
+    look, waves = load(f"{name}.yml")
+    inputs = look["vars"]
+    assert isinstance(inputs, dict)
+    assert waves["vars"] == inputs
+    assert inputs.pop("rolling_kind") == kind
+    others = load("rolling_update.yml")[0]["vars"]
+    assert isinstance(others, dict)
+    others.pop("rolling_kind")
+    assert inputs == others
+
+
+def test_plan_has_the_inputs_of_a_roll_and_carries_nothing_out() -> None:
+    (look,) = load("plan.yml")
+    inputs, update = look["vars"], load("rolling_update.yml")[0]["vars"]
+    assert isinstance(inputs, dict)
+    assert isinstance(update, dict)
+    assert inputs.pop("rolling_dry_run") is True
+    assert inputs == {key: value for key, value in update.items() if key != "rolling_preflight_timeout_s"}
+    assert set(ROLLS.values()) == set(KINDS)
