@@ -105,8 +105,12 @@ rollout:
   returned: when deployed
   type: dict
   contains:
-    record: {description: C(roll), C(kind), C(target), C(wave), C(phase) and C(served); null without one., type: dict}
-    saved: {description: C(roll), C(release) and C(spent); null without one., type: dict}
+    record:
+      description: Its C(roll), C(kind), C(target), C(wave), C(phase) and C(served); null without one.
+      type: dict
+    saved:
+      description: Its C(roll), C(release) and C(spent); null without one.
+      type: dict
 releases:
   description: Completely installed releases, the latest first.
   returned: always

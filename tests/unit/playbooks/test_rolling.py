@@ -59,7 +59,7 @@ def test_restore_stops_before_it_puts_back_and_starts_after_it() -> None:
 
 
 def test_preflight_is_outside_of_the_block_that_is_restored() -> None:
-    play, _ = wave()
+    play = wave()[0]
     tasks = play["tasks"]
     assert isinstance(tasks, list)
     assert all("block" not in task for task in tasks[:-1])

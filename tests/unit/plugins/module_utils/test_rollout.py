@@ -382,7 +382,7 @@ def test_plan_ends_with_every_node_at_the_target_and_every_state_between_is_lega
 @given(clusters(), orders, st.data())
 def test_interrupted_roll_is_continued_to_the_same_end(nodes: list[Node], order: Order, data: st.DataObject) -> None:
     cluster = Cluster.of(nodes)
-    for _ in range(4):
+    for _run in range(4):
         plan = planned(list(cluster.nodes.values()), order)
         if plan is None or not plan.waves:
             break
