@@ -93,6 +93,7 @@ test-all: $(VENV)/.kernel $(VENV)/.spark ## make test, new examples, every inter
 	  "molecule-scale_down=$(MAKE) --no-print-directory molecule-scale_down" \
 	  "molecule-colocated=$(MAKE) --no-print-directory molecule-colocated" \
 	  "lab=tests/lab/lab check && $(MAKE) --no-print-directory lab" \
+	  "molecule-shared_store=tests/lab/lab check && $(MAKE) --no-print-directory molecule-shared_store" \
 	  "molecule-upgrade=$(MAKE) --no-print-directory molecule-upgrade" \
 	  "ssh-drill=$(PY) .ci/ssh_hosts.py --check && $(MAKE) --no-print-directory ssh-drill" \
 	  "seeds=$(MAKE) --no-print-directory simulation-long"

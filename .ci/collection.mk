@@ -102,6 +102,11 @@ molecule-clusters: $(addprefix molecule-,$(MOLECULE_CLUSTERS)) ## Every drill of
 $(addprefix molecule-,$(MOLECULE_CLUSTERS)): molecule-%: $(VENV)/.complete $(COLLECTION)
 	$(ANSIBLE) molecule test --scenario-name $*
 
+.PHONY: molecule-shared_store
+molecule-shared_store: $(VENV)/.complete $(COLLECTION) ## A pair on NFSv4 on hosts with their own kernels: deploy, measure, drill
+	@tests/lab/lab check
+	$(ANSIBLE) molecule test --scenario-name shared_store
+
 # Hosts reached by ssh as an unprivileged user, with sudo, without a package index, and with Debian's own Python.
 SSH_HOSTS := $(ANSIBLE) .ci/ssh_hosts.py 2 $(SCRATCH)/ssh
 
