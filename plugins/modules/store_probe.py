@@ -186,10 +186,9 @@ def hold_lock(path: Path, seconds: float) -> None:
     holder = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
     )
-    assert holder.stdout is not None
-    assert holder.stderr is not None
-    if holder.stdout.readline() != b"locked\n":
-        raise OSError(f"{path / LOCK_NAME}: not locked: {holder.stderr.read().decode(errors='replace')[-300:]}")
+    if holder.stdout is None or holder.stderr is None or holder.stdout.readline() != b"locked\n":
+        said = holder.stderr.read() if holder.stderr is not None else b""
+        raise OSError(f"{path / LOCK_NAME}: not locked: {said.decode(errors='replace')[-300:]}")
 
 
 def sees_lock(path: Path) -> bool:

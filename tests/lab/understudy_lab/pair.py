@@ -176,7 +176,10 @@ class Load:
             LabError: a client failed or did not end.
         """
         self._lab.output(CLIENT, "touch load/stop")
-        done = lambda: self._lab.output(CLIENT, "cd load; ls p.code c.code 2>/dev/null | wc -l").strip() == "2"  # noqa: E731
+
+        def done() -> bool:
+            return self._lab.output(CLIENT, "cd load; ls p.code c.code 2>/dev/null | wc -l").strip() == "2"
+
         await_that(done, "both clients ended", 150.0)
         codes = self._lab.output(CLIENT, "cd load; cat p.code c.code; cat p.out c.out")
         if codes.split()[:2] != ["0", "0"]:
