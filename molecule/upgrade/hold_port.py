@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Listens on a port, so that a broker cannot, until it is killed; notes its process then.
 
 hold_port.py ADDRESS PORT FILE

@@ -161,7 +161,7 @@ def options_of(mountinfo: str, point: str) -> tuple[str, ...]:
     """Options of the last mount on a mount point: those of the mount and those of the file system (proc(5))."""
     options: tuple[str, ...] = ()
     for line in mountinfo.splitlines():
-        before, unused, after = line.partition(" - ")
+        before, _separator, after = line.partition(" - ")
         left, right = before.split(" "), after.split(" ")
         if len(left) >= 6 and len(right) >= 3 and left[4] == point:
             options = tuple(dict.fromkeys([*left[5].split(","), *right[2].split(",")]))

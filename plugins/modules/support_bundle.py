@@ -17,6 +17,10 @@ version_added: 0.1.0
 author:
   - The Understudy authors (@understudy)
 options:
+  directory:
+    description: Instance directory of the broker on the managed host.
+    type: path
+    required: true
   node:
     description: Name of the node; the directory in the archive.
     type: str
@@ -45,9 +49,7 @@ options:
     type: list
     elements: str
     default: []
-    no_log: true
 extends_documentation_fragment:
-  - understudy.broker.instance
   - understudy.broker.instance.attributes
 attributes:
   check_mode:

@@ -272,7 +272,7 @@ class Lab:
     def _kernel(self, name: str) -> int:
         """The process of a host's kernel: child of the supervisor of ``unshare``; 0 while it is off."""
         pid = self._supervisor(name)
-        for unused in range(2):
+        for _level in range(2):
             children = _children(pid)
             pid = children[0] if children else 0
         return pid

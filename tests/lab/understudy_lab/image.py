@@ -190,7 +190,7 @@ def _mirror() -> str:
         LabError: apt has none.
     """
     for line in run(["apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE)"]).splitlines():
-        address, unused, release = line.partition(" ")
+        address, _blank, release = line.partition(" ")
         if "security" not in address and "security" not in release:
             return address
     raise LabError("apt-get indextargets: no archive in the sources of apt; a lab needs Debian's")

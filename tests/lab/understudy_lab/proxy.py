@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """ProxyCommand of ssh with ``ProxyUseFdpass yes``: connects inside the lab's namespace and hands the socket to ssh.
 
     proxy.py NAMESPACE ADDRESS PORT
