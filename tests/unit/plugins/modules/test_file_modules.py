@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.understudy.broker.plugins.module_utils import releases as releases_utils
+from ansible_collections.understudy.broker.plugins.module_utils.store_measurements import LOCK_NAME
 from ansible_collections.understudy.broker.plugins.modules import (
     configuration,
     ledger_info,
@@ -378,8 +379,8 @@ class TestStoreProbe:
         assert held["lock_seen"] is None
         seen = run_module(store_probe, **arguments, lock="expect_held")
         assert seen["lock_seen"] is True
-        (tmp_path / store_probe.LOCK_NAME).unlink()
-        (tmp_path / store_probe.LOCK_NAME).touch()
+        (tmp_path / LOCK_NAME).unlink()
+        (tmp_path / LOCK_NAME).touch()
         unseen = run_module(store_probe, **arguments, lock="expect_held", shared=True)
         assert unseen["lock_seen"] is False
         assert any("both would be active" in fault for fault in unseen["faults"])

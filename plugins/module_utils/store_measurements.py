@@ -1,0 +1,83 @@
+"""Measurements of the volume of a store on a host: syncs, the file server's clock, locks of other hosts.
+
+The judgement is ``store_verdict``'s.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+LOCK_NAME = ".probe-lock"
+BLOCK = b"\0" * 4096
+LOCK_REQUEST = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+SET_LOCK = 37
+"""F_OFD_SETLK, the kind of lock that the broker takes; Python 3.11 has no name for it."""
+HOLDER = """
+import fcntl, os, sys, time
+file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600)
+fcntl.fcntl(file, int(sys.argv[3]), bytes.fromhex(sys.argv[4]))
+print("locked", flush=True)
+os.close(1)
+time.sleep(float(sys.argv[2]))
+os.unlink(sys.argv[1])
+"""
+
+
+def measure_syncs(path: Path, duration_s: float) -> tuple[list[float], int]:
+    """Seconds of each sync, and the clock of the host minus that of the file server in milliseconds."""
+    probe = path / f".probe-{uuid.uuid4()}"
+    descriptor = os.open(probe, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        took: list[float] = []
+        end = time.monotonic() + duration_s
+        while not took or time.monotonic() < end:
+            os.pwrite(descriptor, BLOCK, 0)
+            begun = time.perf_counter()
+            os.fsync(descriptor)
+            took.append(time.perf_counter() - begun)
+        before = time.time_ns()
+        os.utime(probe)  # without a time, the file server's clock counts
+        after = time.time_ns()
+        skew_ns = (before + after) // 2 - os.stat(probe).st_mtime_ns
+    finally:
+        os.close(descriptor)
+        probe.unlink()
+    return took, round(skew_ns / 1_000_000)
+
+
+def hold_lock(path: Path, seconds: float) -> None:
+    """Has a process of its own take the lock, and keep it for a while.
+
+    Raises:
+        OSError: it could not.
+    """
+    command = [sys.executable, "-c", HOLDER, str(path / LOCK_NAME), str(seconds), str(SET_LOCK), LOCK_REQUEST.hex()]
+    holder = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    )
+    if holder.stdout is None or holder.stderr is None or holder.stdout.readline() != b"locked\n":
+        said = holder.stderr.read() if holder.stderr is not None else b""
+        raise OSError(f"{path / LOCK_NAME}: not locked: {said.decode(errors='replace')[-300:]}")
+
+
+def sees_lock(path: Path) -> bool:
+    """Whether the lock of the probe is refused, because another host holds it.
+
+    Raises:
+        OSError: the lock's file is missing or cannot be opened.
+    """
+    descriptor = os.open(path / LOCK_NAME, os.O_RDWR)
+    try:
+        fcntl.fcntl(descriptor, SET_LOCK, LOCK_REQUEST)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
