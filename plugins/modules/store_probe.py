@@ -43,10 +43,13 @@ options:
     type: str
     choices: [none, hold, expect_held]
     default: none
+  lock_file:
+    description: Name of the file whose lock the other host holds, as returned there. Needed for O(lock=expect_held).
+    type: str
   lock_s:
     description: How long O(lock=hold) keeps the lock, in seconds. The module does not wait for that.
     type: float
-    default: 15.0
+    default: 60.0
 extends_documentation_fragment:
   - understudy.broker.instance.attributes
 attributes:
@@ -101,6 +104,10 @@ skew_ms:
   description: Clock of the host minus clock of the file server, in milliseconds.
   returned: success
   type: int
+lock_file:
+  description: Name of the file whose lock is held for a while; none without O(lock=hold).
+  returned: success
+  type: str
 lock_seen:
   description: Whether the lock of another host was seen; none if O(lock) is not V(expect_held).
   returned: success
@@ -148,8 +155,10 @@ def main() -> None:
             "duration_s": {"type": "float", "default": 1.0},
             "min_free_mib": {"type": "int", "default": 256},
             "lock": {"type": "str", "choices": ["none", "hold", "expect_held"], "default": "none"},
-            "lock_s": {"type": "float", "default": 15.0},
+            "lock_file": {"type": "str"},
+            "lock_s": {"type": "float", "default": 60.0},
         },
+        required_if=[("lock", "expect_held", ("lock_file",))],
         supports_check_mode=True,
     )
     path = Path(module.params["path"])
@@ -158,9 +167,8 @@ def main() -> None:
         mountinfo = Path(MOUNTINFO).read_text(encoding="utf-8", errors="surrogateescape")
         mount = mount_of(os.path.realpath(path), read_mounts(mountinfo))
         stats = Path(MOUNTSTATS).read_text(encoding="utf-8", errors="surrogateescape")
-        if module.params["lock"] == "hold":
-            hold_lock(path, module.params["lock_s"])
-        seen = sees_lock(path) if module.params["lock"] == "expect_held" else None
+        held = hold_lock(path, module.params["lock_s"]) if module.params["lock"] == "hold" else None
+        seen = sees_lock(path / module.params["lock_file"]) if module.params["lock"] == "expect_held" else None
         took, skew_ms = measure_syncs(path, module.params["duration_s"])
     except (OSError, ValueError) as error:
         module.fail_json(msg=f"broker_store_directory: {path}: {error}")
@@ -187,6 +195,7 @@ def main() -> None:
         free_mib=measured.free_bytes >> 20,
         sync_ms=asdict(measured.sync),
         skew_ms=skew_ms,
+        lock_file=held,
         lock_seen=seen,
         **verdict.as_dict(),
     )

@@ -98,7 +98,7 @@ def texts_of_files(instance: Path, log_lines: int) -> dict[str, str]:
     found = {"mounts.txt": Path("/proc/self/mountinfo"), **{name: instance / "etc" / name for name in CONFIGURATION}}
     texts = {name: path.read_text("utf-8", "replace") for name, path in found.items() if path.is_file()}
     log = instance / LOG_FILE
-    if log.is_file():
+    if log.is_file() and not log.is_symlink():  # the broker may write that directory
         texts["log.txt"] = "".join(log.read_text("utf-8", "replace").splitlines(keepends=True)[-log_lines:])
     return texts
 
@@ -129,7 +129,7 @@ def main() -> None:
             texts[command.name] = outcome(command.arguments, code, output, errors)
         packed = archive(given["node"], texts, given["secrets"])
         if not module.check_mode:
-            descriptor = os.open(destination, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            descriptor = os.open(destination, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
             with os.fdopen(descriptor, "wb") as file:
                 file.write(packed)
     except OSError as error:

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 from ansible_collections.understudy.broker.plugins.module_utils import releases as releases_utils
-from ansible_collections.understudy.broker.plugins.module_utils.store_measurements import LOCK_NAME
 from ansible_collections.understudy.broker.plugins.modules import (
     configuration,
     ledger_info,
@@ -377,11 +376,14 @@ class TestStoreProbe:
         arguments: dict[str, object] = {"path": str(tmp_path), "duration_s": 0.0, "min_free_mib": 0}
         held = run_module(store_probe, **arguments, lock="hold", lock_s=30.0)
         assert held["lock_seen"] is None
-        seen = run_module(store_probe, **arguments, lock="expect_held")
+        name = held["lock_file"]
+        again = run_module(store_probe, **arguments, lock="hold", lock_s=30.0)
+        assert again["lock_file"] != name, "a second measurement does not wait for the end of the first one"
+        seen = run_module(store_probe, **arguments, lock="expect_held", lock_file=name)
         assert seen["lock_seen"] is True
-        (tmp_path / LOCK_NAME).unlink()
-        (tmp_path / LOCK_NAME).touch()
-        unseen = run_module(store_probe, **arguments, lock="expect_held", shared=True)
+        (tmp_path / name).unlink()
+        (tmp_path / name).touch()
+        unseen = run_module(store_probe, **arguments, lock="expect_held", lock_file=name, shared=True)
         assert unseen["lock_seen"] is False
         assert any("both would be active" in fault for fault in unseen["faults"])
         for command in Path("/proc").glob("[0-9]*/cmdline"):
