@@ -54,6 +54,15 @@ class AddressControl(Control):
         """Raises DiskFull."""
         resume_address(self.node.services.sessions.post_office, self.address)
 
+    def block(self) -> bool:
+        """Give producers no credits until ``unblock`` or the end of the activation."""
+        self.address.blocked = True
+        return True
+
+    def unblock(self) -> None:
+        """Give producers credits again; those that wait get them in the next turn."""
+        self.address.blocked = False
+
     def send(self, *arguments: Any) -> Steps:
         """Send a message to the address; returns its id."""
         return send(self, self.address.name, *arguments)
@@ -113,6 +122,8 @@ class AddressControls:
             operation("pause", _C.pause, "Pause all its queues, later ones included, until resume or a restart."),
             operation("pause", _C.pause, "The same; persist: also over a restart or failover.", flag("persist")),
             operation("resume", _C.resume, "End the pause of the address and of all its queues."),
+            operation("block", _C.block, "Give producers no credits until unblock or a restart."),
+            operation("unblock", _C.unblock, "Give producers credits again."),
             operation("purge", _C.purge, "Remove the messages of all its queues; returns their number."),
         ],
     )  # fmt: skip

@@ -46,7 +46,7 @@ DIFFERENCES: Final[dict[str, str]] = {
     "node": "`getVersion` is that of this broker, `getActivationSequence` the epoch of the log; `getStatus` has no "
     "checksums of the configuration, and `identity` is the name.",
     "absent": "Management does not change users, which are in files (`artemis user`). There are no operations for "
-    "replays, thread pools and the web console, and none that block addresses.",
+    "replays, thread pools and the web console.",
     "notified": "`ADDRESS_ADDED`, `ADDRESS_REMOVED`, `CONNECTION_CREATED` and `CONNECTION_DESTROYED` need no plugin, "
     "and there is one for the removal of a divert, too.",
 }

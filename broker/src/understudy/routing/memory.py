@@ -36,6 +36,7 @@ class AddressMemory:
     """The messages that one address holds, and its own maximum."""
 
     __slots__ = (
+        "blocked",
         "counts_messages",
         "lane",
         "limited",
@@ -64,6 +65,8 @@ class AddressMemory:
         self.paged_count = 0
         """Messages of ``message_count`` whose body is not in memory."""
         self.messages_dropped = self.messages_routed = self.messages_unrouted = 0
+        self.blocked = False
+        """An operator has blocked its producers: they get no credits, whatever it holds."""
         self.shared = SharedMessages()
         """The messages that are in several of its queues."""
         self.pages: PageChain | None = None
@@ -338,6 +341,8 @@ class Memory:
         Under PAGE bodies that the log has are dropped from memory, so credits are withheld only
         while memory is full of bodies that it does not have (yet).
         """
+        if address.blocked:
+            return AddressFullPolicy.BLOCK
         if self._store.full:
             wanted = address.settings.disk_full_policy
             return None if wanted is AddressFullPolicy.DROP else wanted or AddressFullPolicy.BLOCK

@@ -433,6 +433,15 @@ def test_bindings_of_an_address_name_its_diverts() -> None:
     assert node.ask("broker", "listBindingsForAddress", "q").endswith(",DivertBinding [address=q, divert=d]")
 
 
+def test_producers_of_an_address_are_blocked_and_let_go_on() -> None:
+    node = ManagedWorld()
+    address = node.world.queue("q").address
+    assert node.ask("address.q", "block") is True
+    assert address.blocked
+    node.ask("address.q", "unblock")
+    assert not address.blocked
+
+
 def test_an_address_is_paused_and_resumed() -> None:
     node = ManagedWorld()
     node.ask("broker", "createQueue", '{"name": "q", "address": "a", "routing-type": "ANYCAST"}')

@@ -112,6 +112,19 @@ def test_block(limit: str) -> None:
     assert callback_of(full.producer).credits == [("q", 100), ("q", 70)]
 
 
+@pytest.mark.parametrize("policy", ["PAGE", "DROP", "FAIL", "BLOCK"])
+def test_blocked_by_an_operator(policy: str) -> None:
+    """Credits are withheld with every policy, whatever the address holds, until the operator ends it."""
+    full = Full({"address_full_policy": policy}, {})
+    full.queue.address.blocked = True
+    full.producer.sends.request_credits("q", 70)
+    assert full.drain() == 3
+    assert callback_of(full.producer).credits == [("q", 100)]
+    full.queue.address.blocked = False
+    full.world.turn()
+    assert callback_of(full.producer).credits == [("q", 100), ("q", 70)]
+
+
 PAGE_LIMITS: dict[str, dict[str, object]] = {
     "page-limit-bytes": {"page_limit_bytes": 3 * SIZE},
     "page-limit-messages": {"page_limit_messages": 3},
