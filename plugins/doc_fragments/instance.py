@@ -16,6 +16,18 @@ options:
     type: path
 """
 
+    MANAGED = r"""
+options:
+  passive:
+    description:
+      - Addresses and queues belong to the active node. V(fail) makes a node that is passive an error.
+      - V(ignore) leaves a passive node alone, with RV(node_state=passive), so that one task may run on all nodes of a
+        pair. That one of them is active is then for M(understudy.broker.gate) to see.
+    type: str
+    choices: [fail, ignore]
+    default: fail
+"""
+
     ATTRIBUTES = r"""
 options: {}
 attributes:

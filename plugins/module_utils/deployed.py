@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ansible_collections.understudy.broker.plugins.module_utils.administration import Administration
 from ansible_collections.understudy.broker.plugins.module_utils.lifecycle import Instance
 from ansible_collections.understudy.broker.plugins.module_utils.management import (
     DIRECT,
@@ -13,7 +14,12 @@ from ansible_collections.understudy.broker.plugins.module_utils.management impor
     ManagementClient,
     NodeState,
 )
-from ansible_collections.understudy.broker.plugins.module_utils.service import Run, ServiceDefinition, open_service
+from ansible_collections.understudy.broker.plugins.module_utils.service import (
+    Run,
+    ServiceDefinition,
+    ServiceError,
+    open_service,
+)
 from ansible_collections.understudy.broker.plugins.module_utils.waiting import Clock
 
 
@@ -47,6 +53,18 @@ def open_instance(directory: Path, run: Run, clock: Clock) -> DeployedInstance |
         return None
     ask = asker(definition.management_url, Path(definition.token_file), definition.access)
     return DeployedInstance(definition, Instance(open_service(directory, definition, run), ask, clock))
+
+
+def open_administration(directory: Path, run: Run) -> Administration:
+    """The addresses and queues of the broker of an instance.
+
+    Raises:
+        ServiceError: nothing is deployed there, or its definition cannot be used.
+    """
+    deployed = open_instance(directory, run, Clock())
+    if deployed is None:
+        raise ServiceError(f"nothing is deployed in {directory}; run the site playbook on this host first")
+    return Administration(deployed.management(), deployed.definition.name)
 
 
 def asker(url: str, token_file: Path, access: Access = DIRECT) -> Callable[[], NodeState]:

@@ -58,6 +58,13 @@ class Reply:
     body: Mapping[str, object]
     problem: str = ""
 
+    @property
+    def refusal(self) -> str:
+        """Why an operation was refused, as the broker says it."""
+        error = self.body.get("error")
+        message = error.get("message") if isinstance(error, Mapping) else error
+        return str(message or self.problem or f"it answered {self.status}")
+
 
 @dataclass(frozen=True)
 class NodeState:
@@ -170,9 +177,22 @@ class ManagementClient:
         """The answer of ``/api/v1/cluster``."""
         return self._get("/api/v1/cluster", authorise=True)
 
-    def invoke(self, operation: str) -> Reply:
-        """Call an operation of the broker; a refusal has status 422 and the reason in ``error``."""
-        return self._ask("/api/v1/invoke", json.dumps({"resource": "broker", "operation": operation}).encode())
+    def node(self) -> Reply:
+        """The answer of ``/api/v1/node``."""
+        return self._get("/api/v1/node", authorise=True)
+
+    def invoke(self, operation: str, *parameters: object, resource: str = "broker") -> Reply:
+        """Call an operation; a refusal has status 422 and the reason in ``error``, a passive node answers 503.
+
+        Args:
+            operation: As in docs/management-over-messages.md.
+            parameters: Its parameters.
+            resource: ``broker``, ``address.NAME`` or ``queue.NAME``.
+        """
+        asked: dict[str, object] = {"resource": resource, "operation": operation}
+        if parameters:
+            asked["parameters"] = list(parameters)
+        return self._ask("/api/v1/invoke", json.dumps(asked).encode())
 
     def _get(self, path: str, *, authorise: bool) -> Reply:
         return self._ask(path, None, authorise=authorise)

@@ -72,7 +72,6 @@ from pathlib import Path
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.understudy.broker.plugins.module_utils.deployed import DeployedInstance, open_instance
 from ansible_collections.understudy.broker.plugins.module_utils.lifecycle import Seen
-from ansible_collections.understudy.broker.plugins.module_utils.management import Reply
 from ansible_collections.understudy.broker.plugins.module_utils.service import ServiceError
 from ansible_collections.understudy.broker.plugins.module_utils.waiting import Clock, wait_until
 
@@ -85,13 +84,6 @@ def state_of(seen: Seen) -> str:
 
 def let_go(seen: Seen) -> bool:
     return seen.service.down or seen.broker.state == "passive"
-
-
-def reason_of(reply: Reply) -> str:
-    """Why the broker refused."""
-    error = reply.body.get("error")
-    message = error.get("message") if isinstance(error, dict) else error
-    return str(message or reply.problem or f"it answered {reply.status}")
 
 
 def hand_over(module: AnsibleModule, deployed: DeployedInstance, clock: Clock) -> None:
@@ -110,7 +102,7 @@ def hand_over(module: AnsibleModule, deployed: DeployedInstance, clock: Clock) -
     acted_at_ms = clock.wall_ms()
     reply = deployed.management().invoke(OPERATIONS[direction])
     if reply.status != 200:
-        module.fail_json(msg=f"{name} refuses the {direction}: {reason_of(reply)}", acted_at_ms=acted_at_ms)
+        module.fail_json(msg=f"{name} refuses the {direction}: {reply.refusal}", acted_at_ms=acted_at_ms)
     waited = wait_until(deployed.instance.see, let_go, timeout_s, clock)
     if not waited.met:
         state = state_of(waited.answer)
