@@ -7,7 +7,7 @@ Which variable becomes which element is said by the table of variables (``xml``)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ansible_collections.understudy.broker.plugins.plugin_utils.sockets import core_elements
 from ansible_collections.understudy.broker.plugins.plugin_utils.variables import table
@@ -122,7 +122,20 @@ def _place_grouping(node: Node, members: Sequence[Node], core: dict[str, object]
     origins.update((f"grouping-handler.{element}", f"broker_{key}") for element, key in values.items())
 
 
-def policy_steps(node: Node) -> list[str]:
+class Shaped(Protocol):
+    """The part of a node that decides where its elements are."""
+
+    @property
+    def store_kind(self) -> str: ...
+
+    @property
+    def colocated(self) -> bool: ...
+
+    @property
+    def ha_role(self) -> str: ...
+
+
+def policy_steps(node: Shaped) -> list[str]:
     """Path of the element of the HA policy that says how messages and backups of the node are handled."""
     steps = ["ha-policy", node.store_kind.replace("_", "-")]
     if node.colocated:
@@ -172,14 +185,14 @@ def _place_variables(node: Node, core: dict[str, object], origins: dict[str, str
     """Add every element that the table gives to a variable."""
     for variable in table().topology:
         for path in variable.xml:
-            steps = _place_of(node, path.split("/"), clustered="cluster-connections" in core)
+            steps = place_of(node, path.split("/"), clustered="cluster-connections" in core)
             if steps is None or node.values[variable.key] == "":
                 continue  # an empty text is the absence of a name
             _descend(core, steps[:-1])[steps[-1]] = node.values[variable.key]
             origins[".".join(steps)] = variable.name
 
 
-def _place_of(node: Node, steps: list[str], *, clustered: bool) -> list[str] | None:
+def place_of(node: Shaped, steps: list[str], *, clustered: bool) -> list[str] | None:
     """Where a node has an element of the table; None: nowhere."""
     if steps[0] == "cluster-connections":
         return steps if clustered else None
