@@ -187,9 +187,9 @@ class _Exporter:
     # --- cluster ---
 
     def _cluster(self) -> bool:
-        """Whether there is a cluster connection of ours."""
+        """Whether there is a cluster connection that the topology gives; a node without members gets none."""
         connection = at(self._core, ["cluster-connections", "cluster-connection"])
-        if not isinstance(connection, Mapping) or "@name" not in connection:
+        if not self._members or not isinstance(connection, Mapping) or "@name" not in connection:
             return False
         cluster = take(self._core, ["cluster-connections", "cluster-connection", "@name"])
         self._variables["broker_cluster_name"] = cluster
@@ -232,9 +232,10 @@ class _Exporter:
             self._variables["broker_cluster_discovery"] = found
 
     def _grouping(self) -> None:
-        handler = as_mapping(self._core.pop("grouping-handler", None))
-        if not handler:
+        handler = as_mapping(self._core.get("grouping-handler"))
+        if not handler or not self._members:
             return
+        del self._core["grouping-handler"]
         owner = str(self._known.get("broker_grouping_owner") or "")
         if handler.pop("type", "") == "LOCAL" and not owner:
             owner = self._host
