@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import xml.etree.ElementTree as ET
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,6 +54,47 @@ def open_instance(directory: Path, run: Run, clock: Clock) -> DeployedInstance |
         return None
     ask = asker(definition.management_url, Path(definition.token_file), definition.access)
     return DeployedInstance(definition, Instance(open_service(directory, definition, run), ask, clock))
+
+
+STORE_ELEMENTS = {
+    "bindings-directory": "bindings",
+    "journal-directory": "journal",
+    "large-messages-directory": "large-messages",
+    "paging-directory": "paging",
+}
+"""Elements of broker.xml with the directories of a store, and their defaults below ``data``."""
+
+
+def broker_elements(directory: Path) -> dict[str, str]:
+    """Text of the elements in the broker.xml of an instance by name, and by ``PARENT/NAME``; of several the first one.
+
+    Raises:
+        ServiceError: there is none, or it is no XML.
+    """
+    path = directory / "etc/broker.xml"
+    try:
+        root = ET.parse(path).getroot()
+    except FileNotFoundError as error:
+        raise ServiceError(f"{path} does not exist; directory must be the instance directory of a node") from error
+    except ET.ParseError as error:
+        raise ServiceError(f"{path}: {error}") from error
+    found: dict[str, str] = {}
+    for element in root.iter():
+        name = element.tag.rpartition("}")[2]
+        found.setdefault(name, (element.text or "").strip())
+        for child in element:
+            found.setdefault(f"{name}/{child.tag.rpartition('}')[2]}", (child.text or "").strip())
+    return found
+
+
+def store_directories(directory: Path) -> dict[str, Path]:
+    """The directories of the store of an instance, by element; relative ones are below the instance.
+
+    Raises:
+        ServiceError: broker.xml cannot be read.
+    """
+    elements = broker_elements(directory)
+    return {name: directory / (elements.get(name) or f"data/{default}") for name, default in STORE_ELEMENTS.items()}
 
 
 def open_administration(directory: Path, run: Run) -> Administration:

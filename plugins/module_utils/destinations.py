@@ -353,7 +353,7 @@ def settings_of(given: object) -> dict[str, object]:
     return {name: _bytes(value) if name.endswith("Bytes") else value for name, value in named.items()}
 
 
-_SIZE = re.compile(r"([0-9]+) *([KMG]?)i?B?", re.IGNORECASE)
+_SIZE = re.compile(r"(-?[0-9]+) *([KMG]?)i?B?", re.IGNORECASE)
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 

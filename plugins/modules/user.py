@@ -102,12 +102,11 @@ roles:
 
 import os
 import tempfile
-import xml.etree.ElementTree as ET
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.understudy.broker.plugins.module_utils.administration import Administration, Refused
-from ansible_collections.understudy.broker.plugins.module_utils.deployed import open_instance
+from ansible_collections.understudy.broker.plugins.module_utils.deployed import broker_elements, open_instance
 from ansible_collections.understudy.broker.plugins.module_utils.destinations import Call
 from ansible_collections.understudy.broker.plugins.module_utils.service import ServiceError
 from ansible_collections.understudy.broker.plugins.module_utils.user_store import (
@@ -118,12 +117,6 @@ from ansible_collections.understudy.broker.plugins.module_utils.user_store impor
     plan_user,
 )
 from ansible_collections.understudy.broker.plugins.module_utils.waiting import Clock
-
-
-def cluster_user(configuration: Path) -> str:
-    """User of the cluster's own login; empty if the configuration names none."""
-    root = ET.parse(configuration).getroot()
-    return next((str(each.text or "").strip() for each in root.iter() if each.tag.endswith("cluster-user")), "")
 
 
 def replace(module: AnsibleModule, path: Path, text: str) -> None:
@@ -176,7 +169,7 @@ def manage(module: AnsibleModule, directory: Path) -> None:
         append=given["append"],
         update_password=given["update_password"] == "always",
     )
-    plan = plan_user(texts[0], texts[1], wish, [cluster_user(directory / "etc/broker.xml")], os.urandom)
+    plan = plan_user(texts[0], texts[1], wish, [broker_elements(directory).get("cluster-user", "")], os.urandom)
     if plan.problem:
         module.fail_json(msg=plan.problem)
     changes = [
@@ -220,7 +213,7 @@ def main() -> None:
     directory = Path(module.params["directory"])
     try:
         manage(module, directory)
-    except (ServiceError, Unreadable, ET.ParseError, OSError) as error:
+    except (ServiceError, Unreadable, OSError) as error:
         module.fail_json(msg=str(error))
 
 

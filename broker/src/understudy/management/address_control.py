@@ -123,6 +123,7 @@ class AddressControls:
             operation("pause", _C.pause, "The same; persist: also over a restart or failover.", flag("persist")),
             operation("resume", _C.resume, "End the pause of the address and of all its queues."),
             operation("block", _C.block, "Give producers no credits until unblock or a restart."),
+            operation("isBlocked", lambda c: c.address.blocked, "Whether its producers get no credits."),
             operation("unblock", _C.unblock, "Give producers credits again."),
             operation("purge", _C.purge, "Remove the messages of all its queues; returns their number."),
         ],

@@ -438,6 +438,7 @@ def test_producers_of_an_address_are_blocked_and_let_go_on() -> None:
     address = node.world.queue("q").address
     assert node.ask("address.q", "block") is True
     assert address.blocked
+    assert node.ask("address.q", "isBlocked") is True
     node.ask("address.q", "unblock")
     assert not address.blocked
 
