@@ -6,14 +6,13 @@ import json
 import os
 import socket
 import subprocess
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from ansible_collections.understudy.broker.plugins.module_utils.deployed import open_instance
-from ansible_collections.understudy.broker.plugins.module_utils.waiting import Clock, wait_until
+from ansible_collections.understudy.broker.plugins.module_utils.waiting import Clock
 
 ROOT = Path(__file__).resolve().parents[2]
 PLAYBOOKS = Path(__file__).with_name("playbooks")
@@ -52,6 +51,12 @@ class Broker:
     def produce(self, queue: str, count: int) -> None:
         made = self.command("produce", "--url", self.url, "--user", "admin", "--address", queue, "--count", str(count))
         assert made.returncode == 0, made.stderr
+
+    def purge(self, queue: str) -> None:
+        """Begin with an empty queue, whatever tests before have left."""
+        deployed = open_instance(self.directory, lambda command: (1, "", "unused"), Clock())
+        assert deployed is not None
+        assert deployed.management().invoke("removeAllMessages", resource=f"queue.{queue}").status == 200
 
     def deploy(self) -> None:
         """Write what the role broker_service would."""
@@ -114,6 +119,7 @@ def play(name: str, variables: Mapping[str, object]) -> str:
         "ANSIBLE_LOCALHOST_WARNING": "false",
         "ANSIBLE_CALLBACK_RESULT_FORMAT": "yaml",
         "ANSIBLE_NOCOLOR": "1",
+        "ANSIBLE_PIPELINING": "true",
         "PATH": f"{ROOT / '.venv/bin'}:{os.environ['PATH']}",
     }
     given = {"ansible_python_interpreter": HOST_PYTHON, "understudy": str(UNDERSTUDY), **variables}
@@ -130,10 +136,3 @@ def play(name: str, variables: Mapping[str, object]) -> str:
     )
     assert played.returncode == 0, played.stdout[-6000:] + played.stderr[-2000:]
     return played.stdout
-
-
-def wait_for(good: object, timeout_s: float = READY_S) -> None:
-    """Wait until a condition holds."""
-    assert callable(good)
-    waited = wait_until(good, bool, timeout_s, Clock(now_s=time.monotonic))
-    assert waited.met, f"not within {timeout_s} s"

@@ -174,7 +174,7 @@ def test_no_state_loses_messages_unasked(states: list[str], messages: int, deliv
         except Refused as refusal:
             refused = str(refusal)
             missing = "there is no queue 'q'" in refused
-            assert missing or (state == "absent" and before and not force), refused  # noqa: PT017
+            assert missing or (state == "absent" and before and not force), refused
             continue
         if "q" not in model.queues:
             assert not before or force or state != "absent"
