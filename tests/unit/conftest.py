@@ -40,6 +40,8 @@ class Management:
     """The part of ``/api/v1/cluster`` about hosted backups."""
     refuses: str = ""
     """Why operations are refused; empty if they are carried out."""
+    refusal_status: int = 422
+    """Status of a refusal; 503 from a node that is not active."""
     becomes: str = "passive"
     """State after an operation."""
     asked: list[str] = field(default_factory=list)
@@ -83,7 +85,7 @@ def management() -> Iterator[Management]:
             asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             answers.asked.append(f"{self.path} {asked['resource']} {asked['operation']}")
             if answers.refuses:
-                self.answer(422, {"error": {"code": "refused", "message": answers.refuses}})
+                self.answer(answers.refusal_status, {"error": {"code": "refused", "message": answers.refuses}})
             else:
                 answers.state = answers.becomes
                 self.answer(200, {"result": None})
