@@ -76,6 +76,7 @@ test: $(VENV)/.kernel $(VENV)/.spark ## All checks of a change, at most 20 minut
 	  "integration=$(MAKE) --no-print-directory integration" \
 	  --beside \
 	  "interop-short=$(MAKE) --no-print-directory interop-short" \
+	  "collection-integration=$(MAKE) --no-print-directory collection-integration" \
 	  "molecule=$(MAKE) --no-print-directory molecule-default"
 
 .PHONY: test-all

@@ -76,6 +76,11 @@ collection-lint: $(VENV)/.complete $(COLLECTION)
 collection-unit: $(VENV)/.complete $(COLLECTION)
 	$(COLLECTION_PYTEST) tests/unit
 
+# Modules on a real broker on loopback, with Debian's own Python as on a host.
+.PHONY: collection-integration
+collection-integration: $(VENV)/.complete $(COLLECTION)
+	$(COLLECTION_PYTEST) tests/integration
+
 # ansible-test wants a real path and a git index, so it works on a copy with an index of its own. shellcheck is left
 # out: there is no shell script in the collection, and without its binary the test passes anything.
 .PHONY: collection-sanity
