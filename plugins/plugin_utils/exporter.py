@@ -399,7 +399,7 @@ def _leaves(value: Mapping[str, object], path: str = "") -> list[str]:
 
 def tcp_endpoint(url: str) -> tuple[str, int, dict[str, object]] | None:
     """Address, port and parameters of a ``tcp://`` URL as broker.xml has it; None if it is another one."""
-    base, _, query = url.partition("?")
+    base, mark, query = url.partition("?")
     try:
         parts = urlsplit(base)
         port = parts.port
@@ -408,7 +408,7 @@ def tcp_endpoint(url: str) -> tuple[str, int, dict[str, object]] | None:
     if parts.scheme != "tcp" or not parts.hostname or port is None or parts.path:
         return None
     parameters: dict[str, object] = {}
-    for pair in query.replace("&", ";").split(";") if query else ():
+    for pair in query.replace("&", ";").split(";") if mark else ():
         name, separator, value = pair.partition("=")
         if not separator or unquote(name) in parameters:
             return None

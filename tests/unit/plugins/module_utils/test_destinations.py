@@ -49,7 +49,7 @@ class Model:
             return Reply(503, {"error": {"code": "not-active", "message": "it is passive"}})
         if not operation.startswith(("list", "get")):
             self.asked.append(operation)
-        kind, _, name = resource.partition(".")
+        kind, name = resource.partition(".")[::2]
         owned = {"queue": self.queues, "address": self.addresses}.get(kind, {})
         if kind != "broker" and name not in owned:
             return Reply(422, {"error": {"code": "not-found", "message": f"no {kind} {name!r}"}})
