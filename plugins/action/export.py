@@ -10,7 +10,7 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 from ansible_collections.understudy.broker.plugins.module_utils.redaction import MASK, redact, spellings
 from ansible_collections.understudy.broker.plugins.module_utils.user_store import Unreadable
-from ansible_collections.understudy.broker.plugins.plugin_utils.export_node import Files, export_node
+from ansible_collections.understudy.broker.plugins.plugin_utils.export_node import Files, export_node, without_drill
 from ansible_collections.understudy.broker.plugins.plugin_utils.render import Misplaced
 from ansible_collections.understudy.broker.plugins.plugin_utils.structured import NoConfiguration
 from ansible_collections.understudy.broker.plugins.plugin_utils.topology import relevant_names
@@ -39,12 +39,17 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             exported = export_node(files, str(self._task.args["directory"]), host, _inventory(variables, host))
         except (Misplaced, NoConfiguration, Unreadable) as error:
             return {**result, "failed": True, "msg": f"{host}: {error}"}
+        own = variables["hostvars"][host]
+        shown = exported.variables
+        if own.get("broker_drill_password"):
+            user, queue = (str(own.get(f"broker_drill_{each}") or "drill") for each in ("user", "queue"))
+            shown = without_drill(shown, user, queue)
         hidden = [] if include else sorted(spellings(exported.secrets), key=len, reverse=True)
         lines = difflib.unified_diff(
             files.document.splitlines(), exported.document.splitlines(), "on the host", "exported", lineterm="", n=1
         )
         result.update(
-            variables=_masked(exported.variables, hidden),
+            variables=_masked(shown, hidden),
             equal=exported.document == files.document,
             difference=[redact(line, exported.secrets) for line in lines],
             unexpressed=[redact(line, exported.secrets) for line in exported.unexpressed],

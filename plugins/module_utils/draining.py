@@ -109,6 +109,21 @@ def complaint(seen: Sample, timeout_s: float) -> str:
     return f"{seen.messages} messages are left after {timeout_s:g} s: {', '.join(parts)}{more}"
 
 
+def remains(left: int, allowed: int, damages: int) -> str:
+    """Why the journal of a stopped node is no proof that it is empty; empty text if it is.
+
+    Args:
+        left: Messages in queues.
+        allowed: Messages that ignored queues had before the stop.
+        damages: Damaged places; the messages after one are not counted.
+    """
+    if damages:
+        return f"is stopped, and its journal has {damages} damaged places: whether messages are left is not known"
+    if left > allowed:
+        return f"is stopped, and {left} messages are in its journal, of which {allowed} were in ignored queues"
+    return ""
+
+
 def scales_down(elements: Sequence[str], enabled: str) -> bool:
     """Whether a node moves its messages when it stops.
 

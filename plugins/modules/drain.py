@@ -128,6 +128,7 @@ from ansible_collections.understudy.broker.plugins.module_utils.draining import 
     Sample,
     complaint,
     counts,
+    remains,
     sample,
     scales_down,
 )
@@ -214,11 +215,12 @@ class Drain:
             self._module.fail_json(msg=f"{self._name}: {outcome.message}", changed=True, **self.result())
         command = [self._deployed.definition.command[0], "data", "verify", "--json"]
         command += ["--instance", self._module.params["directory"]]
-        left = int(read_json(command, *self._module.run_command(command))["live_messages"])
-        if left > allowed:
-            problem = f"{left} messages stayed in its journal, of which {allowed} were in ignored queues; it is stopped"
+        report = read_json(command, *self._module.run_command(command))
+        left = int(report["live_messages"])
+        problem = remains(left, allowed, len(report["problems"]))
+        if problem:
             self._module.fail_json(
-                msg=f"{self._name}: {problem}", changed=True, state="stopped", left_messages=left, **self.result()
+                msg=f"{self._name} {problem}", changed=True, state="stopped", left_messages=left, **self.result()
             )
         return left
 

@@ -77,6 +77,28 @@ def export_node(files: Files, directory: str, host: str, inventory: Mapping[str,
     return ExportedNode(without_defaults(found), document, hidden, problems)
 
 
+def without_drill(found: Mapping[str, object], user: str, queue: str) -> dict[str, object]:
+    """The variables without the user, the role and the permissions that the role broker adds for the drill.
+
+    Args:
+        found: Exported variables.
+        user: Name of the user of the drill, and of its role.
+        queue: Queue of the drill.
+    """
+    added = {
+        "broker_users": ("name", (user,)),
+        "broker_roles": ("name", (user,)),
+        "broker_security_settings": ("match", (queue, f"{queue}.kept")),
+    }
+    kept: dict[str, object] = {}
+    for name, value in found.items():
+        key, names = added.get(name, ("", ()))
+        left = [entry for entry in value if entry.get(key) not in names] if key and isinstance(value, list) else value
+        if left or not key:
+            kept[name] = left
+    return kept
+
+
 def _users(found: Mapping[str, object]) -> Sequence[Mapping[str, object]]:
     users: Any = found.get("broker_users", [])
     return list(users)

@@ -13,6 +13,7 @@ from ansible_collections.understudy.broker.plugins.module_utils.draining import 
     Sample,
     complaint,
     counts,
+    remains,
     sample,
     scales_down,
 )
@@ -78,6 +79,12 @@ def test_what_is_left_is_named() -> None:
     assert "messages still came" in complaint(seen(0, 0), 60)
     many = Sample(0, {f"q{n:02}": 1 for n in range(12)}, {f"q{n:02}": 0 for n in range(12)}, 0)
     assert complaint(many, 1).endswith(", and 2 further queues")
+
+
+def test_the_journal_of_a_stopped_node() -> None:
+    assert remains(3, 3, 0) == ""
+    assert remains(4, 3, 0) == "is stopped, and 4 messages are in its journal, of which 3 were in ignored queues"
+    assert "whether messages are left is not known" in remains(0, 0, 1)
 
 
 @pytest.mark.parametrize(

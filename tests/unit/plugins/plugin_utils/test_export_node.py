@@ -11,6 +11,7 @@ from ansible_collections.understudy.broker.plugins.plugin_utils.export_node impo
     Files,
     export_node,
     service_variables,
+    without_drill,
 )
 from ansible_collections.understudy.broker.plugins.plugin_utils.render import broker_xml
 from ansible_collections.understudy.broker.plugins.plugin_utils.topology import build_topology
@@ -80,6 +81,20 @@ def test_members_that_the_inventory_does_not_have_become_free_elements() -> None
     assert extra["cluster-connections"]["cluster-connection"]["static-connectors"] == {"connector-ref": "b"}
     assert exported.variables["broker_connectors"] == [{"name": "b", "address": "10.0.0.1", "port": 61716}]
     assert exported.document.count("<connector-ref>b</connector-ref>") == 1
+
+
+def test_entries_of_the_drill_are_those_of_the_role() -> None:
+    found: dict[str, object] = {
+        "broker_users": [{"name": "drill"}, {"name": "ann"}],
+        "broker_roles": [{"name": "drill", "users": ["drill"]}],
+        "broker_security_settings": [{"match": "#"}, {"match": "drill"}, {"match": "drill.kept"}],
+        "broker_port": 1,
+    }
+    assert without_drill(found, "drill", "drill") == {
+        "broker_users": [{"name": "ann"}],
+        "broker_security_settings": [{"match": "#"}],
+        "broker_port": 1,
+    }
 
 
 @pytest.mark.parametrize("service", [{}, {"command": []}, {"command": ["/usr/bin/understudy", "--http"]}])
