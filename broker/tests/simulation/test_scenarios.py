@@ -28,7 +28,7 @@ from understudy.testing.scenarios import SCENARIOS, SHARED_STORE, SHARED_STORES
 from understudy.testing.simulate import quiet_logging
 
 #: Seeds of all scenarios in a short run, in blocks of so many.
-SEEDS = 150
+SEEDS = 160
 BLOCK = 5
 #: Of each scenario, its seeds here. `make simulation-long` runs more of them.
 SHORT = {
@@ -39,12 +39,14 @@ SHORT = {
     "quorum": range(10),
     "members": range(15),
     "member-pairs": range(10),
+    "member-replicas": range(10),
 }
 
 #: Kinds of further scenarios.
 _FURTHER = {
     "replication": REPLICATION_KINDS | PAIR_LATER_KINDS,
     "quorum": QUORUM_KINDS | PAIR_LATER_KINDS,
+    "member-replicas": REPLICATION_KINDS | PAIR_LATER_KINDS,
 }
 #: Seeds that once broke a promise, with what was wrong then. They stay, whatever their plan is now.
 REGRESSIONS = {

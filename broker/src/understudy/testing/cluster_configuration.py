@@ -63,6 +63,7 @@ _SHARED_STORE: Final = """
 _REPLICATION: Final = """
       <replication>
         <{role}>
+          {group_name}
           <manager>
             <class-name>witness</class-name>
             <properties>
@@ -79,7 +80,7 @@ _REPLICATION: Final = """
 _VOTES: Final = """
       <replication>
         <{role}>
-          <group-name>{group}</group-name>
+          {group_name}
           <vote-retries>20</vote-retries>
           <vote-retry-wait>250</vote-retry-wait>
           <quorum-vote-wait>2</quorum-vote-wait>
@@ -121,7 +122,7 @@ class PairOptions:
     go on (``vote-on-replication-failure``)."""
     balancing: str = ""
     """``message-load-balancing`` of members of a cluster: each group of nodes is one. A member with a single node has
-    no backup, the nodes of any other one have a shared store."""
+    no backup, the nodes of any other one have a shared store unless they are ``replicated``."""
     scale_down: bool = False
     """A member that is stopped cleanly moves its messages to another one."""
     grouping: bool = False
@@ -142,7 +143,7 @@ class NodeRole:
     waits: bool = True
     """``wait-for-activation`` of a primary."""
     group: str = "pair"
-    """The pair of the node: ``group-name`` of one that votes."""
+    """The pair of the node; ``group-name`` of a replicated one in a cluster with other nodes."""
 
 
 #: A primary and a backup.
@@ -169,6 +170,7 @@ def _configuration(node: NodeRole, nodes: tuple[NodeRole, ...], options: PairOpt
         role_options = f"<allow-failback>{str(options.allow_failback).lower()}</allow-failback>"
     else:
         role_options = "" if node.waits else "<wait-for-activation>false</wait-for-activation>"
+    groups = {other.group for other in nodes}
     settings = f"<max-size-bytes>{options.max_size_bytes}</max-size-bytes>" if options.max_size_bytes >= 0 else ""
     balancing = ""
     if options.balancing:
@@ -185,8 +187,8 @@ def _configuration(node: NodeRole, nodes: tuple[NodeRole, ...], options: PairOpt
         cluster_times=_CLUSTER_TIMES * (options.replicated or bool(options.balancing)) + balancing,
         ha_policy=_policy(options, alone=[other.group for other in nodes].count(node.group) == 1).format(
             role=node.role,
-            group=node.group,
-            size=len({other.group for other in nodes}),
+            group_name=f"<group-name>{node.group}</group-name>" * (len(groups) > 1),
+            size=len(groups),
             failover_on_shutdown=str(options.failover_on_shutdown).lower(),
             role_options=role_options,
         ),

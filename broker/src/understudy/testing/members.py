@@ -67,7 +67,8 @@ class MemberPairs(Members):
     text = "two or three pairs with a shared store each, that share the messages of a queue"
 
     def nodes(self, seed: int) -> tuple[NodeRole, ...]:
-        groups = "abc"[: random.Random(f"{seed}/member pairs").choice((2, 2, 3))]
+        # clients are hosts named c0, p0 and s0
+        groups = "abd"[: random.Random(f"{seed}/member pairs").choice((2, 2, 3))]
         roles = ("primary", "backup")
         return tuple(
             NodeRole(f"{group}{number}", role, group=group) for group in groups for number, role in enumerate(roles, 1)

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from understudy.ledger import Kind
 from understudy.testing.checkers import EpochChecker, Violation
+from understudy.testing.cluster import SimNode
 from understudy.testing.cluster_configuration import PORT, NodeRole
 from understudy.testing.member_strikes import MemberStrikes
 from understudy.testing.plan import Plan
@@ -126,10 +127,14 @@ class MembersRun(ScenarioRun):
                 return False
         return True
 
+    def storage_of(self, nodes: Sequence[SimNode]) -> SharedStorage:
+        """The storage that has everything of a member at the end."""
+        return nodes[0].storage
+
     def _judge_store(self) -> None:
         """See ``ScenarioRun``: the stores of all members, with their store-and-forward queues."""
         for member, nodes in self._members.items():
             before = len(self.violations)
-            self._judge_one(self.cluster.nodes[nodes[0]].storage)
+            self._judge_one(self.storage_of([self.cluster.nodes[name] for name in nodes]))
             found = self.violations[before:]
             self.violations[before:] = [Violation(each.check, f"{member}: {each.text}") for each in found]

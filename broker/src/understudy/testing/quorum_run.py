@@ -66,9 +66,9 @@ class QuorumRun(ReplicatedRun):
             if not await self._wait(lambda node=node: not node.running, self.loop.time() + STOP_S):  # type: ignore[misc]
                 self.violations.append(Violation("stuck", f"{node.name} did not stop in {STOP_S} s: {node.state}"))
 
-    async def _synced_primary(self) -> SimNode | None:
+    async def _synced_primary(self, pair: Sequence[SimNode]) -> SimNode | None:
         """See ``ReplicatedRun``; the voters have to hear that the replica is in sync before it may take over."""
-        active = await super()._synced_primary()
+        active = await super()._synced_primary(pair)
         if active is not None:
             await self._wait(lambda: self._linked(active), self.loop.time() + _LINKED_S)
             await asyncio.sleep(_HEARD_S)

@@ -1,17 +1,18 @@
-"""One run of a replicated pair: a disk for each node, and the judges at its end.
+"""One run of a replicated pair, or of several: a disk for each node, and the judges at its end.
 
 Not here: what decides which node is active (``witnessed_run``, ``quorum_run``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar, Final
 
 from understudy.errors import ActivationRefused, LockLost, ReplicaFailed
 from understudy.testing.checkers import Violation
 from understudy.testing.cluster import SimNode
-from understudy.testing.cluster_configuration import PAIR, QUEUE
+from understudy.testing.cluster_configuration import QUEUE
 from understudy.testing.copy_judge import differences
 from understudy.testing.own_storage import OwnStorage
 from understudy.testing.plan import Plan
@@ -34,7 +35,7 @@ _LAST: Final = "last"
 
 
 class ReplicatedRun(ScenarioRun):
-    """One run of a replicated pair."""
+    """One run of replicated pairs."""
 
     storage_class: ClassVar[type[SharedStorage]] = OwnStorage
     strikes_class: ClassVar[type[Strikes]] = ReplicatedStrikes
@@ -61,7 +62,7 @@ class ReplicatedRun(ScenarioRun):
             await super().run()
 
     def _process_of_the_pair(self) -> SimProcess | None:
-        """The process that runs at this moment, if it is a node of the judged pair."""
+        """The process that runs at this moment, if it is a node of a judged pair."""
         process = SimLoop.current_process()
         return process if process is not None and process.host in self.cluster.nodes else None
 
@@ -71,25 +72,35 @@ class ReplicatedRun(ScenarioRun):
         """See ``ScenarioRun``; before that, the active node is killed and stays down."""
         self.phase = "taking over"
         consumers = [self._clients[name] for name in self._consumers]
-        active = await self._synced_primary()
-        if active is not None:
+        pairs = self.pairs()
+        active = [node for pair in pairs if (node := await self._synced_primary(pair)) is not None]
+        if len(active) == len(pairs):
             # so that messages wait in the store
             for process in consumers:
                 process.pause()
             await self._send_last()
-            await self._compare_stores(active)
-            await self._take_over(active)
+            await self._compare_stores(pairs)
+            for pair in pairs:
+                await self._take_over(pair)
             for process in consumers:
                 process.resume()
         await super()._finish_clients()
 
-    async def _synced_primary(self) -> SimNode | None:
+    def pairs(self) -> list[list[SimNode]]:
+        """The nodes of each pair, its primary first."""
+        groups: dict[str, list[SimNode]] = {}
+        for node in self.plan.nodes:
+            groups.setdefault(node.group, []).append(self.cluster.nodes[node.name])
+        return list(groups.values())
+
+    async def _synced_primary(self, pair: Sequence[SimNode]) -> SimNode | None:
         """The primary, once it is active and its replica is in sync; None after ``_SYNC_S``."""
-        primary = self.cluster.nodes[PAIR[0].name]
+        primary = pair[0]
         if await self._wait(lambda: self._in_sync(primary), self.loop.time() + _SYNC_S):
             return primary
         states = {name: node.state for name, node in self.cluster.nodes.items()}
-        self.violations.append(Violation("not-in-sync", f"no replica {_SYNC_S} s after healing; nodes: {states}"))
+        text = f"{primary.name}: no replica {_SYNC_S} s after healing; nodes: {states}"
+        self.violations.append(Violation("not-in-sync", text))
         return None
 
     @staticmethod
@@ -105,39 +116,46 @@ class ReplicatedRun(ScenarioRun):
         if not await self._wait(lambda: _LAST not in self._working, deadline):
             self.violations.append(Violation("no-service", f"{_LAST}: not confirmed with a replica in sync"))
 
-    async def _compare_stores(self, active: SimNode) -> None:
-        """Add a violation unless the stores of both nodes are equal while no client does anything."""
+    async def _compare_stores(self, pairs: Sequence[Sequence[SimNode]]) -> None:
+        """Add a violation unless the stores of both nodes of each pair are equal while no client does anything."""
         clients = [process for process in self._clients.values() if process.alive and not process.paused]
         for process in clients:
             process.pause()
-        (replica,) = (node for node in self.cluster.nodes.values() if node is not active)
+        for active, replica in pairs:
 
-        def equal() -> bool:
-            return not differences(active.storage.volume, replica.storage.volume)
+            def compared(one: SimNode = active, other: SimNode = replica) -> list[str]:
+                return differences(one.storage.volume, other.storage.volume)
 
-        if not await self._wait(equal, self.loop.time() + _EQUAL_S):
-            found = differences(active.storage.volume, replica.storage.volume)
-            sync = "in sync" if self._in_sync(active) else "lost"
-            self.violations.append(Violation("copy", f"{len(found)} files, replica {sync}: " + "; ".join(found[:3])))
+            if not await self._wait(lambda compared=compared: not compared(), self.loop.time() + _EQUAL_S):  # type: ignore[misc]
+                found = compared()
+                sync = "in sync" if self._in_sync(active) else "lost"
+                text = f"{active.name}: {len(found)} files, replica {sync}: " + "; ".join(found[:3])
+                self.violations.append(Violation("copy", text))
         for process in clients:
             process.resume()
 
-    async def _take_over(self, active: SimNode) -> None:
-        """Kill the active node for good; the replica must serve in its place."""
+    async def _take_over(self, pair: Sequence[SimNode]) -> None:
+        """Kill the active node of a pair for good; the replica must serve in its place."""
+        active, replica = pair
         in_sync = self._in_sync(active)
         active.wanted = False
         if self.loop.random("end of the active node").random() < 0.5:
             self.cluster.power_off(active.name)
         else:
             self.cluster.kill(active.name)
-        if in_sync and not await self._wait(lambda: self.cluster.active() is not None, self.loop.time() + _TAKE_OVER_S):
+        if in_sync and not await self._wait(lambda: replica.state == "active", self.loop.time() + _TAKE_OVER_S):
             states = {name: node.state for name, node in self.cluster.nodes.items()}
             text = f"the replica in sync did not serve {_TAKE_OVER_S} s after the end of its active node: {states}"
             self.violations.append(Violation("take-over", text))
 
     def _judge_store(self) -> None:
         """The store of the node that was active last has everything."""
-        if self.cluster.epochs.activations:
-            name = self.cluster.epochs.activations[-1].node.partition(".")[0]
-            self.storage = self.cluster.nodes[name].storage
+        (pair,) = self.pairs()
+        self.storage = self._last_active(pair).storage
         super()._judge_store()
+
+    def _last_active(self, pair: Sequence[SimNode]) -> SimNode:
+        """The node of a pair that was active last; its primary if none was."""
+        by_name = {node.name: node for node in pair}
+        names = (each.node.partition(".")[0] for each in reversed(self.cluster.epochs.activations))
+        return next((by_name[name] for name in names if name in by_name), pair[0])

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from understudy.testing.cluster import SimNode
-from understudy.testing.fault_plan import PAIR_LATER_KINDS, PASSIVE, Fault, FaultKind
+from understudy.testing.fault_plan import PAIR_LATER_KINDS, Fault, FaultKind
 from understudy.testing.sim_loop import Death, SimProcess
 from understudy.testing.steps import Step, StepCrash, name_of
 from understudy.testing.strikes import Strikes
@@ -42,7 +42,7 @@ class ReplicatedStrikes(Strikes):
 
     def _crash_in_copy(self, fault: Fault) -> bool:
         """The node that is not active ends, and copies the store when it is started again."""
-        active, passive = self.cluster.active(), self.cluster.target(PASSIVE)
+        active, passive = self.pair_of(fault)
         if active is None or passive is None or passive is active:
             return False
         passive.down_s = 0.1
@@ -59,13 +59,13 @@ class ReplicatedStrikes(Strikes):
         return True
 
     def _strike_pair(self, fault: Fault) -> bool:
-        active = self.cluster.active()
+        active, passive = self.pair_of(fault)
         if fault.kind is FaultKind.CRASH_AT_STEP:
-            self._crash_at_step(fault, active)
+            self._crash_at_step(fault, active, passive)
             return False  # counted when the step is reached
         if active is None:
             return False
-        (other,) = (name for name in self.cluster.nodes if name != active.name)
+        other = self._partner(active.name)
         network = self.network
         network.part(active.name, other)
         if fault.kind is FaultKind.PART_THEN_KILL:
@@ -88,7 +88,13 @@ class ReplicatedStrikes(Strikes):
         self.later(2.0 + fault.duration_s, heal)
         return True
 
-    def _crash_at_step(self, fault: Fault, active: SimNode | None) -> None:
+    def _partner(self, name: str) -> str:
+        """The other node of a pair."""
+        (group,) = (node.group for node in self.plan.nodes if node.name == name)
+        (other,) = (node.name for node in self.plan.nodes if node.group == group and node.name != name)
+        return other
+
+    def _crash_at_step(self, fault: Fault, active: SimNode | None, passive: SimNode | None) -> None:
         """Arm the crash, and end the passive node, kill the active one, or stop it with a failover."""
         stream = self.loop.random(f"step {fault.number}")
         death, after = stream.choice((Death.KILLED, Death.POWER_LOST)), stream.random() < 0.5
@@ -96,7 +102,6 @@ class ReplicatedStrikes(Strikes):
         if active is None:
             return
         active.down_s = 0.3 + fault.duration_s
-        passive = self.cluster.target(PASSIVE)
         if fault.choice < 0.4 and passive is not None and passive is not active:
             passive.down_s = 0.1
             self.cluster.kill(passive.name)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from understudy.testing.cluster_configuration import PAIR, NodeRole
+from understudy.testing.member_replicas import MemberReplicas
 from understudy.testing.members import MemberPairs, Members
 from understudy.testing.plan import Plan
 from understudy.testing.quorum import Quorum
@@ -54,5 +55,6 @@ _SHARED: Final = (SHARED_STORE, SharedStoreBackups(), SharedStoreSymmetric())
 SHARED_STORES: Final = tuple(scenario.name for scenario in _SHARED)
 #: All scenarios by name.
 SCENARIOS: Final[dict[str, Scenario]] = {
-    scenario.name: scenario for scenario in (*_SHARED, ReplicatedPair(), Quorum(), Members(), MemberPairs())
+    scenario.name: scenario
+    for scenario in (*_SHARED, ReplicatedPair(), Quorum(), Members(), MemberPairs(), MemberReplicas())
 }

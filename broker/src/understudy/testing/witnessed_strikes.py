@@ -57,7 +57,7 @@ class WitnessedStrikes(ReplicatedStrikes):
             self.later(1.0, lambda: self._flap_witness(until_s))
 
     def _part_witness(self, fault: Fault) -> bool:
-        node, host = self.cluster.target(fault.target), self.witness.host
+        node, host = self.target(fault), self.witness.host
         if node is None:
             return False
         if fault.choice < 0.75:
