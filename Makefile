@@ -80,7 +80,7 @@ test: $(VENV)/.kernel $(VENV)/.spark ## All checks of a change, at most 20 minut
 	  "molecule=$(MAKE) --no-print-directory molecule-default"
 
 .PHONY: test-all
-test-all: $(VENV)/.kernel $(VENV)/.spark ## make test, new examples, every interop scenario and 2,500 seeds
+test-all: $(VENV)/.kernel $(VENV)/.spark ## make test, new examples, every interop scenario and 4,000 seeds
 	@$(PY) .ci/parts.py \
 	  "test=$(MAKE) --no-print-directory test" \
 	  "twin-all=$(PY) .ci/has_native_kernel.py && $(MAKE) --no-print-directory twin-all" \
@@ -171,7 +171,7 @@ simulation: $(VENV)/.kernel ## 100 seeds of all scenarios on a virtual clock; po
 	$(PYTEST) -m "not long" broker/tests/simulation broker/tests/conformance
 
 .PHONY: simulation-long
-simulation-long: $(VENV)/.kernel ## 2,500 seeds: 500 of each scenario
+simulation-long: $(VENV)/.kernel ## 4,000 seeds: 500 of each scenario
 	$(PY) -m understudy.testing.simulate --seeds 0-499 --jobs 2
 
 .PHONY: integration
