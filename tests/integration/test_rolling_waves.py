@@ -1,7 +1,7 @@
 """Goal: whatever fails in the middle of a wave, its other hosts serve again as before, and no later wave begins.
 
-Method: the play of the waves with a model in place of each module that acts on a node; hosts get lost by a connection that
-is refused. The calls and the final state of every node are compared.
+Method: the play of the waves with a model in place of each module that acts on a node; hosts get lost by a connection
+that is refused. The calls and the final state of every node are compared.
 """
 
 from __future__ import annotations
@@ -56,8 +56,12 @@ def install_model(directory: Path) -> None:
 def inventory(home: Path) -> dict[str, object]:
     """Hosts that are lost once a file says so."""
     lost = f"('{home}/' ~ inventory_hostname ~ '.lost') is exists"
-    host = {"ansible_connection": f"{{{{ 'ssh' if {lost} else 'local' }}}}", "ansible_host": "127.0.0.1", "ansible_port": 1}
-    return {"broker": {"hosts": dict.fromkeys(NAMES, {**host, "ansible_python_interpreter": HOST_PYTHON})}}
+    host = {
+        "ansible_connection": f"{{{{ 'ssh' if {lost} else 'local' }}}}",
+        "ansible_host": "127.0.0.1",
+        "ansible_port": 1,
+    }
+    return {"broker": {"hosts": {name: {**host, "ansible_python_interpreter": HOST_PYTHON} for name in NAMES}}}
 
 
 @pytest.fixture
@@ -86,7 +90,13 @@ def roll(home: Path, faults: dict[str, dict[str, str]]) -> Rolled:
     waves = home / "collections/ansible_collections/understudy/broker/playbooks/rolling/waves.yml"
     done = subprocess.run(
         [
-            *(str(ROOT / ".venv/bin/ansible-playbook"), "-i", str(ROOT / "inventories/cluster"), "-i", str(home / "hosts.json")),
+            *(
+                str(ROOT / ".venv/bin/ansible-playbook"),
+                "-i",
+                str(ROOT / "inventories/cluster"),
+                "-i",
+                str(home / "hosts.json"),
+            ),
             *("--extra-vars", json.dumps({"plan": plan, "waves": str(waves)}), str(PLAYBOOKS / "waves.yml")),
         ],
         env={
@@ -94,6 +104,7 @@ def roll(home: Path, faults: dict[str, dict[str, str]]) -> Rolled:
             "ANSIBLE_COLLECTIONS_PATH": str(home / "collections"),
             "ANSIBLE_INJECT_FACT_VARS": "false",
             "ANSIBLE_NOCOLOR": "1",
+            "ANSIBLE_PIPELINING": "true",
             "ANSIBLE_CALLBACK_RESULT_FORMAT": "json",
             "UNDERSTUDY_SCRATCH": str(home),
         },

@@ -15,7 +15,9 @@ from ansible_collections.understudy.broker.plugins.module_utils.rollout_record i
 
 SPEC = {
     **{name: {"type": "str"} for name in ("directory", "root", "step", "wave", "state", "wait_for", "condition")},
-    **{"plan": {"type": "dict"}, "served": {"type": "bool"}, "timeout_s": {"type": "int"}},
+    "plan": {"type": "dict"},
+    "served": {"type": "bool"},
+    "timeout_s": {"type": "int"},
     "nodes": {"type": "list", "elements": "dict"},
 }
 
