@@ -77,18 +77,16 @@ class Releases:
             _must(run, [python, "-m", "venv", "--without-pip", str(target)])
             interpreter = str(target / "bin/python")
             options = ["--quiet", "--no-index", "--find-links", str(wheels), "--no-cache-dir"]
-            # Root is right here: the environment belongs to root, and the broker's own user only reads it. Bytecode is made
-            # below, on all processors.
-            options += ["--disable-pip-version-check", "--root-user-action=ignore", "--no-compile"]
-            install = [interpreter, f"{installer}/pip", "install", *options, DISTRIBUTION]
-            refused, code = "", 1
+            # Root is right here: the environment belongs to root, and the broker's own user only reads it.
+            options += ["--disable-pip-version-check", "--root-user-action=ignore"]
+            _must(run, [interpreter, f"{installer}/pip", "install", *options, DISTRIBUTION])
+            refused = ""
             if next(wheels.glob("understudy_kernel-*.whl"), None) is not None:
-                # in one run, because a start of pip takes a third of an installation; optional, because on another platform
-                # than the controller's the same functions run in Python
-                code, output, error = run([*install, KERNEL_DISTRIBUTION])
+                # optional: on another platform than the controller's the same functions run in Python
+                code, output, error = run(
+                    [interpreter, f"{installer}/pip", "install", *options, "--no-deps", KERNEL_DISTRIBUTION]
+                )
                 refused = "" if code == 0 else _last_line(error or output)
-            if code != 0:
-                _must(run, install)
             self._record_kernel(target, interpreter, refused, run)
             _must(run, [interpreter, "-m", "compileall", "-q", "-j", "0", str(target / "lib")])
         (target / MARKER).touch()

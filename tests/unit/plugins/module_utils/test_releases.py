@@ -76,8 +76,7 @@ def test_the_native_kernel_is_installed_and_noted(tmp_path: Path) -> None:
     releases, commands = Releases(tmp_path), KernelCommands("native understudy_kernel 1\n")
     archive = archive_of(tmp_path, "pip-25-py3-none-any.whl", KERNEL_WHEEL)
     releases.install("1-a", archive, sys.executable, commands)
-    assert commands.ran[1][-2:] == ["understudy[zookeeper]", "understudy-kernel"]
-    assert sum("install" in command for command in commands.ran) == 1, "a start of pip takes seconds on a small host"
+    assert commands.ran[2][-2:] == ["--no-deps", "understudy-kernel"]
     assert releases.kernel("1-a") == ("native", "understudy_kernel 1")
 
 
