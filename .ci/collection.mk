@@ -103,7 +103,7 @@ molecule-default: $(VENV)/.complete $(COLLECTION) ## Deploy, kill, fail back and
 	$(ANSIBLE) molecule test --scenario-name default
 
 # One scenario for each inventory of a cluster: deploy, drill, and remove.
-MOLECULE_CLUSTERS := cluster scale_down colocated upgrade
+MOLECULE_CLUSTERS := cluster scale_down colocated upgrade faults
 
 .PHONY: molecule-clusters
 molecule-clusters: $(addprefix molecule-,$(MOLECULE_CLUSTERS)) ## Every drill of a cluster, on local addresses

@@ -33,8 +33,8 @@ CLIENT_PARAMETERS = (
 """As the playbook ``site`` shows them: a host that vanishes is noticed within 5 seconds."""
 READY_TIMEOUT_S = 120.0
 POLL_S = 0.5
-PLAY_TIMEOUT_S = 900.0
-LOAD_TIMEOUT_S = 1500.0
+PLAY_TIMEOUT_S = 1800.0
+LOAD_TIMEOUT_S = 3000.0
 """After which clients of a test that was given up end."""
 
 

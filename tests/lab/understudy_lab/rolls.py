@@ -33,7 +33,7 @@ PAIRS = {"east": ("h2", "h3"), "west": ("h5", "h6")}
 UNITS = {host: f"understudy-{name}" for name, host in NODES.items()}
 CALLBACKS = ROOT / "tests/callbacks"
 FORMER_VERSION = "0.0.9"
-ROLL_TIMEOUT_S = 1200.0
+ROLL_TIMEOUT_S = 1800.0
 GATE_TIMEOUT_S = 60
 TABLE = "rolling_update"
 
