@@ -89,7 +89,7 @@ class Generations:
             os.replace(self.aside, self.before)
 
     def reopen(self, roll: str) -> None:
-        """``before`` of this roll becomes ``aside`` again: the node had finished when another one of its wave failed."""
+        """``before`` of this roll becomes ``aside`` again, because another node of its wave failed after this one."""
         facts = self.facts(self.before)
         if facts is not None and facts.roll == roll and not self.aside.exists():
             os.replace(self.before, self.aside)
