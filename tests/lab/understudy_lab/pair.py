@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -47,9 +48,21 @@ class Played:
     seconds: float
 
 
-def environment(lab: Lab) -> dict[str, str]:
-    """Of ansible-playbook, for the hosts of a lab."""
+CALLBACKS = ROOT / "tests/callbacks"
+RESULTS = ROOT / ".scratch" / "lab-results"
+
+
+def environment(lab: Lab, notes: Path, hold: str = "") -> dict[str, str]:
+    """Of ansible-playbook, for the hosts of a lab.
+
+    Args:
+        lab: the hosts.
+        notes: directory where the run notes when each task began; made anew.
+        hold: task before which the run waits (tests/callbacks/phases.py).
+    """
     scratch = ROOT / ".scratch"
+    shutil.rmtree(notes, ignore_errors=True)
+    notes.mkdir(parents=True)
     return {
         **os.environ,
         **PASSWORDS,
@@ -62,6 +75,10 @@ def environment(lab: Lab) -> dict[str, str]:
         "ANSIBLE_SSH_CONTROL_PATH_DIR": str(lab.directory / "control"),
         "ANSIBLE_FORCE_COLOR": "false",
         "ANSIBLE_PIPELINING": "true",
+        "ANSIBLE_CALLBACK_PLUGINS": str(CALLBACKS),
+        "ANSIBLE_CALLBACKS_ENABLED": "phases",
+        "PHASES_DIRECTORY": str(notes),
+        "PHASES_HOLD": hold,
     }
 
 
@@ -71,7 +88,7 @@ def play(lab: Lab, inventory: str, *playbooks: str, options: Sequence[str] = ())
     done = subprocess.run(
         ["ansible-playbook", "--inventory", f"inventories/{inventory}", *playbooks, *options],
         cwd=ROOT,
-        env=environment(lab),
+        env=environment(lab, RESULTS / "tasks" / Path(playbooks[-1]).stem),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -236,7 +253,7 @@ def longest_window_s(report: dict[str, object], pair: str = "") -> float:
 
 def record(name: str, row: dict[str, object]) -> None:
     """Adds one row of measurements to the file that docs/reliability.md is written from."""
-    path = ROOT / ".scratch" / "lab-results" / f"{name}.jsonl"
+    path = RESULTS / f"{name}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
         file.write(json.dumps(row) + "\n")

@@ -31,7 +31,6 @@ INVENTORY = "two_pairs"
 NODES = {"a1": "h2", "a2": "h3", "b1": "h5", "b2": "h6"}
 PAIRS = {"east": ("h2", "h3"), "west": ("h5", "h6")}
 UNITS = {host: f"understudy-{name}" for name, host in NODES.items()}
-CALLBACKS = ROOT / "tests/callbacks"
 FORMER_VERSION = "0.0.9"
 ROLL_TIMEOUT_S = 1800.0
 GATE_TIMEOUT_S = 60
@@ -83,23 +82,15 @@ class Run:
     """
 
     def __init__(self, lab: Lab, directory: Path, *command: str, hold: str = "") -> None:
-        shutil.rmtree(directory, ignore_errors=True)
-        directory.mkdir(parents=True)
         self._directory = directory
         self._begun = time.monotonic()
+        variables = environment(lab, directory, hold)
         self._output = directory / "output"
         with self._output.open("w") as output:
             self._process = subprocess.Popen(
                 ["ansible-playbook", "--inventory", f"inventories/{INVENTORY}", *command],
                 cwd=ROOT,
-                env={
-                    **environment(lab),
-                    "ANSIBLE_CALLBACK_PLUGINS": str(CALLBACKS),
-                    "ANSIBLE_CALLBACKS_ENABLED": "phases",
-                    "ANSIBLE_CALLBACK_RESULT_FORMAT": "json",
-                    "PHASES_DIRECTORY": str(directory),
-                    "PHASES_HOLD": hold,
-                },
+                env={**variables, "ANSIBLE_CALLBACK_RESULT_FORMAT": "json"},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
