@@ -133,7 +133,10 @@ def lose_mount(lab: Lab, victim: str) -> None:
 
 
 def mount_again(lab: Lab, victim: str) -> None:
-    lab.output(victim, f"rm -r /run/systemd/system/{MOUNT}.d; systemctl daemon-reload; systemctl start {MOUNT}")
+    lab.output(
+        victim,
+        f"rm -r /run/systemd/system/{MOUNT}.d; systemctl daemon-reload; systemctl reset-failed; systemctl start {MOUNT}",
+    )
 
 
 def fill_disk(lab: Lab, victim: str) -> None:
