@@ -135,7 +135,10 @@ def lose_mount(lab: Lab, victim: str) -> None:
 def mount_again(lab: Lab, victim: str) -> None:
     lab.output(
         victim,
-        f"rm -r /run/systemd/system/{MOUNT}.d; systemctl daemon-reload; systemctl reset-failed; systemctl start {MOUNT}",
+        f"""
+        rm -r /run/systemd/system/{MOUNT}.d
+        systemctl daemon-reload; systemctl reset-failed; systemctl start {MOUNT}
+        """,
     )
 
 
