@@ -1,4 +1,3 @@
-#!/usr/bin/python
 """Model of one node, in place of the modules that act on one: its state is a file, and faults come from another one.
 
 Faults are by call, ``MODULE ARGUMENT`` or ``MODULE ARGUMENT RELEASE``: ``fail`` lets it fail, ``lose`` makes the host
