@@ -89,6 +89,7 @@ test-all: $(VENV)/.kernel $(VENV)/.spark ## make test, new examples, every inter
 	  "fuzz=$(MAKE) --no-print-directory fuzz" \
 	  "kernel-sanitizer=.ci/kernel-sanitizer $(PY) $(SCRATCH)/kernel-sanitizer" \
 	  "interop=$(MAKE) --no-print-directory interop" \
+	  "package=$(MAKE) --no-print-directory collection-package" \
 	  "roles-alone=$(MAKE) --no-print-directory roles-alone" \
 	  "molecule-cluster=$(MAKE) --no-print-directory molecule-cluster" \
 	  "molecule-scale_down=$(MAKE) --no-print-directory molecule-scale_down" \
@@ -96,6 +97,7 @@ test-all: $(VENV)/.kernel $(VENV)/.spark ## make test, new examples, every inter
 	  "lab=tests/lab/lab check && $(MAKE) --no-print-directory lab" \
 	  "molecule-shared_store=tests/lab/lab check && $(MAKE) --no-print-directory molecule-shared_store" \
 	  "molecule-upgrade=$(MAKE) --no-print-directory molecule-upgrade" \
+	  "molecule-faults=$(MAKE) --no-print-directory molecule-faults" \
 	  "ssh-drill=$(PY) .ci/ssh_hosts.py --check && $(MAKE) --no-print-directory ssh-drill" \
 	  "seeds=$(MAKE) --no-print-directory simulation-long"
 

@@ -81,6 +81,11 @@ collection-unit: $(VENV)/.complete $(COLLECTION)
 collection-integration: $(VENV)/.complete $(COLLECTION)
 	$(COLLECTION_PYTEST) tests/integration
 
+# The archive of the collection, installed with ansible-core alone.
+.PHONY: collection-package
+collection-package: $(VENV)/.complete $(COLLECTION) ## Build the collection, install it into an empty environment, and run it from there
+	$(COLLECTION_PYTEST) tests/package
+
 # ansible-test wants a real path and a git index, so it works on a copy with an index of its own. shellcheck is left
 # out: there is no shell script in the collection, and without its binary the test passes anything.
 .PHONY: collection-sanity
@@ -98,7 +103,7 @@ molecule-default: $(VENV)/.complete $(COLLECTION) ## Deploy, kill, fail back and
 	$(ANSIBLE) molecule test --scenario-name default
 
 # One scenario for each inventory of a cluster: deploy, drill, and remove.
-MOLECULE_CLUSTERS := cluster scale_down colocated upgrade
+MOLECULE_CLUSTERS := cluster scale_down colocated upgrade faults
 
 .PHONY: molecule-clusters
 molecule-clusters: $(addprefix molecule-,$(MOLECULE_CLUSTERS)) ## Every drill of a cluster, on local addresses

@@ -88,6 +88,12 @@ class Generations:
             shutil.rmtree(self.before, ignore_errors=True)
             os.replace(self.aside, self.before)
 
+    def reopen(self, roll: str) -> None:
+        """``before`` of this roll becomes ``aside`` again, because another node of its wave failed after this one."""
+        facts = self.facts(self.before)
+        if facts is not None and facts.roll == roll and not self.aside.exists():
+            os.replace(self.before, self.aside)
+
     def spend(self, undone: str) -> None:
         """Note that a rollback has undone this roll, so that another rollback does not go further back."""
         facts = self.facts(self.before)

@@ -204,3 +204,9 @@ class Record:
             target.flush()
             os.fsync(target.fileno())
         os.replace(fresh, path)
+        # With the files of the release that were moved before, if they are on the same file system.
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)

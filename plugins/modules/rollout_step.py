@@ -122,6 +122,7 @@ def advance(generations: Generations, record: Record, event: Event, plan: dict[s
             saved = generations.to_undo(record.roll, plan.get("undoes", ""))
             replaced = generations.put_back(saved) if saved is not None else []
     elif event is Event.RESTORE and phase is Phase.RESTORING and record.kind != RESTART:
+        generations.reopen(record.roll)
         replaced = generations.put_back(generations.aside)
     elif event is Event.RESTART:
         generations.discard()

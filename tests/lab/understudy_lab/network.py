@@ -16,7 +16,9 @@ PREFIX = "10.77.0"
 CONTROLLER = f"{PREFIX}.1"
 """Address of the bridge: that of programs that run in the namespace without being on a host."""
 CUTS = "bridge lab cuts"
-"""Table and chain of the dropped directions."""
+"""Table and chain of the dropped directions between hosts."""
+FROM_HOSTS, TO_HOSTS = "bridge lab from_hosts", "bridge lab to_hosts"
+"""The same between hosts and the controller."""
 
 
 def address(number: int) -> str:
@@ -98,7 +100,8 @@ class Network:
         ):
             self.inside("ip", *line.split())
         self.inside("nft", "add", "table", "bridge", "lab")
-        self.inside("nft", "add", "chain", *CUTS.split(), "{ type filter hook forward priority 0; }")
+        for chain, hook in ((CUTS, "forward"), (FROM_HOSTS, "input"), (TO_HOSTS, "output")):
+            self.inside("nft", "add", "chain", *chain.split(), f"{{ type filter hook {hook} priority 0; }}")
 
     def plug(self, number: int) -> str:
         """The network card of a host; its name, for the kernel's command line."""
@@ -119,9 +122,15 @@ class Network:
         rule = ["iifname", f"port{source}", "oifname", f"port{target}", "drop"]
         self.inside("nft", "add", "rule", *CUTS.split(), *rule)
 
+    def cut_controller(self, number: int) -> None:
+        """Drops all packets between a host and the controller."""
+        self.inside("nft", "add", "rule", *FROM_HOSTS.split(), "iifname", f"port{number}", "drop")
+        self.inside("nft", "add", "rule", *TO_HOSTS.split(), "oifname", f"port{number}", "drop")
+
     def heal(self) -> None:
         """Ends all cuts."""
-        self.inside("nft", "flush", "chain", *CUTS.split())
+        for chain in (CUTS, FROM_HOSTS, TO_HOSTS):
+            self.inside("nft", "flush", "chain", *chain.split())
 
     def destroy(self) -> None:
         """Removes the namespace with everything in it."""

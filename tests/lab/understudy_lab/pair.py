@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from understudy_lab.errors import LabError
-from understudy_lab.hosts import Lab
+from understudy_lab.hosts import Lab, number_of
 from understudy_lab.network import address
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -20,6 +21,7 @@ STORE, PRIMARY, BACKUP, CLIENT = "h1", "h2", "h3", "h4"
 UNITS = {PRIMARY: "understudy-a1", BACKUP: "understudy-a2"}
 INSTANCE = "/opt/understudy/instance"
 UNDERSTUDY = "/opt/understudy/current/bin/understudy"
+SINGLE: Mapping[str, Sequence[str]] = {"pair": (PRIMARY, BACKUP)}
 QUEUE = "drill"
 PASSWORDS = {
     "BROKER_CLUSTER_PASSWORD": "cluster-password-of-a-test",
@@ -32,7 +34,9 @@ CLIENT_PARAMETERS = (
 """As the playbook ``site`` shows them: a host that vanishes is noticed within 5 seconds."""
 READY_TIMEOUT_S = 120.0
 POLL_S = 0.5
-PLAY_TIMEOUT_S = 600.0
+PLAY_TIMEOUT_S = 1800.0
+LOAD_TIMEOUT_S = 3000.0
+"""After which clients of a test that was given up end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +48,22 @@ class Played:
     seconds: float
 
 
-def play(lab: Lab, inventory: str, *playbooks: str, options: Sequence[str] = ()) -> Played:
-    """Runs playbooks against the hosts of a lab, as an operator does: over ssh, as an unprivileged user with sudo."""
+CALLBACKS = ROOT / "tests/callbacks"
+RESULTS = ROOT / ".scratch" / "lab-results"
+
+
+def environment(lab: Lab, notes: Path, hold: str = "") -> dict[str, str]:
+    """Of ansible-playbook, for the hosts of a lab.
+
+    Args:
+        lab: the hosts.
+        notes: directory where the run notes when each task began; made anew.
+        hold: task before which the run waits (tests/callbacks/phases.py).
+    """
     scratch = ROOT / ".scratch"
-    environment = {
+    shutil.rmtree(notes, ignore_errors=True)
+    notes.mkdir(parents=True)
+    return {
         **os.environ,
         **PASSWORDS,
         "PATH": f"{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}",
@@ -59,12 +75,20 @@ def play(lab: Lab, inventory: str, *playbooks: str, options: Sequence[str] = ())
         "ANSIBLE_SSH_CONTROL_PATH_DIR": str(lab.directory / "control"),
         "ANSIBLE_FORCE_COLOR": "false",
         "ANSIBLE_PIPELINING": "true",
+        "ANSIBLE_CALLBACK_PLUGINS": str(CALLBACKS),
+        "ANSIBLE_CALLBACKS_ENABLED": "phases",
+        "PHASES_DIRECTORY": str(notes),
+        "PHASES_HOLD": hold,
     }
+
+
+def play(lab: Lab, inventory: str, *playbooks: str, options: Sequence[str] = ()) -> Played:
+    """Runs playbooks against the hosts of a lab, as an operator does: over ssh, as an unprivileged user with sudo."""
     begun = time.monotonic()
     done = subprocess.run(
         ["ansible-playbook", "--inventory", f"inventories/{inventory}", *playbooks, *options],
         cwd=ROOT,
-        env=environment,
+        env=environment(lab, RESULTS / "tasks" / Path(playbooks[-1]).stem),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -138,39 +162,58 @@ def make_ready(lab: Lab) -> tuple[str, str]:
 
 
 class Load:
-    """A producer and a consumer on the clients' host, from the construction on until ``end``."""
+    """A producer and a consumer for each pair, on the clients' host, from the construction on until ``end``.
 
-    def __init__(self, lab: Lab, rate: int = 200) -> None:
+    Args:
+        lab: the hosts.
+        rate: messages of each producer in a second.
+        pairs: hosts of each pair by its name.
+    """
+
+    def __init__(self, lab: Lab, rate: int = 200, pairs: Mapping[str, Sequence[str]] = SINGLE) -> None:
         self._lab = lab
-        places = ",".join(f"tcp://{address(n)}:61616?connect-timeout-millis=3000" for n in (2, 3))
-        login = f"--url '({places})?{CLIENT_PARAMETERS}' --user drill --password-file password --queue {QUEUE} --json"
-        produce = f"--producer p1 --ledger p.jsonl --count 1000 --rate {rate} --until stop"
-        consume = "--consumer c1 --ledger c.jsonl --ack transacted --batch 20 --until stop --idle-timeout 15"
+        self._pairs = tuple(pairs)
+        logins = {name: _login(hosts) for name, hosts in pairs.items()}
+        drains = [
+            f"timeout 50 {UNDERSTUDY} consume {logins[name]} --idle-timeout 1 >/dev/null 2>&1 || true" for name in pairs
+        ]
+        starts = [
+            f"start c-{name} {UNDERSTUDY} consume {logins[name]} --consumer c-{name} --ledger c-{name}.jsonl"
+            " --ack transacted --batch 20 --until stop --idle-timeout 15\n"
+            f"start p-{name} {UNDERSTUDY} produce {logins[name]} --producer p-{name} --ledger p-{name}.jsonl"
+            f" --count 1000 --rate {rate} --until stop"
+            for name in pairs
+        ]
         self._lab.output(
             CLIENT,
             f"""
             # A test that failed may have left clients and messages.
             pkill -KILL -x understudy || true
             rm -rf load; mkdir load; cd load; umask 077; echo {PASSWORDS["BROKER_DRILL_PASSWORD"]} >password
-            timeout 50 {UNDERSTUDY} consume {login} --idle-timeout 1 >/dev/null 2>&1 || true
-            run() {{ timeout 300 "$@" >$name.out 2>&1; echo $? >$name.code; }}
+            run() {{ timeout {LOAD_TIMEOUT_S:g} "$@" >$name.out 2>&1; echo $? >$name.code; }}
             start() {{ name=$1; shift; run "$@" </dev/null >/dev/null 2>&1 & }}
-            start c {UNDERSTUDY} consume {login} {consume}
-            start p {UNDERSTUDY} produce {login} {produce}
-            """,
+            """
+            + "\n".join([*drains, *starts]),
+            60.0 * (1 + len(drains)),
         )
 
-    def confirmed(self) -> int:
-        """Messages that the broker has confirmed so far."""
-        return int(self._lab.output(CLIENT, "cat load/p.jsonl 2>/dev/null | grep -c CONFIRMED || true"))
+    def confirmed(self, pair: str = "") -> int:
+        """Messages that the brokers have confirmed so far, of one pair or of all."""
+        files = " ".join(f"load/p-{name}.jsonl" for name in ([pair] if pair else self._pairs))
+        return int(self._lab.output(CLIENT, f"cat {files} 2>/dev/null | grep -c CONFIRMED || true"))
 
     def await_progress(self, messages: int = 100, timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Waits until so many more messages are confirmed."""
-        before = self.confirmed()
-        await_that(lambda: self.confirmed() >= before + messages, "messages are confirmed", timeout_s)
+        """Waits until so many more messages are confirmed by each pair."""
+        before = {pair: self.confirmed(pair) for pair in self._pairs}
+        for pair, already in before.items():
+            await_that(
+                lambda pair=pair, already=already: self.confirmed(pair) >= already + messages,  # type: ignore[misc]
+                f"messages of {pair} are confirmed",
+                timeout_s,
+            )
 
     def end(self) -> dict[str, object]:
-        """Ends both clients when the queue is drained; the report of ``understudy ledger check``.
+        """Ends all clients when the queues are drained; the report of ``understudy ledger check``.
 
         Raises:
             LabError: a client failed or did not end.
@@ -178,28 +221,39 @@ class Load:
         self._lab.output(CLIENT, "touch load/stop")
 
         def done() -> bool:
-            return self._lab.output(CLIENT, "cd load; ls p.code c.code 2>/dev/null | wc -l").strip() == "2"
+            return int(self._lab.output(CLIENT, "cd load; ls *.code 2>/dev/null | wc -l")) == 2 * len(self._pairs)
 
-        await_that(done, "both clients ended", 150.0)
-        codes = self._lab.output(CLIENT, "cd load; cat p.code c.code; cat p.out c.out")
-        if codes.split()[:2] != ["0", "0"]:
-            raise LabError(f"a client failed: {codes}")
-        checked = self._lab.execute(CLIENT, f"cd load; {UNDERSTUDY} ledger check --json p.jsonl c.jsonl")
+        await_that(done, "all clients ended", 150.0)
+        said = self._lab.output(CLIENT, "cd load; cat *.code; cat *.out")
+        if set(said.split()[: 2 * len(self._pairs)]) != {"0"}:
+            raise LabError(f"a client failed: {said}")
+        moved = "--members" if len(self._pairs) > 1 else ""
+        checked = self._lab.execute(CLIENT, f"cd load; {UNDERSTUDY} ledger check --json {moved} *.jsonl", 300.0)
         report = json.loads(checked.output)
         assert isinstance(report, dict)
         return report
 
 
-def longest_window_s(report: dict[str, object]) -> float:
-    """The longest time without a confirmation, in seconds."""
+def _login(hosts: Sequence[str]) -> str:
+    """Options of a client of the pair on two hosts."""
+    numbers = [number_of(host) for host in hosts]
+    places = ",".join(f"tcp://{address(number)}:61616?connect-timeout-millis=3000" for number in numbers)
+    return f"--url '({places})?{CLIENT_PARAMETERS}' --user drill --password-file password --queue {QUEUE} --json"
+
+
+def longest_window_s(report: dict[str, object], pair: str = "") -> float:
+    """The longest time without a confirmation, of one pair or of all, in seconds."""
     windows = report["windows"]
     assert isinstance(windows, list)
-    return max((window["end_ms"] - window["start_ms"] for window in windows), default=0) / 1000
+    return (
+        max((one["duration_ms"] for one in windows if pair in ("", one["producer"].removeprefix("p-"))), default=0)
+        / 1000
+    )
 
 
 def record(name: str, row: dict[str, object]) -> None:
     """Adds one row of measurements to the file that docs/reliability.md is written from."""
-    path = ROOT / ".scratch" / "lab-results" / f"{name}.jsonl"
+    path = RESULTS / f"{name}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
         file.write(json.dumps(row) + "\n")

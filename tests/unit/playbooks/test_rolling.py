@@ -47,15 +47,26 @@ def test_restore_stops_before_it_puts_back_and_starts_after_it() -> None:
     names = [str(task["name"]) for task in wave()[1]["rescue"]]
     assert [name.removeprefix("Restore | ") for name in names] == [
         "Remember the reason",
+        "Look at what the wave has done to the node",
         "Stop backups",
         "Stop primaries",
         "Put the former release and configuration back",
         "Start primaries",
+        "Remember whether the node serves again",
         "Start backups",
         "Record it",
+        "Remember how it ended",
         "Fail with the reason",
     ]
     assert "ansible.builtin.fail" in wave()[1]["rescue"][-1], "a rescue that ends well lets the next wave begin"
+
+
+def test_a_host_that_cannot_be_restored_keeps_no_other_from_it() -> None:
+    """With ``any_errors_fatal``, a failure or a lost host would end the restoring of the whole wave."""
+    for task in wave()[1]["rescue"]:
+        if any(name.startswith("understudy.broker.") for name in task):
+            assert task["ignore_errors"] is task["ignore_unreachable"] is True, task["name"]
+            assert task["register"] in (PLAYBOOKS / "vars/rolling.yml").read_text(), task["name"]
 
 
 def test_preflight_is_outside_of_the_block_that_is_restored() -> None:

@@ -200,6 +200,20 @@ class TestStore:
         assert "mount it here first" in result["msg"]
         assert written(tmp_path) == before
 
+    def test_partners_that_make_a_store_at_the_same_time_make_the_same(
+        self, tmp_path: Path, run_module: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The partner makes each directory after this node has looked and found none."""
+        make = Path.mkdir
+
+        def make_second(self: Path, *arguments: Any, **options: Any) -> None:
+            make(self, parents=True, exist_ok=True)
+            make(self, *arguments, **options)
+
+        monkeypatch.setattr(Path, "mkdir", make_second)
+        result = run_module(store, **self.arguments(tmp_path))
+        assert not result.get("failed"), result
+
     def test_what_store_info_says_is_what_store_takes(self, tmp_path: Path, run_module: Any) -> None:
         arguments = self.arguments(tmp_path)
         seen = run_module(store_info, path=arguments["path"])

@@ -165,6 +165,17 @@ def test_failed_roll_is_restored_as_it_was(host: Path, run_module: Any) -> None:
     assert (seen["record"]["phase"], seen["saved"]) == ("restored", None)
 
 
+def test_finished_node_is_restored_when_another_one_of_its_wave_fails(host: Path, run_module: Any) -> None:
+    updated(run_module, host)
+    take(run_module, host, "finish")
+    run(host, running=False)
+    assert take(run_module, host, "restore")["phase"] == "restoring"
+    assert content(host) == (OLD, "old")
+    run(host)
+    take(run_module, host, "restart")
+    assert look(host, run_module)["rollout"]["saved"] is None
+
+
 def test_resumed_roll_does_not_save_what_it_has_applied(host: Path, run_module: Any) -> None:
     updated(run_module, host)
     run(host, running=False)

@@ -1,0 +1,192 @@
+"""Rolling updates of two pairs on lab hosts: two generations to go between, and runs that are held before a task."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from understudy_lab.errors import LabError
+from understudy_lab.hosts import Lab
+from understudy_lab.pair import (
+    FOLLOWING,
+    INSTANCE,
+    ROOT,
+    SERVING,
+    Load,
+    Played,
+    await_that,
+    environment,
+    longest_window_s,
+    record,
+    seen,
+)
+
+INVENTORY = "two_pairs"
+NODES = {"a1": "h2", "a2": "h3", "b1": "h5", "b2": "h6"}
+PAIRS = {"east": ("h2", "h3"), "west": ("h5", "h6")}
+UNITS = {host: f"understudy-{name}" for name, host in NODES.items()}
+FORMER_VERSION = "0.0.9"
+ROLL_TIMEOUT_S = 1800.0
+GATE_TIMEOUT_S = 60
+TABLE = "rolling_update"
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """A release and a configuration that all nodes run before or after a roll."""
+
+    version: str
+    options: tuple[str, ...]
+    """Options of the playbooks."""
+
+
+def generations(scratch: Path) -> tuple[Generation, Generation]:
+    """The former and the present one; they differ in the release, and in one element of broker.xml."""
+    former = scratch / "former"
+    shutil.rmtree(former, ignore_errors=True)
+    former.mkdir(parents=True)
+    for name in ("pyproject.toml", "README.md", "src", "kernel"):
+        copy = shutil.copytree if (ROOT / "broker" / name).is_dir() else shutil.copy2
+        copy(ROOT / "broker" / name, former / name)
+    version = former / "src/understudy/__init__.py"
+    text, found = re.subn(r'(?m)^__version__ = ".*"$', f'__version__ = "{FORMER_VERSION}"', version.read_text())
+    assert found == 1
+    version.write_text(text)
+    present = re.search(r'(?m)^__version__ = "(.*)"$', (ROOT / "broker/src/understudy/__init__.py").read_text())
+    assert present is not None
+    common = {"broker_gate_timeout_s": GATE_TIMEOUT_S}
+    return (
+        Generation(FORMER_VERSION, _options({**common, "broker_install_source": str(former)})),
+        Generation(present[1], _options({**common, "broker_cluster_max_hops": 2})),
+    )
+
+
+def _options(variables: dict[str, object]) -> tuple[str, ...]:
+    return ("--extra-vars", json.dumps(variables))
+
+
+class Run:
+    """A playbook that runs in the background and may be held before a task.
+
+    Args:
+        lab: the hosts.
+        directory: where it notes when each task began; removed first.
+        command: the playbook and its options.
+        hold: name of the task before which it waits for ``go``.
+    """
+
+    def __init__(self, lab: Lab, directory: Path, *command: str, hold: str = "") -> None:
+        self._directory = directory
+        self._begun = time.monotonic()
+        variables = environment(lab, directory, hold)
+        self._output = directory / "output"
+        with self._output.open("w") as output:
+            self._process = subprocess.Popen(
+                ["ansible-playbook", "--inventory", f"inventories/{INVENTORY}", *command],
+                cwd=ROOT,
+                env={**variables, "ANSIBLE_CALLBACK_RESULT_FORMAT": "json"},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+
+    def await_held(self) -> None:
+        """Waits until the run has reached the task.
+
+        Raises:
+            LabError: it has ended before, or did not within the time.
+        """
+
+        def held() -> bool:
+            if self._process.poll() is not None:
+                raise LabError(f"the run ended before the task: {self._output.read_text()[-3000:]}")
+            return (self._directory / "held").exists()
+
+        await_that(held, "the run reaches the task", ROLL_TIMEOUT_S)
+
+    def go(self) -> None:
+        """Lets it go on."""
+        (self._directory / "go").touch()
+
+    def end(self) -> Played:
+        """Waits for its end."""
+        try:
+            code = self._process.wait(ROLL_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            raise LabError(f"the run did not end: {self._output.read_text()[-3000:]}") from None
+        return Played(code, self._output.read_text(), time.monotonic() - self._begun)
+
+    def tasks(self) -> int:
+        """Tasks that have begun."""
+        return len((self._directory / "tasks.jsonl").read_text().splitlines()) - 1
+
+
+def release_of(lab: Lab, host: str) -> str:
+    """Version of the release that the broker's process on a host runs; empty if none runs."""
+    script = f"tr '\\0' '\\n' </proc/$(systemctl show -p MainPID --value {UNITS[host]})/cmdline | head -n 1"
+    found = re.search(r"/releases/([^/-]+)-", lab.execute(host, script).output)
+    return found[1] if found else ""
+
+
+def process_of(lab: Lab, host: str) -> str:
+    """Process id of the broker on a host."""
+    return lab.output(host, f"systemctl show -p MainPID --value {UNITS[host]}").strip()
+
+
+def phase_of(lab: Lab, host: str) -> str:
+    """How far the host says that its node is in the last roll."""
+    return str(json.loads(lab.output(host, f"cat {INSTANCE}/rollout/record.json"))["phase"])
+
+
+def await_service(lab: Lab, pair: str) -> None:
+    """Waits until one node of a pair serves and the other one follows."""
+
+    def whole() -> bool:
+        found = sorted((seen(lab, host) for host in PAIRS[pair]), key=lambda each: each.state)
+        return found == [SERVING, FOLLOWING]
+
+    await_that(whole, f"one node of {pair} serves and the other follows")
+
+
+def await_one_serving(lab: Lab, pair: str) -> None:
+    """Waits until a node of a pair serves."""
+    await_that(lambda: SERVING in [seen(lab, host) for host in PAIRS[pair]], f"a node of {pair} serves")
+
+
+def judge(load: Load, row: dict[str, object]) -> None:
+    """Ends a load; records its figures, and proves that nothing was lost."""
+    report = load.end()
+    counts = report["counts"]
+    assert isinstance(counts, dict)
+    gaps = {f"{pair}_gap_s": round(longest_window_s(report, pair), 1) for pair in PAIRS}
+    kept = {name: counts[name] for name in ("confirmed", "lost", "duplicated", "unresolved")}
+    record(TABLE, {**row, **gaps, **kept})
+    assert report["verdict"] == "kept", report
+    assert counts["unresolved"] == 0, report
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What happens to the primary of the first wave while its roll is held."""
+
+    name: str
+    hold: str
+    """The task before which it happens."""
+    strike: Callable[[Lab, str], object]
+    repair: Callable[[Lab, str], object]
+    reason: str
+    """What the roll says."""
+    restored: bool = True
+    """Whether the node itself runs its former release again before the repair."""
+
+    def __str__(self) -> str:
+        return self.name.replace(" ", "-")
