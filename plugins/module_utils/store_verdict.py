@@ -147,8 +147,8 @@ def _judge_gfs2(measured: Measured, verdict: Verdict) -> None:
         verdict.faults.append(f"locks are local to this host ({', '.join(local)}); mount it with lockproto=lock_dlm")
     if "errors=panic" not in measured.options:
         verdict.advice.append(
-            "the mount lacks errors=panic: a host that loses the device keeps its locks until it is restarted by hand, and "
-            "the backup waits for them"
+            "the mount lacks errors=panic: a host that loses the device keeps its locks until it is restarted by hand, "
+            "and the backup waits for them"
         )
 
 

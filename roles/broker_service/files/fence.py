@@ -3,11 +3,12 @@
     python3 -I fence.py UNIT.service AFTER_S reboot
     python3 -I fence.py UNIT.service AFTER_S command COMMAND [ARGUMENT...]
 
-A thread that waits uninterruptibly in the kernel, such as for the answer of a file server, keeps its process alive after SIGKILL
-and after the broker's own HALT. The process confirms nothing any more but keeps its lock on the store, so no backup takes
-over. This program watches all threads of the unit. A process counts as ending when one of its threads has SIGKILL pending or
-is in the kernel's exit path. When a process has been ending for AFTER_S seconds, the host is restarted at once, or the command
-is run, for instance one that asks a power controller. A command that fails is run again after AFTER_S seconds.
+A thread that waits uninterruptibly in the kernel, such as for the answer of a file server, keeps its process alive after
+SIGKILL and after the broker's own HALT. The process confirms nothing any more but keeps its lock on the store, so no backup
+takes over. This program watches all threads of the unit. A process counts as ending when one of its threads has SIGKILL
+pending or is in the kernel's exit path. When a process has been ending for AFTER_S seconds, the host is restarted at
+once, or the command is run, for instance one that asks a power controller. A command that fails is run again after
+AFTER_S seconds.
 
 Seconds are counted by looks, one in a second: a host that was paused as a whole does not count the pause.
 A restart neither syncs nor unmounts, because both would wait for the same file server. Standard library only.
@@ -48,7 +49,7 @@ def is_ending(directory):
 
 
 def ending(cgroup, proc="/proc"):
-    """Processes of a control group that have to end and have not: process ids with start times, which no other process shares."""
+    """Processes of a control group that have to end and have not, each as process id and start time."""
     try:
         with open(f"{cgroup}/cgroup.procs", encoding="ascii") as source:
             pids = source.read().split()
@@ -121,6 +122,10 @@ def main(unit, after_s, action, *command):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 4 or sys.argv[3] not in ("reboot", "command") or (sys.argv[3] == "command") != (len(sys.argv) > 4):
+    if (
+        len(sys.argv) < 4
+        or sys.argv[3] not in ("reboot", "command")
+        or (sys.argv[3] == "command") != (len(sys.argv) > 4)
+    ):
         sys.exit(__doc__)
     main(*sys.argv[1:])

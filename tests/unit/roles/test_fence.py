@@ -1,7 +1,7 @@
 """Goal: a host is fenced when its killed broker does not end, and never because of one that ends or lives.
 
-Method: the functions of the real script over directories that look like /proc for states that need a hanging file server
-(tests/lab/test_hanging_store.py has these), and over real processes for the others.
+Method: the functions of the real script, over directories that look like /proc for the states that need a hanging file
+server, and over real processes for the others.
 """
 
 from __future__ import annotations

@@ -50,7 +50,9 @@ def test_a_failed_mount_is_repeated() -> None:
 
 
 def test_a_cluster_file_system_needs_its_lock_manager_and_ends_a_host_that_loses_it() -> None:
-    lines = rendered("store.mount.j2", broker_store_mount_type="gfs2", broker_store_mount_source="/dev/disk/by-id/wwn-1")
+    lines = rendered(
+        "store.mount.j2", broker_store_mount_type="gfs2", broker_store_mount_source="/dev/disk/by-id/wwn-1"
+    )
     assert {"Requires=dlm.service", "After=dlm.service", "Options=noatime,errors=panic,_netdev"} <= set(lines)
     assert not [line for line in rendered("store.mount.j2") if "dlm" in line]
 
