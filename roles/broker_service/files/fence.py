@@ -3,12 +3,12 @@
     python3 -I fence.py UNIT.service AFTER_S reboot
     python3 -I fence.py UNIT.service AFTER_S command COMMAND [ARGUMENT...]
 
-A thread that waits uninterruptibly in the kernel, such as for the answer of a file server, keeps its process alive after
-SIGKILL and after the broker's own HALT. The process confirms nothing any more but keeps its lock on the store, so no backup
-takes over. This program watches all threads of the unit. A process counts as ending when one of its threads has SIGKILL
-pending or is in the kernel's exit path. When a process has been ending for AFTER_S seconds, the host is restarted at
-once, or the command is run, for instance one that asks a power controller. A command that fails is run again after
-AFTER_S seconds.
+A thread that waits uninterruptibly in the kernel, such as for the answer of a file server, keeps its process alive
+after SIGKILL and after the broker's own HALT. The process confirms nothing any more but keeps its lock on the store, so
+no backup takes over. This program watches all threads of the unit. A process counts as ending when one of its threads
+has SIGKILL pending or is in the kernel's exit path. When a process has been ending for AFTER_S seconds, the host is
+restarted at once, or the command is run, for instance one that asks a power controller. A command that fails is run
+again after AFTER_S seconds.
 
 Seconds are counted by looks, one in a second: a host that was paused as a whole does not count the pause.
 A restart neither syncs nor unmounts, because both would wait for the same file server. Standard library only.
