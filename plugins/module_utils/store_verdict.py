@@ -98,6 +98,8 @@ def judge(measured: Measured, *, shared: bool, wanted: Sequence[str], min_free_b
         _judge_shared(measured, verdict)
     if measured.kind == "nfs4":
         _judge_nfs(measured, verdict)
+    if measured.kind == "gfs2" and shared:
+        _judge_gfs2(measured, verdict)
     if measured.sync.median > FSYNC_ADVICE_MS:
         verdict.advice.append(
             f"a sync takes {measured.sync.median:.1f} ms (median), {measured.sync.longest:.0f} ms at most; every "
@@ -136,6 +138,17 @@ def _judge_nfs(measured: Measured, verdict: Verdict) -> None:
         verdict.advice.append(
             f"the server's lease is {measured.lease_s} s: after a power cut the backup waits so long for the lock; set "
             "lease-time and grace-time to 10 in [nfsd] of the server's /etc/nfs.conf"
+        )
+
+
+def _judge_gfs2(measured: Measured, verdict: Verdict) -> None:
+    local = [option for option in ("localflocks", "lockproto=lock_nolock") if option in measured.options]
+    if local:
+        verdict.faults.append(f"locks are local to this host ({', '.join(local)}); mount it with lockproto=lock_dlm")
+    if "errors=panic" not in measured.options:
+        verdict.advice.append(
+            "the mount lacks errors=panic: a host that loses the device keeps its locks until it is restarted by hand, "
+            "and the backup waits for them"
         )
 
 

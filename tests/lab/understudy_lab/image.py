@@ -37,6 +37,7 @@ PACKAGES = (
     *("systemd", "systemd-sysv", "dbus", "udev", "kmod", "procps", "psmisc", "iproute2", "iputils-ping", "nftables"),
     *("openssh-server", "sudo", "python3", "python3-venv", "ca-certificates"),
     *("nfs-common", "nfs-kernel-server", "open-iscsi", "targetcli-fb", "e2fsprogs"),
+    *("corosync", "dlm-controld", "gfs2-utils", "sg3-utils"),
 )
 """Packages of a host; python3 is the interpreter that the broker runs with there."""
 RECIPE = 1

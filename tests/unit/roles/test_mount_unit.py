@@ -44,7 +44,17 @@ def test_an_outage_of_the_server_becomes_an_error_by_default() -> None:
 
 def test_a_failed_mount_is_repeated() -> None:
     assert r"OnFailure=srv-or\x2dders-retry.service" in rendered("store.mount.j2")
-    assert rendered("store-retry.service.j2")[-1].endswith("' %N")
+    lines = rendered("store-retry.service.j2")
+    assert [line for line in lines if line.endswith("' %N")]
+    assert "WantedBy=multi-user.target" in lines, "it can be enabled for a device that appears late"
+
+
+def test_a_cluster_file_system_needs_its_lock_manager_and_ends_a_host_that_loses_it() -> None:
+    lines = rendered(
+        "store.mount.j2", broker_store_mount_type="gfs2", broker_store_mount_source="/dev/disk/by-id/wwn-1"
+    )
+    assert {"Requires=dlm.service", "After=dlm.service", "Options=noatime,errors=panic,_netdev"} <= set(lines)
+    assert not [line for line in rendered("store.mount.j2") if "dlm" in line]
 
 
 def test_percent_signs_are_no_specifiers() -> None:

@@ -96,3 +96,18 @@ def test_the_times_of_syncs_are_in_milliseconds() -> None:
     assert Latency.of([0.002, 0.001, 0.1]) == Latency(3, 2.0, 100.0, 100.0)
     with pytest.raises(ValueError, match="no sync"):
         Latency.of([])
+
+
+@pytest.mark.parametrize("option", ["localflocks", "lockproto=lock_nolock"])
+def test_a_cluster_file_system_with_local_locks_is_refused(option: str) -> None:
+    volume = replace(GOOD, kind="gfs2", options=("rw", "noatime", "errors=panic", option), lease_s=None)
+    verdict = judge(volume, shared=True, wanted=(), min_free_bytes=1 << 28)
+    assert [each for each in verdict.faults if option in each and "local" in each]
+
+
+def test_a_cluster_file_system_that_keeps_the_locks_of_a_host_without_device_is_pointed_out() -> None:
+    safe = replace(GOOD, kind="gfs2", options=("rw", "noatime", "errors=panic"), lease_s=None)
+    wanted = ("noatime", "errors=panic", "_netdev")
+    verdict = judge(safe, shared=True, wanted=wanted, min_free_bytes=1 << 28)
+    assert verdict.faults == verdict.advice == []
+    assert "errors=panic" in advice(replace(safe, options=("rw", "noatime")))
