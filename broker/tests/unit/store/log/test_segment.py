@@ -160,7 +160,9 @@ def test_a_full_disk_is_asked_again(volume: SimVolume) -> None:
     assert len(volume.content(PATH)) == 20_000
 
 
-def test_large_buffers_of_a_batch_are_written_without_a_copy(volume: SimVolume, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_buffers_of_a_batch_are_written_without_a_copy(
+    volume: SimVolume, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Goal: records that were joined, and records that were not, have the digest of the bytes in the file."""
     segment = create_segment(volume.disk("a"), DIRECTORY, HEADER)
     seed, written = seed_of(12, 3), []
