@@ -85,6 +85,9 @@ def skim_records(data: bytes, origin: int, /) -> Skimmed:
     at, size = 0, len(data)
     stop = ENDED
     unpack = _OF_ONE_QUEUE.unpack_from
+    # the step, rows and key of the message before; None: the next one begins a step or a group, or finds its own
+    step = _Step()
+    rows: _Rows = []
     before: tuple[int, int] | None = None
     last_id = 0
     while at < size:
