@@ -227,7 +227,7 @@ def append_sends(
     for sends, row, count in parts:
         data = sends.data
         taken = 0
-        duplicate_ids = sends.duplicate_ids(row, count) if duplicate_bytes else ()
+        duplicate_ids: Sequence[bytes] = sends.duplicate_ids(row, count) if duplicate_bytes else ()
         for (start, header, stop), expiration in zip(
             sends.extents(row, count), sends.expirations(row, count), strict=True
         ):

@@ -165,7 +165,8 @@ def test_large_buffers_of_a_batch_are_written_without_a_copy(
 ) -> None:
     """Goal: records that were joined, and records that were not, have the digest of the bytes in the file."""
     segment = create_segment(volume.disk("a"), DIRECTORY, HEADER)
-    seed, written = seed_of(12, 3), []
+    seed = seed_of(12, 3)
+    written: list[list[bytes]] = []
     write = SimFile.write
 
     def recorded(file: SimFile, offset: int, buffers: Sequence[bytes]) -> None:
