@@ -15,6 +15,10 @@ use pyo3::types::PyBytes;
 /// again costs about as much as a checksum of this many bytes.
 const RELEASE_BYTES: usize = 64 * 1024;
 
+/// The same for work that looks at the heads of records only: a large piece of the log takes it a few microseconds,
+/// while a thread that has released the interpreter may wait for it 100 times as long and makes another thread wait.
+const RELEASE_HEADS_BYTES: usize = 1024 * 1024;
+
 /// The result of `work` on the bytes of `object`: `bytes`, or any contiguous buffer of unsigned bytes
 /// (`bytearray`, `memoryview`).
 ///
@@ -28,9 +32,31 @@ where
     F: FnOnce(&[u8]) -> T + Send,
     T: Send,
 {
+    read_from(object, RELEASE_BYTES, work)
+}
+
+/// The same for work that does not read most of the bytes.
+///
+/// # Errors
+///
+/// As `read`.
+pub fn read_heads<T, F>(object: &Bound<'_, PyAny>, work: F) -> PyResult<T>
+where
+    F: FnOnce(&[u8]) -> T + Send,
+    T: Send,
+{
+    read_from(object, RELEASE_HEADS_BYTES, work)
+}
+
+/// `read`, and from `release_bytes` on without the interpreter.
+fn read_from<T, F>(object: &Bound<'_, PyAny>, release_bytes: usize, work: F) -> PyResult<T>
+where
+    F: FnOnce(&[u8]) -> T + Send,
+    T: Send,
+{
     if let Ok(exact) = object.downcast::<PyBytes>() {
         let data = exact.as_bytes();
-        if data.len() < RELEASE_BYTES {
+        if data.len() < release_bytes {
             return Ok(work(data));
         }
         // `bytes` cannot change, and `object` keeps them alive.

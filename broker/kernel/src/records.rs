@@ -463,7 +463,7 @@ fn combined(data: &[u8], digest: u32, seed: u32) -> u32 {
 #[pyfunction]
 #[pyo3(signature = (data, digest, seed, /))]
 pub fn digest_records(data: &Bound<'_, PyAny>, digest: u32, seed: u32) -> PyResult<u32> {
-    bytes::read(data, |data| combined(data, digest, seed))
+    bytes::read_heads(data, |data| combined(data, digest, seed))
 }
 
 /// Check the records of `data` from the index `at` on, and collect the plain ones.

@@ -209,7 +209,7 @@ fn skim(data: &[u8], origin: u64) -> Skimmed {
 #[pyo3(signature = (data, origin, /))]
 pub fn skim_records<'py>(data: &Bound<'py, PyBytes>, origin: u64) -> PyResult<Bound<'py, PyTuple>> {
     let py = data.py();
-    let found = bytes::read(data.as_any(), |data| skim(data, origin))?;
+    let found = bytes::read_heads(data.as_any(), |data| skim(data, origin))?;
     let raw = data.as_bytes();
     if found.overflow {
         return Err(PyOverflowError::new_err("an offset does not fit into 32 bits"));

@@ -149,9 +149,9 @@ class AcceptorConfiguration:
     """Time for the first bytes of a known protocol; 0 means no limit."""
     connections_allowed: int = limits.CONNECTIONS_MAX
     tcp_send_buffer_bytes: int = 1024 * 1024
-    """-1 leaves it to the system."""
+    """-1 leaves it to the system; so does a size that the system does not grant."""
     tcp_receive_buffer_bytes: int = 1024 * 1024
-    """-1 leaves it to the system."""
+    """Likewise."""
     tcp_no_delay: bool = True
     backlog: int = 1024
     """Connections the system may hold until they are accepted."""

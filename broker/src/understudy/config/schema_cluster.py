@@ -60,8 +60,9 @@ TRANSPORTS: Final = (
             TEXT,
             None,
             "tcp://host:port?parameters. Carried out: protocols, handshake-timeout, connectionsAllowed, backlog, "
-            "autoStart, httpUpgradeEnabled, anycastPrefix and multicastPrefix (comma-separated; cut off names, imply"
-            " the routing type).",
+            "autoStart, httpUpgradeEnabled, tcpSendBufferSize and tcpReceiveBufferSize (1 MiB, unless "
+            "net.core.wmem_max or rmem_max is less; -1: left to the system), anycastPrefix and multicastPrefix "
+            "(comma-separated; cut off names, imply the routing type).",
             attributes=(named("Name."),),
             repeated=True,
         ),

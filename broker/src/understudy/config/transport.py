@@ -65,6 +65,7 @@ _ACCEPTOR_USES: Final = frozenset(
     {
         "activemqServerName", "anycastPrefix", "autoStart", "backlog", "clusterConnection", "connectionsAllowed",
         "handshake-timeout", "httpUpgradeEnabled", "multicastPrefix", "protocol", "protocols", "sslEnabled",
+        "tcpReceiveBufferSize", "tcpSendBufferSize",
     }
 )  # fmt: skip
 

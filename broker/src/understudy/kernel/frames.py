@@ -92,6 +92,7 @@ class Sends:
 
     __slots__ = (
         "_addresses",
+        "_any_grouped",
         "_duplicates",
         "_expirations",
         "_groups",
@@ -121,6 +122,7 @@ class Sends:
         self._duplicates: dict[int, bytes] = {}
         self._expirations: dict[int, int] = {}
         self._groups: dict[int, tuple[int, int]] = {}
+        self._any_grouped = False
 
     @property
     def count(self) -> int:
@@ -149,6 +151,17 @@ class Sends:
         """
         return self._groups.get(row, (0, 0))
 
+    def expirations(self, row: int, count: int) -> list[int]:
+        """``expiration`` of ``count`` rows from ``row`` on, or of those that there are."""
+        rows = range(row, min(row + count, len(self._starts)))
+        expiration_of = self._expirations.get
+        return [expiration_of(each, 0) for each in rows] if self._expirations else [0] * len(rows)
+
+    def groups(self, row: int, count: int) -> list[tuple[int, int]]:
+        """``group`` of ``count`` rows from ``row`` on, or of those that there are."""
+        group_of = self._groups.get
+        return [group_of(each, (0, 0)) for each in range(row, min(row + count, len(self._starts)))]
+
     def duplicate_id(self, row: int) -> bytes:
         """The key by which an address detects that the message is sent again (see ``routing.lifecycle.duplicate_ids``);
         empty if it has none, or one that ``alike`` refuses: neither text nor bytes, empty, or too long.
@@ -157,7 +170,8 @@ class Sends:
 
     def duplicate_ids(self, row: int, count: int) -> list[bytes]:
         """``duplicate_id`` of ``count`` rows from ``row`` on, or of those that there are."""
-        return [self.duplicate_id(each) for each in range(row, min(row + count, len(self._starts)))]
+        id_of = self._duplicates.get
+        return [id_of(each, b"") for each in range(row, min(row + count, len(self._starts)))]
 
     def encoded(self, row: int) -> bytes:
         """The message as its client encoded it."""
@@ -209,7 +223,7 @@ class Sends:
 
     def grouped(self, row: int, count: int) -> bool:
         """Whether any of these messages belongs to a message group."""
-        return any(trait & _GROUPED for trait in self._traits[row : row + count])
+        return self._any_grouped and any(trait & _GROUPED for trait in self._traits[row : row + count])
 
     def extents(self, row: int, count: int) -> zip[tuple[int, int, int]]:
         """Offsets in ``data`` of these messages: start, message id, end."""
@@ -300,6 +314,8 @@ def _add_row(sends: Sends, start: int, stop: int) -> bool:
         if found < 0:
             return False
         traits |= found
+        if found & _GROUPED:
+            sends._any_grouped = True
         if group_end:
             sends._groups[row] = block + group_start - start, block + group_end - start
         if duplicate:

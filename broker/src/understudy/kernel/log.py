@@ -227,7 +227,10 @@ def append_sends(
     for sends, row, count in parts:
         data = sends.data
         taken = 0
-        for start, header, stop in sends.extents(row, count):
+        duplicate_ids: Sequence[bytes] = sends.duplicate_ids(row, count) if duplicate_bytes else ()
+        for (start, header, stop), expiration in zip(
+            sends.extents(row, count), sends.expirations(row, count), strict=True
+        ):
             length = stop - start + head_bytes
             if offset + size + length > room:
                 break
@@ -235,10 +238,10 @@ def append_sends(
             room -= 4
             rest = pack(
                 length, sequence, batch, _MESSAGE_ADD, 0, 0, message_id, transaction_id, address_id,
-                sends.expiration(row + taken), 0, priority, 0, duplicate_bytes, len(queue_ids),
+                expiration, 0, priority, 0, duplicate_bytes, len(queue_ids),
             ) + queues  # fmt: skip
             if duplicate_bytes:
-                rest += sends.duplicate_id(row + taken)
+                rest += duplicate_ids[taken]
             encoded = b"".join((data[start:header], pack_id(message_id), data[header + 8 : stop]))
             records += (crc32(encoded, crc32(rest, seed)).to_bytes(4, "little"), rest, encoded)
             size += length
@@ -346,15 +349,21 @@ def _run(
     segment: int,
     offset: int,
 ) -> Run:
-    rows = [(sends, each) for sends, row, count in parts for each in range(row, min(row + count, sends.count))]
+    expirations: list[int] = []
+    groups: list[tuple[int, int]] = []
+    grouped = False
+    for sends, row, count in parts:
+        expirations += sends.expirations(row, count)
+        grouped = grouped or sends.grouped(row, count)
+    if grouped:
+        for sends, row, count in parts:
+            groups += sends.groups(row, count)
     return Run(
         data,
         starts,
         first_id,
-        expirations=[sends.expiration(row) for sends, row in rows],
-        groups=[sends.group(row) for sends, row in rows]
-        if any(sends.grouped(row, count) for sends, row, count in parts)
-        else None,
+        expirations=expirations,
+        groups=groups if grouped else None,
         head_bytes=head_bytes,
         place=(segment, offset),
     )

@@ -32,7 +32,10 @@ _HEADER_BYTES: Final = 24
 #: the duplicate id, number of queues.
 _MESSAGE: Final = struct.Struct("<QQQqqBBHI")
 _MESSAGE_BYTES: Final = _HEADER_BYTES + _MESSAGE.size
-_QUEUE: Final = struct.Struct("<Q")
+#: A whole MESSAGE_ADD of one queue, without crc, sequence, batch and flags of the record: length, type, the fields of
+#: ``_MESSAGE``, queue id.
+_OF_ONE_QUEUE: Final = struct.Struct("<4xI12xB3xQQQqqBBHIQ")
+_OF_ONE_QUEUE_BYTES: Final = _OF_ONE_QUEUE.size
 #: Of a DUPLICATE_ID after its header: address id, tx id; the duplicate id follows.
 _DUPLICATE_ID_HEAD: Final = struct.Struct("<QQ")
 _DUPLICATE_ID_BYTES: Final = _HEADER_BYTES + _DUPLICATE_ID_HEAD.size
@@ -44,24 +47,26 @@ _PRIORITY_MAX: Final = 9
 #: Messages, and duplicate ids of messages that the log does not have, in one step at most.
 _STEP_ROWS: Final = 1_000
 
-_Columns = tuple["array[int]", "array[int]", "array[int]", "array[int]", "array[int]", "array[int]"]
+_Rows = list[tuple[int, int, int, int, int, int]]
+"""Message id, offset and length of the record, bytes of the message, expiration, time before which it waits."""
 
 
 class _Step:
     """A step that grows."""
 
     def __init__(self) -> None:
-        self.groups: dict[tuple[int, int], _Columns] = {}
+        self.groups: dict[tuple[int, int], _Rows] = {}
         self.duplicates: list[tuple[int, int, bytearray]] = []
         self.others: list[tuple[int, bytes]] = []
         self.rows = 0
 
     def finished(self) -> Step:
         groups: list[Group] = []
-        for (queue_id, priority), (*columns, expirations, scheduled) in self.groups.items():
-            ids, offsets, lengths, sizes = (each.tobytes() for each in columns)
-            until, not_before = (each.tobytes() if any(each) else b"" for each in (expirations, scheduled))
-            groups.append((queue_id, priority, ids, offsets, lengths, sizes, until, not_before))
+        for (queue_id, priority), rows in self.groups.items():
+            ids, *columns, expirations, scheduled = zip(*rows, strict=True)
+            offsets, lengths, sizes = (array("I", each).tobytes() for each in columns)
+            until, not_before = (array("q", each).tobytes() if any(each) else b"" for each in (expirations, scheduled))
+            groups.append((queue_id, priority, array("Q", ids).tobytes(), offsets, lengths, sizes, until, not_before))
         duplicates = [(address_id, length, bytes(ids)) for address_id, length, ids in self.duplicates]
         return groups, duplicates, self.others
 
@@ -79,7 +84,33 @@ def skim_records(data: bytes, origin: int, /) -> Skimmed:
     steps: list[_Step] = []
     at, size = 0, len(data)
     stop = ENDED
+    unpack = _OF_ONE_QUEUE.unpack_from
+    # the step, rows and key of the message before; None: the next one begins a step or a group, or finds its own
+    step = _Step()
+    rows: _Rows = []
+    before: tuple[int, int] | None = None
+    last_id = 0
     while at < size:
+        if at + _OF_ONE_QUEUE_BYTES <= size:
+            (
+                length, kind, message_id, tx_id, address_id, expiration, scheduled_ms, priority, large, duplicate_bytes,
+                count, queue_id,
+            ) = unpack(data, at)  # fmt: skip
+            rest = _OF_ONE_QUEUE_BYTES + duplicate_bytes
+            plain = kind == _MESSAGE_ADD and count == 1 and not tx_id and not large and priority <= _PRIORITY_MAX
+            if plain and message_id and rest <= length <= size - at and origin + at < 1 << 32:
+                key = queue_id, priority
+                if key != before or message_id <= last_id or step.rows >= _STEP_ROWS:
+                    step = _step_for(steps, key, message_id)
+                    rows, before = step.groups[key], key
+                rows.append((message_id, origin + at, length, length - rest, expiration, scheduled_ms))
+                step.rows += 1
+                last_id = message_id
+                if duplicate_bytes:
+                    add_duplicate(step.duplicates, address_id, data[at + rest - duplicate_bytes : at + rest])
+                at += length
+                continue
+        before = None
         if at + _HEADER_BYTES > size:
             stop = SHORT
             break
@@ -101,22 +132,9 @@ def _take(steps: list[_Step], record: bytes, offset: int) -> None:
     if offset >= 1 << 32:
         raise OverflowError("an offset does not fit into 32 bits")
     if kind in (_MESSAGE_ADD, _MESSAGE_MOVE) and length >= _MESSAGE_BYTES:
-        (
-            message_id, tx_id, address_id, expiration, scheduled_ms, priority, large, duplicate_bytes, count,
-        ) = _MESSAGE.unpack_from(record, _HEADER_BYTES)  # fmt: skip
+        *_, large, duplicate_bytes, count = _MESSAGE.unpack_from(record, _HEADER_BYTES)
         rest = _MESSAGE_BYTES + 8 * count + duplicate_bytes
         if rest <= length and not large:
-            plain = count == 1 and not tx_id and priority <= _PRIORITY_MAX and message_id
-            if plain and kind == _MESSAGE_ADD:
-                key = _QUEUE.unpack_from(record, _MESSAGE_BYTES)[0], priority
-                step = _step_for(steps, key, message_id)
-                step.rows += 1
-                row = message_id, offset, length, length - rest, expiration, scheduled_ms
-                for column, value in zip(step.groups[key], row, strict=True):
-                    column.append(value)
-                if duplicate_bytes:
-                    add_duplicate(step.duplicates, address_id, record[rest - duplicate_bytes : rest])
-                return
             record = record[:rest]
     elif kind == _ACKNOWLEDGE and length >= _HEADER_BYTES + 16 and record[32:40] == bytes(8):
         return
@@ -137,16 +155,12 @@ def _step_for(steps: list[_Step], key: tuple[int, int], message_id: int) -> _Ste
     """The step that takes a message of that queue and priority."""
     step = steps[-1] if steps else None
     if step is not None and not step.others and step.rows < _STEP_ROWS:
-        columns = step.groups.get(key)
-        if columns is not None and columns[0][-1] < message_id:
+        rows = step.groups.get(key)
+        if rows is not None and rows[-1][0] < message_id:
             return step
-        if columns is None:
-            step.groups[key] = _columns()
+        if rows is None:
+            step.groups[key] = []
             return step
     steps.append(step := _Step())
-    step.groups[key] = _columns()
+    step.groups[key] = []
     return step
-
-
-def _columns() -> _Columns:
-    return array("Q"), array("I"), array("I"), array("I"), array("q"), array("q")

@@ -219,12 +219,6 @@ class PostOffice:
         if self._wake is not None:
             self._wake()
 
-    @property
-    def decides_groups(self) -> bool:
-        """Whether a message of a group may have to wait for a decision."""
-        elsewhere = self.directory.elsewhere
-        return elsewhere is not None and elsewhere.decisions is not None
-
     # -- messages in ----------------------------------------------------------------------------
 
     def send(

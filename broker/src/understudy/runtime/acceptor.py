@@ -31,7 +31,7 @@ from understudy.machine import IGNORED, Machine, To, table
 from understudy.protocols.handlers import ConnectionHandler, Handlers
 from understudy.runtime.descriptors import ConnectionBudget, Descriptors
 from understudy.runtime.detection import Detection, Layered
-from understudy.runtime.listening import bound_socket
+from understudy.runtime.listening import bound_socket, resize_buffers
 from understudy.runtime.tls_layer import TlsLayer, TlsPort
 from understudy.runtime.turn import Turn
 from understudy.runtime.upgrade import Upgrades, UpgradeServer
@@ -138,6 +138,8 @@ class Acceptor:
         try:
             for family, address in dict.fromkeys((entry[0], entry[4]) for entry in found):
                 bound.append(bound_socket(family, address, floor))
+                configuration = self.configuration
+                resize_buffers(bound[-1], configuration.tcp_send_buffer_bytes, configuration.tcp_receive_buffer_bytes)
         except BaseException:
             for one in bound:
                 one.close()

@@ -1,4 +1,4 @@
-"""Listening sockets, bound with a minimum descriptor number."""
+"""Listening sockets, bound with a minimum descriptor number; sizes of the buffers of the sockets that they accept."""
 
 from __future__ import annotations
 
@@ -29,6 +29,28 @@ def bound_socket(family: int, address: tuple[object, ...], floor: int = 0) -> so
     except BaseException:
         made.close()
         raise
+
+
+def resize_buffers(made: socket.socket, send_bytes: int, receive_bytes: int) -> None:
+    """Set the sizes of the buffers of a socket before it listens; accepted sockets have the same.
+
+    A size that the system does not grant in full (``net.core.rmem_max``, ``net.core.wmem_max``) is left to the system:
+    the buffers that it sizes itself may grow beyond those limits, and do not once a size was set.
+
+    Args:
+        made: Does not listen yet.
+        send_bytes: tcpSendBufferSize; 0 or less: left to the system.
+        receive_bytes: tcpReceiveBufferSize, likewise.
+    """
+    for option, size_bytes in ((socket.SO_SNDBUF, send_bytes), (socket.SO_RCVBUF, receive_bytes)):
+        if size_bytes <= 0:
+            continue
+        with socket.socket(made.family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, option, size_bytes)
+            # Linux answers with twice the size that it granted
+            granted = probe.getsockopt(socket.SOL_SOCKET, option) >= 2 * size_bytes
+        if granted:
+            made.setsockopt(socket.SOL_SOCKET, option, size_bytes)
 
 
 def _moved(made: socket.socket, floor: int) -> socket.socket:

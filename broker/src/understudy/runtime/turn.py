@@ -181,18 +181,14 @@ class Turn:
             self._working = False
             if self._completed:
                 self.request()
-            if self._dirty:
-                self._flush()
-
-    def _flush(self) -> None:
-        dirty, self._dirty = self._dirty, []
-        for connection in dirty:
-            try:
-                connection.flush()
-            except Exception:
-                # one connection's bug costs that connection and delays no other
-                log.exception("connection dropped: internal error")
-                connection.abort()
+            dirty, self._dirty = self._dirty, []
+            for connection in dirty:
+                try:
+                    connection.flush()
+                except Exception:
+                    # one connection's bug costs that connection and delays no other
+                    log.exception("connection dropped: internal error")
+                    connection.abort()
 
     def _call_completed(self) -> None:
         """Requests for a turn that come meanwhile are met by the work that follows."""

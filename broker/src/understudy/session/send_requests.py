@@ -111,9 +111,10 @@ class SendRequests:
             that waits for a decision about its group (``undecided``).
         """
         self.undecided = None
-        if self._office.decides_groups and sends.grouped(row, sends.count - row):
-            return self._send_each(sends, row, answers)
         session, office, targets = self._session, self._office, self._targets
+        elsewhere = office.directory.elsewhere
+        if elsewhere is not None and elsewhere.decisions is not None and sends.grouped(row, sends.count - row):
+            return self._send_each(sends, row, answers)
         order, take = session.order, self._batch_sends.take
         transaction = None if session.auto_commit_sends else session.sending_transaction
         answered = answers.answer_run if answers is not None else None

@@ -331,7 +331,8 @@ class MessageStore:
                 message.expiration, scheduled_ms, message.priority, flags, len(duplicate_id), count,
             )  # fmt: skip
             rest = b"".join((head, struct.pack(f"<{count}Q", *queue_ids), duplicate_id))
-        journal.parts += (crc32(encoded, crc32(rest, journal.seed)).to_bytes(4, "little") + rest, encoded)
+        crc = crc32(encoded, crc32(rest, journal.seed))
+        journal.parts.append(b"".join((crc.to_bytes(4, "little"), rest, encoded)))
         journal.offsets.append(offset)
         journal.offset = offset + length
         journal.room -= 4

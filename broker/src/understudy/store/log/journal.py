@@ -148,7 +148,7 @@ class Journal:
 
     def _start_collecting(self, number: int, position: int, sequence: int, use: SegmentUse, sync: Sync) -> None:
         self.parts: list[bytes] = []
-        """Hot: buffers of the batch that is being collected."""
+        """Hot: buffers of the batch that is being collected, each of whole records."""
         self._batched = sequence
         """Sequence of the last record before it."""
         self._gather_until = 0
@@ -196,7 +196,7 @@ class Journal:
         if not self._must_sync and (kind not in _MAY_WAIT or (self._sync is Sync.COMMITS and kind in _COMMITS)):
             self._must_sync = True
         sequence = self.sequence = self.sequence + 1
-        self.parts += frame(kind, flags, sequence, self.batch, self.seed, *parts)
+        self.parts.append(b"".join(frame(kind, flags, sequence, self.batch, self.seed, *parts)))
         self.offsets.append(self.offset)
         self.offset += length
         self.room -= 4

@@ -226,7 +226,7 @@ class OperationContext(Lane):
             # a released call may itself fail the context: the others must then stay unheard
             if self.failure is not None or self._held:
                 break
-            sequence = min([self._marks[voter] for voter in lane._voters])
+            sequence = min(map(self._marks.__getitem__, lane._voters))
             if sequence <= lane.durable:
                 continue
             lane.durable = sequence

@@ -33,7 +33,7 @@ class Append(NamedTuple):
     offset: int
     """Bytes."""
     parts: Sequence[bytes]
-    """Not changed after the operation was given to a writer."""
+    """Each of whole records. Not changed after the operation was given to a writer."""
     size_bytes: int
     """Of all parts together."""
     last_sequence: int

@@ -48,6 +48,8 @@ SEGMENT_BYTES_MAX: Final = 2 * 1024**3
 NEW_SUFFIX: Final = ".new"
 #: Bytes read at a time for the digest of a segment that is continued.
 _RESUME_BYTES: Final = 1024 * 1024
+#: Shorter buffers of a batch are copied together: a buffer of its own costs more.
+_COPIED_BYTES_MAX: Final = 16 * 1024
 
 _HEADER = struct.Struct("<8sHHI16sQQqQ")
 _CRC_OFFSET: Final = 12
@@ -167,6 +169,23 @@ def read_seal(file: FileReader, header: SegmentHeader) -> tuple[int, SealRecord]
     return (at, seal) if isinstance(seal, SealRecord) and seal.last_sequence + 1 == sequence else None
 
 
+def _with_small_ones_joined(buffers: Sequence[bytes]) -> list[bytes]:
+    """The buffers, but neighbours that are small as one. Large ones are not copied."""
+    found: list[bytes] = []
+    small: list[bytes] = []
+    for buffer in buffers:
+        if len(buffer) < _COPIED_BYTES_MAX:
+            small.append(buffer)
+            continue
+        if small:
+            found.append(b"".join(small))
+            small = []
+        found.append(buffer)
+    if small:
+        found.append(b"".join(small))
+    return found
+
+
 class SegmentFile:
     """A segment being written, strictly in order.
 
@@ -234,24 +253,27 @@ class SegmentFile:
     def write(self, offset: int, buffers: Sequence[bytes]) -> None:
         """Append. A write at the offset of the last one replaces it: that met a full disk, in the write or in the sync.
 
-        The buffers are written as one, because one large crc and one large write release the interpreter.
+        Each of the buffers holds whole records.
         """
         if self._failure is not None:
             raise self._failure
         if offset != self._position:
             self._take_back(offset)
-        data = b"".join(buffers)
-        self._before = self._digest
+        if len(buffers) > 1:
+            buffers = _with_small_ones_joined(buffers)
+        self._before = digest = self._digest
         self._last = offset
         try:
-            self._file.write(offset, (data,))
+            self._file.write(offset, buffers)
         except DiskFailed as failure:
             self._failure = failure
             raise
-        self._digest = digest_records(data, self._before, self._seed)
-        self._position += len(data)
-        if self._skim is not None:
-            self._skim.take(data)
+        for data in buffers:
+            digest = digest_records(data, digest, self._seed)
+            self._position += len(data)
+            if self._skim is not None:
+                self._skim.take(data)
+        self._digest = digest
 
     def _take_back(self, offset: int) -> None:
         assert offset == self._last, f"{self.path}: write at {offset}, expected {self._position}"
@@ -324,7 +346,7 @@ class SegmentFile:
         payload = encode_seal(complete, at, offsets)
         parts = frame(RecordType.SEAL, SEAL_CLOSED if record.closed else 0, sequence, at, self._seed, payload)
         try:
-            self.write(at, parts)
+            self.write(at, (b"".join(parts),))
             # first the seal, then the cut: a short file without a seal would look damaged
             self.sync()
             self._ask(self._file.truncate, self._position)

@@ -12,8 +12,7 @@ from understudy.kernel.skim import Step
 from understudy.limits import SKIMMED_SEGMENT_BYTES_MAX
 from understudy.store.log.records import SealRecord
 
-#: Bytes of written records that are collected before they are looked at. From here on the kernel releases the
-#: interpreter.
+#: Bytes of written records that are collected before they are looked at.
 _COLLECT_BYTES: Final = 64 * 1024
 #: Memory of the objects of a step, of one of its groups and of one other entry, without their contents.
 _STEP_BYTES: Final = 320
@@ -38,6 +37,9 @@ class Skim:
 
     def take(self, data: bytes) -> None:
         """The next bytes of the segment, whole records."""
+        if len(data) >= _COLLECT_BYTES and self._parts:
+            # so that they are not copied
+            self.finish()
         self._parts.append(data)
         self._part_bytes += len(data)
         if self._part_bytes >= _COLLECT_BYTES:

@@ -204,11 +204,12 @@ class ReplicaLog:
         applier = self._appliers[received.directory]
         for operation in received.operations:
             kind = type(operation)
-            if kind is Append:
-                name, last_sequence = operation.name, operation.last_sequence  # type: ignore[attr-defined]
+            if isinstance(operation, Append):
+                name, last_sequence = operation.name, operation.last_sequence
                 if self._unsynced not in (None, name):
                     self._sync()
-                applier.apply((operation,))
+                # an active node of an earlier version cuts records into parts
+                applier.apply((operation._replace(parts=(b"".join(operation.parts),)),))
                 self._sequence = last_sequence
             elif kind is SyncFile:
                 if self._unsynced not in (None, operation.name):  # type: ignore[attr-defined]

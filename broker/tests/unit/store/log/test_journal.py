@@ -221,3 +221,19 @@ def test_a_disk_that_is_full_within_an_allocated_segment_blocks_until_there_is_s
     state = recover(rig.disk("judge"), DIRECTORY).state
     ids = [reference.message_id for reference in state.references[rig.queue_ids[0]].references()]
     assert ids[:2] == sent[1:]
+
+
+def test_each_buffer_of_a_batch_holds_whole_records() -> None:
+    """Goal: the digest of a segment is made of the crcs of its records, buffer by buffer."""
+    rig = StoreHarness(random.Random(3))
+    rig.activate("a")
+    seen = 0
+    for _ in range(300):
+        rig.operate()
+        for buffer in rig.store._journal.parts:
+            at = 0
+            while at < len(buffer):
+                at += int.from_bytes(buffer[at + 4 : at + 8], "little")
+            assert at == len(buffer)
+            seen += 1
+    assert seen > 100

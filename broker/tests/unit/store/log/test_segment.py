@@ -3,6 +3,7 @@
 import struct
 import zlib
 from array import array
+from collections.abc import Sequence
 
 import pytest
 from tests.support.store import DIRECTORY, NODE_ID
@@ -11,6 +12,7 @@ from understudy.errors import DiskFailed, DiskFull, JournalCorrupt, LockLost, St
 from understudy.store.log.records import RecordType, SealRecord
 from understudy.store.log.segment import (
     HEADER_BLOCK_BYTES,
+    SegmentFile,
     SegmentHeader,
     create_segment,
     decode_header,
@@ -22,7 +24,7 @@ from understudy.store.log.segment import (
     seed_of,
     segment_name,
 )
-from understudy.testing.sim_disk import SimVolume
+from understudy.testing.sim_disk import SimFile, SimVolume
 
 HEADER = SegmentHeader(NODE_ID, 3, 12, 1_700_000_000_000, 8192, True)
 PATH = f"{DIRECTORY}/{segment_name(12, 3)}"
@@ -156,3 +158,35 @@ def test_a_full_disk_is_asked_again(volume: SimVolume) -> None:
     volume.capacity_bytes = room
     segment.allocate(20_000)
     assert len(volume.content(PATH)) == 20_000
+
+
+def test_large_buffers_of_a_batch_are_written_without_a_copy(
+    volume: SimVolume, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: records that were joined, and records that were not, have the digest of the bytes in the file."""
+    segment = create_segment(volume.disk("a"), DIRECTORY, HEADER)
+    seed = seed_of(12, 3)
+    written: list[list[bytes]] = []
+    write = SimFile.write
+
+    def recorded(file: SimFile, offset: int, buffers: Sequence[bytes]) -> None:
+        written.append(list(buffers))
+        write(file, offset, buffers)
+
+    monkeypatch.setattr(SimFile, "write", recorded)
+    sizes = (10, 30, 100_000, 20, 70_000, 65_000, 5, 6)
+    batch = [
+        b"".join(frame(RecordType.TX_COMMIT, 0, 7 + number, HEADER_BLOCK_BYTES, seed, bytes([number]) * size))
+        for number, size in enumerate(sizes)
+    ]
+    segment.write(HEADER_BLOCK_BYTES, batch)
+    (buffers,) = written
+    assert [len(each) for each in buffers] == [88, 100_024, 44, 70_024, 65_024, 59]
+    assert [each for each in buffers if len(each) > 100] == [each for each in batch if len(each) > 100]
+    assert all(any(each is record for record in batch) for each in buffers if len(each) > 100), "not copied"
+    at = HEADER_BLOCK_BYTES + sum(map(len, batch))
+    content = volume.content(PATH)[:at]
+    assert content == encode_header(HEADER) + b"".join(batch)
+    state = segment.describe("x")
+    assert (state.position, state.digest) == (at, zlib.crc32(content))
+    assert SegmentFile.resumed(volume.disk("a").open(PATH), PATH, state).position == at

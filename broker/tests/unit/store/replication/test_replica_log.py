@@ -8,6 +8,7 @@ import pytest
 from tests.support.store import DIRECTORY, NODE_ID
 
 from understudy.errors import DiskFailed, RemoteProtocolError
+from understudy.kernel import crc32
 from understudy.ports import Operation
 from understudy.store.log.applier import Applier
 from understudy.store.log.operations import (
@@ -23,8 +24,8 @@ from understudy.store.log.operations import (
     WriteBody,
     WriteZeros,
 )
-from understudy.store.log.records import SealRecord
-from understudy.store.log.segment import HEADER_BLOCK_BYTES, SegmentHeader
+from understudy.store.log.records import RecordType, SealRecord
+from understudy.store.log.segment import HEADER_BLOCK_BYTES, SegmentHeader, frame, seed_of
 from understudy.store.replication.copy_messages import Directory
 from understudy.store.replication.replica_log import ReplicaLog, ReplicaProgress
 from understudy.testing.sim_disk import SimVolume
@@ -121,6 +122,18 @@ def test_batches_that_were_received_together_are_synced_once(executed: Executed)
     calls = ["write", "sync", *["write"] * 4, "write", "sync", "create", "write", "write", "sync"]
     assert executed.drain() == calls
     assert executed.progress[-1] == (10, 10, 6)
+
+
+def test_a_batch_whose_parts_are_no_whole_records_has_the_digest_of_its_bytes(executed: Executed) -> None:
+    """Goal: a payload in a part of its own that looks like a record is not taken for one."""
+    payload = (7).to_bytes(4, "little") + (20_000).to_bytes(4, "little") + bytes(40_000)
+    parts = frame(RecordType.TX_COMMIT, 0, 1, HEADER_BLOCK_BYTES, seed_of(1, 3), payload)
+    size_bytes = sum(map(len, parts))
+    executed.receive(LOG, Append(FIRST.name, HEADER_BLOCK_BYTES, parts, size_bytes, 1), SyncFile(FIRST.name))
+    executed.drain()
+    (segment,) = [each for each in executed.log.describe_open().segments if each.name == FIRST.name]
+    content = executed.volume.content(f"{DIRECTORY}/{FIRST.name}")[: segment.position]
+    assert (len(content), segment.digest) == (HEADER_BLOCK_BYTES + size_bytes, crc32(content))
 
 
 def test_a_batch_is_durable_before_a_file_is_removed(executed: Executed) -> None:
