@@ -39,6 +39,7 @@
         StoreError                  the node stops rather than guess
             JournalCorrupt          file and offset of the first bad byte
             StoreVersionUnsupported written by a newer Understudy
+            StoreFormatHeld         a record that a passive node of an older version could not read
             WrongNode               the store belongs to another node id
             StoreInUse              a broker runs on it while it is read
             WrongStore              the store is not the one that this instance uses
@@ -452,6 +453,13 @@ class StoreVersionUnsupported(StoreError):
     """The store was written by a newer Understudy."""
 
     code = "store-version"
+
+
+class StoreFormatHeld(StoreError):
+    """A record of a later format version than a passive node of the pair reads; nothing was written."""
+
+    code = "store-format-held"
+    retryable = True
 
 
 class WrongNode(StoreError):

@@ -22,6 +22,7 @@ from understudy.ha.replication.ports import Found, ReplicaListener
 from understudy.limits import FRAME_BYTES_MAX, REPLICATED_SUBMISSION_BYTES_MAX
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.ports import Clock, Executor, Operation, Timers
+from understudy.store.log.format_version import FORMAT_VERSION
 from understudy.store.replication.copy_messages import Directory
 from understudy.store.replication.operation_codec import decode
 from understudy.wire.core import packets
@@ -327,6 +328,7 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
             options.connector,
             options.node_id(),
             options.copied_at(),
+            FORMAT_VERSION,
         )
         peer.request(registration, REPLICATION_CHANNEL, (packets.ReplicaAnswer,), self._answered)
 

@@ -21,8 +21,7 @@ from understudy.errors import LimitExceeded, ManagementError, ResourceNotFound, 
 from understudy.limits import NAMED_READERS_MAX, READER_HELD_BYTES_MAX
 from understudy.ports import Clock
 from understudy.store.log.journal import Journal
-from understudy.store.log.records import RecordType
-from understudy.store.setting_record import SettingKind, SettingRecord, encode_setting
+from understudy.store.setting_record import SettingKind, SettingRecord
 from understudy.store.state import StoreState
 
 log = logging.getLogger(__name__)
@@ -59,12 +58,15 @@ class NamedReader:
 class NamedReaders:
     """The named readers of one activation."""
 
-    def __init__(self, journal: Journal, state: StoreState, clock: Clock) -> None:
+    def __init__(
+        self, journal: Journal, state: StoreState, clock: Clock, store_setting: Callable[[SettingRecord], object]
+    ) -> None:
         """
         Args:
-            journal: Takes the records.
+            journal: Of the running store.
             state: Of the running store: its settings and segments.
             clock: For times of registrations and commits.
+            store_setting: Appends a record to the log.
 
         Raises:
             StoreError: a record of a reader in the log is invalid.
@@ -72,6 +74,7 @@ class NamedReaders:
         self._journal = journal
         self._state = state
         self._clock = clock
+        self._store = store_setting
         self._readers = {
             record.match: _decoded(record) for record in state.settings.values() if record.scope is SettingKind.READER
         }
@@ -240,10 +243,6 @@ class NamedReaders:
         self._store(_encoded(reader))
         self._readers[reader.name] = reader
         return reader
-
-    def _store(self, record: SettingRecord) -> None:
-        self._journal.append(RecordType.SETTING, encode_setting(record))
-        self._state.apply_setting(record)
 
 
 def _encoded(reader: NamedReader) -> SettingRecord:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.replica_links import Channel, ManualAuthority, ManualCopy, StepWriter, registration
+from understudy.cluster.passive_formats import PassiveFormats
 from understudy.errors import BrokerError, DiskFull, LockLost
 from understudy.replication.active_link import ActiveLink, LinkOptions, LinkState
 from understudy.store.log.operation_context import OperationContext
@@ -30,6 +31,7 @@ class Active:
         self.context = OperationContext()
         self.copies: list[ManualCopy] = []
         self.events: list[str] = []
+        self.formats = PassiveFormats()
         self.protocols: list[int] = []
         """Version of the protocol of each copy."""
         self.link = ActiveLink(
@@ -40,6 +42,7 @@ class Active:
             self,
             self.time,
             self.time,
+            self.formats,
         )
         self.link.open(NODE_ID, 3, self.context)
         self.confirmed: list[int] = []

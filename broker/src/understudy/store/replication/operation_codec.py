@@ -25,6 +25,7 @@ from understudy.limits import (
     REPLICATED_ZEROS_BYTES_MAX,
 )
 from understudy.ports import Operation
+from understudy.store.log.format_version import FORMAT_VERSION, FORMAT_VERSION_FIRST
 from understudy.store.log.operations import (
     Append,
     BodyEnd,
@@ -70,8 +71,10 @@ from understudy.store.replication.fields import (
     several,
 )
 
-#: Of the encoding; an operation that gets another field or meaning raises it.
-VERSION: Final = 1
+#: Of the encoding; an operation that gets another field or meaning raises it. 2: a segment has a format version.
+#: ``encode`` uses the lowest one that has all fields of the operations, for nodes of earlier versions.
+VERSION: Final = 2
+VERSION_FIRST: Final = 1
 
 _BEGIN: Final = struct.Struct("<BI")
 #: As many as the name of a segment has digits for.
@@ -88,6 +91,9 @@ _SEGMENT_HEADER: Final = Shape(
         "allocated_bytes": U32,
         "first_of_epoch": FLAG,
     },
+)
+_FORMAT_HEADER: Final = Shape(
+    SegmentHeader, {**_SEGMENT_HEADER.fields, "format_version": number("H", FORMAT_VERSION_FIRST, FORMAT_VERSION)}
 )
 _SEGMENT_END: Final = Shape(SegmentEnd, {"number": _SEGMENT_NUMBER, "epoch": _EPOCH, "end": U32})
 _SEAL: Final = Shape(
@@ -118,38 +124,41 @@ def _seal_fault(seal: SealSegment) -> str | None:
     return "offsets are not whole numbers of 4 bytes" if len(seal.offsets) % 4 else None
 
 
-_OPERATIONS: Final = Kinds(
-    {
-        1: Shape(
-            Append,
-            {"name": NAME, "offset": U32, "parts": PARTS, "size_bytes": U32, "last_sequence": U64},
-            _append_fault,
-        ),
-        2: Shape(SyncFile, {"name": NAME}),
-        3: Shape(CreateSegment, {"header": _SEGMENT_HEADER.field, "records": DATA}),
-        4: Shape(GrowSegment, {"name": NAME, "allocated_bytes": U32}),
-        5: Shape(WriteZeros, {"name": NAME, "offset": U32, "length": number("I", 0, REPLICATED_ZEROS_BYTES_MAX)}),
-        6: Shape(SealSegment, {"name": NAME, "record": _SEAL.field, "sequence": U64, "offsets": DATA}, _seal_fault),
-        7: Shape(RewriteFile, {"name": NAME, "offset": SIZE, "length": number("I", 0, REPLICATED_REWRITE_BYTES_MAX)}),
-        8: Shape(CreateFile, {"name": NAME}),
-        9: Shape(WriteFile, {"name": NAME, "offset": SIZE, "data": DATA}),
-        10: Shape(RenameFile, {"name": NAME, "target": NAME}),
-        11: Shape(RemoveFile, {"name": NAME, "retain": FLAG, "sync": FLAG}),
-        12: Shape(MakeDirectory, {"name": NAME_OR_EMPTY, "sync": FLAG}),
-        13: Shape(SyncDirectory, {"name": NAME_OR_EMPTY}),
-        14: Shape(CloseFiles, {}),
-        15: Shape(RequireEpoch, {"epoch": _EPOCH}),
-        16: Shape(TidyUp, {"epoch": _EPOCH, "names": several(NAME), "ends": several(_SEGMENT_END.field), "cut": FLAG}),
-        17: Shape(KeepReserve, {"size_bytes": number("Q", 0, 1 << 33)}),
-        18: Shape(GiveUpReserve, {}),
-        19: Shape(PruneRetained, {"now_ms": number("q", 0, I64_MAX)}),
-        20: Shape(WriteBody, {"name": NAME, "offset": SIZE, "parts": PARTS, "sync": FLAG}),
-        21: Shape(FinishBodies, {"ends": several(_BODY_END.field), "directory": NAME_OR_EMPTY}),
-    }
-)
+_SHAPES: Final = {
+    1: Shape(
+        Append,
+        {"name": NAME, "offset": U32, "parts": PARTS, "size_bytes": U32, "last_sequence": U64},
+        _append_fault,
+    ),
+    2: Shape(SyncFile, {"name": NAME}),
+    3: Shape(CreateSegment, {"header": _SEGMENT_HEADER.field, "records": DATA}),
+    4: Shape(GrowSegment, {"name": NAME, "allocated_bytes": U32}),
+    5: Shape(WriteZeros, {"name": NAME, "offset": U32, "length": number("I", 0, REPLICATED_ZEROS_BYTES_MAX)}),
+    6: Shape(SealSegment, {"name": NAME, "record": _SEAL.field, "sequence": U64, "offsets": DATA}, _seal_fault),
+    7: Shape(RewriteFile, {"name": NAME, "offset": SIZE, "length": number("I", 0, REPLICATED_REWRITE_BYTES_MAX)}),
+    8: Shape(CreateFile, {"name": NAME}),
+    9: Shape(WriteFile, {"name": NAME, "offset": SIZE, "data": DATA}),
+    10: Shape(RenameFile, {"name": NAME, "target": NAME}),
+    11: Shape(RemoveFile, {"name": NAME, "retain": FLAG, "sync": FLAG}),
+    12: Shape(MakeDirectory, {"name": NAME_OR_EMPTY, "sync": FLAG}),
+    13: Shape(SyncDirectory, {"name": NAME_OR_EMPTY}),
+    14: Shape(CloseFiles, {}),
+    15: Shape(RequireEpoch, {"epoch": _EPOCH}),
+    16: Shape(TidyUp, {"epoch": _EPOCH, "names": several(NAME), "ends": several(_SEGMENT_END.field), "cut": FLAG}),
+    17: Shape(KeepReserve, {"size_bytes": number("Q", 0, 1 << 33)}),
+    18: Shape(GiveUpReserve, {}),
+    19: Shape(PruneRetained, {"now_ms": number("q", 0, I64_MAX)}),
+    20: Shape(WriteBody, {"name": NAME, "offset": SIZE, "parts": PARTS, "sync": FLAG}),
+    21: Shape(FinishBodies, {"ends": several(_BODY_END.field), "directory": NAME_OR_EMPTY}),
+}
+#: By version of the encoding.
+_OPERATIONS: Final = {
+    VERSION_FIRST: Kinds(_SHAPES),
+    VERSION: Kinds({**_SHAPES, 3: Shape(CreateSegment, {"header": _FORMAT_HEADER.field, "records": DATA})}),
+}
 
 #: Classes that can be encoded: all of ``store.log.operations``.
-ENCODED: Final = _OPERATIONS.classes
+ENCODED: Final = _OPERATIONS[VERSION].classes
 #: Operations on files that belong to one machine: retained segments and the reserve (ADR 0048).
 _OF_ONE_MACHINE: Final = frozenset({PruneRetained, KeepReserve, GiveUpReserve})
 
@@ -163,10 +172,18 @@ def replicated(operations: Sequence[Operation]) -> Sequence[Operation]:
 
 def encode(operations: Sequence[Operation]) -> list[bytes]:
     """The parts of the encoded operations."""
-    out = [_BEGIN.pack(VERSION, len(operations))]
+    version = max(map(_version_of, operations), default=VERSION_FIRST)
+    out, write = [_BEGIN.pack(version, len(operations))], _OPERATIONS[version].write
     for operation in operations:
-        _OPERATIONS.write(operation, out)
+        write(operation, out)
     return out
+
+
+def _version_of(operation: Operation) -> int:
+    """The lowest version of the encoding that has all fields of an operation."""
+    if type(operation) is CreateSegment and operation.header.format_version > FORMAT_VERSION_FIRST:
+        return VERSION
+    return VERSION_FIRST
 
 
 def decode(data: bytes | memoryview) -> list[Operation]:
@@ -181,14 +198,16 @@ def decode(data: bytes | memoryview) -> list[Operation]:
     if len(data) < _BEGIN.size:
         raise RemoteProtocolError(f"operations: cut off after {len(data)} bytes")
     version, count = _BEGIN.unpack_from(data)
-    if version != VERSION:
-        raise RemoteProtocolError(f"operations: version {version} of the encoding, only {VERSION} is known")
+    kinds = _OPERATIONS.get(version)
+    if kinds is None:
+        known = f"only {VERSION_FIRST} to {VERSION} are known"
+        raise RemoteProtocolError(f"operations: version {version} of the encoding, {known}")
     reader = FieldReader(memoryview(data)[_BEGIN.size :], "operations")
     if count > reader.left_bytes:
         raise RemoteProtocolError(f"operations: {count} operations in {reader.left_bytes} bytes")
     found: list[Operation] = []
     for index in range(count):
         reader.where = f"operation {index}"
-        found.append(_OPERATIONS.read(reader))
+        found.append(kinds.read(reader))
     reader.finish()
     return found
