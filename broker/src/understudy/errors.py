@@ -39,7 +39,6 @@
         StoreError                  the node stops rather than guess
             JournalCorrupt          file and offset of the first bad byte
             StoreVersionUnsupported written by a newer Understudy
-            StoreFormatHeld         a record that a passive node of an older version could not read
             WrongNode               the store belongs to another node id
             StoreInUse              a broker runs on it while it is read
             WrongStore              the store is not the one that this instance uses
@@ -52,6 +51,7 @@
         ActivationRefused           the data of this node is not the newest; says which is and what to do
         LargeMessageFailed          its body cannot be stored, or differs from the stored body
         MessageUnreadable           the body of one message in a queue is damaged, or cannot be read
+        StoreFormatHeld             a record that a passive node of an older version could not read; nothing was written
         ManagementError             a request to manage something that cannot be carried out
             ResourceNotFound        nothing of that name is managed
             MessageNotFound         the queue has no message of that id
@@ -455,13 +455,6 @@ class StoreVersionUnsupported(StoreError):
     code = "store-version"
 
 
-class StoreFormatHeld(StoreError):
-    """A record of a later format version than a passive node of the pair reads; nothing was written."""
-
-    code = "store-format-held"
-    retryable = True
-
-
 class WrongNode(StoreError):
     """The store belongs to another node id."""
 
@@ -556,6 +549,13 @@ class MessageUnreadable(BrokerError):
     """
 
     code = "message-unreadable"
+
+
+class StoreFormatHeld(BrokerError):
+    """A record of a later format version than a passive node of the pair reads; nothing was written."""
+
+    code = "store-format-held"
+    retryable = True
 
 
 class ManagementError(BrokerError):

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from support.earlier import BEFORE_READERS, PREVIOUS, Earlier, run_present
-from support.processes import READY_S, Pair, assert_serves, invoke
-from support.replicated import ReplicatedPair, consume, logged, produce, wait_in_sync, wait_logged, wait_until
+from support.processes import READY_S, Node, Pair, assert_serves, invoke
+from support.replicated import ReplicatedPair, consume, logged, produce, wait_logged, wait_until
 from understudy.kernel import crc32
 from understudy.store.log.format_version import FORMAT_VERSION
 
@@ -30,6 +30,13 @@ def before_readers(tmp_path_factory: pytest.TempPathFactory) -> Earlier:
     return Earlier(BEFORE_READERS, tmp_path_factory.mktemp("before-readers"))
 
 
+def join(active: Node, replica: Node) -> None:
+    """Start a node; returns when it is in sync."""
+    before = logged(active, "replica in sync")
+    replica.start()
+    wait_until(lambda: logged(active, "replica in sync") > before, active, replica)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("older", ["primary", "backup"])
 def test_a_replicated_pair_of_two_versions(
@@ -39,14 +46,12 @@ def test_a_replicated_pair_of_two_versions(
     previous.run(pair.primary if older == "primary" else pair.backup)
     pair.primary.start().wait_ready("active")
     produce(pair.url, 300)
-    pair.backup.start()
-    wait_in_sync(pair.primary, pair.backup)
+    join(pair.primary, pair.backup)
     produce(pair.url, 200)
     pair.primary.kill()
     pair.backup.wait_ready("active")
     consume(pair.url, 100)
-    pair.primary.start()
-    wait_in_sync(pair.backup, pair.primary)
+    join(pair.backup, pair.primary)
     produce(pair.url, 50)
     pair.backup.kill()
     pair.primary.wait_ready("active")
@@ -85,8 +90,7 @@ def test_a_replica_of_an_earlier_version_gets_nothing_that_it_cannot_read(
     consume(pair.url, 100)
     produce(pair.url, 20)
     # the older node is updated last: it is without its partner, then with it
-    pair.primary.start()
-    wait_in_sync(pair.backup, pair.primary)
+    join(pair.backup, pair.primary)
     assert pair.backup.terminate() == 0
     pair.primary.wait_ready("active")
     assert invoke(pair.primary, "broker", "registerReader", "r")[0] == 200
@@ -95,8 +99,7 @@ def test_a_replica_of_an_earlier_version_gets_nothing_that_it_cannot_read(
     assert pair.backup.facts()["ha"]["state"] == "passive"  # type: ignore[index]
     consume(pair.url, 20)
     pair.backup.end()
-    run_present(pair.backup).start()
-    wait_in_sync(pair.primary, pair.backup)
+    join(pair.primary, run_present(pair.backup))
     produce(pair.url, 10)
     pair.primary.kill()
     pair.backup.wait_ready("active")
