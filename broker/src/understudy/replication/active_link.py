@@ -326,12 +326,13 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
         assert self._replica is not None
         data = b"".join(encode(operations))
         self._progress.add(index, len(data), self._clock.monotonic_ms())
-        connection = self._replica.connection
+        assert self._context is not None
+        connection, receipt = self._replica.connection, self._context.wants_receipts
         send = connection.send
         for start in range(0, len(data), OPERATIONS_BYTES_MAX):
             end = start + OPERATIONS_BYTES_MAX
             part = data if end - start >= len(data) else data[start:end]
-            send(packets.ReplicationOperations(index, directory, end < len(data), part))
+            send(packets.ReplicationOperations(index, directory, end < len(data), part, receipt))
         connection.flush()
 
     def diverged(self, error: ReplicaFailed) -> None:

@@ -47,8 +47,11 @@ class CopyTarget(Protocol):
     def receive(self, data: bytes) -> None:
         """A message of the active node. Raises BrokerError: it does not fit."""
 
-    def execute(self, index: int, directory: Directory, operations: Sequence[Operation], size_bytes: int) -> None:
-        """Execute operations, ``size_bytes`` encoded, after everything before; ``TargetOwner.progress`` follows."""
+    def execute(
+        self, index: int, directory: Directory, operations: Sequence[Operation], size_bytes: int, *, at_once: bool
+    ) -> None:
+        """Execute operations, ``size_bytes`` encoded, after everything before; ``TargetOwner.progress`` follows. With
+        ``at_once`` perhaps before the return."""
 
     def end(self, ended: Callable[[], None]) -> None:
         """Execute everything that was given, close the files, call ``ended``. Nothing changes a file after it."""
@@ -254,8 +257,9 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
         operations = decode(data)
         self._received = packet.index
         assert self._target is not None
-        self._target.execute(packet.index, directory, operations, len(data))
-        self._report()
+        self._target.execute(packet.index, directory, operations, len(data), at_once=not packet.report_receipt)
+        if packet.report_receipt:
+            self._report()
 
     def _stopping(self, packet: packets.ReplicationStopping) -> None:
         if packet.fail_over and self._state is ReplicaState.IN_SYNC:

@@ -16,10 +16,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Final
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from understudy.errors import LimitExceeded, RemoteProtocolError
 from understudy.limits import (
+    REPLICATED_NAME_BYTES_MAX,
     REPLICATED_REWRITE_BYTES_MAX,
     REPLICATED_SUBMISSION_BYTES_MAX,
     REPLICATED_ZEROS_BYTES_MAX,
@@ -49,6 +51,7 @@ from understudy.store.log.operations import (
     WriteBody,
     WriteFile,
     WriteZeros,
+    append_of,
 )
 from understudy.store.log.records import SealRecord, SegmentEnd
 from understudy.store.log.segment import SegmentHeader
@@ -67,6 +70,7 @@ from understudy.store.replication.fields import (
     FieldReader,
     Kinds,
     Shape,
+    name_fault,
     number,
     several,
 )
@@ -172,6 +176,9 @@ def replicated(operations: Sequence[Operation]) -> Sequence[Operation]:
 
 def encode(operations: Sequence[Operation]) -> list[bytes]:
     """The parts of the encoded operations."""
+    first = operations[0] if operations else None
+    if type(first) is Append and (len(operations) == 1 or operations[1:] == (_batch_names(first.name).sync,)):
+        return _encode_batch(first, len(operations))
     version = max(map(_version_of, operations), default=VERSION_FIRST)
     out, write = [_BEGIN.pack(version, len(operations))], _OPERATIONS[version].write
     for operation in operations:
@@ -197,6 +204,10 @@ def decode(data: bytes | memoryview) -> list[Operation]:
         raise LimitExceeded(f"operations of {len(data)} bytes, at most {REPLICATED_SUBMISSION_BYTES_MAX}")
     if len(data) < _BEGIN.size:
         raise RemoteProtocolError(f"operations: cut off after {len(data)} bytes")
+    return _decode_batch(data) or _decode_any(data)
+
+
+def _decode_any(data: bytes | memoryview) -> list[Operation]:
     version, count = _BEGIN.unpack_from(data)
     kinds = _OPERATIONS.get(version)
     if kinds is None:
@@ -211,3 +222,67 @@ def decode(data: bytes | memoryview) -> list[Operation]:
         found.append(kinds.read(reader))
     reader.finish()
     return found
+
+
+# --- batches: the same encoding without a call for each field -------------------------------------
+
+#: Version, number of operations, kind of the first one, length of the name that follows.
+_BATCH_BEGIN: Final = struct.Struct("<BIBH")
+#: After the name: offset, length of the parts that follow.
+_BATCH_PLACE: Final = struct.Struct("<II")
+#: After the parts: size, last sequence.
+_BATCH_END: Final = struct.Struct("<IQ")
+
+
+class _BatchNames(NamedTuple):
+    """What a batch for one segment has of its name."""
+
+    sync: SyncFile
+    begin: tuple[bytes, bytes]
+    """Everything before the offset, without and with a sync."""
+    end: bytes
+    """The encoded sync."""
+
+
+@lru_cache(64)
+def _batch_names(name: str) -> _BatchNames:
+    raw = name.encode("utf-8", "surrogateescape")
+    begins = [_BATCH_BEGIN.pack(VERSION_FIRST, count, 1, len(raw)) + raw for count in (1, 2)]
+    return _BatchNames(SyncFile(name), (begins[0], begins[1]), begins[1][_BEGIN.size :].replace(b"\1", b"\2", 1))
+
+
+def _encode_batch(append: Append, count: int) -> list[bytes]:
+    names = _batch_names(append.name)
+    place = _BATCH_PLACE.pack(append.offset, sum(map(len, append.parts)))
+    end = _BATCH_END.pack(append.size_bytes, append.last_sequence)
+    return [names.begin[count - 1], place, *append.parts, end if count == 1 else end + names.end]
+
+
+@lru_cache(64)
+def _batch_name(raw: bytes) -> str | None:
+    """The name of a segment in a batch; None if it is not acceptable."""
+    name = raw.decode("utf-8", "surrogateescape")
+    return name if len(raw) <= REPLICATED_NAME_BYTES_MAX and name and name_fault(name) is None else None
+
+
+def _decode_batch(data: bytes | memoryview) -> list[Operation] | None:
+    """The operations of a batch; None if it is something else, or not acceptable."""
+    if len(data) < _BATCH_BEGIN.size:
+        return None
+    version, count, kind, length = _BATCH_BEGIN.unpack_from(data)
+    place = _BATCH_BEGIN.size + length
+    parts = place + _BATCH_PLACE.size
+    if version != VERSION_FIRST or kind != 1 or count not in (1, 2) or len(data) < parts:
+        return None
+    name = _batch_name(bytes(data[_BATCH_BEGIN.size : place]))
+    offset, size_bytes = _BATCH_PLACE.unpack_from(data, place)
+    end = parts + size_bytes
+    if name is None or len(data) < end + _BATCH_END.size:
+        return None
+    stated_bytes, last_sequence = _BATCH_END.unpack_from(data, end)
+    names = _batch_names(name)
+    rest = data[end + _BATCH_END.size :]
+    if stated_bytes != size_bytes or rest != (names.end if count == 2 else b""):
+        return None
+    append = append_of((name, offset, (bytes(data[parts:end]),) if size_bytes else (), size_bytes, last_sequence))
+    return [append, names.sync] if count == 2 else [append]

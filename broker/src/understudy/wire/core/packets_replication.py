@@ -8,7 +8,7 @@ copies are equal byte by byte. Bodies::
                                [, str? node id [, i64 copied at [, i32 format version]]]
     -111  ReplicaAnswer        i32 problem, str text, i32 protocol, str? node id, i64 epoch
     -112  ReplicationCopy      i32 n, n bytes
-    -113  ReplicationOperations  i64 index, i8 directory, b8 more, i32 n, n bytes
+    -113  ReplicationOperations  i64 index, i8 directory, b8 more, i32 n, n bytes [, b8 report receipt]
     -114  ReplicationProgress  i64 received, i64 durable
     -115  ReplicationStopping  b8 fail over
 """
@@ -117,6 +117,7 @@ class ReplicationOperations(Packet):
     """Operations of one submission to a log writer (``store.replication.operation_codec``)."""
 
     TYPE: ClassVar[int] = -113
+    GROUPS: ClassVar[tuple[str, ...]] = ("report_receipt",)
     index: I64
     """Of the submission; the first after the copy has 1."""
     directory: I8
@@ -124,6 +125,8 @@ class ReplicationOperations(Packet):
     more: Flag
     """The next packet continues the same submission."""
     data: SizedBytes
+    report_receipt: Flag = True
+    """Whether the backup reports that it has the submission in memory; else it reports only what is durable."""
 
 
 @dataclass(slots=True)
