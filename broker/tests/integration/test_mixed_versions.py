@@ -95,7 +95,7 @@ def test_a_replica_of_an_earlier_version_gets_nothing_that_it_cannot_read(
     pair.primary.wait_ready("active")
     assert invoke(pair.primary, "broker", "registerReader", "r")[0] == 200
     pair.backup.start()
-    wait_logged(pair.backup, REFUSED)
+    wait_logged(pair.primary, REFUSED)
     assert pair.backup.facts()["ha"]["state"] == "passive"  # type: ignore[index]
     consume(pair.url, 20)
     pair.backup.end()
