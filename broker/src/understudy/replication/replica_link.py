@@ -181,6 +181,8 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
         self._reasons: list[str] = []
         self._problems: set[int] = set()
         """Answers of the nodes of this search."""
+        self._refusal = ""
+        """The last refusal because of versions that was logged: they stay the same until a node is updated."""
         self.found = Found.NOTHING
         """See ``Replica``."""
         self._peer: CorePeer | None = None
@@ -340,6 +342,9 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
         assert isinstance(answer, packets.ReplicaAnswer)
         if answer.problem != ReplicaProblem.NONE:
             self._problems.add(answer.problem)
+            if answer.problem == ReplicaProblem.PROTOCOL and answer.text != self._refusal:
+                self._refusal = answer.text
+                log.error("refused by the active node", extra={"reason": answer.text})
             self.fire(ReplicaEvent.REFUSED, answer.text)
         elif not REPLICATION_PROTOCOL_MIN <= answer.protocol <= self.options.protocol:
             text = (
