@@ -144,7 +144,7 @@ def system_environment(
     def replica_runner(worker: Worker, executor: Executor) -> Runner:
         path = CriticalPath(f"replica {len(paths) + 1} of the store")
         paths.append(path)
-        return ReplicaRunner(worker, executor, path)
+        return ReplicaRunner(worker, loop, executor, path)
 
     return Environment(
         clock=SystemClock(),

@@ -9,6 +9,7 @@ Invariant: one job at a time is given to it, so the order of jobs holds.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import Final
@@ -41,6 +42,7 @@ class ReplicaRunner:
     def __init__(
         self,
         worker: Worker,
+        loop: asyncio.AbstractEventLoop,
         executor: Executor,
         path: CriticalPath,
         now_ns: Callable[[], int] = time.monotonic_ns,
@@ -48,11 +50,13 @@ class ReplicaRunner:
         """
         Args:
             worker: Runs the jobs that are not run on the loop.
-            executor: Calls ``done`` of the others.
+            loop: Where ``done`` of the others is called,
+            executor: and by what.
             path: Says since when a job has been under way.
             now_ns: Measures the jobs.
         """
         self._worker = worker
+        self._loop = loop
         self._executor = executor
         self._path = path
         self._now_ns = now_ns
@@ -73,7 +77,9 @@ class ReplicaRunner:
             self._measured(work)
         except BaseException as failure:  # handled by ``done``
             error = failure
-        self._executor.soon(done, error)
+        # not within the turn of what was received: the loop would stay awake after it as after a sync of an active node,
+        # and the next batch comes only after the answer has travelled to the client
+        self._loop.call_soon(self._executor.completed, done, error)
 
     def _watched(self, work: Callable[[], None]) -> int:
         """Do it; the time when it began."""

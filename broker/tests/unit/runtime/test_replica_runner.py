@@ -24,14 +24,18 @@ class Rig:
         self.jobs: list[tuple[Callable[[], None], Done]] = []
         self.later: list[tuple[Done, BaseException | None]] = []
         self.path = CriticalPath("replica")
-        self.runner = ReplicaRunner(self, self, self.path, lambda: self.now_ns)  # type: ignore[arg-type]
+        self.runner = ReplicaRunner(self, self, self, self.path, lambda: self.now_ns)  # type: ignore[arg-type]
         self.ended: list[BaseException | None] = []
 
     def run(self, work: Callable[[], None], done: Done) -> None:
         self.jobs.append((work, done))
 
-    def soon(self, call: Done, error: BaseException | None) -> None:
-        self.later.append((call, error))
+    def call_soon(self, completed: Callable[..., None], done: Done, error: BaseException | None) -> None:
+        assert completed == self.completed
+        self.later.append((done, error))
+
+    def completed(self, done: Done, error: BaseException | None) -> None:
+        done(error)
 
     def batch(self, took_ns: int, size_bytes: int = 100, error: Exception | None = None) -> str:
         """One batch to its end; where it was executed."""
