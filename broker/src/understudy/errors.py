@@ -51,7 +51,7 @@
         ActivationRefused           the data of this node is not the newest; says which is and what to do
         LargeMessageFailed          its body cannot be stored, or differs from the stored body
         MessageUnreadable           the body of one message in a queue is damaged, or cannot be read
-        StoreFormatHeld             a record that a passive node of an older version could not read; nothing was written
+        StoreFormatHeld             a record that a passive node of an older version could not read
         ManagementError             a request to manage something that cannot be carried out
             ResourceNotFound        nothing of that name is managed
             MessageNotFound         the queue has no message of that id

@@ -48,7 +48,7 @@ class ClusterServices:
     scaled_down: ScaledDownNodes = field(default_factory=ScaledDownNodes)
     """Nodes that were scaled down since this one became active."""
     formats: PassiveFormats = field(default_factory=PassiveFormats)
-    """What the passive nodes that follow this one read."""
+    """Format versions that the passive nodes of this one read."""
     backups: BackupHost | None = None
     """Hosts backups of other nodes; None in a node that hosts none."""
     networks: Sequence[ClusterNetwork] = ()

@@ -51,7 +51,7 @@ class NodeParts:
     tls: TlsAcceptors
     """Certificates of the acceptors."""
     formats: PassiveFormats = field(default_factory=PassiveFormats)
-    """What the passive nodes that follow this one read."""
+    """Format versions that the passive nodes of this one read."""
     process: Process | None = None
     """None: the node is alone in its process, and hosts no backups."""
     instance_directory: str | None = None

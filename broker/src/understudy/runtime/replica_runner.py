@@ -65,7 +65,11 @@ class ReplicaRunner:
 
     def run(self, work: Callable[[], None], done: _Done) -> None:
         """See ``Runner``."""
-        self._worker.run(lambda: self._watched(work), done)
+
+        def watched() -> None:
+            self._watched(work)
+
+        self._worker.run(watched, done)
 
     def run_batch(self, work: Callable[[], None], done: _Done, size_bytes: int) -> None:
         """See ``Runner``."""
@@ -77,7 +81,7 @@ class ReplicaRunner:
             self._measured(work)
         except BaseException as failure:  # handled by ``done``
             error = failure
-        # not within the turn of what was received: the loop would stay awake after it, as that of an active node does
+        # not within the turn in which the batch was received: the loop would stay awake after it, as that of an active node does
         # after a sync, and the next batch comes only after the answer has travelled to the client
         self._loop.call_soon(self._executor.completed, done, error)
 

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ReadableFormat:
-    """What the passive nodes that follow a log read."""
+    """The format version that the passive nodes which follow a log read."""
 
     version: int
     """Newest format version that all of them read."""

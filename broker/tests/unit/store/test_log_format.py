@@ -54,7 +54,7 @@ def test_a_log_stays_at_the_first_version_until_a_record_needs_another() -> None
     store.store_setting(BRIDGE)
     rig.settle_log()
     assert store.format.version == FORMAT_VERSION
-    # the segments that were prepared are made anew, and only what came before has the first version
+    # the segments that were prepared are made anew, and only the segments before have the first version
     assert versions(rig)[0] == FORMAT_VERSION_FIRST
     assert set(versions(rig)[1:]) == {FORMAT_VERSION}
     assert len(versions(rig)) == len({header.number for header in headers(rig)})

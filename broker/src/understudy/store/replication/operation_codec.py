@@ -235,7 +235,7 @@ _BATCH_END: Final = struct.Struct("<IQ")
 
 
 class _BatchNames(NamedTuple):
-    """What a batch for one segment has of its name."""
+    """The parts of an encoded batch that depend on the name of its segment only."""
 
     sync: SyncFile
     begin: tuple[bytes, bytes]

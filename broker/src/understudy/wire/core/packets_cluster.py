@@ -215,7 +215,7 @@ class PairState:
 
 @dataclass(frozen=True, slots=True)
 class StoreFormat:
-    """What the backup that announces itself next on the connection reads (ADR 0088)."""
+    """The format version that the backup reads which announces itself next on the connection (ADR 0088)."""
 
     version: int
     """Newest format version of the log."""

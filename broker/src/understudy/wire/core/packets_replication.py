@@ -126,7 +126,7 @@ class ReplicationOperations(Packet):
     """The next packet continues the same submission."""
     data: SizedBytes
     report_receipt: Flag = True
-    """Whether the backup reports that it has the submission in memory; else it reports only what is durable."""
+    """Whether the backup reports that it has the submission in memory; else it reports only the durable submissions."""
 
 
 @dataclass(slots=True)
