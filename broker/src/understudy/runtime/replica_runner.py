@@ -81,8 +81,8 @@ class ReplicaRunner:
             self._measured(work)
         except BaseException as failure:  # handled by ``done``
             error = failure
-        # not within the turn in which the batch was received: the loop would stay awake after it, as that of an active node does
-        # after a sync, and the next batch comes only after the answer has travelled to the client
+        # not within the turn in which the batch was received: the loop would stay awake after it, as that of an active
+        # node does after a sync, and the next batch comes only after the answer has travelled to the client
         self._loop.call_soon(self._executor.completed, done, error)
 
     def _watched(self, work: Callable[[], None]) -> int:
