@@ -21,7 +21,8 @@ from understudy.errors import LimitExceeded, ManagementError, ResourceNotFound, 
 from understudy.limits import NAMED_READERS_MAX, READER_HELD_BYTES_MAX
 from understudy.ports import Clock
 from understudy.store.log.journal import Journal
-from understudy.store.setting_record import SettingKind, SettingRecord
+from understudy.store.log.records import RecordType
+from understudy.store.setting_record import SettingKind, SettingRecord, encode_setting
 from understudy.store.state import StoreState
 
 log = logging.getLogger(__name__)
@@ -278,3 +279,13 @@ def _decoded(record: SettingRecord) -> NamedReader:
         number("committed_ms"),
         dropped,
     )
+
+
+def appended_to(journal: Journal, state: StoreState) -> Callable[[SettingRecord], None]:
+    """Appends records of readers that a log has already, which need no other format version, to its journal."""
+
+    def store(record: SettingRecord) -> None:
+        journal.append(RecordType.SETTING, encode_setting(record))
+        state.apply_setting(record)
+
+    return store

@@ -21,7 +21,6 @@ from understudy.ports import Clock, Disk
 from understudy.store.log.epoch import Epoch, begin_epoch
 from understudy.store.log.follower import Follower, recover
 from understudy.store.log.journal import Journal
-from understudy.store.log.records import RecordType
 from understudy.store.log.segment import (
     SEGMENT_BYTES,
     SEGMENT_BYTES_MAX,
@@ -29,10 +28,9 @@ from understudy.store.log.segment import (
     log_size_bytes,
     read_header,
 )
-from understudy.store.named_readers import NamedReaders
+from understudy.store.named_readers import NamedReaders, appended_to
 from understudy.store.quarantine import read_known_damage
 from understudy.store.retention import RetentionSettings
-from understudy.store.setting_record import SettingRecord, encode_setting
 from understudy.store.settings import StoreSettings
 from understudy.store.snapshots.consolidator import Consolidator, sparse_segments
 from understudy.store.snapshots.references import LiveReferences, waiting_references
@@ -187,18 +185,13 @@ class Compaction:
             state=self._state,
             relocations=Relocations(),
             forget=self._forget,
-            readers=NamedReaders(self._journal, self._state, clock, self._store_setting),
+            readers=NamedReaders(self._journal, self._state, clock, appended_to(self._journal, self._state)),
             known=read_known_damage(disk, directory),
             # no queue is served here: a damaged record stays where it is
             damaged=lambda number, offset: None,
             settings=settings,
         )
         self._consolidator.begin(disk, epoch.names)
-
-    def _store_setting(self, record: SettingRecord) -> None:
-        """A reader is dropped: the log has records of it, so it needs no other format version."""
-        self._journal.append(RecordType.SETTING, encode_setting(record))
-        self._state.apply_setting(record)
 
     def _begin_segment(self, number: int, first_sequence: int) -> SegmentUse:
         return self._state.begin_segment(number, self._journal.epoch, first_sequence)
