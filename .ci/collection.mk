@@ -98,7 +98,7 @@ molecule-default: $(VENV)/.complete $(COLLECTION) ## Deploy, kill, fail back and
 	$(ANSIBLE) molecule test --scenario-name default
 
 # One scenario for each inventory of a cluster: deploy, drill, and remove.
-MOLECULE_CLUSTERS := cluster scale_down colocated upgrade
+MOLECULE_CLUSTERS := cluster replicated quorum scale_down colocated upgrade
 
 .PHONY: molecule-clusters
 molecule-clusters: $(addprefix molecule-,$(MOLECULE_CLUSTERS)) ## Every drill of a cluster, on local addresses
