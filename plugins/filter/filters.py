@@ -8,20 +8,29 @@ from typing import TypeVar
 
 from ansible.errors import AnsibleFilterError
 from ansible_collections.understudy.broker.plugins.module_utils import credentials, drill
-from ansible_collections.understudy.broker.plugins.plugin_utils import render, sockets
+from ansible_collections.understudy.broker.plugins.plugin_utils import firewall, render, sockets
 from ansible_collections.understudy.broker.plugins.plugin_utils import topology as topologies
 
 
-def topology(hosts: Iterable[str], hostvars: Mapping[str, Mapping[str, object]]) -> dict[str, object]:
-    """Nodes, pairs and faults of the hosts; see topology.yml."""
-    names = list(hosts)
+def topology(
+    hosts: Iterable[str], hostvars: Mapping[str, Mapping[str, object]], witnesses: Iterable[str] = ()
+) -> dict[str, object]:
+    """Nodes, pairs, clusters and faults of the hosts; see topology.yml."""
+    names, places = list(hosts), list(witnesses)
     relevant = topologies.relevant_names()
     variables = {}
-    for host in names:
+    for host in (*names, *places):
         # Only what a topology is made of is read, because reading a host variable templates it.
         found = hostvars[host]
         variables[host] = {name: found[name] for name in relevant if name in found}
-    return topologies.build_topology(names, variables).as_dict()
+    built = topologies.build_topology(names, variables, places)
+    nodes: dict[str, dict[str, object]]
+    result = built.as_dict()
+    if not built.faults:
+        nodes = result["nodes"]  # type: ignore[assignment]
+        for node in built.nodes:
+            nodes[node.name]["firewall_ports"] = firewall.ports_of(node, built.cluster_of(node))
+    return result
 
 
 def broker_xml(inputs: Mapping[str, object]) -> dict[str, object]:
