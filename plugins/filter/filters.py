@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.understudy.broker.plugins.module_utils import credentials, drill
+from ansible_collections.understudy.broker.plugins.module_utils import credentials, drill, pem
 from ansible_collections.understudy.broker.plugins.plugin_utils import firewall, render, sockets
 from ansible_collections.understudy.broker.plugins.plugin_utils import topology as topologies
 
@@ -92,6 +92,27 @@ def roles_file(roles: Sequence[Mapping[str, object]]) -> str:
     return _readable(lambda: credentials.roles_text(roles))
 
 
+def tls_faults(files: Sequence[Mapping[str, object]]) -> list[str]:
+    """Faults of files of certificates and keys; see tls_faults.yml."""
+    return pem.find_faults(files)
+
+
+def pem_union(present: str, wanted: str) -> str:
+    """Certificates of two PEM files; see pem_union.yml."""
+    try:
+        return pem.union(present, wanted)
+    except ValueError as error:
+        raise AnsibleFilterError(f"the certificates cannot be joined: {error}") from error
+
+
+def certificate_fingerprints(content: str) -> list[str]:
+    """SHA-256 of the certificates of a PEM file; see certificate_fingerprints.yml."""
+    try:
+        return [pem.fingerprint(block) for block in pem.certificates(content)]
+    except ValueError as error:
+        raise AnsibleFilterError(f"a certificate cannot be read: {error}") from error
+
+
 Result = TypeVar("Result")
 
 
@@ -118,4 +139,7 @@ class FilterModule:
             "credential_faults": credential_faults,
             "users_file": users_file,
             "roles_file": roles_file,
+            "tls_faults": tls_faults,
+            "pem_union": pem_union,
+            "certificate_fingerprints": certificate_fingerprints,
         }

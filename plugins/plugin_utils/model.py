@@ -240,6 +240,11 @@ class Topology:
                 for each in node.sockets.acceptors
                 if MEMBERS in each.sources
             ],
+            "tls_endpoints": [
+                {"name": f"{node.name} {each.name}", "address": each.advertised, "port": each.port}
+                for each in node.sockets.acceptors
+                if str(each.parameters.get("sslEnabled")).lower() == "true"
+            ],
             "command": node.command,
             "start_gate": node.start_gate,
             "unit": node.unit,
