@@ -106,7 +106,8 @@ def across_hosts(copies: Sequence[Mapping[str, Any]]) -> dict[str, object]:
         name for name, copy in zip(names, copies, strict=True) if any(copy.get(key) is None for key in IN_LOG_ORDER)
     ]
     if missing:
-        raise NotComparable(f"{', '.join(missing)}: without epoch and last_sequence; give the results 'copies' of this module")
+        problem = "without epoch and last_sequence; give the results 'copies' of this module"
+        raise NotComparable(f"{', '.join(missing)}: {problem}")
     nodes: dict[str, list[str]] = {}
     for name, copy in zip(names, copies, strict=True):
         if copy.get("node_id") is not None:

@@ -1,7 +1,8 @@
 """The table of nftables that guards the ports of one broker: its text, and whether the kernel has it.
 
-A table of its own, so that nothing else on the host is touched: for each port one rule that accepts its sources and one that drops
-the rest; packets to other ports pass. Without connection tracking, so a source that is removed is cut off at once. Pure.
+A table of its own, so that nothing else on the host is touched: for each port rules that accept its sources, and one
+that drops the rest; packets to other ports pass. Without connection tracking, so a source that is removed is cut off at
+once. Pure.
 """
 
 from __future__ import annotations

@@ -45,8 +45,8 @@ options:
     default: 600
   on_timeout:
     description:
-      - Whether producers go on (V(resume)) or stay blocked (V(keep)) if the queues are not empty in time, or if the node
-        refuses to answer meanwhile.
+      - Whether producers go on (V(resume)) or stay blocked (V(keep)) if the queues are not empty in time, or if the
+        node refuses to answer meanwhile.
     type: str
     choices: [resume, keep]
     default: resume

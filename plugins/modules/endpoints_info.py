@@ -9,8 +9,8 @@ module: endpoints_info
 short_description: Try from this host to connect to sockets of other hosts
 description:
   - Opens a TCP connection to each endpoint and closes it at once. Changes nothing.
-  - A refused connection shows that the way to the host is open and that nothing listens there. Silence shows that it is not, which a firewall or a
-    wrong route may cause.
+  - A refused connection shows that the way to the host is open and that nothing listens there. Silence shows that it is
+    not, which a firewall or a wrong route may cause.
 version_added: 0.2.0
 author:
   - The Understudy authors (@understudy)

@@ -8,9 +8,10 @@ DOCUMENTATION = r"""
 module: packet_filter
 short_description: Guard the ports of a broker with a table of nftables
 description:
-  - For each port the given sources are accepted and all others dropped. Packets to other ports, and from the host itself, pass.
-  - The table is replaced in one transaction, so that no connection is refused meanwhile, and only if the kernel has other rules
-    than the wanted ones. Rules that were added to it by hand are removed.
+  - For each port the given sources are accepted and all others dropped. Packets to other ports, and from the host
+    itself, pass.
+  - The table is replaced in one transaction, so that no connection is refused meanwhile, and only if the kernel has
+    other rules than the wanted ones. Rules that were added to it by hand are removed.
   - A packet that this table accepts can still be dropped by another table.
 version_added: 0.2.0
 author:
@@ -174,12 +175,9 @@ def guard(module: AnsibleModule, table: str, path: Path) -> None:
                 tables.load(copy, dry_run=False)
                 os.replace(copy, path)
     before = ruleset(table, present) if present is not None else ""
-    module.exit_json(
-        changed=changed,
-        table=table,
-        rules=wanted,
-        diff={"before_header": f"table inet {table}", "after_header": f"table inet {table}", "before": before, "after": text},
-    )
+    head = f"table inet {table}"
+    difference = {"before_header": head, "after_header": head, "before": before, "after": text}
+    module.exit_json(changed=changed, table=table, rules=wanted, diff=difference)
 
 
 def main() -> None:

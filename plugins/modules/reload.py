@@ -8,10 +8,10 @@ DOCUMENTATION = r"""
 module: reload
 short_description: Let a running broker read its configuration, users and certificates again
 description:
-  - The broker applies what needs no restart - addresses, address settings, security settings, diverts, users, roles, certificates of
-    acceptors - and keeps its connections.
-  - An active node is asked through its management interface and answers whether broker.xml is usable. A passive node gets the
-    signal SIGHUP; errors are in its log.
+  - The broker applies what needs no restart - addresses, address settings, security settings, diverts, users, roles,
+    certificates of acceptors - and keeps its connections.
+  - An active node is asked through its management interface and answers whether broker.xml is usable. A passive node
+    gets the signal SIGHUP; errors are in its log.
 version_added: 0.2.0
 author:
   - The Understudy authors (@understudy)

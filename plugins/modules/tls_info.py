@@ -8,7 +8,8 @@ DOCUMENTATION = r"""
 module: tls_info
 short_description: Look from this host at the certificates that sockets of brokers show
 description:
-  - Makes a TLS handshake with each endpoint, checks its certificate and host name with the given authorities, and closes the connection.
+  - Makes a TLS handshake with each endpoint, checks its certificate and host name with the given authorities, and
+    closes the connection.
   - Sends nothing. The broker logs a connection that ends without a request.
 version_added: 0.2.0
 author:

@@ -43,11 +43,14 @@ def _ensembles(nodes: Sequence[Node]) -> Iterator[Fault]:
             continue
         servers = [each.strip() for each in str(properties.get("connect-string", "")).split(",") if each.strip()]
         if servers and len(servers) % 2 == 0:
-            problem = f"names {len(servers)} servers of ZooKeeper: an even number survives no more than one less; give an odd one"
+            problem = (
+                f"names {len(servers)} servers of ZooKeeper, which survive no more than one less; give an odd number"
+            )
             yield Fault(node.name, "broker_lock_manager_properties", problem)
         addresses = {server.rpartition(":")[0].strip("[]") or server for server in servers}
         pair = [each for each in nodes if node.pair and each.pair == node.pair]
         held = [each.name for each in pair if {each.machine, each.sockets.connector.address} & addresses]
         if len(pair) > 1 and len(held) == len(pair):
-            problem = f"has servers of ZooKeeper on all nodes of pair {node.pair!r} ({', '.join(held)}); place them elsewhere"
+            names = ", ".join(held)
+            problem = f"has servers of ZooKeeper on all nodes of pair {node.pair!r} ({names}); place them elsewhere"
             yield Fault(node.name, "broker_lock_manager_properties", problem)

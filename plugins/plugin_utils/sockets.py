@@ -156,9 +156,7 @@ def open_sockets(name: str, values: Mapping[str, object], prefix: str = "broker_
         number = port("sockets", entry["port"])
         others.append(Endpoint(socket, bind, number, parameters, origin, advertise, sources))
     connectors = tuple(_connectors(values, prefix, faults))
-    own = Endpoint(
-        name, advertised, core_port, _mapping(values, "connector_parameters"), f"{prefix}port"
-    )
+    own = Endpoint(name, advertised, core_port, _mapping(values, "connector_parameters"), f"{prefix}port")
     faults.extend(("connectors", problem) for problem in _repeated([own, *connectors]))
     return Sockets(
         acceptors=(core, *others),
@@ -181,15 +179,14 @@ def _interfaces(values: Mapping[str, object], faults: list[tuple[str, str]]) -> 
         bind = str(entry["bind_address"])
         advertise = str(entry.get("advertise_address") or bind)
         if advertise in WILDCARDS:
-            faults.append(("interfaces", f"has no address that others could connect to for {name!r}; set advertise_address"))
+            problem = f"has no address that others could connect to for {name!r}; set advertise_address"
+            faults.append(("interfaces", problem))
             continue
         found[str(name)] = (bind, advertise)
     return found
 
 
-def _sockets(
-    values: Mapping[str, object], faults: list[tuple[str, str]]
-) -> Iterator[tuple[str, Mapping[str, object]]]:
+def _sockets(values: Mapping[str, object], faults: list[tuple[str, str]]) -> Iterator[tuple[str, Mapping[str, object]]]:
     """Name and entry of each socket whose entry has a usable form."""
     for name, entry in _mapping(values, "sockets").items():
         given = {} if entry is None else entry
@@ -207,9 +204,7 @@ def _texts(value: object) -> tuple[str, ...]:
     return tuple(map(str, value)) if isinstance(value, (list, tuple)) else tuple(str(value).split(","))
 
 
-def _parameters_of(
-    socket: str, entry: Mapping[str, object], faults: list[tuple[str, str]]
-) -> Mapping[str, object]:
+def _parameters_of(socket: str, entry: Mapping[str, object], faults: list[tuple[str, str]]) -> Mapping[str, object]:
     """Parameters of the URL, with the protocols."""
     parameters = entry.get("parameters") or {}
     if not isinstance(parameters, Mapping):

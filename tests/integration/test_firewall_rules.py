@@ -1,7 +1,7 @@
 """Goal: the table of nftables admits the given sources, drops all others, and is replaced without a gap.
 
-Method: two network namespaces with a cable; the module runs in one of them, with the rules of the kernel, and clients connect from two
-addresses of the other one.
+Method: two network namespaces with a cable; the module runs in one of them, with the rules of the kernel, and clients
+connect from two addresses of the other one.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def test_a_source_that_nftables_cannot_take_changes_nothing(namespaces: Namespac
 
 
 def test_the_way_to_an_endpoint_is_tried(namespaces: Namespaces) -> None:
-    """From the server to the clients' address without a listener, to its own listener, and to an address that no host has."""
+    """To a listener of the same host, to an address without a listener, and to one that no host has."""
     endpoints = [
         {"name": "own", "address": SERVER, "port": PORT},
         {"name": "closed", "address": FRIEND, "port": 1},

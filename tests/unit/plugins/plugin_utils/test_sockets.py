@@ -89,7 +89,10 @@ def test_a_socket_has_its_own_network_protocols_and_sources() -> None:
         ({"sockets": {"a": {"port": True}}}, ("sockets", "lacks the port of 'a'")),
         ({"sockets": {"a": 5}}, ("sockets", "has for 'a' a int; give a mapping")),
         ({"sockets": {"a": {"prot": 1}}}, ("sockets", "has 'prot' for 'a'; give only port, interface, protocols")),
-        ({"sockets": {"a": {"port": 1, "interface": "x"}}}, ("sockets", "has the interface 'x' for 'a'; broker_interf")),
+        (
+            {"sockets": {"a": {"port": 1, "interface": "x"}}},
+            ("sockets", "has the interface 'x' for 'a'; broker_interf"),
+        ),
         ({"sockets": {"a": {"port": 1, "parameters": "x"}}}, ("sockets", "has parameters for 'a' that are no mapping")),
         ({"sockets": {"a": {"port": 1, "sources": ["x"]}}}, ("sockets", "has the source 'x' for 'a'; give members")),
         (
