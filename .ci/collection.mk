@@ -71,6 +71,7 @@ collection-lint: $(VENV)/.complete $(COLLECTION)
 	$(BIN)/yamllint --strict .
 	$(BIN)/antsibull-changelog lint
 	$(ANSIBLE) ansible-lint --profile production --nocolor
+	$(ANSIBLE) antsibull-docs lint-collection-docs --plugin-docs .
 
 .PHONY: collection-unit
 collection-unit: $(VENV)/.complete $(COLLECTION)

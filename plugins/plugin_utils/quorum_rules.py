@@ -43,9 +43,7 @@ def _ensembles(nodes: Sequence[Node]) -> Iterator[Fault]:
             continue
         servers = [each.strip() for each in str(properties.get("connect-string", "")).split(",") if each.strip()]
         if servers and len(servers) % 2 == 0:
-            problem = (
-                f"names {len(servers)} servers of ZooKeeper, which survive no more than one less; give an odd number"
-            )
+            problem = f"names {len(servers)} servers of ZooKeeper; an even number survives no more than one less"
             yield Fault(node.name, "broker_lock_manager_properties", problem)
         addresses = {server.rpartition(":")[0].strip("[]") or server for server in servers}
         pair = [each for each in nodes if node.pair and each.pair == node.pair]

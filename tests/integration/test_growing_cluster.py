@@ -1,8 +1,8 @@
 """Goal: a cluster with TLS grows, and changes its authority, while the nodes that run are not restarted.
 
-Method: a pair on loopback addresses, deployed by the playbooks; a third node is added, then all certificates are replaced
-by those of another authority. Messages travel before and after. At the end the backup takes over and shows its new
-certificate.
+Method: a pair on loopback addresses, deployed by the playbooks; a third node is added, then all certificates are
+replaced by those of another authority. Messages travel before and after. At the end the backup takes over and shows its
+new certificate.
 """
 
 from __future__ import annotations

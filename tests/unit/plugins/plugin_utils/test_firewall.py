@@ -1,4 +1,4 @@
-"""Goal: the firewall of a node admits its members and its clients to the right ports, and unusable sources are named."""
+"""Goal: the firewall of a node admits its members and its clients to the right ports, unusable sources are named."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def test_a_socket_has_its_own_network_protocols_and_sources() -> None:
         ({"sockets": {"a": {"prot": 1}}}, ("sockets", "has 'prot' for 'a'; give only port, interface, protocols")),
         (
             {"sockets": {"a": {"port": 1, "interface": "x"}}},
-            ("sockets", "has the interface 'x' for 'a'; broker_interf"),
+            ("sockets", "has the interface 'x' for 'a'; broker_"),
         ),
         ({"sockets": {"a": {"port": 1, "parameters": "x"}}}, ("sockets", "has parameters for 'a' that are no mapping")),
         ({"sockets": {"a": {"port": 1, "sources": ["x"]}}}, ("sockets", "has the source 'x' for 'a'; give members")),
