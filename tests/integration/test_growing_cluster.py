@@ -36,13 +36,16 @@ class Authority:
         key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", str(self._key))
         openssl("req", "-x509", *key, "-days", "2", *names, "-out", str(self.path))
         self._name = name
+        self._signed: dict[str, str] = {}
 
     @property
     def certificate(self) -> str:
         return self.path.read_text()
 
     def sign(self, host: str, address: str) -> str:
-        """Certificate and key of a host."""
+        """Certificate and key of a host, the same each time."""
+        if host in self._signed:
+            return self._signed[host]
         base = self._directory / f"{self._name}-{host}"
         key, request, extensions, made = (base.with_suffix(each) for each in (".key", ".csr", ".ext", ".crt"))
         new = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", str(key))
@@ -53,7 +56,8 @@ class Authority:
             *("x509", "-req", "-in", str(request), *issuer, "-days", "2"),
             *("-extfile", str(extensions), "-out", str(made)),
         )
-        return made.read_text() + key.read_text()
+        self._signed[host] = made.read_text() + key.read_text()
+        return self._signed[host]
 
 
 class Cluster:

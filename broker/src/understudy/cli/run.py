@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from dataclasses import replace
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
