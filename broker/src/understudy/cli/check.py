@@ -107,8 +107,8 @@ def check_readable(configuration: Configuration, user: str) -> None:
 
 
 def effects(running: LoadedConfig, changed: LoadedConfig) -> list[str]:
-    """What a running node makes of a changed file: a line ``applies at once: ...`` and a line ``needs a restart: ...``,
-    each only if there is something.
+    """Effects of a changed file on a running node: a line ``applies at once: ...`` and a line ``needs a restart: ...``,
+    each only if it names an element.
     """
     present = {each.name: each for each in running.configurations()}
     wanted = {each.name: each for each in changed.configurations()}

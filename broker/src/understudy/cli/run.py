@@ -128,7 +128,7 @@ def run(
 
 
 def _effects(read_running: Callable[[], LoadedConfig], loaded: LoadedConfig) -> list[str]:
-    """What a running node makes of a changed file; nothing at once if this release cannot use its present one."""
+    """Effects of a changed file on a running node; all need a restart if this release cannot use its present file."""
     try:
         return effects(read_running(), loaded)
     except ConfigError as error:
