@@ -98,10 +98,8 @@ class Cluster:
             "broker_cluster_password": "a-password-of-a-test",
             "broker_security_enabled": False,
             "broker_sockets": {"core": {"parameters": {"sslEnabled": True, "keyStorePath": "broker.pem"}}},
-            "broker_connector_parameters": {
-                "sslEnabled": True,
-                "trustStorePath": "{{ broker_instance_directory }}/etc/ca.pem",
-            },
+            # relative to etc of the node that reads it: every member has the connectors of all others
+            "broker_connector_parameters": {"sslEnabled": True, "trustStorePath": "ca.pem"},
             "broker_addresses": [{"name": "orders", "anycast": [{"name": "orders"}]}],
             "broker_address_settings": [{"match": "#", "settings": {"redistribution-delay": 0}}],
             "broker_gate_timeout_s": 240,
