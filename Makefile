@@ -92,6 +92,8 @@ test-all: $(VENV)/.kernel $(VENV)/.spark ## make test, new examples, every inter
 	  "package=$(MAKE) --no-print-directory collection-package" \
 	  "roles-alone=$(MAKE) --no-print-directory roles-alone" \
 	  "molecule-cluster=$(MAKE) --no-print-directory molecule-cluster" \
+	  "molecule-replicated=$(MAKE) --no-print-directory molecule-replicated" \
+	  "molecule-quorum=$(MAKE) --no-print-directory molecule-quorum" \
 	  "molecule-scale_down=$(MAKE) --no-print-directory molecule-scale_down" \
 	  "molecule-colocated=$(MAKE) --no-print-directory molecule-colocated" \
 	  "lab=tests/lab/lab check && $(MAKE) --no-print-directory lab" \

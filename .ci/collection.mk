@@ -71,6 +71,7 @@ collection-lint: $(VENV)/.complete $(COLLECTION)
 	$(BIN)/yamllint --strict .
 	$(BIN)/antsibull-changelog lint
 	$(ANSIBLE) ansible-lint --profile production --nocolor
+	$(ANSIBLE) antsibull-docs lint-collection-docs --plugin-docs .
 
 .PHONY: collection-unit
 collection-unit: $(VENV)/.complete $(COLLECTION)
@@ -103,7 +104,7 @@ molecule-default: $(VENV)/.complete $(COLLECTION) ## Deploy, kill, fail back and
 	$(ANSIBLE) molecule test --scenario-name default
 
 # One scenario for each inventory of a cluster: deploy, drill, and remove.
-MOLECULE_CLUSTERS := cluster scale_down colocated upgrade faults
+MOLECULE_CLUSTERS := cluster replicated quorum scale_down colocated upgrade faults
 
 .PHONY: molecule-clusters
 molecule-clusters: $(addprefix molecule-,$(MOLECULE_CLUSTERS)) ## Every drill of a cluster, on local addresses

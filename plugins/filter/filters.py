@@ -7,21 +7,30 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.understudy.broker.plugins.module_utils import credentials, drill
-from ansible_collections.understudy.broker.plugins.plugin_utils import render, sockets
+from ansible_collections.understudy.broker.plugins.module_utils import credentials, drill, pem
+from ansible_collections.understudy.broker.plugins.plugin_utils import firewall, render, sockets
 from ansible_collections.understudy.broker.plugins.plugin_utils import topology as topologies
 
 
-def topology(hosts: Iterable[str], hostvars: Mapping[str, Mapping[str, object]]) -> dict[str, object]:
-    """Nodes, pairs and faults of the hosts; see topology.yml."""
-    names = list(hosts)
+def topology(
+    hosts: Iterable[str], hostvars: Mapping[str, Mapping[str, object]], witnesses: Iterable[str] = ()
+) -> dict[str, object]:
+    """Nodes, pairs, clusters and faults of the hosts; see topology.yml."""
+    names, places = list(hosts), list(witnesses)
     relevant = topologies.relevant_names()
     variables = {}
-    for host in names:
+    for host in (*names, *places):
         # Only what a topology is made of is read, because reading a host variable templates it.
         found = hostvars[host]
         variables[host] = {name: found[name] for name in relevant if name in found}
-    return topologies.build_topology(names, variables).as_dict()
+    built = topologies.build_topology(names, variables, places)
+    nodes: dict[str, dict[str, object]]
+    result = built.as_dict()
+    if not built.faults:
+        nodes = result["nodes"]  # type: ignore[assignment]
+        for node in built.nodes:
+            nodes[node.name]["firewall_ports"] = firewall.ports_of(node, built.cluster_of(node))
+    return result
 
 
 def broker_xml(inputs: Mapping[str, object]) -> dict[str, object]:
@@ -83,6 +92,27 @@ def roles_file(roles: Sequence[Mapping[str, object]]) -> str:
     return _readable(lambda: credentials.roles_text(roles))
 
 
+def tls_faults(files: Sequence[Mapping[str, object]]) -> list[str]:
+    """Faults of files of certificates and keys; see tls_faults.yml."""
+    return pem.find_faults(files)
+
+
+def pem_union(present: str, wanted: str) -> str:
+    """Certificates of two PEM files; see pem_union.yml."""
+    try:
+        return pem.union(present, wanted)
+    except ValueError as error:
+        raise AnsibleFilterError(f"the certificates cannot be joined: {error}") from error
+
+
+def certificate_fingerprints(content: str) -> list[str]:
+    """SHA-256 of the certificates of a PEM file; see certificate_fingerprints.yml."""
+    try:
+        return [pem.fingerprint(block) for block in pem.certificates(content)]
+    except ValueError as error:
+        raise AnsibleFilterError(f"a certificate cannot be read: {error}") from error
+
+
 Result = TypeVar("Result")
 
 
@@ -109,4 +139,7 @@ class FilterModule:
             "credential_faults": credential_faults,
             "users_file": users_file,
             "roles_file": roles_file,
+            "tls_faults": tls_faults,
+            "pem_union": pem_union,
+            "certificate_fingerprints": certificate_fingerprints,
         }

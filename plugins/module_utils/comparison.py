@@ -106,7 +106,8 @@ def across_hosts(copies: Sequence[Mapping[str, Any]]) -> dict[str, object]:
         name for name, copy in zip(names, copies, strict=True) if any(copy.get(key) is None for key in IN_LOG_ORDER)
     ]
     if missing:
-        raise NotComparable(f"{', '.join(missing)}: without epoch and last_sequence; give RV(copies) of this module")
+        problem = "without epoch and last_sequence; give the results 'copies' of this module"
+        raise NotComparable(f"{', '.join(missing)}: {problem}")
     nodes: dict[str, list[str]] = {}
     for name, copy in zip(names, copies, strict=True):
         if copy.get("node_id") is not None:
@@ -131,7 +132,8 @@ def across_hosts(copies: Sequence[Mapping[str, Any]]) -> dict[str, object]:
 def _plan(newest: Sequence[str], names: Sequence[str], damaged: Sequence[str], best: tuple[int, ...]) -> list[str]:
     others = [name for name in names if name not in newest]
     plan = [f"{name} is damaged; only the records before the damage are valid. Keep it." for name in damaged]
-    plan.append(f"{' and '.join(newest)} ends last, at epoch {best[0]}, sequence {best[1]}.")
+    ends = "ends" if len(newest) == 1 else "end"
+    plan.append(f"{' and '.join(newest)} {ends} last, at epoch {best[0]}, sequence {best[1]}.")
     compared = [*newest, *others]
     if len(compared) > 1:
         plan.append(

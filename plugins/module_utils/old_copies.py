@@ -166,7 +166,10 @@ def paths_of_processes(proc: Path = Path("/proc")) -> dict[int, list[str]]:
 
 
 def judge(
-    directories: Sequence[OldDirectory], currents: Iterable[Path], processes: Mapping[int, Iterable[str]]
+    directories: Sequence[OldDirectory],
+    currents: Iterable[Path],
+    processes: Mapping[int, Iterable[str]],
+    mount_points: Iterable[str] = (),
 ) -> None:
     """Refuse a removal that could touch the store of a running broker.
 
@@ -174,17 +177,20 @@ def judge(
         directories: That shall be removed.
         currents: Directories that are in use by configuration.
         processes: Of ``paths_of_processes``.
+        mount_points: Of this host.
 
     Raises:
         Unsafe
     """
+    mounted = list(mount_points)
     real = {os.path.realpath(current) for current in currents}
     by_path = {os.path.realpath(each.path): each for each in directories}
     for path, each in by_path.items():
         if any(current == path or current.startswith(f"{path}/") for current in real):
             raise Unsafe(f"{each.path} is, or has in it, a directory of the current store")
-        if os.path.ismount(path):
-            raise Unsafe(f"{each.path} is a mount point; unmount it first")
+        inside = next((point for point in mounted if point == path or point.startswith(f"{path}/")), None)
+        if inside is not None:
+            raise Unsafe(f"{each.path} is a mount point, or has one in it ({inside}); unmount it first")
         owner = os.stat(path, follow_symlinks=False).st_uid
         if os.geteuid() not in (0, owner):
             problem = f"{each.path} belongs to user {owner}: only root, or that user, sees whether a process uses it"

@@ -44,7 +44,9 @@ options:
     type: int
     default: 600
   on_timeout:
-    description: Whether producers go on (V(resume)) or stay blocked (V(keep)) if the queues are not empty in time.
+    description:
+      - Whether producers go on (V(resume)) or stay blocked (V(keep)) if the queues are not empty in time, or if the
+        node refuses to answer meanwhile.
     type: str
     choices: [resume, keep]
     default: resume
@@ -199,13 +201,22 @@ class Drain:
             self.look()
             return self.progress.settled
 
-        waited = wait_until(ask, bool, given["timeout_s"], self._clock)
-        if waited.met:
-            return
-        problem = complaint(self.progress.samples[-1], given["timeout_s"])
-        if given["on_timeout"] == "resume":
-            set_blocked(self._administration, wanted=False, dry_run=False)
-        self._module.fail_json(msg=f"{self._name}: {problem}", changed=bool(self.blocked), **self.result())
+        try:
+            waited = wait_until(ask, bool, given["timeout_s"], self._clock)
+        except Refused as error:
+            self._give_up(str(error))
+        else:
+            if not waited.met:
+                self._give_up(f"{self._name}: {complaint(self.progress.samples[-1], given['timeout_s'])}")
+
+    def _give_up(self, problem: str) -> None:
+        """Let producers go on, unless they shall stay blocked, and fail."""
+        if self._module.params["on_timeout"] == "resume":
+            try:
+                set_blocked(self._administration, wanted=False, dry_run=False)
+            except Refused as error:
+                problem += f". Producers may still be blocked, because {error}; state: resumed lets them go on"
+        self._module.fail_json(msg=problem, changed=bool(self.blocked), **self.result())
 
     def stop(self) -> int:
         """Stop the node; the messages that its journal has after that."""

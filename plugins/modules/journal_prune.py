@@ -92,6 +92,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.understudy.broker.plugins.module_utils.deployed import store_directories
+from ansible_collections.understudy.broker.plugins.module_utils.mounts import MOUNTINFO, read_mounts
 from ansible_collections.understudy.broker.plugins.module_utils.old_copies import (
     NAMINGS,
     STATE,
@@ -124,7 +125,8 @@ def prune(module: AnsibleModule, currents: list[Path]) -> None:
     """Remove what may go, and end the module."""
     given = module.params
     choice = choose(find(currents, given["naming"]), given["keep"], protected(currents))
-    judge(choice.removed, currents, paths_of_processes())
+    mounts = read_mounts(Path(MOUNTINFO).read_text(encoding="utf-8", errors="surrogateescape"))
+    judge(choice.removed, currents, paths_of_processes(), [mount.point for mount in mounts])
     freed_bytes = sum(size_of(each) for each in choice.removed)
     if not module.check_mode:
         for each in choice.removed:

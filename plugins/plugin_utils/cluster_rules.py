@@ -18,7 +18,7 @@ from ansible_collections.understudy.broker.plugins.plugin_utils.model import (
     Fault,
     Node,
 )
-from ansible_collections.understudy.broker.plugins.plugin_utils.sockets import PORT_MAX
+from ansible_collections.understudy.broker.plugins.plugin_utils.sockets import PORT_MAX, Endpoint
 from ansible_collections.understudy.broker.plugins.plugin_utils.variables import CLUSTER, table
 
 GENERATED = ("@name", "static-connectors", "discovery-group-ref")
@@ -237,13 +237,11 @@ def hosted_backups_have_free_ports(nodes: tuple[Node, ...]) -> Iterator[Fault]:
         for address, port, _shifts in _listening(node):
             taken[(node.machine, address, port)] = node.name
     for node in nodes:
-        if not node.colocated or node.values["scale_down"]:
-            continue
-        for place in range(1, _number(node, "backups_max") + 1):
+        for place, offset in enumerate(hosted_offsets(node), 1):
             for address, port, shifts in _listening(node):
                 if not shifts:
                     continue
-                shifted = port + place * _number(node, "backup_port_offset")
+                shifted = port + offset
                 holder = taken.setdefault((node.machine, address, shifted), f"hosted backup {place} of {node.name}")
                 if shifted > PORT_MAX:
                     problem = f"gives hosted backup {place} the port {shifted}; the highest is {PORT_MAX}"
@@ -253,10 +251,22 @@ def hosted_backups_have_free_ports(nodes: tuple[Node, ...]) -> Iterator[Fault]:
                     yield Fault(node.name, "broker_backup_port_offset", problem)
 
 
+def hosted_offsets(node: Node) -> list[int]:
+    """What is added to the ports of each backup that a colocated node may host."""
+    if not node.colocated or node.values["scale_down"]:
+        return []
+    return [place * _number(node, "backup_port_offset") for place in range(1, _number(node, "backups_max") + 1)]
+
+
+def keeps_its_port(acceptor: Endpoint) -> bool:
+    """Whether all servers of a process share the port of an acceptor."""
+    return _is_true(acceptor.parameters.get("httpUpgradeEnabled"))
+
+
 def _listening(node: Node) -> Iterator[tuple[str, int, bool]]:
     """Address and port of each socket, and whether a hosted backup has it at another port."""
     for acceptor in node.sockets.acceptors:
-        yield acceptor.address, acceptor.port, not _is_true(acceptor.parameters.get("httpUpgradeEnabled"))
+        yield acceptor.address, acceptor.port, not keeps_its_port(acceptor)
     yield node.sockets.management_address, node.sockets.management_port, True
 
 

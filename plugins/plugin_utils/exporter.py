@@ -21,7 +21,7 @@ from ansible_collections.understudy.broker.plugins.plugin_utils.elements import 
     policy_steps,
 )
 from ansible_collections.understudy.broker.plugins.plugin_utils.render import DEFAULTS
-from ansible_collections.understudy.broker.plugins.plugin_utils.sockets import CORE, DEFAULT_PORT
+from ansible_collections.understudy.broker.plugins.plugin_utils.sockets import CORE, DEFAULT_PORT, WILDCARDS
 from ansible_collections.understudy.broker.plugins.plugin_utils.structured import as_mapping, at, many, take
 from ansible_collections.understudy.broker.plugins.plugin_utils.variables import Unusable, table
 
@@ -123,18 +123,30 @@ class _Exporter:
             return
         bind, port, parameters = core
         self._variables.update(broker_bind_address=bind, broker_port=port - offset)
-        listed: list[dict[str, object]] = [{"name": CORE, "parameters": parameters}] if parameters else []
+        listed: dict[str, dict[str, object]] = {CORE: _socket(parameters)} if parameters else {}
+        interfaces: dict[str, dict[str, object]] = {}
         for name, (address, number, options) in acceptors.items():
-            entry: dict[str, object] = {"name": name}
+            listed[name] = {"port": number - offset, **_socket(options)}
             if address != bind:
-                entry["address"] = address
-            entry["port"] = number - offset
-            if options:
-                entry["parameters"] = options
-            listed.append(entry)
+                # the document has no name for it
+                interfaces[address] = {"bind_address": address}
+                listed[name]["interface"] = address
+                if address in WILDCARDS:
+                    interfaces[address]["advertise_address"] = self._advertised()
+        if interfaces:
+            self._variables["broker_interfaces"] = interfaces
         if listed:
-            self._variables["broker_acceptors"] = listed
+            self._variables["broker_sockets"] = listed
         self._connectors(port)
+
+    def _advertised(self) -> str:
+        """Address of the node's own connector; its bind address without one."""
+        for entry in many(at(self._core, ["connectors", "connector"])):
+            parts = as_mapping(entry)
+            parsed = tcp_endpoint(str(parts.get("#text", "")))
+            if parts.get("@name") == self._host and parsed is not None:
+                return parsed[0]
+        return str(self._variables["broker_bind_address"])
 
     def _connectors(self, port: int) -> None:
         connectors = self._endpoints("connectors", "connector")
@@ -378,6 +390,17 @@ class _Exporter:
         self._consume(steps, consume)
         if found:
             self._variables[variable] = found
+
+
+def _socket(parameters: Mapping[str, object]) -> dict[str, object]:
+    """Protocols and other parameters of an entry of ``broker_sockets``; protocols stay where they are not first."""
+    found: dict[str, object] = {}
+    left = dict(parameters)
+    if list(left)[:1] == ["protocols"]:
+        found["protocols"] = str(left.pop("protocols")).split(",")
+    if left:
+        found["parameters"] = left
+    return found
 
 
 def _copy(value: object) -> object:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ansible_collections.understudy.broker.plugins.plugin_utils.elements import core_of
-from ansible_collections.understudy.broker.plugins.plugin_utils.sockets import Sockets
+from ansible_collections.understudy.broker.plugins.plugin_utils.sockets import MEMBERS, Sockets
 
 PRIMARY = "primary"
 BACKUP = "backup"
@@ -189,7 +189,26 @@ class Topology:
         return {
             "nodes": {node.name: self._node_dict(node) for node in self.nodes},
             "pairs": {pair.name: {**asdict(pair), "backups": list(pair.backups)} for pair in self.pairs},
+            "clusters": {name: self._cluster_dict(name) for name in sorted({node.cluster_name for node in self.nodes})},
             "faults": [str(fault) for fault in self.faults],
+        }
+
+    def _cluster_dict(self, name: str) -> dict[str, object]:
+        members = [node for node in self.nodes if node.cluster_name == name]
+        groups: dict[str, list[str]] = {}
+        for key in ("group_name", "scale_down_group_name"):
+            for node in members:
+                if node.values[key]:
+                    groups.setdefault(str(node.values[key]), []).append(node.name)
+        rings: dict[str, list[str]] = {}
+        for node in members:
+            if node.colocated:
+                rings.setdefault(node.ha_policy, []).append(node.name)
+        return {
+            "members": [node.name for node in members],
+            "connectors": {node.name: node.sockets.connector.url for node in members},
+            "groups": groups,
+            "rings": list(rings.values()),
         }
 
     def client_url_of(self, node: Node) -> str:
@@ -216,6 +235,16 @@ class Topology:
             "hosted_stores": [other.store_directory for other in self.store_users(node) if node.colocated],
             "management_socket": {"address": node.sockets.management_address, "port": node.sockets.management_port},
             "management_url": node.sockets.management_url,
+            "endpoints": [
+                {"name": f"{node.name} {each.name}", "address": each.advertised, "port": each.port}
+                for each in node.sockets.acceptors
+                if MEMBERS in each.sources
+            ],
+            "tls_endpoints": [
+                {"name": f"{node.name} {each.name}", "address": each.advertised, "port": each.port}
+                for each in node.sockets.acceptors
+                if str(each.parameters.get("sslEnabled")).lower() == "true"
+            ],
             "command": node.command,
             "start_gate": node.start_gate,
             "unit": node.unit,

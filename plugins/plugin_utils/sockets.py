@@ -17,6 +17,10 @@ CORE = "core"
 DEFAULT_PORT = 61616
 PORT_MAX = 65535
 WILDCARDS = ("0.0.0.0", "::", "*")
+MEMBERS, CLIENTS = SOURCES = ("members", "clients")
+"""Who may connect to a socket: the other nodes of the cluster, or clients."""
+SOCKET_KEYS = ("port", "interface", "protocols", "sources", "parameters")
+INTERFACE_KEYS = ("bind_address", "advertise_address")
 
 
 def tcp_url(address: str, port: int, parameters: Mapping[str, object] | None = None, *, separator: str = ";") -> str:
@@ -67,6 +71,10 @@ class Endpoint:
     parameters: Mapping[str, object] = field(default_factory=dict)
     origin: str = ""
     """Where it comes from in the inputs, for errors."""
+    advertised: str = ""
+    """Of an acceptor: the address that others connect to."""
+    sources: tuple[str, ...] = SOURCES
+    """Of an acceptor: who connects to it, for the firewall."""
 
     @property
     def url(self) -> str:
@@ -107,8 +115,8 @@ def open_sockets(name: str, values: Mapping[str, object], prefix: str = "broker_
 
     Args:
         name: Name of the node's own connector.
-        values: ``advertise_address``, ``bind_address``, ``port``, ``port_offset``, ``acceptors``, ``connectors``,
-            ``connector_parameters``, ``management_address`` and ``management_port``.
+        values: ``advertise_address``, ``bind_address``, ``port``, ``port_offset``, ``interfaces``, ``sockets``,
+            ``connectors``, ``connector_parameters``, ``management_address`` and ``management_port``.
         prefix: What precedes these names in the inputs, for errors.
     """
     faults: list[tuple[str, str]] = []
@@ -123,29 +131,32 @@ def open_sockets(name: str, values: Mapping[str, object], prefix: str = "broker_
         return int(str(given))
 
     bind_address, core_port = str(values["bind_address"]), port("port", values["port"])
-    core = Endpoint(CORE, bind_address, core_port, {}, f"{prefix}port")
+    advertised = str(values["advertise_address"])
+    interfaces = _interfaces(values, faults)
+    core = Endpoint(CORE, bind_address, core_port, {}, f"{prefix}port", advertised)
     others: list[Endpoint] = []
-    for index, entry in enumerate(_entries(values, "acceptors")):
-        origin = f"{prefix}acceptors[{index}]"
-        parameters = _parameters(entry, faults, "acceptors", index)
-        if entry.get("name") == CORE:
-            if entry.get("port") is not None or entry.get("address") is not None:
-                problem = f"has an address or port for the acceptor core; set {prefix}bind_address and {prefix}port"
-                faults.append(("acceptors", problem))
-            core = Endpoint(CORE, bind_address, core_port, parameters, origin)
+    for socket, entry in _sockets(values, faults):
+        parameters, sources = _parameters_of(socket, entry, faults), _sources(socket, entry, faults)
+        origin = f"{prefix}sockets.{socket}"
+        if socket == CORE:
+            if "port" in entry or "interface" in entry:
+                problem = f"has a port or an interface for {CORE}; set {prefix}port and {prefix}bind_address"
+                faults.append(("sockets", problem))
+            core = Endpoint(CORE, bind_address, core_port, parameters, origin, advertised, sources)
             continue
         if not _is_number(entry.get("port")):
-            faults.append(("acceptors", f"lacks the port of {entry.get('name')!r} at [{index}]"))
+            faults.append(("sockets", f"lacks the port of {socket!r}, which is a number"))
             continue
-        number = port("acceptors", entry["port"])
-        others.append(
-            Endpoint(str(entry["name"]), str(entry.get("address") or bind_address), number, parameters, origin)
-        )
+        chosen = entry.get("interface")
+        if chosen is not None and chosen not in interfaces:
+            known = ", ".join(sorted(interfaces)) or "none"
+            faults.append(("sockets", f"has the interface {chosen!r} for {socket!r}; {prefix}interfaces has {known}"))
+            continue
+        bind, advertise = (bind_address, advertised) if chosen is None else interfaces[str(chosen)]
+        number = port("sockets", entry["port"])
+        others.append(Endpoint(socket, bind, number, parameters, origin, advertise, sources))
     connectors = tuple(_connectors(values, prefix, faults))
-    faults.extend(("acceptors", problem) for problem in _repeated([core, *others]))
-    own = Endpoint(
-        name, str(values["advertise_address"]), core_port, _mapping(values, "connector_parameters"), f"{prefix}port"
-    )
+    own = Endpoint(name, advertised, core_port, _mapping(values, "connector_parameters"), f"{prefix}port")
     faults.extend(("connectors", problem) for problem in _repeated([own, *connectors]))
     return Sockets(
         acceptors=(core, *others),
@@ -155,6 +166,68 @@ def open_sockets(name: str, values: Mapping[str, object], prefix: str = "broker_
         management_port=port("management_port", values["management_port"]),
         faults=tuple(faults),
     )
+
+
+def _interfaces(values: Mapping[str, object], faults: list[tuple[str, str]]) -> dict[str, tuple[str, str]]:
+    """By name, the address that the node listens on and the one that others connect to."""
+    found: dict[str, tuple[str, str]] = {}
+    for name, entry in _mapping(values, "interfaces").items():
+        if not isinstance(entry, Mapping) or set(entry) - set(INTERFACE_KEYS) or not entry.get("bind_address"):
+            problem = f"needs, for {name!r}, a mapping with bind_address and, if it differs, advertise_address"
+            faults.append(("interfaces", problem))
+            continue
+        bind = str(entry["bind_address"])
+        advertise = str(entry.get("advertise_address") or bind)
+        if advertise in WILDCARDS:
+            problem = f"has no address that others could connect to for {name!r}; set advertise_address"
+            faults.append(("interfaces", problem))
+            continue
+        found[str(name)] = (bind, advertise)
+    return found
+
+
+def _sockets(values: Mapping[str, object], faults: list[tuple[str, str]]) -> Iterator[tuple[str, Mapping[str, object]]]:
+    """Name and entry of each socket whose entry has a usable form."""
+    for name, entry in _mapping(values, "sockets").items():
+        given = {} if entry is None else entry
+        if not isinstance(given, Mapping):
+            faults.append(("sockets", f"has for {name!r} a {type(given).__name__}; give a mapping"))
+            continue
+        unknown = ", ".join(sorted(repr(key) for key in set(given) - set(SOCKET_KEYS)))
+        if unknown:
+            faults.append(("sockets", f"has {unknown} for {name!r}; give only {', '.join(SOCKET_KEYS)}"))
+            continue
+        yield str(name), given
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(map(str, value)) if isinstance(value, (list, tuple)) else tuple(str(value).split(","))
+
+
+def _parameters_of(socket: str, entry: Mapping[str, object], faults: list[tuple[str, str]]) -> Mapping[str, object]:
+    """Parameters of the URL, with the protocols."""
+    parameters = entry.get("parameters") or {}
+    if not isinstance(parameters, Mapping):
+        faults.append(("sockets", f"has parameters for {socket!r} that are no mapping"))
+        return {}
+    protocols = entry.get("protocols")
+    if not protocols:
+        return parameters
+    if "protocols" in parameters:
+        faults.append(("sockets", f"has protocols for {socket!r} twice, once in its parameters; remove these"))
+    return {"protocols": list(_texts(protocols)), **parameters}
+
+
+def _sources(socket: str, entry: Mapping[str, object], faults: list[tuple[str, str]]) -> tuple[str, ...]:
+    given = entry.get("sources")
+    if given is None:
+        return SOURCES
+    found = _texts(given) if given else ()
+    unknown = [each for each in found if each not in SOURCES]
+    if unknown:
+        problem = f"has the source {unknown[0]!r} for {socket!r}; give {' or '.join(SOURCES)}"
+        faults.append(("sockets", problem))
+    return tuple(each for each in found if each in SOURCES)
 
 
 def _connectors(values: Mapping[str, object], prefix: str, faults: list[tuple[str, str]]) -> Iterator[Endpoint]:

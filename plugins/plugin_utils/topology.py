@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from ansible_collections.understudy.broker.plugins.plugin_utils import cluster_rules
+from ansible_collections.understudy.broker.plugins.plugin_utils import cluster_rules, firewall, quorum_rules
 from ansible_collections.understudy.broker.plugins.plugin_utils.model import (
     BACKUP,
     PRIMARY,
@@ -35,17 +35,22 @@ def relevant_names() -> frozenset[str]:
     return frozenset((*names, *MACHINE_VARIABLES))
 
 
-def build_topology(hosts: Iterable[str], variables: Mapping[str, Mapping[str, object]]) -> Topology:
+def build_topology(
+    hosts: Iterable[str], variables: Mapping[str, Mapping[str, object]], witnesses: Iterable[str] = ()
+) -> Topology:
     """The topology of ``hosts``, with every fault found rather than only the first.
 
     Args:
         hosts: inventory names of all broker hosts.
         variables: inventory variables of each host; what ``relevant_names`` does not name is left unread.
+        witnesses: inventory names of the hosts of witnesses.
     """
     faults: list[Fault] = []
     nodes = tuple(_read_node(host, variables[host], faults) for host in sorted(set(hosts)))
-    for rule in (*RULES, *cluster_rules.RULES):
+    for rule in (*RULES, *cluster_rules.RULES, *firewall.RULES):
         faults.extend(rule(nodes))
+    places = {host: _machine(host, variables[host]) for host in sorted(set(witnesses))}
+    faults.extend(quorum_rules.find_faults(nodes, places, variables))
     return Topology(nodes=nodes, pairs=_pairs(nodes), faults=tuple(dict.fromkeys(faults)))
 
 

@@ -96,7 +96,7 @@ def test_a_role_that_stands_alone_names_its_own_variables_only(name: str) -> Non
 @pytest.mark.parametrize("name", NAMES)
 def test_no_default_hands_on_a_variable_of_another_role(name: str) -> None:
     for variable in role_of(name).variables:
-        for word in re.findall(r"\bbroker_\w+", str(variable.default)):
+        for word in set(re.findall(r"\bbroker_\w+", str(variable.default))) - set(NAMES):
             assert word in {each.name for each in role_of(name).variables}, f"{variable.name}: {word}"
 
 

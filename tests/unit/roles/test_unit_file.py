@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
+import subprocess
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -31,8 +33,8 @@ def trusted(value: object) -> object:
     return {key: trusted(each) for key, each in value.items()} if isinstance(value, dict) else value
 
 
-def unit(**inputs: object) -> dict[str, list[str]]:
-    """The settings of the rendered unit, each with its values."""
+def text_of_unit(**inputs: object) -> str:
+    """The rendered unit."""
     variables: dict[str, object] = {"inventory_hostname": "east-1", "role_path": str(ROLE)}
     for name in ("defaults", "vars"):
         variables.update(yaml.safe_load((ROLE / name / "main.yml").read_text()))
@@ -40,9 +42,13 @@ def unit(**inputs: object) -> dict[str, list[str]]:
     variables.update({"__broker_service_command": ["/srv/understudy"], "broker_service_store": STORE})
     variables.update({"broker_service_instance": INSTANCE, **inputs})
     templar = Templar(DataLoader(), {name: trusted(value) for name, value in variables.items()})
-    text = templar.template(trust_as_template((ROLE / "templates" / "understudy.service.j2").read_text()))
+    return str(templar.template(trust_as_template((ROLE / "templates" / "understudy.service.j2").read_text())))
+
+
+def unit(**inputs: object) -> dict[str, list[str]]:
+    """The settings of the rendered unit, each with its values."""
     settings: dict[str, list[str]] = {}
-    for line in str(text).splitlines():
+    for line in text_of_unit(**inputs).splitlines():
         if "=" in line and not line.startswith("#"):
             name, value = line.split("=", 1)
             settings[name] = [each.replace("%%", "%") for each in shlex.split(value)]
@@ -117,3 +123,18 @@ def test_store_and_service_get_the_directory_of_the_element(element: object, dir
     tasks = yaml.safe_load((ROOT / "roles/broker_store/tasks/main.yml").read_text())
     made = [task["ansible.builtin.file"]["path"] for task in tasks if "retained" in task["name"]]
     assert made == ["{{ [broker_store_instance, broker_store_retention] | path_join }}"]
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze of the package systemd is missing")
+def test_the_exposure_is_the_one_that_the_readme_states(tmp_path: Path) -> None:
+    file = tmp_path / "understudy-east-1.service"
+    file.write_text(text_of_unit())
+    done = subprocess.run(
+        ["systemd-analyze", "security", "--offline=true", "--no-pager", str(file)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    (found,) = re.findall(r"Overall exposure level for \S+: ([0-9.]+) ", done.stdout)
+    (stated,) = re.findall(r"`systemd-analyze security`[^.]*: ([0-9.]+[0-9])", (ROLE / "README.md").read_text())
+    assert float(found) <= float(stated), done.stdout

@@ -10,8 +10,10 @@ import pwd
 from collections.abc import Mapping
 from pathlib import Path
 
+from understudy.config.changes import changes
 from understudy.config.instance_files import ROLES_FILE, USERS_FILE
 from understudy.config.model import Configuration
+from understudy.config.servers import LoadedConfig
 from understudy.errors import ConfigError
 from understudy.runtime.discovery import carrier_of
 from understudy.runtime.environment import SystemClock, SystemEntropy
@@ -102,6 +104,24 @@ def check_readable(configuration: Configuration, user: str) -> None:
         os.seteuid(before[0])
         os.setegid(before[1])
         os.setgroups(before[2])
+
+
+def effects(running: LoadedConfig, changed: LoadedConfig) -> list[str]:
+    """Effects of a changed file on a running node: a line ``applies at once: ...`` and a line ``needs a restart: ...``,
+    each only if it names an element.
+    """
+    present = {each.name: each for each in running.configurations()}
+    wanted = {each.name: each for each in changed.configurations()}
+    several = len(present) > 1 or len(wanted) > 1
+    applied: list[str] = []
+    restart = [f"server {name!r}" for name in sorted(present.keys() ^ wanted.keys())]
+    for name in present.keys() & wanted.keys():
+        change = changes(present[name], wanted[name])
+        place = f"server {name!r}: " if several else ""
+        applied += [f"{place}{element}" for element in change.applied]
+        restart += [f"{place}{element}" for element in change.restart]
+    lines = {"applies at once": applied, "needs a restart": restart}
+    return [f"{title}: {', '.join(elements)}" for title, elements in lines.items() if elements]
 
 
 def key_files(configuration: Configuration) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import click
 import uvloop
 
-from understudy.cli.check import check_carriers, check_readable, check_security, check_tls
+from understudy.cli.check import check_carriers, check_readable, check_security, check_tls, effects
 from understudy.cli.defaults import DEFAULT_HTTP, default_directory
 from understudy.cli.instances import config_of, create_instance, default_options, preview, token_of
 from understudy.cli.serving import Instance, serve
@@ -63,6 +64,11 @@ log = logging.getLogger(__name__)
     "--check", is_flag=True, help="Check broker.xml, users, roles and TLS files, print errors and warnings, and end."
 )
 @click.option("--user", help="With --check, by root: also check that this user can read the TLS files.")
+@click.option(
+    "--running",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="With --check: also say what a node that runs with this file applies at once, and what after a restart.",
+)
 def run(
     config: Path | None,
     instance: Path | None,
@@ -76,6 +82,7 @@ def run(
     quarantine: bool,
     check: bool,
     user: str | None,
+    running: Path | None,
 ) -> None:
     """Run a broker node. SIGTERM and SIGINT stop it cleanly.
 
@@ -104,6 +111,9 @@ def run(
     loaded = read_configuration(config, directory, properties, quarantine)
     if check:
         _check(loaded, config, user)
+        if running is not None:
+            for line in _effects(partial(read_configuration, running, directory, properties, quarantine), loaded):
+                click.echo(line)
         return
     configure_logs(log_level, log_file)
     for warning in loaded.warnings:
@@ -115,6 +125,14 @@ def run(
         _volatile_store(directory).claim()
     serving = serve(loaded, place, http_allow_remote, read, _volatile_store(directory))
     sys.exit(uvloop.run(serving))
+
+
+def _effects(read_running: Callable[[], LoadedConfig], loaded: LoadedConfig) -> list[str]:
+    """Effects of a changed file on a running node; all need a restart if this release cannot use its present file."""
+    try:
+        return effects(read_running(), loaded)
+    except ConfigError as error:
+        return [f"needs a restart: everything, because this release cannot use the present file ({error})"]
 
 
 def _check(loaded: LoadedConfig, config: Path, user: str | None) -> None:

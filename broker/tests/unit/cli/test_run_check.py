@@ -81,3 +81,52 @@ def test_users_without_access_give_a_warning(
     result = check(tmp_path, settings=settings)
     assert result.exit_code == 0
     assert warning in result.output
+
+
+BASE = """<configuration><core><name>n</name><security-enabled>false</security-enabled>{}
+<acceptors><acceptor name="core">tcp://127.0.0.1:{}</acceptor></acceptors></core>{}</configuration>"""
+SETTINGS = """<address-settings><address-setting match="#"><max-delivery-attempts>3</max-delivery-attempts>
+</address-setting></address-settings>"""
+SERVER = """<server xmlns="urn:activemq:core" name="second"><security-enabled>false</security-enabled>
+<bindings-directory>second/b</bindings-directory><journal-directory>second/j</journal-directory>
+<large-messages-directory>second/l</large-messages-directory><paging-directory>second/p</paging-directory>
+<acceptors><acceptor name="core">tcp://127.0.0.1:{}</acceptor></acceptors></server>"""
+
+
+def compared(directory: Path, before: str, after: str) -> list[str]:
+    """Lines of a check after the first one."""
+    (directory / "present.xml").write_text(before)
+    (directory / "broker.xml").write_text(after)
+    arguments = ["--check", "--config", str(directory / "broker.xml"), "--running", str(directory / "present.xml")]
+    result = CliRunner().invoke(run, arguments)
+    assert result.exit_code == 0, result.exception
+    return [line for line in result.output.splitlines() if ": usable," not in line and not line.startswith("warning: ")]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "lines"),
+    [
+        (BASE.format("", 5001, ""), BASE.format("", 5001, ""), []),
+        (BASE.format("", 5001, ""), BASE.format(SETTINGS, 5001, ""), ["applies at once: address-settings"]),
+        (
+            BASE.format("", 5001, ""),
+            BASE.format(SETTINGS, 5002, ""),
+            ["applies at once: address-settings", "needs a restart: acceptors/acceptor[@name='core']"],
+        ),
+        (
+            BASE.format("", 5001, SERVER.format(5003)),
+            BASE.format("", 5001, SERVER.format(5004)),
+            ["needs a restart: server 'second': acceptors/acceptor[@name='core']"],
+        ),
+        (BASE.format("", 5001, ""), BASE.format("", 5001, SERVER.format(5003)), ["needs a restart: server 'second'"]),
+    ],
+)
+def test_a_check_says_what_a_running_node_applies_at_once(
+    tmp_path: Path, before: str, after: str, lines: list[str]
+) -> None:
+    assert compared(tmp_path, before, after) == lines
+
+
+def test_a_present_file_that_cannot_be_used_needs_a_restart(tmp_path: Path) -> None:
+    (line,) = compared(tmp_path, BASE.format("<unknown/>", 5001, ""), BASE.format("", 5001, ""))
+    assert line.startswith("needs a restart: everything, because this release cannot use the present file (")

@@ -68,7 +68,7 @@ def test_sockets_are_named_for_the_role_that_tries_them() -> None:
         "port_offset": 10,
         "management_address": "127.0.0.1",
         "management_port": 8161,
-        "acceptors": [{"name": "more", "port": 5000}, {"name": "none"}],
+        "sockets": {"more": {"port": 5000}, "none": {}},
     }
     result = FILTERS["broker_sockets"](values, "east-1", "broker_network_")  # type: ignore[operator]
     assert [(each["name"], each["port"]) for each in result["listening"]] == [
@@ -76,7 +76,7 @@ def test_sockets_are_named_for_the_role_that_tries_them() -> None:
         ("more", 5010),
         ("management", 8171),
     ]
-    assert result["faults"] == ["broker_network_acceptors: lacks the port of 'none' at [1]"]
+    assert result["faults"] == ["broker_network_sockets: lacks the port of 'none', which is a number"]
     assert result["core"]["connectors"] == {"connector": [{"@name": "east-1", "#text": "tcp://a.example:61626"}]}
 
 

@@ -131,6 +131,15 @@ def test_a_directory_of_the_current_store_is_refused(tmp_path: Path) -> None:
         judge(found, [tmp_path / "journal", tmp_path / "journal1/large"], {})
 
 
+def test_a_copy_with_a_mount_point_in_it_is_refused(tmp_path: Path) -> None:
+    old = made(tmp_path / "journal/oldreplica.1", 1)
+    found = find([tmp_path / "journal"], ARTEMIS)
+    judge(found, [tmp_path / "journal"], {}, ["/", str(tmp_path), f"{old}0"])
+    for point in (old, old / "large"):
+        with pytest.raises(Unsafe, match=f"has one in it .{point}"):
+            judge(found, [tmp_path / "journal"], {}, [str(point)])
+
+
 def test_files_with_a_second_name_free_nothing(tmp_path: Path) -> None:
     old = made(tmp_path / "journal/oldreplica.1", 1)
     os.link(old / "file", tmp_path / "journal/file")

@@ -8,10 +8,14 @@ from __future__ import annotations
 import json
 import stat
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ansible_collections.understudy.broker.plugins.module_utils.administration import Refused
 from ansible_collections.understudy.broker.plugins.module_utils.credentials import fits
+from ansible_collections.understudy.broker.plugins.module_utils.destinations import Call
+from ansible_collections.understudy.broker.plugins.module_utils.waiting import Clock
 from ansible_collections.understudy.broker.plugins.modules import (
     address,
     drain,
@@ -81,6 +85,52 @@ def test_a_stopped_node_has_nothing_to_drain(instance: Path, management: Any, ru
     result = run_module(drain, directory=str(instance), method="scale_down")
     assert (result["changed"], result["state"]) == (False, "stopped")
     assert management.asked == []
+
+
+class Queueless:
+    """A node that blocks addresses, and refuses to list its queues; ``unblock`` may be refused, too."""
+
+    def __init__(self, *, unblocks: bool) -> None:
+        self.blocked = False
+        self._unblocks = unblocks
+
+    def rows(self, operation: str) -> list[dict[str, object]]:
+        if operation == "listQueues":
+            raise Refused("n refuses listQueues of broker: too busy")
+        return [{"name": "orders", "internal": "false"}]
+
+    def perform(self, call: Call) -> object:
+        if call.operation == "isBlocked":
+            return self.blocked
+        if call.operation == "unblock" and not self._unblocks:
+            raise Refused("n refuses unblock of address.orders: too busy")
+        self.blocked = call.operation == "block"
+        return None
+
+
+@pytest.mark.parametrize(
+    ("on_timeout", "unblocks", "blocked", "said"),
+    [
+        ("resume", True, False, "n refuses listQueues of broker: too busy"),
+        ("keep", True, True, "n refuses listQueues of broker: too busy"),
+        ("resume", False, True, "state: resumed lets them go on"),
+    ],
+)
+def test_producers_go_on_when_the_node_refuses_an_answer(
+    on_timeout: str, unblocks: bool, blocked: bool, said: str
+) -> None:
+    failed: dict[str, object] = {}
+    module = SimpleNamespace(
+        params={"timeout_s": 1, "on_timeout": on_timeout, "ignore": []}, fail_json=lambda **given: failed.update(given)
+    )
+    deployed = SimpleNamespace(definition=SimpleNamespace(name="n"), management=lambda: None)
+    node = drain.Drain(module, deployed, Clock(now_s=lambda: 0.0, pause=lambda _: None))  # type: ignore[arg-type]
+    administration = Queueless(unblocks=unblocks)
+    node._administration = administration  # type: ignore[assignment]
+    node.consume()
+    assert administration.blocked is blocked
+    assert str(failed["msg"]).endswith(said)
+    assert (failed["changed"], failed["blocked"]) == (True, ["orders"])
 
 
 def test_a_user_is_added_changed_and_removed(instance: Path, run_module: Any) -> None:

@@ -214,7 +214,7 @@ def test_colocated_nodes_that_replicate() -> None:
 
 def shared_port() -> Hosts:
     """Colocated nodes whose servers share a port."""
-    hosts = shared(broker_acceptors=[{"name": "core", "parameters": {"httpUpgradeEnabled": True}}])
+    hosts = shared(broker_sockets={"core": {"parameters": {"httpUpgradeEnabled": True}}})
     for name, variables in hosts.items():
         variables["broker_connector_parameters"] = {"httpUpgradeEnabled": True, "activemqServerName": name}
     return hosts
@@ -290,7 +290,7 @@ GROUP = {"address": "231.7.7.7", "port": 9876}
         (shared(), {"n0": {"broker_uid": 990}}, "n1: broker_uid: is 0 but 990 at n0; they open each other's stores"),
         (shared(), {"n0": {"broker_backup_excludes": ["x"]}}, "n0: broker_backup_excludes: names 'x', which is not in"),
         (shared(), {"n0": {"broker_port": 65500}}, "n0: broker_backup_port_offset: gives hosted backup 1 the port"),
-        (shared(), {"n0": {"broker_acceptors": [{"name": "b", "port": 61716}]}}, "the socket 10.0.0.1:61716 of n0"),
+        (shared(), {"n0": {"broker_sockets": {"b": {"port": 61716}}}}, "the socket 10.0.0.1:61716 of n0"),
         (singles(), {"n0": {"broker_backup_port_offset": 7}}, "n0: broker_backup_port_offset: is given, but broker"),
         (shared_port(), {"n0": {"broker_connector_parameters": {}}}, "must have httpUpgradeEnabled if, and only if"),
         (shared_port(), {"n0": {"broker_connector_parameters": {"httpUpgradeEnabled": True}}},

@@ -112,11 +112,17 @@ COMMON = st.fixed_dictionaries(
             ),
             "name",
         ),
-        "broker_acceptors": st.just(
+        "broker_interfaces": st.just({"cluster": {"bind_address": "10.2.2.2"}}),
+        "broker_sockets": st.sampled_from(
             [
-                {"name": "core", "parameters": {"protocols": "CORE,AMQP"}},
-                {"name": "mqtt", "port": 1883, "parameters": {"connectionsAllowed": "5"}},
-                {"name": "inner", "address": "10.2.2.2", "port": 5000},
+                {
+                    "core": {"protocols": ["CORE", "AMQP"]},
+                    "mqtt": {"port": 1883, "parameters": {"connectionsAllowed": "5"}},
+                },
+                {
+                    "core": {"parameters": {"connectionsAllowed": "5", "protocols": "CORE"}},
+                    "mqtt": {"port": 1883, "protocols": ["MQTT"], "parameters": {"connectionsAllowed": "5"}},
+                },
             ]
         ),
         "broker_cluster_discovery": st.sampled_from(
@@ -218,7 +224,7 @@ def test_exported_variables_are_those_of_the_inventory(shape: str, common: Varia
             if node.name == host:
                 for name in exported:
                     key = name.removeprefix("broker_")
-                    if key in node.values and key not in ("acceptors", "connectors", "cluster_discovery"):
+                    if key in node.values and key not in ("sockets", "connectors", "cluster_discovery"):
                         assert values[key] == node.values[key], name
 
 

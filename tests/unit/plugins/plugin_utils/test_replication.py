@@ -188,9 +188,8 @@ def test_both_nodes_use_the_same_lock_manager() -> None:
 def test_tls_of_acceptors_and_connectors_is_given_as_parameters() -> None:
     host = {
         "broker_advertise_address": "10.0.0.1",
-        "broker_acceptors": [
-            {
-                "name": "core",
+        "broker_sockets": {
+            "core": {
                 "parameters": {
                     "sslEnabled": True,
                     "keyStorePath": "broker.pem",
@@ -199,7 +198,7 @@ def test_tls_of_acceptors_and_connectors_is_given_as_parameters() -> None:
                     "enabledProtocols": ["TLSv1.2", "TLSv1.3"],
                 },
             }
-        ],
+        },
         "broker_connector_parameters": {"sslEnabled": True, "trustStorePath": "/etc/understudy/ca.pem"},
     }
     configuration = read_broker_xml(

@@ -42,7 +42,7 @@ def test_lists_and_booleans_are_spelt_as_the_broker_reads_them() -> None:
 
 
 def test_the_acceptor_core_is_always_there_and_takes_parameters() -> None:
-    found = sockets(acceptors=[{"name": "more", "port": 5000}, {"name": "core", "parameters": {"backlog": 5}}])
+    found = sockets(sockets={"more": {"port": 5000}, "core": {"parameters": {"backlog": 5}}})
     assert [each.url for each in found.acceptors] == ["tcp://0.0.0.0:61616?backlog=5", "tcp://0.0.0.0:5000"]
     assert found.faults == ()
 
@@ -50,7 +50,8 @@ def test_the_acceptor_core_is_always_there_and_takes_parameters() -> None:
 def test_the_offset_is_added_to_what_this_node_opens() -> None:
     found = sockets(
         port_offset=100,
-        acceptors=[{"name": "more", "port": 5000, "address": "10.0.0.9"}],
+        interfaces={"inner": {"bind_address": "10.0.0.9"}},
+        sockets={"more": {"port": 5000, "interface": "inner"}},
         connectors=[{"name": "far", "address": "b"}, {"name": "near", "address": "c", "port": 7}],
         connector_parameters={"a": 1},
     )
@@ -60,16 +61,47 @@ def test_the_offset_is_added_to_what_this_node_opens() -> None:
     assert found.management_url == "http://127.0.0.1:8261"
 
 
+def test_a_socket_has_its_own_network_protocols_and_sources() -> None:
+    found = sockets(
+        interfaces={
+            "inner": {"bind_address": "10.1.0.1"},
+            "outer": {"bind_address": "0.0.0.0", "advertise_address": "192.0.2.1"},
+        },
+        sockets={
+            "messaging": {"port": 5445, "interface": "inner", "protocols": ["CORE"], "sources": ["members"]},
+            "public": {"port": 5672, "interface": "outer", "protocols": "AMQP,STOMP", "sources": ["clients"]},
+        },
+    )
+    assert found.faults == ()
+    assert [(each.name, each.url, each.advertised, each.sources) for each in found.acceptors] == [
+        ("core", "tcp://0.0.0.0:61616", "10.0.0.1", ("members", "clients")),
+        ("messaging", "tcp://10.1.0.1:5445?protocols=CORE", "10.1.0.1", ("members",)),
+        ("public", "tcp://0.0.0.0:5672?protocols=AMQP,STOMP", "192.0.2.1", ("clients",)),
+    ]
+
+
 @pytest.mark.parametrize(
     ("changes", "fault"),
     [
         ({"port_offset": 4000}, ("port", "is 61616 with the offset 4000; give a port from 1 to 65535")),
-        ({"acceptors": [{"name": "a", "port": 0}]}, ("acceptors", "is 0; give a port from 1 to 65535")),
-        ({"acceptors": [{"name": "a"}]}, ("acceptors", "lacks the port of 'a' at [0]")),
-        ({"acceptors": [{"name": "a", "port": True}]}, ("acceptors", "lacks the port of 'a' at [0]")),
-        ({"acceptors": [{"name": "a", "port": 1}, {"name": "a", "port": 2}]}, ("acceptors", "names 'a' twice")),
-        ({"acceptors": [{"name": "a", "port": 1, "parameters": "x"}]}, ("acceptors", "has parameters at [0] that")),
-        ({"acceptors": [{"name": "core", "port": 1}]}, ("acceptors", "set broker_bind_address and broker_port")),
+        ({"sockets": {"a": {"port": 0}}}, ("sockets", "is 0; give a port from 1 to 65535")),
+        ({"sockets": {"a": None}}, ("sockets", "lacks the port of 'a'")),
+        ({"sockets": {"a": {"port": True}}}, ("sockets", "lacks the port of 'a'")),
+        ({"sockets": {"a": 5}}, ("sockets", "has for 'a' a int; give a mapping")),
+        ({"sockets": {"a": {"prot": 1}}}, ("sockets", "has 'prot' for 'a'; give only port, interface, protocols")),
+        (
+            {"sockets": {"a": {"port": 1, "interface": "x"}}},
+            ("sockets", "has the interface 'x' for 'a'; broker_"),
+        ),
+        ({"sockets": {"a": {"port": 1, "parameters": "x"}}}, ("sockets", "has parameters for 'a' that are no mapping")),
+        ({"sockets": {"a": {"port": 1, "sources": ["x"]}}}, ("sockets", "has the source 'x' for 'a'; give members")),
+        (
+            {"sockets": {"a": {"port": 1, "protocols": "CORE", "parameters": {"protocols": "AMQP"}}}},
+            ("sockets", "has protocols for 'a' twice"),
+        ),
+        ({"sockets": {"core": {"port": 1}}}, ("sockets", "set broker_port and broker_bind_address")),
+        ({"interfaces": {"i": "10.0.0.1"}}, ("interfaces", "needs, for 'i', a mapping with bind_address")),
+        ({"interfaces": {"i": {"bind_address": "::"}}}, ("interfaces", "has no address that others could connect to")),
         ({"connectors": [{"name": "east-1", "address": "b"}]}, ("connectors", "names 'east-1' twice")),
         ({"connectors": [{"name": "x", "address": "b", "port": "y"}]}, ("connectors", "has the port 'y' at [0]")),
     ],

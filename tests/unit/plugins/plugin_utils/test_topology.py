@@ -218,10 +218,11 @@ def test_two_pairs_of_separate_machines_may_mount_at_the_same_path() -> None:
     ("changes", "expected"),
     [
         (
-            {"broker_acceptors": [{"name": "more", "port": 61616}]},
-            "p0-1: broker_acceptors[0]: the socket",
+            {"broker_sockets": {"more": {"port": 61616}}},
+            "p0-1: broker_sockets.more: the socket",
         ),
-        ({"broker_acceptors": {"name": "x"}}, "p0-1: broker_acceptors: is a dict; give a list"),
+        ({"broker_sockets": [{"name": "x"}]}, "p0-1: broker_sockets: is a list; give a mapping"),
+        ({"broker_acceptors": [{"name": "x"}]}, "p0-1: broker_acceptors: is a former name; set broker_sockets instead"),
         ({"broker_connectors": [{"name": "p0-0", "address": "b"}]}, "p0-1: broker_connectors: names 'p0-0', which is"),
         ({"broker_cluster_connection": {"static-connectors": {}}}, "sets 'static-connectors', which follows"),
         ({"broker_port_offset": 65000}, "p0-1: broker_port: is 61616 with the offset 65000"),
@@ -238,7 +239,7 @@ def test_nodes_of_one_machine_are_kept_apart_by_the_offset() -> None:
     for number, variables in enumerate(hosts.values()):
         variables.update(LOCAL, broker_root=f"/srv/{number}", broker_advertise_address="10.0.0.1")
         variables["broker_port_offset"] = 100 * number
-        variables["broker_acceptors"] = [{"name": "more", "port": 5000}]
+        variables["broker_sockets"] = {"more": {"port": 5000}}
     assert faults(hosts) == []
     (pair,) = build_topology(hosts, hosts).pairs
     assert pair.client_url.startswith("(tcp://10.0.0.1:61616,tcp://10.0.0.1:61716)")

@@ -143,10 +143,14 @@ def test_reserved_names_are_documented_and_not_declared() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "problem"),
     [
-        ("broker_acceptors", "x", "is a str; give a list"),
-        ("broker_acceptors", ["x"], r"has at \[0\] a str; give a mapping"),
-        ("broker_acceptors", [{"port": 1}], r"lacks 'name' at \[0\]"),
-        ("broker_acceptors", [{"name": "a", "prot": 1}], r"has 'prot' at \[0\]; give only name, address, port"),
+        ("broker_connectors", "x", "is a str; give a list"),
+        ("broker_connectors", ["x"], r"has at \[0\] a str; give a mapping"),
+        ("broker_connectors", [{"port": 1}], r"lacks 'name' at \[0\]"),
+        (
+            "broker_connectors",
+            [{"name": "a", "address": "b", "prot": 1}],
+            r"has 'prot' at \[0\]; give only name, address, port",
+        ),
         ("broker_connector_parameters", [1], "is a list; give a mapping"),
         ("broker_port", True, "is 'True'; give a port from 1 to 65535"),
         ("broker_port_offset", -1, "is '-1'; give a whole number from 0 to 65534"),
