@@ -170,7 +170,7 @@ def pick_sends(sends: Sends, row: int, step: int, count: int, entries: bytes, en
             (sends._groups, picked._groups),
         ):
             if each in column:
-                own_column[number] = column[each]  # type: ignore[index, assignment]  # columns of one type each
+                own_column[number] = column[each]  # type: ignore[assignment]  # columns of one type each
     if entry_count:
         picked.data = b"".join(messages)
     return picked
@@ -246,9 +246,9 @@ def _drop_last(sends: Sends) -> None:
     if row < len(sends.correlation_ids):
         return
     for column in (sends._starts, sends._stops, sends._headers, sends._addresses, sends._traits):
-        del column[row]  # type: ignore[attr-defined]  # lists of one type each
+        del column[row]
     for rows in (sends._duplicates, sends._expirations, sends._groups):
-        rows.pop(row, None)  # type: ignore[attr-defined]
+        rows.pop(row, None)
 
 
 def forward_messages(
