@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import Final
 
-from understudy.kernel.frames import _DUPLICATE_SHIFT, _FIXED, _SPECIAL, Sends, _add_row
+from understudy.kernel.frames import DUPLICATE_SHIFT, FIXED_BYTES, SPECIAL, Sends, add_row
 from understudy.kernel.names import BRIDGE_DUPLICATE_ID, ROUTE_TO
 from understudy.limits import DUPLICATE_ID_BYTES_MAX, PROPERTIES_MAX
 
@@ -102,7 +102,7 @@ def _entries(data: bytes, block: int, stop: int) -> Iterator[_Entry | None]:
             yield None
             return
         tag, value = data[name_end], name_end + 1
-        size = _FIXED.get(tag)
+        size = FIXED_BYTES.get(tag)
         if size is None:
             if tag not in (_STRING, _BYTES) or value + 4 > stop:
                 yield None
@@ -220,12 +220,12 @@ def split_forwarded(sends: Sends, row: int) -> tuple[Sends, bytes] | None:
             break
         message = _with_entries(data, start, block, kept, ())
         found.data = message
-        if not _add_row(found, 0, len(message)) or found._traits[-1] & _SPECIAL:
+        if not add_row(found, 0, len(message)) or found._traits[-1] & SPECIAL:
             _drop_last(found)
             break
         number = len(messages)
-        found._traits[number] = found._traits[number] & ((1 << _DUPLICATE_SHIFT) - 1)
-        found._traits[number] |= (len(FORWARDED_KEY) + len(key)) << _DUPLICATE_SHIFT
+        found._traits[number] = found._traits[number] & ((1 << DUPLICATE_SHIFT) - 1)
+        found._traits[number] |= (len(FORWARDED_KEY) + len(key)) << DUPLICATE_SHIFT
         found._starts[number], found._stops[number] = size, size + len(message)
         found._headers[number] += size
         found._duplicates[number] = FORWARDED_KEY + key
