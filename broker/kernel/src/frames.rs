@@ -20,14 +20,14 @@ const BODY_END_BIAS: i64 = 13;
 /// Limits of `understudy/limits.py`; a test compares them.
 const NAME_UNITS_MAX: usize = 4096;
 const STRING_UNITS_MAX: usize = 1024 * 1024;
-const PROPERTIES_MAX: i32 = 16 * 1024;
-const DUPLICATE_ID_BYTES_MAX: usize = 1024;
+pub(crate) const PROPERTIES_MAX: i32 = 16 * 1024;
+pub(crate) const DUPLICATE_ID_BYTES_MAX: usize = 1024;
 
 /// Names of `understudy/kernel/names.py`; a test compares them.
 const ROUTING_TYPE: &str = "_AMQ_ROUTING_TYPE";
 const DUPLICATE_ID: &str = "_AMQ_DUPL_ID";
 const SCHEDULED_DELIVERY: &str = "_AMQ_SCHED_DELIVERY";
-const BRIDGE_DUPLICATE_ID: &str = "_AMQ_BRIDGE_DUP";
+pub(crate) const BRIDGE_DUPLICATE_ID: &str = "_AMQ_BRIDGE_DUP";
 const GROUP_ID: &str = "_AMQ_GROUP_ID";
 const GROUP_SEQUENCE: &str = "_AMQ_GROUP_SEQUENCE";
 const RESERVED_PREFIXES: [&str; 8] = [
@@ -46,14 +46,14 @@ const MARK: [u8; 2] = [b'_', 0];
 /// Traits of a message, in one integer; see the twin.
 const DURABLE: u32 = 1;
 /// It has a negative expiration, or a property that the ordinary way of a message does not handle.
-const SPECIAL: u32 = 2;
+pub(crate) const SPECIAL: u32 = 2;
 const GROUPED: u32 = 4;
 const PRIORITY_SHIFT: u32 = 3;
 /// Nine bits: 0, or the routing type of the property plus one.
 const ROUTING_SHIFT: u32 = 7;
 const ROUTING_MASK: u32 = 511;
 /// From here on: bytes of the duplicate id; 0: it has none.
-const DUPLICATE_SHIFT: u32 = 16;
+pub(crate) const DUPLICATE_SHIFT: u32 = 16;
 /// What neighbours must have in common.
 const ALIKE: u32 = DURABLE | 15 << PRIORITY_SHIFT | u32::MAX << DUPLICATE_SHIFT;
 const PRIORITY_MAX: u8 = 9;
@@ -71,7 +71,7 @@ const STRING: u8 = 10;
 const CHAR: u8 = 11;
 
 /// Address of a message that names none.
-const NO_ADDRESS: u32 = u32::MAX;
+pub(crate) const NO_ADDRESS: u32 = u32::MAX;
 /// How many addresses of a batch, counted from the last one, are compared with the next one.
 const ADDRESSES_COMPARED: usize = 4;
 /// Addresses remembered from one call to the next, each at the place of its hash: a power of two.
@@ -127,12 +127,12 @@ pub struct Row {
     pub header: usize,
     /// Offset of its end.
     pub stop: usize,
-    correlation_id: i64,
+    pub(crate) correlation_id: i64,
     /// Index in `Sends::addresses`, or `NO_ADDRESS`. Neighbours of the same address have the same index.
-    address: u32,
-    traits: u32,
+    pub(crate) address: u32,
+    pub(crate) traits: u32,
     /// Offset of its duplicate id in `Sends::duplicates`.
-    duplicate: usize,
+    pub(crate) duplicate: usize,
     /// Epoch milliseconds; 0: never.
     pub expiration: i64,
     /// Where its group id begins and ends, counted from its start; 0 and 0: it has none.
@@ -156,19 +156,19 @@ impl Row {
 pub struct Sends {
     /// What was read.
     #[pyo3(get)]
-    data: Py<PyBytes>,
+    pub(crate) data: Py<PyBytes>,
     /// Offset in `data` after the last frame.
     #[pyo3(get)]
-    end: usize,
+    pub(crate) end: usize,
     /// Of each of them.
     #[pyo3(get)]
-    requires_response: bool,
+    pub(crate) requires_response: bool,
     #[pyo3(get)]
-    correlation_ids: Py<PyList>,
-    rows: Column<Row>,
-    addresses: Column<Py<PyString>>,
+    pub(crate) correlation_ids: Py<PyList>,
+    pub(crate) rows: Column<Row>,
+    pub(crate) addresses: Column<Py<PyString>>,
     /// The duplicate ids, one behind the other.
-    duplicates: Vec<u8>,
+    pub(crate) duplicates: Vec<u8>,
 }
 
 fn no_row(row: usize) -> PyErr {
@@ -322,36 +322,46 @@ impl Sends {
     }
 }
 
-fn i32_at(data: &[u8], at: usize) -> Option<i32> {
+pub(crate) fn i32_at(data: &[u8], at: usize) -> Option<i32> {
     let mut bytes = [0; 4];
     bytes.copy_from_slice(data.get(at..at + 4)?);
     Some(i32::from_be_bytes(bytes))
 }
 
 /// A length. None: it is cut off or negative.
-fn length_at(data: &[u8], at: usize) -> Option<usize> {
+pub(crate) fn length_at(data: &[u8], at: usize) -> Option<usize> {
     usize::try_from(i32_at(data, at)?).ok()
 }
 
 /// What is in a message; offsets count from its start.
-struct Parsed {
-    header: usize,
-    address: Option<(usize, usize)>,
-    traits: u32,
+pub(crate) struct Parsed {
+    pub(crate) header: usize,
+    pub(crate) address: Option<(usize, usize)>,
+    pub(crate) traits: u32,
     duplicate: Option<Duplicate>,
-    expiration: i64,
-    group: (usize, usize),
+    pub(crate) expiration: i64,
+    pub(crate) group: (usize, usize),
+}
+
+impl Parsed {
+    /// Whether its duplicate id, if it has one, is not too long to be kept.
+    pub(crate) fn duplicate_is_kept(&self, message: &[u8]) -> bool {
+        match &self.duplicate {
+            Some(found) => keep_duplicate(&mut Vec::new(), &message[found.begin..found.end], found.is_text),
+            None => true,
+        }
+    }
 }
 
 /// The value of a duplicate id.
-struct Duplicate {
+pub(crate) struct Duplicate {
     begin: usize,
     end: usize,
     is_text: bool,
 }
 
 /// None: it is malformed.
-fn parse(message: &[u8]) -> Option<Parsed> {
+pub(crate) fn parse(message: &[u8]) -> Option<Parsed> {
     let size = message.len();
     let header = usize::try_from(i64::from(i32_at(message, 0)?) + 4 - BODY_END_BIAS).ok()?;
     if header < 4 || header + 9 > size {
@@ -545,7 +555,7 @@ fn units(raw: &[u8]) -> impl Iterator<Item = u16> + '_ {
 }
 
 /// Whether a name in UTF-16 is this ASCII text.
-fn is_name(name: &[u8], text: &str) -> bool {
+pub(crate) fn is_name(name: &[u8], text: &str) -> bool {
     name.len() == 2 * text.len() && begins_with(name, text)
 }
 

@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 mod bytes;
 mod crc;
 mod deliveries;
+mod forwarding;
 mod frames;
 mod log;
 mod records;
@@ -19,7 +20,7 @@ mod skim;
 
 /// Version of the functions below; equal to `INTERFACE` in `understudy/kernel/__init__.py`. It changes whenever the
 /// arguments or the result of a function change.
-const INTERFACE: u32 = 10;
+const INTERFACE: u32 = 11;
 
 /// The module as Python imports it.
 #[pymodule]
@@ -44,6 +45,10 @@ fn understudy_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(log::append_duplicate_ids, module)?)?;
     module.add_function(wrap_pyfunction!(log::keep_sends, module)?)?;
     module.add_function(wrap_pyfunction!(log::join_runs, module)?)?;
+    module.add_function(wrap_pyfunction!(forwarding::pick_sends, module)?)?;
+    module.add_function(wrap_pyfunction!(forwarding::split_forwarded, module)?)?;
+    module.add_function(wrap_pyfunction!(forwarding::forward_messages, module)?)?;
+    module.add_function(wrap_pyfunction!(forwarding::split_confirms, module)?)?;
     module.add_function(wrap_pyfunction!(deliveries::confirms, module)?)?;
     module.add_function(wrap_pyfunction!(deliveries::receives, module)?)?;
     module.add_function(wrap_pyfunction!(deliveries::acknowledge_record, module)?)?;

@@ -7,12 +7,12 @@ from fuzz.target import Target
 from fuzz.targets_wire import sample_message
 from support.kernel_views import expected_messages, view_of_sends
 from support.kernels import NATIVE, both
-from understudy.kernel import frames, records
-from understudy.message import DUPLICATE_ID, GROUP_ID, ROUTING_TYPE
+from understudy.kernel import forwarding, frames, records
+from understudy.message import BRIDGE_DUPLICATE_ID, DUPLICATE_ID, GROUP_ID, ROUTING_TYPE
 from understudy.properties import BYTE, Properties
 from understudy.store.log.records import RecordType
 from understudy.store.log.segment import frame
-from understudy.wire.core.codec import encode_send
+from understudy.wire.core.codec import encode_null_response, encode_send
 
 _SEED = 0x1234_5678
 _ORIGIN = 4096
@@ -83,7 +83,46 @@ def _sends_seeds() -> list[bytes]:
     return [bytes((0,)) + each for each in (*runs, *captured)]
 
 
+def _forwarding(data: bytes) -> None:
+    """The first byte says what is done; the rest is SESS_SEND frames, and a message that was read from a disk."""
+    how, data = data[:1], data[1:]
+    message = data[13:-13]
+    address, node_id = (None, b"") if how < b"\x40" else (message[:8], bytes(16))
+    arguments = ([message], [7], address, _ROUTE if how > b"\x80" else b"", node_id, 1 << 20, 10, 1)
+    if NATIVE is None:
+        forwarding.forward_messages(*arguments)
+        forwarding.split_confirms(data, 0, 100)
+    else:
+        both(forwarding.forward_messages, *arguments)
+        both(forwarding.split_confirms, data, 0, 100)
+    sends = frames.split_sends(data, 0, _LIMIT_BYTES, _COUNT_MAX)
+    if sends is None:
+        return
+    found = forwarding.split_forwarded(sends, 0)
+    picked = forwarding.pick_sends(sends, 0, 2, 5, Properties({"_AMQ_ROUTE_TOa": b"1"}).encode()[5:], 1)
+    if NATIVE is not None:
+        same = NATIVE.split_sends(data, 0, _LIMIT_BYTES, _COUNT_MAX)
+        native = NATIVE.split_forwarded(same, 0)
+        assert (native is None) is (found is None)
+        if found is not None:
+            assert (view_of_sends(native[0]), native[1]) == (view_of_sends(found[0]), found[1])
+        again = NATIVE.pick_sends(same, 0, 2, 5, Properties({"_AMQ_ROUTE_TOa": b"1"}).encode()[5:], 1)
+        assert view_of_sends(again) == view_of_sends(picked)
+
+
+_ROUTE = "_AMQ_ROUTE_TOa".encode("utf-16-le")
+
+
+def _forwarding_seeds() -> list[bytes]:
+    bridged = Properties({BRIDGE_DUPLICATE_ID: bytes(24), "_AMQ_ROUTE_TO": bytes(8), GROUP_ID: "group"})
+    routed = Properties({"_AMQ_ROUTE_TOa": bytes(8), "n": 1})
+    sends = [encode_send(sample_message(properties=each), 10, True, 2) for each in (bridged, routed)]
+    confirmed = encode_null_response(10, 1) + encode_null_response(10, 2)
+    return [how + each for each in (*sends, sends[0] * 3, confirmed) for how in (b"\0", b"\x50", b"\xff")]
+
+
 KERNEL = (
     Target("kernel-scan", _scan, (), _scan_seeds, memory_floor_bytes=1 << 20),
     Target("kernel-sends", _sends, (), _sends_seeds, memory_per_byte=256, weight=2),
+    Target("kernel-forwarding", _forwarding, (), _forwarding_seeds, memory_per_byte=256),
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from understudy.bridges.conversion import ForwardForm
 from understudy.config.bridge import BridgeConfiguration, BridgeConnection, BridgeTarget
 from understudy.config.model import ClusterConnectionConfiguration
 from understudy.errors import IllegalState
@@ -29,6 +30,10 @@ class ClusterConversion:
         """
         self._ids = ROUTE_TO + queue_name
         self._node_id = bytes.fromhex(node_id.replace("-", "")) if use_duplicate_detection else None
+        self.form: ForwardForm | None = ForwardForm(
+            None, self._ids.encode("utf-16-le", "surrogatepass"), self._node_id or b""
+        )
+        """See ``Converts``."""
 
     def convert(self, message: Message, message_id: int) -> Message:
         """The message to send; see ``bridges.conversion.Conversion``. Raises IllegalState: it names no queues."""

@@ -161,7 +161,7 @@ class Bridge(Machine[State, Event]):
     @property
     def unconfirmed(self) -> int:
         """Messages that were sent and that the target has not confirmed."""
-        return len(self._forwarding.unconfirmed) if self._forwarding is not None else 0
+        return self._forwarding.unconfirmed if self._forwarding is not None else 0
 
     @property
     def stall(self) -> Stall | None:
@@ -209,11 +209,11 @@ class Bridge(Machine[State, Event]):
         """The target takes messages. Raises BrokerError: the queue cannot be consumed."""
         self.fire(_E.READY)
 
-    def target_confirmed(self, correlation_id: int) -> None:
-        """The target has a message."""
+    def target_confirmed(self, first: int, last: int) -> None:
+        """The target has the messages with these correlation ids."""
         forwarding = self._forwarding
         if forwarding is not None:
-            forwarding.confirmed(correlation_id)
+            forwarding.confirmed(first, last)
             if not forwarding.unconfirmed and self.state in (_S.PAUSING, _S.STOPPING):
                 self.fire(_E.DRAINED)
 

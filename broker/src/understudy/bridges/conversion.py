@@ -6,6 +6,7 @@ Source: manual, "Core Bridges"; the duplicate id is that of Artemis, so that bro
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from understudy.config.bridge import BridgeConfiguration
@@ -17,8 +18,25 @@ _I64: Final = struct.Struct(">q")
 _GIVEN_TYPES: Final = {"ANYCAST": RoutingType.ANYCAST, "MULTICAST": RoutingType.MULTICAST}
 
 
+@dataclass(frozen=True, slots=True)
+class ForwardForm:
+    """Changes of a bridge that ``kernel.forward_messages`` makes in runs of messages."""
+
+    address: bytes | None
+    """Where they go, in UTF-16; None: to their own addresses."""
+    ids_name: bytes
+    """Name of the property with the ids of the queues that are meant, in UTF-16; empty: none are meant."""
+    node_id: bytes
+    """Of the duplicate ids; empty: they get none."""
+
+
 class Converts(Protocol):
     """The changes that one bridge makes in its messages."""
+
+    @property
+    def form(self) -> ForwardForm | None:
+        """The same changes for runs of messages; None: only ``convert`` makes them."""
+        ...
 
     def convert(self, message: Message, message_id: int) -> Message:
         """The message to send.
@@ -46,6 +64,11 @@ class Conversion:
         self._strips = configuration.routing_type == "STRIP"
         self._routing_type = _GIVEN_TYPES.get(configuration.routing_type)
         self._added = dict(configuration.transformer_properties)
+        self.form: ForwardForm | None = None
+        """See ``Converts``."""
+        if not (self._strips or self._routing_type is not None or self._added):
+            address = None if self._address is None else self._address.encode("utf-16-le", "surrogatepass")
+            self.form = ForwardForm(address, b"", self._node_id or b"")
 
     def convert(self, message: Message, message_id: int) -> Message:
         """See ``Converts``."""
@@ -62,4 +85,4 @@ class Conversion:
             properties.set_typed(ROUTING_TYPE, BYTE, int(self._routing_type))
         for name, value in self._added.items():
             properties[name] = value
-        return message.replace(address=self._address, properties=properties)
+        return message.replace(address=self._address, properties=properties, message_id=message.message_id)

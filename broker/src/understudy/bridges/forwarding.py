@@ -8,32 +8,31 @@ target at every moment. Bytes that the target has not confirmed are limited by t
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
 from typing import Final
 
 from understudy.bridges.conversion import Converts
-from understudy.bridges.target import TargetSession
+from understudy.bridges.target import SEND_OVERHEAD_BYTES, TargetSession
 from understudy.config.bridge import BridgeConfiguration
 from understudy.config.model import Permission
 from understudy.errors import BrokerError
 from understudy.limits import BRIDGE_UNCONFIRMED_BYTES_MAX, BRIDGE_UNCONFIRMED_MESSAGES_MAX
-from understudy.message import LargeMessage
+from understudy.message import LargeMessage, Message
 from understudy.routing.queues.queue import Queue
 from understudy.session.connection_scope import ConnectionScope
 from understudy.session.outcomes import ACCEPTED
 from understudy.session.registry import SessionRegistry
 from understudy.session.services import SessionOptions, SessionServices
 from understudy.session.session import ServerSession
-from understudy.store.reference import Part
+from understudy.store.reference import MessageReference, Part, References
 
 log = logging.getLogger(__name__)
 
 PROTOCOL: Final = "BRIDGE"
 _CONSUMER: Final = 0
-#: Bytes of a frame beside its message, counted for each message.
-_OVERHEAD_BYTES: Final = 26
 _PERMISSION_MS: Final = 1 << 40
 
 
@@ -73,6 +72,44 @@ class BridgeCounts:
         self.lost_connections = 0
 
 
+class _Sent:
+    """Messages that were sent together and that the target has not confirmed."""
+
+    __slots__ = ("first", "part")
+
+    def __init__(self, first: int, part: Part) -> None:
+        self.first = first
+        """Correlation id of the first one; each further one has the next."""
+        self.part = part
+
+    @property
+    def last(self) -> int:
+        """Correlation id of the last one."""
+        return self.first + len(self.part) - 1
+
+    def take(self, correlation_id: int) -> Part:
+        """Take those up to a correlation id out of it."""
+        part, count = self.part, min(correlation_id - self.first + 1, len(self.part))
+        self.first += count
+        self.part = part.part(count, len(part))
+        return part.part(0, count)
+
+    def split(self, correlation_id: int) -> list[_Sent]:
+        """Keep only the one with this correlation id. Returns those before and behind it."""
+        part, number = self.part, correlation_id - self.first
+        around = [
+            _Sent(self.first, part.part(0, number)),
+            _Sent(correlation_id + 1, part.part(number + 1, len(part))),
+        ]
+        self.first, self.part = correlation_id, part.part(number, number + 1)
+        return [each for each in around if each.part]
+
+
+def _cost_bytes(part: Part) -> int:
+    """What messages cost of the window."""
+    return part.size_bytes + len(part) * SEND_OVERHEAD_BYTES
+
+
 class Forwarding:
     """One consumer and its target, for the time of one connection. Implements ``session.callback.SessionCallback``."""
 
@@ -100,8 +137,10 @@ class Forwarding:
         self._target = target
         self._counts = counts
         self._ended = ended
-        self.unconfirmed: dict[int, tuple[int, int]] = {}
-        """Message id and cost by correlation id, in the order of sending."""
+        self._sent: deque[_Sent] = deque()
+        """What the target has not confirmed, in the order of sending: correlation ids rise."""
+        self.unconfirmed = 0
+        """Messages that the target has not confirmed."""
         self._confirmed_id = 0
         """The last message of those that are confirmed, with all before it, and not removed here yet; 0: none."""
         self._later = later
@@ -129,7 +168,7 @@ class Forwarding:
         if self._target.awaits_credit:
             return Stall.CREDIT
         consumer = self._session.consumers.get(_CONSUMER)
-        full = len(self.unconfirmed) >= BRIDGE_UNCONFIRMED_MESSAGES_MAX
+        full = self.unconfirmed >= BRIDGE_UNCONFIRMED_MESSAGES_MAX
         return Stall.WINDOW if full or (consumer is not None and consumer.flow.credits <= 0) else None
 
     def open(self, queue: Queue) -> None:
@@ -146,29 +185,49 @@ class Forwarding:
     def close(self) -> None:
         """End it; messages that are not confirmed return to their places in the queue, as if never delivered."""
         self._remove_confirmed()
-        self.unconfirmed.clear()
+        self._sent.clear()
+        self.unconfirmed = 0
         self._session.close(failed=False)
 
-    def confirmed(self, correlation_id: int) -> None:
-        """The target has a message: remove it here. A confirmation of another message is ignored."""
-        in_order = next(iter(self.unconfirmed), 0) == correlation_id
-        entry = self.unconfirmed.pop(correlation_id, None)
-        if entry is None:
-            return
-        message_id, cost_bytes = entry
-        self._counts.acknowledged += 1
-        if in_order:
+    def confirmed(self, first: int, last: int) -> None:
+        """The target has the messages with these correlation ids: remove them here. A confirmation of another message
+        is ignored.
+        """
+        sent = self._sent
+        while sent and sent[0].first <= last and first <= sent[0].first:
+            taken = sent[0].take(last)
+            if not sent[0].part:
+                sent.popleft()
             # removed together with those that follow in this turn
             if not self._confirmed_id:
                 self._later(self._remove_confirmed)
-            self._confirmed_id = message_id
-        else:
-            self._session.settle(_CONSUMER, message_id, ACCEPTED)
-        self._confirmed_bytes += cost_bytes
+            self._confirmed_id = taken.ids[-1]
+            self._count_confirmed(taken)
+        if sent and first > sent[0].first:
+            for correlation_id in range(first, min(last, sent[-1].last) + 1):
+                self._confirmed_early(correlation_id)
         if self._confirmed_bytes * 4 >= self._window_bytes or not self.unconfirmed:
             granted_bytes, self._confirmed_bytes = self._confirmed_bytes, 0
             if _CONSUMER in self._session.consumers:
                 self._session.receive_consumer_credits(_CONSUMER, granted_bytes)
+
+    def _confirmed_early(self, correlation_id: int) -> None:
+        """The target has a message, and not all before it."""
+        for number, each in enumerate(self._sent):
+            if each.first <= correlation_id <= each.last:
+                rest = each.split(correlation_id)
+                taken = each.take(correlation_id)
+                self._sent.remove(each)
+                for part in reversed(rest):
+                    self._sent.insert(number, part)
+                self._count_confirmed(taken)
+                self._session.settle(_CONSUMER, taken.ids[0], ACCEPTED)
+                return
+
+    def _count_confirmed(self, part: Part) -> None:
+        self.unconfirmed -= len(part)
+        self._counts.acknowledged += len(part)
+        self._confirmed_bytes += _cost_bytes(part)
 
     def _remove_confirmed(self) -> None:
         confirmed_id, self._confirmed_id = self._confirmed_id, 0
@@ -184,33 +243,41 @@ class Forwarding:
     @property
     def delivery_overhead_bytes(self) -> int:
         """Constant if several messages may be under way; 0: one at a time."""
-        return _OVERHEAD_BYTES if self._configuration.use_duplicate_detection else 0
+        return SEND_OVERHEAD_BYTES if self._configuration.use_duplicate_detection else 0
 
     def writable(self) -> bool:
         """Whether the target takes a message now."""
-        return len(self.unconfirmed) < BRIDGE_UNCONFIRMED_MESSAGES_MAX and self._target.writable
+        return self.unconfirmed < BRIDGE_UNCONFIRMED_MESSAGES_MAX and self._target.writable
 
     def deliver(self, consumer_id: int, part: Part) -> int:
         """Send messages to the target."""
-        charged = 0
-        for reference in part:
-            message = part.shown or reference.message
-            assert message is not None
-            message_id, cost_bytes = reference.message_id, len(message.encoded) + _OVERHEAD_BYTES
-            correlation_id = self._target.send(self._conversion.convert(message, message_id))
-            self.unconfirmed[correlation_id] = (message_id, cost_bytes)
-            charged += cost_bytes
-        self._counts.forwarded += len(part)
-        return charged
+        count, form = len(part), self._conversion.form
+        ids, encoded = part.ids, part.encoded
+        sent = 0
+        while sent < count:
+            together = 0 if form is None else self._target.send_together(encoded[sent:], ids[sent:], form)
+            if together:
+                first = self._target.last_sent - together + 1
+            else:
+                together = 1
+                message = Message.decode(encoded[sent])
+                first = self._target.send(self._conversion.convert(message, ids[sent]))
+            self._sent.append(_Sent(first, part.part(sent, sent + together)))
+            sent += together
+        self.unconfirmed += count
+        self._counts.forwarded += count
+        return _cost_bytes(part)
 
     def deliver_large(self, consumer_id: int, message: LargeMessage, delivery_count: int) -> int:
         """Announce a large message to the target; its body is not counted against the window."""
-        cost_bytes = len(message.header) + _OVERHEAD_BYTES
         large = self._conversion.convert(message, message.message_id)
         assert isinstance(large, LargeMessage)
-        self.unconfirmed[self._target.begin_large(large)] = (message.message_id, cost_bytes)
+        reference = MessageReference(message.message_id, message.priority, 0, 0, len(message.header), False, None)
+        part = References((reference,))
+        self._sent.append(_Sent(self._target.begin_large(large), part))
+        self.unconfirmed += 1
         self._counts.forwarded += 1
-        return cost_bytes
+        return _cost_bytes(part)
 
     def deliver_piece(self, consumer_id: int, piece: bytes, continues: bool) -> int:
         """The next piece of the large message; costs nothing, because the target's credit limits it."""

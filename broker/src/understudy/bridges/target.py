@@ -11,15 +11,18 @@ Not here: the connection (``wire.core.peer``), attempts (``bridge``), the local 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final, Protocol
 
+from understudy.bridges.conversion import ForwardForm
 from understudy.cluster.credentials import ClusterCredentials
 from understudy.cluster.handshake import CLUSTER_CHANNEL, prove
 from understudy.cluster.topology import Member
 from understudy.config.bridge import BridgeConfiguration
 from understudy.errors import AddressFull, AddressNotFound, IncompatibleVersion, RemoteProtocolError
+from understudy.kernel import forward_messages
 from understudy.limits import (
     BRIDGE_ADDRESSES_MAX,
     BRIDGE_OUTGOING_BYTES_PAUSE,
@@ -30,7 +33,7 @@ from understudy.limits import (
 from understudy.message import LARGE_SIZE, LargeMessage, Message
 from understudy.ports import Clock, Entropy, Timer, Timers
 from understudy.wire.core import packets
-from understudy.wire.core.codec import encode, encode_send
+from understudy.wire.core.codec import ConfirmBatch, encode, encode_send
 from understudy.wire.core.codes import error_of
 from understudy.wire.core.packets import header_of_message
 from understudy.wire.core.peer import CONTROL_CHANNEL, CorePeer, Dialer, PeerOptions
@@ -41,6 +44,13 @@ SESSION_CHANNEL: Final = 10
 #: First channel version with correlation ids, without which confirmations cannot be matched.
 _VERSION_MIN: Final = 130
 _CLIENT_ID_SINCE: Final = 131
+#: First channel version in which a message is sent as it is encoded.
+_VERSION_OF_RUNS: Final = 134
+#: Of an encoded message before its body.
+_BODY_OFFSET_BYTES: Final = 4
+_UTF16: Final = "utf-16-le", "surrogatepass"
+#: Bytes of the frame of a message beside it.
+SEND_OVERHEAD_BYTES: Final = 26
 #: Wait before the socket, which has not taken all bytes yet, is looked at again.
 _SOCKET_POLL_MS: Final = 5
 
@@ -51,8 +61,12 @@ class TargetOwner(Protocol):
     def target_ready(self) -> None:
         """The session exists and its address too: messages can be sent."""
 
-    def target_confirmed(self, correlation_id: int) -> None:
-        """The target has a message. Raises BrokerError: the connection is closed."""
+    def target_confirmed(self, first: int, last: int) -> None:
+        """The target has the messages with the correlation ids ``first`` to ``last``.
+
+        Raises:
+            BrokerError: the connection is closed.
+        """
 
     def target_writable(self) -> None:
         """``writable`` may be true again."""
@@ -156,6 +170,11 @@ class TargetSession:
         return False
 
     @property
+    def last_sent(self) -> int:
+        """Correlation id of the message that was sent last."""
+        return self._correlation_id
+
+    @property
     def awaits_credit(self) -> bool:
         """Whether messages wait for credit of the target."""
         return bool(self._held)
@@ -169,6 +188,35 @@ class TargetSession:
             frame = encode_send(message, SESSION_CHANNEL, True, self._correlation_id, -1, self._peer.version)
             self._post(message.address or "", len(message.encoded), frame)
         return self._correlation_id
+
+    def send_together(self, messages: Sequence[bytes], message_ids: Sequence[int], form: ForwardForm) -> int:
+        """Send encoded messages that need nothing but what a run may have, as their bridge changes them. The first one
+        gets the next correlation id, and each further one the next.
+
+        Args:
+            messages: In their order.
+            message_ids: One for each.
+            form: The changes.
+
+        Returns:
+            How many were sent; the next one, if any, is for ``send``.
+        """
+        if self._peer.version < _VERSION_OF_RUNS:
+            return 0
+        window_bytes = self._bridge.producer_window_size_bytes
+        if window_bytes >= 0:
+            # they take their credit together: no more than the target would be asked for at a time
+            begins = accumulate(map(len, messages), initial=0)
+            messages = messages[: max(1, sum(each < window_bytes for each in begins) - 1)]
+            message_ids = message_ids[: len(messages)]
+        frames, count, address = forward_messages(
+            messages, message_ids, form.address, form.ids_name, form.node_id,
+            self._bridge.min_large_message_size_bytes - _BODY_OFFSET_BYTES, SESSION_CHANNEL, self._correlation_id + 1,
+        )  # fmt: skip
+        if count:
+            self._correlation_id += count
+            self._post((form.address or address).decode(*_UTF16), len(frames) - count * SEND_OVERHEAD_BYTES, frames)
+        return count
 
     def begin_large(self, message: LargeMessage) -> int:
         """Announce a large message, whose pieces follow. Returns its correlation id."""
@@ -261,6 +309,7 @@ class TargetSession:
             return
         # a session was created, so the other side has accepted the login
         self._peer.accept_frames(FRAME_BYTES_MAX)
+        self._peer.group_confirms()
         if self._bridge.target.ha:
             self._peer.send(packets.SubscribeTopologyV2(False, self._peer.version))
         address = self._bridge.forwarding_address
@@ -285,13 +334,10 @@ class TargetSession:
         owner = self._owner
         if owner is None:
             return
-        if isinstance(packet, packets.NullResponse):
-            # -1: from a target that does not copy the id; it answers in the order of the requests
-            correlation_id = packet.correlation_id if packet.correlation_id > 0 else self._expected
-            if correlation_id > self._correlation_id:
-                raise RemoteProtocolError(f"the target confirms message {correlation_id}, which was not sent")
-            self._expected = correlation_id + 1
-            owner.target_confirmed(correlation_id)
+        if isinstance(packet, ConfirmBatch):
+            self._confirmed(packet.correlation_ids)
+        elif isinstance(packet, packets.NullResponse):
+            self._confirmed([packet.correlation_id])
         elif isinstance(packet, packets.ProducerCredits):
             credit = self._credits.get(packet.address)
             if credit is not None:
@@ -305,6 +351,25 @@ class TargetSession:
             raise AddressFull(f"address {packet.address!r} of the target is full")
         elif isinstance(packet, packets.ExceptionResponse):
             raise error_of(packet.error_code, packet.message)
+
+    def _confirmed(self, correlation_ids: Sequence[int]) -> None:
+        """Give the owner what the target confirms, neighbours together."""
+        first = last = 0
+        for each in correlation_ids:
+            # -1: from a target that does not copy the id; it answers in the order of the requests
+            correlation_id = each if each > 0 else self._expected
+            if correlation_id > self._correlation_id:
+                raise RemoteProtocolError(f"the target confirms message {correlation_id}, which was not sent")
+            self._expected = correlation_id + 1
+            if correlation_id != last + 1 or not last:
+                self._tell_confirmed(first, last)
+                first = correlation_id
+            last = correlation_id
+        self._tell_confirmed(first, last)
+
+    def _tell_confirmed(self, first: int, last: int) -> None:
+        if self._owner is not None and last:
+            self._owner.target_confirmed(first, last)
 
     def _fail(self, reason: str) -> None:
         owner = self._owner

@@ -24,7 +24,7 @@ from understudy.kernel.log import QUEUE_ID_BYTES, RECORD_HEAD_BYTES, LogPosition
 
 #: Version of the functions; ``INTERFACE`` in ``broker/kernel/src/lib.rs`` must be equal. It changes whenever the
 #: arguments or the result of a function change.
-INTERFACE: Final = 10
+INTERFACE: Final = 11
 #: Environment variable that forces a kernel.
 VARIABLE: Final = "UNDERSTUDY_KERNEL"
 #: Functions that the native module must have.
@@ -38,15 +38,19 @@ FUNCTIONS: Final = (
     "crc32",
     "crc32_combine",
     "digest_records",
+    "forward_messages",
     "join_runs",
     "keep_sends",
     "live_references",
     "pack_references",
+    "pick_sends",
     "plain_references",
     "receives",
     "reference_blocks",
     "scan",
     "skim_records",
+    "split_confirms",
+    "split_forwarded",
     "split_sends",
     "unseen_bytes",
 )
@@ -108,6 +112,7 @@ WHY: Final = _chosen[1]
 if TYPE_CHECKING or ACTIVE == "python":
     from understudy.kernel.crc import crc32, crc32_combine
     from understudy.kernel.deliveries import acknowledge_record, confirms, receives
+    from understudy.kernel.forwarding import forward_messages, pick_sends, split_confirms, split_forwarded
     from understudy.kernel.frames import Sends, split_sends
     from understudy.kernel.log import Run, append_duplicate_ids, append_sends, join_runs, keep_sends
     from understudy.kernel.records import digest_records, scan
@@ -130,15 +135,19 @@ else:
         crc32,
         crc32_combine,
         digest_records,
+        forward_messages,
         join_runs,
         keep_sends,
         live_references,
         pack_references,
+        pick_sends,
         plain_references,
         receives,
         reference_blocks,
         scan,
         skim_records,
+        split_confirms,
+        split_forwarded,
         split_sends,
         unseen_bytes,
     )
@@ -164,16 +173,20 @@ __all__ = [
     "crc32",
     "crc32_combine",
     "digest_records",
+    "forward_messages",
     "join_runs",
     "keep_sends",
     "live_references",
     "load_native",
     "pack_references",
+    "pick_sends",
     "plain_references",
     "receives",
     "reference_blocks",
     "scan",
     "skim_records",
+    "split_confirms",
+    "split_forwarded",
     "split_sends",
     "unseen_bytes",
 ]

@@ -37,16 +37,16 @@ _FIELDS = Struct(">?qqb")  # durable, expiration, timestamp, priority; the type 
 
 #: Traits of a message, in one integer.
 _DURABLE: Final = 1
-_SPECIAL: Final = 2
+SPECIAL: Final = 2
 """It has a negative expiration, or a property that the ordinary way of a message does not handle."""
 _GROUPED: Final = 4
 _PRIORITY_SHIFT: Final = 3
 _ROUTING_SHIFT: Final = 7
 """Nine bits: 0, or the routing type of the property plus one."""
 _ROUTING_MASK: Final = 511
-_DUPLICATE_SHIFT: Final = 16
+DUPLICATE_SHIFT: Final = 16
 """From here on: bytes of the duplicate id; 0: it has none."""
-_ALIKE: Final = _DURABLE | 15 << _PRIORITY_SHIFT | -1 << _DUPLICATE_SHIFT
+_ALIKE: Final = _DURABLE | 15 << _PRIORITY_SHIFT | -1 << DUPLICATE_SHIFT
 """Traits that must be equal in messages that are handled together."""
 
 _BYTE: Final = 3
@@ -55,7 +55,7 @@ _STRING: Final = 10
 _INTEGERS: Final = (_BYTE, 5, 6, 7)
 _FLOATS: Final = (8, 9)
 #: Bytes of a value by the type of the property, for types of fixed size.
-_FIXED: Final = {0: 0, 2: 1, _BYTE: 1, 5: 2, 6: 4, 7: 8, 8: 4, 9: 8, 11: 2}
+FIXED_BYTES: Final = {0: 0, 2: 1, _BYTE: 1, 5: 2, 6: 4, 7: 8, 8: 4, 9: 8, 11: 2}
 
 
 def _utf16(name: str) -> bytes:
@@ -209,7 +209,7 @@ class Sends:
             routing = trait >> _ROUTING_SHIFT & _ROUTING_MASK
             length = stops[end] - starts[end]
             if (
-                trait & (_ALIKE | _SPECIAL) != kind
+                trait & (_ALIKE | SPECIAL) != kind
                 or (routing and routing != wanted)
                 or length > bytes_max
                 or addresses[end] != address
@@ -262,7 +262,7 @@ def split_sends(data: bytes, start: int, limit_bytes: int, count_max: int) -> Se
             sends = Sends(data, requires_response=requires_response)
         elif requires_response is not sends.requires_response:
             break
-        if not _add_row(sends, begin, stop):
+        if not add_row(sends, begin, stop):
             break
         sends.correlation_ids.append(correlation_id)
         sends.end = offset = end
@@ -270,7 +270,7 @@ def split_sends(data: bytes, start: int, limit_bytes: int, count_max: int) -> Se
     return sends if sends is not None and sends.correlation_ids else None
 
 
-def _add_row(sends: Sends, start: int, stop: int) -> bool:
+def add_row(sends: Sends, start: int, stop: int) -> bool:
     """Add the message in ``data[start:stop]``. False: it is malformed."""
     data = sends.data
     if stop - start < 4:
@@ -307,7 +307,7 @@ def _add_row(sends: Sends, start: int, stop: int) -> bool:
     if durable:
         traits |= _DURABLE
     if expiration < 0:
-        traits |= _SPECIAL
+        traits |= SPECIAL
     row = len(sends._starts)
     if data[block]:
         found, duplicate, group_start, group_end = _block_traits(data, block, stop)
@@ -320,10 +320,10 @@ def _add_row(sends: Sends, start: int, stop: int) -> bool:
             sends._groups[row] = block + group_start - start, block + group_end - start
         if duplicate:
             if len(duplicate) <= DUPLICATE_ID_BYTES_MAX:
-                traits |= len(duplicate) << _DUPLICATE_SHIFT
+                traits |= len(duplicate) << DUPLICATE_SHIFT
                 sends._duplicates[row] = duplicate
             else:
-                traits |= _SPECIAL
+                traits |= SPECIAL
     elif block + 1 != stop:
         return False
     if expiration:
@@ -378,7 +378,7 @@ def _walk_block(data: bytes, offset: int, end: int) -> _Walked:
     offset += 5
     traits = routing = 0
     duplicate = b""
-    fixed_of = _FIXED.get
+    fixed_of = FIXED_BYTES.get
     for _ in range(count):
         start = offset + 4
         if start > end:
@@ -403,21 +403,21 @@ def _walk_block(data: bytes, offset: int, end: int) -> _Walked:
             name = data[start:stop]
             if name == _ROUTING_NAME:
                 if tag != _BYTE:
-                    traits |= _SPECIAL
+                    traits |= SPECIAL
                 routing = data[offset] + 1
             elif name == _GROUP_NAME:
-                traits |= _GROUPED if tag == _STRING else _GROUPED | _SPECIAL
+                traits |= _GROUPED if tag == _STRING else _GROUPED | SPECIAL
                 if tag == _STRING:
                     group_start, group_end = offset - begin, offset + size - begin
             elif name == _SEQUENCE_NAME:
                 if tag in _FLOATS or (tag in _INTEGERS and data.count(0xFF, offset, offset + size) == size):
-                    traits |= _SPECIAL
+                    traits |= SPECIAL
             elif name == _DUPLICATE_NAME:
                 duplicate = _key(tag, data[offset : offset + size])
                 if not duplicate:
-                    traits |= _SPECIAL
+                    traits |= SPECIAL
             elif name in _SPECIAL_NAMES or name.startswith(_PREFIXES):
-                traits |= _SPECIAL
+                traits |= SPECIAL
         offset += size
     if offset != end:
         return _MALFORMED

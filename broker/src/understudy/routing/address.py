@@ -224,6 +224,19 @@ class Address(AddressMemory):
             sole = ()
         self.plain_queues = sole
 
+    @property
+    def routes_in_turn(self) -> bool:
+        """Whether its balancer alone decides about a message that needs nothing else: none is diverted or changed, its
+        messages have no lane of their own, and no queue may be made for an anycast one.
+        """
+        if self.balancer is None or self.diverts or self.lane is not None or self.alters_messages:
+            return False
+        return bool(self.bindings) or self.balancer.anycast or RoutingType.ANYCAST not in self.routing_types
+
+    def takes_for_members(self, queues: Iterable[Queue]) -> bool:
+        """Whether ordinary messages of another member, which has chosen these queues, need nothing else."""
+        return self.lane is None and not self.alters_messages and all(queue.kind is None for queue in queues)
+
     def refresh(self) -> None:
         """Recompute the routes after a change here, of one of the queues, or in a linked wildcard address."""
         if self.balancer is not None:

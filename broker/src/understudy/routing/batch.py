@@ -16,13 +16,24 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from understudy.errors import BrokerError
-from understudy.kernel import QUEUE_ID_BYTES, RECORD_HEAD_BYTES, Run, Sends, SendsPart, keep_sends
+from understudy.kernel import (
+    QUEUE_ID_BYTES,
+    RECORD_HEAD_BYTES,
+    Run,
+    Sends,
+    SendsPart,
+    keep_sends,
+    pick_sends,
+    split_forwarded,
+)
 from understudy.limits import GATHERED_BYTES_MAX
 from understudy.message import Message
 from understudy.routing.address import Address
+from understudy.routing.destinations import queues_of_ids
 from understudy.routing.memory import AddressMemory
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
+from understudy.routing.remote import queue_ids
 from understudy.routing.response_order import BatchTransaction, ResponseOrder
 from understudy.store.log.operation_context import Lane, tell_owner
 from understudy.store.reference import RunSlice
@@ -63,7 +74,7 @@ class BatchSends:
         self._address: Address
         """Of the batch, like everything from here on."""
         self._queues: tuple[Queue, ...] = ()
-        """Those of its address (``Address.plain_queues``)."""
+        """Get each of its messages."""
         self._kind = 0
         """Of its messages (``Sends.alike``)."""
         self._durable_ids: tuple[int, ...] = ()
@@ -89,6 +100,8 @@ class BatchSends:
         order: ResponseOrder,
         answered: Answered | None,
         transaction: BatchTransaction | None = None,
+        *,
+        of_cluster: bool = False,
     ) -> tuple[int, int]:
         """Take the plain messages from ``row`` on, which are all for one address.
 
@@ -99,6 +112,7 @@ class BatchSends:
             answered: Called when they are durable, or taken by the transaction, with their correlation ids; None if no
                 answer is wanted.
             transaction: They become visible with it.
+            of_cluster: Whether they come from a member of the cluster, which may have chosen their queues.
 
         Returns:
             How many were taken and their bytes; the next one, if any, is for ``PostOffice.send``.
@@ -108,26 +122,149 @@ class BatchSends:
         """
         office = self._office
         address = office.directory.addresses.get(sends.address(row) or "")
-        if address is None or not address.plain_queues or office.store.full:
+        if address is None or office.store.full:
             return 0, 0
         queues = address.plain_queues
+        if queues:
+            taken = self._take_alike(address, queues, sends, row, order, answered, transaction)
+        else:
+            taken = self._take_in_turn(address, sends, row, order, answered, transaction)
+        if taken[0]:
+            return taken
+        forwarded = split_forwarded(sends, row)
+        if forwarded is None:
+            return 0, 0
+        arrived, ids = forwarded
+        if ids:
+            queues = queues_of_ids(address, queue_ids(ids)) if of_cluster else ()
+        if queues:
+            count, _ = self._take_alike(address, queues, arrived, 0, order, answered, transaction)
+        elif ids:
+            return 0, 0
+        else:
+            count, _ = self._take_in_turn(address, arrived, 0, order, answered, transaction)
+        return count, sends.bytes_of(row, count)
+
+    def _alike(
+        self,
+        address: Address,
+        queue_count: int,
+        holders: int,
+        routing_type: int,
+        sends: Sends,
+        row: int,
+        transaction: BatchTransaction | None,
+    ) -> tuple[int, int, int]:
+        """``Sends.alike`` for as many as the address and the transaction may hold."""
         room_bytes = room_count = _UNLIMITED
         if address.limited:
-            room_bytes, room_count = office.memory.room(address, _holders(queues))
+            room_bytes, room_count = self._office.memory.room(address, holders)
         if transaction is not None:
-            room_count = min(room_count, transaction.room(len(queues)))
-        count, size_bytes, kind = sends.alike(row, self._longest_bytes, queues[0].routing_type, room_bytes, room_count)
+            room_count = min(room_count, transaction.room(queue_count))
+        return sends.alike(row, self._longest_bytes, routing_type, room_bytes, room_count)
+
+    def _take_alike(
+        self,
+        address: Address,
+        queues: tuple[Queue, ...],
+        sends: Sends,
+        row: int,
+        order: ResponseOrder,
+        answered: Answered | None,
+        transaction: BatchTransaction | None,
+    ) -> tuple[int, int]:
+        """Take those from ``row`` on that are alike, all for the same queues. Returns and raises as ``take``."""
+        holders = _holders(queues)
+        alike = self._alike(address, len(queues), holders, queues[0].routing_type, sends, row, transaction)
+        if not alike[0]:
+            return 0, 0
+        return self._take_part(address, queues, sends, row, alike, order, answered, transaction)
+
+    def _take_in_turn(
+        self,
+        address: Address,
+        sends: Sends,
+        row: int,
+        order: ResponseOrder,
+        answered: Answered | None,
+        transaction: BatchTransaction | None,
+    ) -> tuple[int, int]:
+        """Take those from ``row`` on that are alike, of an address whose queues, here and at other members, get them in
+        turn: each of them those that it would get alone. Returns and raises as ``take``.
+        """
+        office, balancer = self._office, address.balancer
+        if balancer is None or not address.routes_in_turn:
+            return 0, 0
+        turns = balancer.turns(address.routing_types)
+        if turns is None:
+            return 0, 0
+        most = balancer.share(turns, 1)[0].queues if len(turns.cycles) == 1 else balancer.all_queues()
+        holders = _holders(most)
+        count, _, kind = self._alike(address, len(most), holders, turns.routing_type, sends, row, transaction)
+        if count and sends.duplicate_id(row):
+            count = address.duplicate_ids.unseen(sends.duplicate_ids(row, count))
         if not count:
             return 0, 0
+        shares = balancer.share(turns, count)
+        parts = [
+            (share.queues, pick_sends(sends, row + share.first, share.step, rows, share.entries, share.entry_count))
+            for share in shares
+            for rows in [-(-(count - share.first) // share.step)]
+        ]
+        added_bytes = sum(each.bytes_of(0, each.count) for _, each in parts)
+        waits = transaction is None and sends.durable(row)
+        waits = waits and all(any(queue.durable for queue in queues) for queues, _ in parts)
+        if not waits and not all(
+            office.memory.keeps(queue.address, holders, count, added_bytes) for queues, _ in parts for queue in queues
+        ):
+            return 0, 0
+        balancer.shared(turns, count)
+        # one answer for all, behind the last of them
+        correlation_ids = sends.correlation_ids[row : row + count]
+        for number, (queues, picked) in enumerate(parts, start=1):
+            alike = picked.count, picked.bytes_of(0, picked.count), kind
+            last = answered if number == len(parts) else None
+            taken, _ = self._take_part(address, queues, picked, 0, alike, order, last, transaction, correlation_ids)
+            assert taken == picked.count, f"{taken} of {picked.count} taken"
+        return count, sends.bytes_of(row, count)
+
+    def _take_part(
+        self,
+        address: Address,
+        queues: tuple[Queue, ...],
+        sends: Sends,
+        row: int,
+        alike: tuple[int, int, int],
+        order: ResponseOrder,
+        answered: Answered | None,
+        transaction: BatchTransaction | None,
+        correlation_ids: Sequence[int] | None = None,
+    ) -> tuple[int, int]:
+        """Take messages that are alike. Returns and raises as ``take``.
+
+        Args:
+            address: They were sent to it.
+            queues: Get each of them.
+            sends: The messages.
+            row: The first one.
+            alike: How many, their bytes and their kind (``Sends.alike``).
+            order: Of the session.
+            answered: See ``take``.
+            transaction: See ``take``.
+            correlation_ids: Of the requests that are answered; None: those of the messages.
+        """
+        count, size_bytes, kind = alike
+        office = self._office
         context = office.context
         joins = (
             context.gathered is self
-            and queues is self._queues
+            and address is self._address
+            and queues == self._queues
             and kind == self._kind
             and size_bytes + count * self._head_bytes <= self._room_bytes
             and transaction is None
         )
-        if not joins and not self._begin(address, kind, sends, row, count, size_bytes, transaction):
+        if not joins and not self._begin(address, queues, kind, sends, row, count, size_bytes, transaction):
             return 0, 0
         waits = self._held_bytes > 0
         if self._marked:
@@ -143,10 +280,11 @@ class BatchSends:
         self._count += count
         self._bytes += size_bytes
         if answered is not None:
-            correlation_ids = sends.correlation_ids
-            self._answers.append(
-                (answered, correlation_ids if count == sends.count else correlation_ids[row : row + count])
-            )
+            if correlation_ids is None:
+                correlation_ids = sends.correlation_ids
+                if count != sends.count:
+                    correlation_ids = correlation_ids[row : row + count]
+            self._answers.append((answered, correlation_ids))
         address.messages_routed += count
         if len(queues) == 1:
             queue = queues[0]
@@ -172,6 +310,7 @@ class BatchSends:
     def _begin(
         self,
         address: Address,
+        queues: tuple[Queue, ...],
         kind: int,
         sends: Sends,
         row: int,
@@ -190,7 +329,7 @@ class BatchSends:
         self._parts, self._answers, self._duplicate_ids = [], [], []
         self._count = self._bytes = self._held_bytes = 0
         self._address, self._kind = address, kind
-        self._queues = queues = address.plain_queues
+        self._queues = queues
         self._marked = bool(sends.duplicate_id(row))
         if not sends.durable(row):
             self._durable_ids = ()

@@ -5,7 +5,7 @@ the producer gives, or the address.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from understudy.message import ACK_ROUTE_TO, ROUTE_TO, SCALE_DOWN_TO, Message
@@ -23,6 +23,7 @@ __all__ = [
     "destinations",
     "is_of_member",
     "kept_for_other",
+    "queues_of_ids",
     "undecided",
     "without_acknowledgements",
 ]
@@ -136,6 +137,18 @@ def _by_ids(address: Address, message: Message, asked: int | None) -> tuple[Mess
         extra={"address": address.name, "queues": wanted},
     )
     return message, address.route(message, asked)
+
+
+def queues_of_ids(address: Address, wanted: Sequence[int]) -> tuple[Queue, ...]:
+    """The queues that another node has chosen, for messages that need nothing else; none: they need more, for instance
+    because one of the queues is at a third node, or gone.
+    """
+    local = {binding.queue.queue_id: binding.queue for binding in _bindings(address)}
+    found = [local.get(each) for each in wanted]
+    queues = tuple(dict.fromkeys(each for each in found if each is not None and each.enabled))
+    if None in found or not queues or not address.takes_for_members(queues):
+        return ()
+    return queues
 
 
 def _by_ids_elsewhere(address: Address, message: Message, asked: int | None) -> tuple[Message, tuple[Queue, ...]]:

@@ -13,9 +13,10 @@ Source: artemis-ha s. 7.5, 7.6, artemis-core s. 9.3. Not here: how remote bindin
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import partial
-from typing import Final
+from math import lcm
+from typing import Final, NamedTuple
 
 from understudy.config.model import MessageLoadBalancing, RoutingType
 from understudy.message import ROUTE_TO, ROUTING_TYPE, Message
@@ -26,6 +27,8 @@ from understudy.routing.grouping import GroupDecisions, Undecided, group_key, gr
 from understudy.routing.queues.queue import Queue
 
 _I64: Final = struct.Struct(">q")
+#: Of an encoded property block before its properties.
+_BLOCK_HEAD_BYTES: Final = 5
 #: A node id is a UUID.
 _NODE_ID_CHARACTERS: Final = 36
 _WITHOUT_ANYCAST: Final = (MessageLoadBalancing.OFF, MessageLoadBalancing.OFF_WITH_REDISTRIBUTION)
@@ -72,9 +75,16 @@ class RemoteConsumers:
         self._counts.clear()
         self._filters.clear()
 
-    def want(self, message: Message) -> bool:
-        """Whether one of them would take a message."""
-        return None in self._counts or any(each.matches(message) for each in self._filters.values())
+    def want(self, message: Message | None) -> bool:
+        """Whether one of them would take a message; None: one that is not looked at."""
+        return None in self._counts or (
+            message is not None and any(each.matches(message) for each in self._filters.values())
+        )
+
+    @property
+    def selective(self) -> bool:
+        """Whether it depends on the message if one of them takes it."""
+        return bool(self._counts) and None not in self._counts
 
 
 class RemoteBinding:
@@ -129,6 +139,28 @@ class RemoteBinding:
 
 
 _Candidate = Binding | RemoteBinding
+
+
+class Turns(NamedTuple):
+    """Who gets the next messages of an address."""
+
+    routing_type: RoutingType
+    """Of all its queues."""
+    cycles: dict[str, list[int]]
+    """For each routing name, the candidates in the order in which they get one each, again and again."""
+
+
+class Share(NamedTuple):
+    """The messages of a part that go to the same queues."""
+
+    first: int
+    """Number of the first one."""
+    step: int
+    """From each one to the next."""
+    queues: tuple[Queue, ...]
+    entries: bytes
+    """Properties with the ids of the remote queues, encoded."""
+    entry_count: int
 
 
 class Balancer:
@@ -214,10 +246,18 @@ class Balancer:
         return addressed_to(message, remote), (*dict.fromkeys((*local, *(each.queue for each in remote))),)
 
     def _next(self, name: str, candidates: list[_Candidate], message: Message) -> _Candidate | None:
-        count = len(candidates)
-        if not count:
+        index = self._choose(candidates, self._turns[name], message)
+        if index < 0:
             return None
-        turn = self._turns[name] if self._turns[name] < count else 0
+        self._turns[name] = (index + 1) % len(candidates)
+        return candidates[index]
+
+    def _choose(self, candidates: list[_Candidate], turn: int, message: Message | None) -> int:
+        """Index of the candidate that gets a message; -1: none takes it. None: any message that is not looked at
+        (``turns``).
+        """
+        count = len(candidates)
+        turn = turn if turn < count else 0
         second_choice = -1
         for step in range(count):
             index = (turn + step) % count
@@ -225,24 +265,20 @@ class Balancer:
             if not self._takes(candidate, message):
                 continue
             if count == 1 or self._wants(candidate, message):
-                self._turns[name] = (index + 1) % count
-                return candidate
+                return index
             local_first = self.mode is MessageLoadBalancing.ON_DEMAND and isinstance(candidate, Binding)
             if second_choice < 0 or local_first:
                 second_choice = index
-        if second_choice < 0:
-            return None
-        self._turns[name] = (second_choice + 1) % count
-        return candidates[second_choice]
+        return second_choice
 
-    def _takes(self, candidate: _Candidate, message: Message) -> bool:
-        asked = message.properties.get(ROUTING_TYPE)
+    def _takes(self, candidate: _Candidate, message: Message | None) -> bool:
+        asked = None if message is None else message.properties.get(ROUTING_TYPE)
         if isinstance(candidate, Binding):
             if not candidate.queue.takes_messages or (asked is not None and asked != candidate.routing_type):
                 return False
         elif not self._may_leave(candidate, asked):
             return False
-        return candidate.filter is None or candidate.filter.matches(message)
+        return candidate.filter is None or (message is not None and candidate.filter.matches(message))
 
     def _may_leave(self, candidate: RemoteBinding, asked: PropertyValue) -> bool:
         if candidate.queue.deleted:
@@ -252,7 +288,7 @@ class Balancer:
             return False
         return asked == RoutingType.MULTICAST or self.mode not in _WITHOUT_ANYCAST
 
-    def _wants(self, candidate: _Candidate, message: Message) -> bool:
+    def _wants(self, candidate: _Candidate, message: Message | None) -> bool:
         if isinstance(candidate, RemoteBinding):
             if not candidate.connected:
                 return False
@@ -262,7 +298,83 @@ class Balancer:
             return self.mode is MessageLoadBalancing.STRICT or candidate.consumers.want(message)
         if self.mode is MessageLoadBalancing.STRICT:
             return True
-        return any(each.filter is None or each.filter.matches(message) for each in candidate.queue.consumers)
+        return any(
+            each.filter is None or (message is not None and each.filter.matches(message))
+            for each in candidate.queue.consumers
+        )
+
+    # -- runs of messages -------------------------------------------------------------------------
+
+    def turns(self, routing_types: Collection[RoutingType]) -> Turns | None:
+        """Who gets the next messages, for messages that are not looked at: sent to the address, of no group, to the
+        routing type of the result or to any. They get what ``route`` would give each of them.
+
+        Args:
+            routing_types: Of the address.
+
+        Returns:
+            None: the choice depends on the message, or no queue takes it.
+        """
+        groups = self._by_routing_name()
+        kinds = {_routing_type(each) for candidates in groups.values() for each in candidates}
+        if len(kinds) != 1 or not kinds <= set(routing_types):
+            return None
+        (kind,) = kinds
+        if kind is RoutingType.MULTICAST and self.mode in _WITHOUT_ANYCAST and self.remote:
+            # to other nodes goes only what names the routing type
+            return None
+        cycles: dict[str, list[int]] = {}
+        for name, candidates in groups.items():
+            if any(map(self._looks, candidates)):
+                return None
+            chosen: list[int] = []
+            index = self._choose(candidates, self._turns[name], None)
+            while index >= 0 and index not in chosen:
+                chosen.append(index)
+                index = self._choose(candidates, index + 1, None)
+            if chosen:
+                assert index == chosen[0], "the choice depends on the one before only"
+                cycles[name] = chosen
+        return Turns(kind, cycles) if cycles else None
+
+    def _looks(self, candidate: _Candidate) -> bool:
+        """Whether messages are looked at: the queue, or all of its consumers, have filters."""
+        if candidate.filter is not None:
+            return True
+        if self.mode is MessageLoadBalancing.STRICT:
+            return False
+        if isinstance(candidate, RemoteBinding):
+            return candidate.consumers.selective
+        consumers = candidate.queue.consumers
+        return consumers.count > 0 and all(each.filter is not None for each in consumers)
+
+    def share(self, turns: Turns, count: int) -> list[Share]:
+        """Which of ``count`` messages go where; ``turns`` is of this moment."""
+        groups = self._by_routing_name()
+        period = lcm(*map(len, turns.cycles.values()))
+        shares: list[Share] = []
+        for first in range(min(period, count)):
+            local: list[Queue] = []
+            remote: list[RemoteBinding] = []
+            for name, cycle in turns.cycles.items():
+                chosen = groups[name][cycle[first % len(cycle)]]
+                if isinstance(chosen, RemoteBinding):
+                    remote.append(chosen)
+                else:
+                    local.append(chosen.queue)
+            queues = (*dict.fromkeys((*local, *(each.queue for each in remote))),)
+            shares.append(Share(first, period, queues, *_entries(remote)))
+        return shares
+
+    def all_queues(self) -> tuple[Queue, ...]:
+        """Every queue that a message may go to."""
+        return tuple(dict.fromkeys(each.queue for some in self._by_routing_name().values() for each in some))
+
+    def shared(self, turns: Turns, count: int) -> None:
+        """``count`` messages went to those whose turn it was."""
+        groups = self._by_routing_name()
+        for name, cycle in turns.cycles.items():
+            self._turns[name] = (cycle[(count - 1) % len(cycle)] + 1) % len(groups[name])
 
     # -- message groups ---------------------------------------------------------------------------
 
@@ -351,6 +463,12 @@ class Balancer:
         return [each for each in self._by_routing_name().get(_name_of(queue), ()) if isinstance(each, RemoteBinding)]
 
 
+def _routing_type(candidate: _Candidate) -> RoutingType:
+    if isinstance(candidate, Binding):
+        return candidate.routing_type
+    return RoutingType.ANYCAST if candidate.routing_name == candidate.address else RoutingType.MULTICAST
+
+
 def routing_name(binding: Binding) -> str:
     """Name that bindings share of which one gets a message (artemis-core s. 10.2)."""
     return binding.address if binding.routing_type is RoutingType.ANYCAST else binding.name
@@ -366,16 +484,27 @@ def _is_named(candidate: _Candidate, queue_name: str) -> bool:
 
 def addressed_to(message: Message, bindings: Iterable[RemoteBinding]) -> Message:
     """The message with the ids of remote queues, in a property for each store-and-forward queue that gets it."""
-    ids: dict[str, bytes] = {}
-    for binding in bindings:
-        name = ROUTE_TO + binding.queue.name
-        ids[name] = ids.get(name, b"") + _I64.pack(binding.remote_id)
+    ids = _ids(bindings)
     if not ids:
         return message
     properties = message.properties.copy()
     for name, value in ids.items():
         properties[name] = value
     return message.with_properties(properties)
+
+
+def _ids(bindings: Iterable[RemoteBinding]) -> dict[str, bytes]:
+    ids: dict[str, bytes] = {}
+    for binding in bindings:
+        name = ROUTE_TO + binding.queue.name
+        ids[name] = ids.get(name, b"") + _I64.pack(binding.remote_id)
+    return ids
+
+
+def _entries(bindings: Iterable[RemoteBinding]) -> tuple[bytes, int]:
+    """The properties of ``addressed_to``, encoded, and their number."""
+    ids = _ids(bindings)
+    return Properties(ids).encode()[_BLOCK_HEAD_BYTES:], len(ids)
 
 
 def without_routes(properties: Properties) -> Properties:

@@ -201,10 +201,11 @@ class Transfer(Machine[State, Event]):
             self.target = member
             self.fire(_E.FOUND)
 
-    def target_confirmed(self, correlation_id: int) -> None:
-        """The target has a message."""
+    def target_confirmed(self, first: int, last: int) -> None:
+        """The target has messages."""
         self._since_ms = self._access.clock.monotonic_ms()
-        self._moving.confirmed(correlation_id)
+        for correlation_id in range(first, last + 1):
+            self._moving.confirmed(correlation_id)
         self._go_on()
 
     def target_writable(self) -> None:

@@ -118,12 +118,13 @@ class SendRequests:
         order, take = session.order, self._batch_sends.take
         transaction = None if session.auto_commit_sends else session.sending_transaction
         answered = answers.answer_run if answers is not None else None
+        of_cluster = session.options.of_cluster
         while row < sends.count:
             target = targets.get(sends.address(row) or "")
             if target is None or target.permitted_until_ms < office.now_ms:
                 # the next one is sent alone by ``send``, which checks the permission
                 break
-            taken, size_bytes = take(sends, row, order, answered, transaction)
+            taken, size_bytes = take(sends, row, order, answered, transaction, of_cluster=of_cluster)
             target.used_bytes += size_bytes
             if not taken:
                 # sends that are not plain seldom come alone: trying again for each would cost every one of them

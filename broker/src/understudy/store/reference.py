@@ -218,6 +218,12 @@ class RunSlice(Sequence[MessageReference]):
         """Frames that deliver the messages number ``begin`` to ``end``, the last one excluded, as often as counted."""
         return self.run.receives(self.begin + begin, self.begin + end, channel_id, consumer_id)
 
+    @property
+    def encoded(self) -> Sequence[bytes]:
+        """The messages."""
+        encoded = self.run.encoded
+        return [encoded(row) for row in range(self.begin, self.end)]
+
     def kept(self) -> RunSlice:
         """The part that a consumer keeps of delivered messages: itself."""
         return self
@@ -389,6 +395,13 @@ class References(list[MessageReference]):
         part = self[begin:end]
         messages = [reference.message.encoded for reference in part if reference.message is not None]
         return receives(messages, [reference.delivery_count for reference in part], channel_id, consumer_id)
+
+    @property
+    def encoded(self) -> Sequence[bytes]:
+        """The messages that a consumer is sent; they are in memory."""
+        if self.shown is not None:
+            return [self.shown.encoded]
+        return [reference.message.encoded for reference in self if reference.message is not None]
 
     def kept(self) -> References:
         """As ``RunSlice.kept``; without ``shown``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -33,7 +34,13 @@ def _bridge_id_forgotten(patch: Patch) -> None:
         properties.pop(BRIDGE_DUPLICATE_ID, None)
         return converted.with_properties(properties)
 
+    def begin(self: ClusterConversion, *arguments: Any, **options: Any) -> None:
+        old_begin(self, *arguments, **options)
+        assert self.form is not None
+        self.form = replace(self.form, node_id=b"")
+
     old: Callable[..., Message] = patch.replace(ClusterConversion, "convert", convert)
+    old_begin: Callable[..., None] = patch.replace(ClusterConversion, "__init__", begin)
 
 
 @planted("bridge-acknowledges-early", promise=_NOT_LOST, checks=["lost"], elsewhere={_MEMBERS: range(1, 20)})
@@ -42,8 +49,8 @@ def _bridge_acknowledges_early(patch: Patch) -> None:
 
     def deliver(self: Forwarding, consumer_id: int, part: Any) -> int:
         charged = old(self, consumer_id, part)
-        for correlation_id in list(self.unconfirmed):
-            self._later(partial(self.confirmed, correlation_id))
+        for each in self._sent:
+            self._later(partial(self.confirmed, each.first, each.last))
         return charged
 
     old: Callable[..., int] = patch.replace(Forwarding, "deliver", deliver)

@@ -178,11 +178,11 @@ def test_messages_are_removed_when_they_are_confirmed(monkeypatch: pytest.Monkey
     node.move(Stage(False, node.take))
     assert [each.body for each in node.session.sent] == [b"one", b"two"]
     assert node.queue.message_count == 2
-    node.transfer.target_confirmed(1)
+    node.transfer.target_confirmed(1, 1)
     node.world.clock.advance(0)
     assert node.queue.message_count == 1
     assert node.ended == ["search"]
-    node.transfer.target_confirmed(2)
+    node.transfer.target_confirmed(2, 2)
     assert node.queue.message_count == 0
     assert node.ended == ["search", "move"]
     assert node.transfer.complete
@@ -193,7 +193,7 @@ def test_after_a_lost_connection_the_rest_goes_to_the_backup_of_the_target(monke
     node = Moving(monkeypatch, "a").chosen()
     node.send("one", "two", "three")
     node.move(Stage(False, node.take))
-    node.transfer.target_confirmed(1)
+    node.transfer.target_confirmed(1, 1)
     node.transfer.target_lost("it was killed")
     assert node.transfer.state is State.RECONNECTING
     assert node.queue.message_count == 2
@@ -202,7 +202,7 @@ def test_after_a_lost_connection_the_rest_goes_to_the_backup_of_the_target(monke
     node.transfer.target_ready()
     assert [each.body for each in node.session.sent] == [b"two", b"three"]
     for number in (1, 2):
-        node.transfer.target_confirmed(number)
+        node.transfer.target_confirmed(number, number)
     assert node.transfer.complete
 
 

@@ -21,7 +21,7 @@ from functools import partial
 from typing import ClassVar, Final, Literal, NamedTuple
 
 from understudy.errors import LimitExceeded, LocalProtocolError, RemoteProtocolError, UnsupportedPacket
-from understudy.kernel import Sends, receives, split_sends
+from understudy.kernel import Sends, receives, split_confirms, split_sends
 from understudy.limits import FRAME_BYTES_BEFORE_LOGIN_MAX, FRAME_BYTES_MAX, FRAME_COST
 from understudy.message import Message
 from understudy.wire.buffer import Reader, Writer
@@ -82,9 +82,20 @@ class SendBatch(Packet):
     sends: Sends
 
 
+class ConfirmBatch(Packet):
+    """``NullResponse`` frames of one channel that were received together, often only one. Made only by the decoder."""
+
+    __slots__ = ("correlation_ids",)
+
+    TYPE: ClassVar[int] = NullResponse.TYPE
+
+    correlation_ids: list[int]
+
+
 #: ``Frame(...)`` and ``SendBatch()`` without the Python-level call.
 _frame: Callable[[tuple[int, Packet, int]], Frame] = partial(tuple.__new__, Frame)
 _send_batch: Callable[[], SendBatch] = partial(object.__new__, SendBatch)
+_confirm_batch: Callable[[], ConfirmBatch] = partial(object.__new__, ConfirmBatch)
 
 
 def encode(packet: Packet, channel_id: int, version: int = VERSION) -> bytes:
@@ -215,6 +226,7 @@ class FrameDecoder:
         "_wanted_bytes",
         "backlog",
         "frame_limit_bytes",
+        "groups_confirms",
         "groups_sends",
         "turn_cost_max",
         "version",
@@ -235,6 +247,8 @@ class FrameDecoder:
         """Largest frame accepted, with its length field; raised after login, valid from the next ``receive_data``."""
         self.groups_sends = False
         """Whether ``SessionSend`` frames are returned as ``SendBatch``, from channel version 134 on."""
+        self.groups_confirms = False
+        """Whether ``NullResponse`` frames with correlation ids are returned as ``ConfirmBatch``."""
         self.turn_cost_max = _UNLIMITED
         """Maximum cost of the packets that one call returns: that of ``_COSTS``, and 1 for each message of a batch."""
         self.backlog = b""
@@ -342,6 +356,16 @@ class FrameDecoder:
                 if decode is None:
                     raise UnsupportedPacket(f"type {packet_type}", packet_type=packet_type)
                 sends = split_sends(data, offset, limit, cost_left) if grouped and packet_type == _TYPE_SEND else None
+                if packet_type == _TYPE_NULL_RESPONSE and self.groups_confirms:
+                    ids = split_confirms(data, offset, cost_left)
+                    if ids:
+                        end = offset + len(ids) * size
+                        confirms = _confirm_batch()
+                        confirms.correlation_ids = ids
+                        append(_frame((channel_id, confirms, end - offset)))
+                        cost_left -= len(ids)
+                        offset = end
+                        continue
                 if sends is not None:
                     end = sends.end
                     batch = _send_batch()

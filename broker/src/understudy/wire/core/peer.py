@@ -20,7 +20,7 @@ from understudy.limits import FRAME_BYTES_BEFORE_LOGIN_MAX
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.ports import Clock, Connection, Timer, Timers
 from understudy.wire.core import packets
-from understudy.wire.core.codec import MAGIC, FrameDecoder, encode
+from understudy.wire.core.codec import MAGIC, ConfirmBatch, FrameDecoder, encode
 from understudy.wire.core.codes import error_of
 from understudy.wire.core.transport import TransportConfiguration
 
@@ -181,6 +181,12 @@ class CorePeer(Machine[State, Event]):
     def version(self, version: int) -> None:
         self._decoder.version = version
 
+    def group_confirms(self) -> None:
+        """Give neighbouring ``NullResponse`` packets to the owner as one ``ConfirmBatch``, from the next received data
+        on.
+        """
+        self._decoder.groups_confirms = True
+
     def outgoing_bytes(self) -> int:
         """Bytes that were sent and that the kernel has not taken yet; 0 without a connection."""
         return self._connection.outgoing_bytes() if self._connection is not None else 0
@@ -246,6 +252,11 @@ class CorePeer(Machine[State, Event]):
 
     def _receive(self, channel_id: int, packet: packets.Packet) -> None:
         owner, waiting = self._owner, self._requests.get(channel_id)
+        if waiting and isinstance(packet, ConfirmBatch):
+            # the first one may be the response of a request
+            for correlation_id in packet.correlation_ids:
+                self._receive(channel_id, packets.NullResponse(correlation_id))
+            return
         if owner is None or isinstance(packet, packets.Ping):
             # a ping of the other side answers ours
             return

@@ -1,0 +1,430 @@
+//! Messages that go from one broker to another in runs, and the confirmations that come back. Twin, and the description
+//! of arguments and results: `understudy/kernel/forwarding.py`.
+
+use pyo3::exceptions::{PyOverflowError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyString};
+
+use crate::frames::{
+    i32_at, is_name, length_at, parse, Column, Row, Sends, BRIDGE_DUPLICATE_ID, DUPLICATE_ID_BYTES_MAX,
+    DUPLICATE_SHIFT, NO_ADDRESS, PROPERTIES_MAX, SPECIAL,
+};
+
+/// Before the keys of messages that a bridge forwards.
+const FORWARDED_KEY: &[u8] = b"\0bridge\0";
+const ROUTE_TO: &str = "_AMQ_ROUTE_TO";
+const SESS_SEND: u8 = 71;
+const NULL_RESPONSE: u8 = 21;
+/// Bytes of a SESS_SEND frame beside its message.
+const SEND_OVERHEAD_BYTES: usize = 26;
+/// Bytes of a frame before its content: length, type, channel.
+const FRAME_HEAD_BYTES: usize = 13;
+/// Bytes of a NULL_RESPONSE frame with a correlation id.
+const CONFIRM_BYTES: usize = 21;
+const NODE_ID_BYTES: usize = 16;
+const BYTES: u8 = 4;
+const STRING: u8 = 10;
+
+fn utf16(text: &str) -> Vec<u8> {
+    text.bytes().flat_map(|byte| [byte, 0]).collect()
+}
+
+/// A property in a message: where it begins, its name and value, and where it ends.
+struct Entry {
+    begin: usize,
+    name: (usize, usize),
+    tag: u8,
+    value: usize,
+    end: usize,
+}
+
+/// The offset in a message of its property block. None: it is malformed.
+fn block_of(message: &[u8]) -> Option<usize> {
+    let size = message.len();
+    let header = usize::try_from(i64::from(i32_at(message, 0)?) - 9).ok()?;
+    if header < 4 || header + 9 > size {
+        return None;
+    }
+    let mut offset = header + 9;
+    if message[header + 8] != 0 {
+        offset += 4 + length_at(message, offset)?;
+    }
+    offset += if *message.get(offset)? == 0 { 1 } else { 17 };
+    Some(offset + 19).filter(|&block| block < size)
+}
+
+/// The properties of the block of a message that begins at `block`. None: it is malformed.
+fn entries(message: &[u8], block: usize, found: &mut Vec<Entry>) -> Option<()> {
+    found.clear();
+    let end = message.len();
+    if message[block] == 0 {
+        return Some(()).filter(|()| block + 1 == end);
+    }
+    let count = i32_at(message, block + 1)?;
+    if !(0..=PROPERTIES_MAX).contains(&count) {
+        return None;
+    }
+    let mut offset = block + 5;
+    for _ in 0..count {
+        let begin = offset;
+        let name = begin + 4;
+        let name_end = name + length_at(message, begin)?;
+        let tag = *message.get(name_end)?;
+        let mut value = name_end + 1;
+        let size = match tag {
+            0 => 0,
+            2 | 3 => 1,
+            5 | 11 => 2,
+            6 | 8 => 4,
+            7 | 9 => 8,
+            STRING | BYTES => {
+                let size = length_at(message, value)?;
+                value += 4;
+                size
+            }
+            _ => return None,
+        };
+        offset = value + size;
+        if offset > end {
+            return None;
+        }
+        found.push(Entry {
+            begin,
+            name: (name, name_end),
+            tag,
+            value,
+            end: offset,
+        });
+    }
+    Some(()).filter(|()| offset == end)
+}
+
+/// Append a property of type bytes.
+fn put_entry(out: &mut Vec<u8>, name: &[u8], values: [&[u8]; 2]) -> PyResult<()> {
+    let size = values[0].len() + values[1].len();
+    out.extend_from_slice(&narrow(name.len())?.to_be_bytes());
+    out.extend_from_slice(name);
+    out.push(BYTES);
+    out.extend_from_slice(&narrow(size)?.to_be_bytes());
+    out.extend_from_slice(values[0]);
+    out.extend_from_slice(values[1]);
+    Ok(())
+}
+
+fn narrow(size: usize) -> PyResult<i32> {
+    i32::try_from(size).map_err(|_| PyOverflowError::new_err(format!("{} bytes", size)))
+}
+
+/// Append the begin of a property block with so many properties: the flag alone for none.
+fn put_count(out: &mut Vec<u8>, count: usize) -> PyResult<()> {
+    if count == 0 {
+        out.push(0);
+    } else {
+        out.push(1);
+        out.extend_from_slice(&narrow(count)?.to_be_bytes());
+    }
+    Ok(())
+}
+
+/// Columns of messages that are made of others.
+struct Made {
+    data: Vec<u8>,
+    rows: Column<Row>,
+    duplicates: Vec<u8>,
+    correlation_ids: Vec<i64>,
+}
+
+impl Made {
+    fn new(bytes: usize) -> Self {
+        Made {
+            data: Vec::with_capacity(bytes),
+            rows: Column::new(),
+            duplicates: Vec::new(),
+            correlation_ids: Vec::new(),
+        }
+    }
+
+    fn push(&mut self, row: Row, expected: usize) {
+        self.correlation_ids.push(row.correlation_id);
+        self.rows.push(row, expected);
+    }
+
+    /// The result, with the addresses of the messages it was made of.
+    fn sends(self, py: Python<'_>, of: &Sends, data: Py<PyBytes>) -> PyResult<Sends> {
+        let mut addresses: Column<Py<PyString>> = Column::new();
+        let known = of.addresses.as_slice();
+        for address in known {
+            addresses.push(address.clone_ref(py), known.len());
+        }
+        Ok(Sends {
+            data,
+            end: of.end,
+            requires_response: of.requires_response,
+            correlation_ids: PyList::new(py, self.correlation_ids)?.unbind(),
+            rows: self.rows,
+            addresses,
+            duplicates: self.duplicates,
+        })
+    }
+}
+
+/// Some of the messages of one read, with properties added; see the twin.
+#[pyfunction]
+#[pyo3(signature = (sends, row, step, count, entries, entry_count))]
+pub fn pick_sends(
+    py: Python<'_>,
+    sends: &Bound<'_, Sends>,
+    row: usize,
+    step: usize,
+    count: usize,
+    entries: &Bound<'_, PyBytes>,
+    entry_count: usize,
+) -> PyResult<Sends> {
+    if step < 1 {
+        return Err(PyValueError::new_err(format!("step {}", step)));
+    }
+    let of = sends.get();
+    let data = of.bytes(py);
+    let added = entries.as_bytes();
+    let rows = of.rows(row, usize::MAX);
+    let expected = count.min(rows.len() / step + 1);
+    let bytes = if entry_count > 0 { data.len() / step + expected * (added.len() + 4) } else { 0 };
+    let mut made = Made::new(bytes);
+    for each in rows.iter().step_by(step).take(count) {
+        let mut picked = *each;
+        picked.duplicate = made.duplicates.len();
+        made.duplicates.extend_from_slice(of.duplicate(each));
+        if entry_count > 0 {
+            let message = &data[each.start..each.stop];
+            let block = block_of(message).ok_or_else(|| PyValueError::new_err("malformed message"))?;
+            picked.start = made.data.len();
+            picked.header = picked.start + each.header - each.start;
+            made.data.extend_from_slice(&message[..block]);
+            let own = if message[block] == 0 {
+                put_count(&mut made.data, entry_count)?;
+                &message[block + 1..]
+            } else {
+                let found = length_at(message, block + 1).ok_or_else(|| PyValueError::new_err("malformed message"))?;
+                put_count(&mut made.data, found + entry_count)?;
+                &message[block + 5..]
+            };
+            made.data.extend_from_slice(own);
+            made.data.extend_from_slice(added);
+            picked.stop = made.data.len();
+        }
+        made.push(picked, expected);
+    }
+    let data = if entry_count > 0 {
+        PyBytes::new(py, &made.data).unbind()
+    } else {
+        of.data.clone_ref(py)
+    };
+    made.sends(py, of, data)
+}
+
+/// The messages from `row` on that a bridge has sent, without its properties, and the ids of their queues; see the twin.
+#[pyfunction]
+#[pyo3(signature = (sends, row))]
+pub fn split_forwarded<'py>(
+    py: Python<'py>,
+    sends: &Bound<'py, Sends>,
+    row: usize,
+) -> PyResult<Option<(Sends, Bound<'py, PyBytes>)>> {
+    let of = sends.get();
+    let data = of.bytes(py);
+    let rows = of.rows(row, usize::MAX);
+    let mut made = Made::new(0);
+    let mut found = Vec::new();
+    let mut routes: Option<&[u8]> = None;
+    for each in rows {
+        let message = &data[each.start..each.stop];
+        let block = block_of(message).ok_or_else(|| PyValueError::new_err("malformed message"))?;
+        entries(message, block, &mut found).ok_or_else(|| PyValueError::new_err("malformed message"))?;
+        let (mut key, mut ids): (&[u8], &[u8]) = (&[], &[]);
+        let mut named = false;
+        let mut kept = 0;
+        for entry in &mut found {
+            let name = &message[entry.name.0..entry.name.1];
+            if entry.tag == BYTES && is_name(name, BRIDGE_DUPLICATE_ID) {
+                key = &message[entry.value..entry.end];
+            } else if entry.tag == BYTES && is_name(name, ROUTE_TO) {
+                ids = &message[entry.value..entry.end];
+                named = true;
+            } else {
+                kept += 1;
+                continue;
+            }
+            entry.end = entry.begin;
+        }
+        let key_bytes = FORWARDED_KEY.len() + key.len();
+        if key.is_empty() || (named && ids.is_empty()) || key_bytes > DUPLICATE_ID_BYTES_MAX || routes.map_or(false, |before| before != ids) {
+            break;
+        }
+        if routes.is_none() {
+            made.data.reserve(data.len() - each.start);
+        }
+        let start = made.data.len();
+        made.data.extend_from_slice(&message[..block]);
+        put_count(&mut made.data, kept)?;
+        for entry in &found {
+            made.data.extend_from_slice(&message[entry.begin..entry.end]);
+        }
+        let parsed = match parse(&made.data[start..]) {
+            Some(parsed) if parsed.traits & SPECIAL == 0 && parsed.duplicate_is_kept(&made.data[start..]) => parsed,
+            _ => {
+                made.data.truncate(start);
+                break;
+            }
+        };
+        let duplicate = made.duplicates.len();
+        made.duplicates.extend_from_slice(FORWARDED_KEY);
+        made.duplicates.extend_from_slice(key);
+        let row = Row {
+            start,
+            header: start + parsed.header,
+            stop: made.data.len(),
+            correlation_id: each.correlation_id,
+            address: if parsed.address.is_some() { each.address } else { NO_ADDRESS },
+            traits: parsed.traits | (key_bytes as u32) << DUPLICATE_SHIFT,
+            duplicate,
+            expiration: parsed.expiration,
+            group: parsed.group,
+        };
+        made.push(row, rows.len());
+        routes = Some(ids);
+    }
+    match routes {
+        None => Ok(None),
+        Some(ids) => {
+            let bytes = PyBytes::new(py, &made.data).unbind();
+            Ok(Some((made.sends(py, of, bytes)?, PyBytes::new(py, ids))))
+        }
+    }
+}
+
+/// The SESS_SEND frames by which a bridge sends messages, and how many; see the twin.
+#[pyfunction]
+#[pyo3(signature = (messages, message_ids, address, ids_name, node_id, body_bytes_max, channel_id, correlation_id))]
+#[allow(clippy::too_many_arguments)]
+pub fn forward_messages<'py>(
+    py: Python<'py>,
+    messages: Vec<Bound<'py, PyBytes>>,
+    message_ids: Vec<i64>,
+    address: Option<Bound<'py, PyBytes>>,
+    ids_name: &Bound<'py, PyBytes>,
+    node_id: &Bound<'py, PyBytes>,
+    body_bytes_max: i64,
+    channel_id: i64,
+    correlation_id: i64,
+) -> PyResult<(Bound<'py, PyBytes>, usize, Bound<'py, PyBytes>)> {
+    let (ids_name, node_id) = (ids_name.as_bytes(), node_id.as_bytes());
+    if messages.len() != message_ids.len() || ![0, NODE_ID_BYTES].contains(&node_id.len()) {
+        let text = format!(
+            "{} messages, {} ids, a node id of {} bytes",
+            messages.len(),
+            message_ids.len(),
+            node_id.len()
+        );
+        return Err(PyValueError::new_err(text));
+    }
+    let (route_name, bridge_name) = (utf16(ROUTE_TO), utf16(BRIDGE_DUPLICATE_ID));
+    let message_bytes: usize = messages.iter().map(|each| each.as_bytes().len()).sum();
+    let mut out = Vec::with_capacity(message_bytes + messages.len() * (SEND_OVERHEAD_BYTES + 96));
+    let mut found = Vec::new();
+    let mut count: usize = 0;
+    let mut target: &[u8] = &[];
+    for (object, message_id) in messages.iter().zip(&message_ids) {
+        let message = object.as_bytes();
+        let block = match block_of(message) {
+            Some(block) => block,
+            None => break,
+        };
+        let body_end = i64::from(i32_at(message, 0).unwrap_or(0));
+        if body_end - 13 > body_bytes_max || entries(message, block, &mut found).is_none() {
+            break;
+        }
+        let mut ids: Option<&[u8]> = if ids_name.is_empty() { Some(&[]) } else { None };
+        let mut marked = false;
+        let mut kept = 0;
+        for entry in &mut found {
+            let name = &message[entry.name.0..entry.name.1];
+            if name.starts_with(&route_name) {
+                if !ids_name.is_empty() && name == ids_name {
+                    ids = Some(&message[entry.value..entry.end]).filter(|_| entry.tag == BYTES);
+                }
+                entry.end = entry.begin;
+            } else {
+                marked = marked || name == bridge_name.as_slice();
+                kept += 1;
+            }
+        }
+        let ids = match ids {
+            Some(ids) if !marked => ids,
+            _ => break,
+        };
+        // checked by `block_of`
+        let flag = (body_end - 1) as usize;
+        let address_bytes = if message[flag] == 0 { 0 } else { length_at(message, flag + 1).unwrap_or(0) };
+        let rest = flag + if message[flag] == 0 { 1 } else { 5 } + address_bytes;
+        let own = &message[rest - address_bytes..rest];
+        if count > 0 && own != target {
+            break;
+        }
+        target = own;
+        let added = usize::from(!ids_name.is_empty()) + usize::from(!node_id.is_empty());
+        let begin = out.len();
+        out.extend_from_slice(&[0; 4]);
+        out.push(SESS_SEND);
+        out.extend_from_slice(&channel_id.to_be_bytes());
+        match &address {
+            Some(address) => {
+                let address = address.as_bytes();
+                out.extend_from_slice(&message[..flag]);
+                out.push(1);
+                out.extend_from_slice(&narrow(address.len())?.to_be_bytes());
+                out.extend_from_slice(address);
+                out.extend_from_slice(&message[rest..block]);
+            }
+            None => out.extend_from_slice(&message[..block]),
+        }
+        put_count(&mut out, kept + added)?;
+        for entry in &found {
+            out.extend_from_slice(&message[entry.begin..entry.end]);
+        }
+        if !ids_name.is_empty() {
+            put_entry(&mut out, &route_name, [ids, &[]])?;
+        }
+        if !node_id.is_empty() {
+            put_entry(&mut out, &bridge_name, [node_id, &message_id.to_be_bytes()])?;
+        }
+        out.push(0xFF);
+        out.extend_from_slice(&(correlation_id + count as i64).to_be_bytes());
+        out.extend_from_slice(&(-1_i32).to_be_bytes());
+        let length = narrow(out.len() - begin - 4)?;
+        out[begin..begin + 4].copy_from_slice(&length.to_be_bytes());
+        count += 1;
+    }
+    Ok((PyBytes::new(py, &out), count, PyBytes::new(py, target)))
+}
+
+/// The correlation ids of neighbouring NULL_RESPONSE frames; see the twin.
+#[pyfunction]
+#[pyo3(signature = (data, start, count_max))]
+pub fn split_confirms(data: &Bound<'_, PyBytes>, start: usize, count_max: usize) -> Vec<i64> {
+    let bytes = data.as_bytes();
+    let mut found = Vec::new();
+    let rest = bytes.get(start..).unwrap_or(&[]);
+    if rest.len() < CONFIRM_BYTES || i32_at(rest, 0) != Some(CONFIRM_BYTES as i32 - 4) || rest[4] != NULL_RESPONSE {
+        return found;
+    }
+    let head = &rest[..FRAME_HEAD_BYTES];
+    for frame in rest.chunks_exact(CONFIRM_BYTES).take(count_max) {
+        if &frame[..FRAME_HEAD_BYTES] != head {
+            break;
+        }
+        let mut id = [0; 8];
+        id.copy_from_slice(&frame[FRAME_HEAD_BYTES..]);
+        found.push(i64::from_be_bytes(id));
+    }
+    found
+}

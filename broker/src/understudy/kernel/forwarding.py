@@ -1,0 +1,364 @@
+"""Messages that go from one broker to another in runs, and the confirmations that come back.
+
+``pick_sends`` adds the ids of remote queues to messages that a client sent, ``forward_messages`` makes the frames that
+a bridge sends, ``split_forwarded`` takes the properties of the bridge out of messages that arrived, and
+``split_confirms`` reads the responses of the target. Each stops before the first message that needs more, which is
+handled as an object.
+
+Layouts: SESS_SEND and NULL_RESPONSE as in ``frames`` and ``deliveries``; property block ``b8 flag, i32 count``, then
+for each property ``i32 length, name in UTF-16, b8 type, value``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from struct import Struct
+from typing import Final
+
+from understudy.kernel.frames import DUPLICATE_SHIFT, FIXED_BYTES, SPECIAL, Sends, add_row
+from understudy.kernel.names import BRIDGE_DUPLICATE_ID, ROUTE_TO
+from understudy.limits import DUPLICATE_ID_BYTES_MAX, PROPERTIES_MAX
+
+#: Before the keys of messages that a bridge forwards, so that no ``_AMQ_DUPL_ID`` of a client equals one.
+FORWARDED_KEY: Final = b"\0bridge\0"
+
+_I32 = Struct(">i")
+_ID = Struct(">q")
+_COUNT = Struct(">bi")
+_SEND_HEAD = Struct(">ibq")
+_SEND_TAIL = Struct(">bqi")
+_CONFIRM = Struct(">ibqq")
+_SESS_SEND: Final = 71
+_NULL_RESPONSE: Final = 21
+#: Bytes of a SESS_SEND frame beside its message, and before it.
+_SEND_OVERHEAD_BYTES: Final = 26
+_FRAME_HEAD_BYTES: Final = 13
+_BYTES: Final = 4
+_STRING: Final = 10
+#: Bytes of the ids in ``_AMQ_BRIDGE_DUP``.
+_NODE_ID_BYTES: Final = 16
+
+
+def _utf16(name: str) -> bytes:
+    return name.encode("utf-16-le", "surrogatepass")
+
+
+_ROUTE_NAME: Final = _utf16(ROUTE_TO)
+_BRIDGE_NAME: Final = _utf16(BRIDGE_DUPLICATE_ID)
+
+_Entry = tuple[int, int, int, int, int, int]
+"""Of a property: where it begins, where its name begins and ends, its type, where its value begins (behind the length
+of bytes) and ends."""
+
+
+def _entry(name: bytes, value: bytes) -> bytes:
+    """A property of type bytes."""
+    return b"".join((_I32.pack(len(name)), name, bytes((_BYTES,)), _I32.pack(len(value)), value))
+
+
+def _block_of(data: bytes, start: int, stop: int) -> int:
+    """Where the property block of the message in ``data[start:stop]`` begins; -1: the message is malformed."""
+    if stop - start < 4:
+        return -1
+    header = start + _I32.unpack_from(data, start)[0] - 9
+    if not start + 4 <= header <= stop - 9:
+        return -1
+    offset = header + 9
+    if data[header + 8]:
+        if offset + 4 > stop:
+            return -1
+        length = _I32.unpack_from(data, offset)[0]
+        offset += 4 + length
+        if length < 0 or offset > stop:
+            return -1
+    if offset >= stop:
+        return -1
+    block = offset + (17 if data[offset] else 1) + 19
+    return block if block < stop else -1
+
+
+def _entries(data: bytes, block: int, stop: int) -> Iterator[_Entry | None]:
+    """The properties of the block in ``data[block:stop]``; None at the end if it is malformed."""
+    if not data[block]:
+        if block + 1 != stop:
+            yield None
+        return
+    if block + 5 > stop:
+        yield None
+        return
+    count = _I32.unpack_from(data, block + 1)[0]
+    offset = block + 5
+    if not 0 <= count <= PROPERTIES_MAX:
+        yield None
+        return
+    for _ in range(count):
+        begin, name = offset, offset + 4
+        if name > stop:
+            yield None
+            return
+        length = _I32.unpack_from(data, begin)[0]
+        name_end = name + length
+        if length < 0 or name_end >= stop:
+            yield None
+            return
+        tag, value = data[name_end], name_end + 1
+        size = FIXED_BYTES.get(tag)
+        if size is None:
+            if tag not in (_STRING, _BYTES) or value + 4 > stop:
+                yield None
+                return
+            size = _I32.unpack_from(data, value)[0]
+            value += 4
+        offset = value + size
+        if size < 0 or offset > stop:
+            yield None
+            return
+        yield begin, name, name_end, tag, value, offset
+    if offset != stop:
+        yield None
+
+
+def _with_entries(data: bytes, start: int, block: int, kept: list[bytes], added: Sequence[bytes]) -> bytes:
+    """The message that begins at ``start``, with these properties."""
+    entries = [*kept, *added]
+    if not entries:
+        return data[start:block] + b"\0"
+    return b"".join((data[start:block], _COUNT.pack(1, len(entries)), *entries))
+
+
+def pick_sends(sends: Sends, row: int, step: int, count: int, entries: bytes, entry_count: int) -> Sends:
+    """Some of the messages of one read, with properties added behind their own.
+
+    Args:
+        sends: The messages.
+        row: The first one that is picked.
+        step: From each one to the next; at least 1.
+        count: How many, or as many as there are.
+        entries: The properties, encoded one behind the other, of names that none of the messages has.
+        entry_count: How many these are; 0: the messages stay as they are.
+
+    Raises:
+        ValueError: ``step`` is 0.
+    """
+    if step < 1:
+        raise ValueError(f"step {step}")
+    data = sends.data
+    rows = range(row, sends.count, step)[:count]
+    messages: list[bytes] = []
+    picked = Sends(data, requires_response=sends.requires_response)
+    picked.end = sends.end
+    size = 0
+    for number, each in enumerate(rows):
+        start, stop, header = sends._starts[each], sends._stops[each], sends._headers[each]
+        if entry_count:
+            block = _block_of(data, start, stop)
+            found = _I32.unpack_from(data, block + 1)[0] if data[block] else 0
+            own = data[block + 5 : stop] if data[block] else b""
+            message = b"".join((data[start:block], _COUNT.pack(1, found + entry_count), own, entries))
+            messages.append(message)
+            start, stop, header = size, size + len(message), size + header - start
+            size = stop
+        picked._starts.append(start)
+        picked._stops.append(stop)
+        picked._headers.append(header)
+        picked._addresses.append(sends._addresses[each])
+        picked._traits.append(sends._traits[each])
+        picked.correlation_ids.append(sends.correlation_ids[each])
+        for column, own_column in (
+            (sends._duplicates, picked._duplicates),
+            (sends._expirations, picked._expirations),
+            (sends._groups, picked._groups),
+        ):
+            if each in column:
+                own_column[number] = column[each]  # type: ignore[assignment]  # columns of one type each
+    if entry_count:
+        picked.data = b"".join(messages)
+    return picked
+
+
+def split_forwarded(sends: Sends, row: int) -> tuple[Sends, bytes] | None:
+    """The messages from ``row`` on that a bridge has sent, as they are without the properties of the bridge.
+
+    Args:
+        sends: The messages of one read.
+        row: The first one.
+
+    Returns:
+        Those that have ``_AMQ_BRIDGE_DUP`` and the same ``_AMQ_ROUTE_TO``, neither of them empty, or all none, and
+        nothing else that the ordinary way does not handle, with the key of the former as their duplicate id; and the
+        value of the latter.
+        None: the first one is no such message.
+    """
+    data = sends.data
+    messages: list[bytes] = []
+    keys: list[bytes] = []
+    routes: bytes | None = None
+    found = Sends(b"", requires_response=sends.requires_response)
+    found.end = sends.end
+    size = 0
+    for each in range(row, sends.count):
+        start, stop = sends._starts[each], sends._stops[each]
+        block = _block_of(data, start, stop)
+        kept: list[bytes] = []
+        key = ids = b""
+        named = False
+        for entry in _entries(data, block, stop):
+            assert entry is not None, "checked by split_sends"
+            begin, name, name_end, tag, value, end = entry
+            if tag == _BYTES and data[name:name_end] == _BRIDGE_NAME:
+                key = data[value:end]
+            elif tag == _BYTES and data[name:name_end] == _ROUTE_NAME:
+                ids, named = data[value:end], True
+            else:
+                kept.append(data[begin:end])
+        if (
+            not key
+            or (named and not ids)
+            or len(FORWARDED_KEY) + len(key) > DUPLICATE_ID_BYTES_MAX
+            or (routes is not None and ids != routes)
+        ):
+            break
+        message = _with_entries(data, start, block, kept, ())
+        found.data = message
+        if not add_row(found, 0, len(message)) or found._traits[-1] & SPECIAL:
+            _drop_last(found)
+            break
+        number = len(messages)
+        found._traits[number] = found._traits[number] & ((1 << DUPLICATE_SHIFT) - 1)
+        found._traits[number] |= (len(FORWARDED_KEY) + len(key)) << DUPLICATE_SHIFT
+        found._starts[number], found._stops[number] = size, size + len(message)
+        found._headers[number] += size
+        found._duplicates[number] = FORWARDED_KEY + key
+        found.correlation_ids.append(sends.correlation_ids[each])
+        messages.append(message)
+        keys.append(key)
+        routes = ids
+        size += len(message)
+    if not messages:
+        return None
+    found.data = b"".join(messages)
+    return found, routes or b""
+
+
+def _drop_last(sends: Sends) -> None:
+    """Remove the last row, which has no correlation id yet, if it was added."""
+    row = len(sends._starts) - 1
+    if row < len(sends.correlation_ids):
+        return
+    for column in (sends._starts, sends._stops, sends._headers, sends._addresses, sends._traits):
+        del column[row]
+    for rows in (sends._duplicates, sends._expirations, sends._groups):
+        rows.pop(row, None)
+
+
+def forward_messages(
+    messages: Sequence[bytes],
+    message_ids: Sequence[int],
+    address: bytes | None,
+    ids_name: bytes,
+    node_id: bytes,
+    body_bytes_max: int,
+    channel_id: int,
+    correlation_id: int,
+) -> tuple[bytes, int, bytes]:
+    """The SESS_SEND frames by which a bridge sends messages, each of which wants a response.
+
+    Args:
+        messages: Encoded.
+        message_ids: Of the broker, one for each.
+        address: Where they go, in UTF-16; None: to their own.
+        ids_name: Name of the property with the ids of the queues that are meant, in UTF-16: ``_AMQ_ROUTE_TO`` gets
+            its value. Empty: no queues are meant. All other properties whose names begin with ``_AMQ_ROUTE_TO`` are
+            left out.
+        node_id: 16 bytes of the ``_AMQ_BRIDGE_DUP`` that each gets with its id; empty: none does.
+        body_bytes_max: Longest body.
+        channel_id: Channel of the session.
+        correlation_id: Of the first one; each further one has the next.
+
+    Returns:
+        The frames; how many: those before the first message that has a longer body, another address than the first one,
+        or a ``_AMQ_BRIDGE_DUP`` already, lacks the ids, or is malformed; and the address of the first message, in
+        UTF-16, empty if there is none.
+
+    Raises:
+        ValueError: There are not as many ids as messages, or ``node_id`` has another length.
+    """
+    if len(messages) != len(message_ids) or len(node_id) not in (0, _NODE_ID_BYTES):
+        raise ValueError(f"{len(messages)} messages, {len(message_ids)} ids, a node id of {len(node_id)} bytes")
+    parts: list[bytes] = []
+    count = 0
+    target = b""
+    for message, message_id in zip(messages, message_ids, strict=True):
+        stop = len(message)
+        block = _block_of(message, 0, stop)
+        if block < 0 or _I32.unpack_from(message, 0)[0] - 13 > body_bytes_max:
+            break
+        kept: list[bytes] = []
+        ids: bytes | None = None if ids_name else b""
+        marked = malformed = False
+        for entry in _entries(message, block, stop):
+            if entry is None:
+                malformed = True
+                break
+            begin, name, name_end, tag, value, end = entry
+            raw = message[name:name_end]
+            if raw.startswith(_ROUTE_NAME):
+                if ids_name and raw == ids_name:
+                    ids = message[value:end] if tag == _BYTES else None
+            else:
+                marked = marked or raw == _BRIDGE_NAME
+                kept.append(message[begin:end])
+        own = _address_of(message)
+        if malformed or marked or ids is None or (count and own != target):
+            break
+        target = own
+        added = [_entry(_ROUTE_NAME, ids)] if ids_name else []
+        if node_id:
+            added.append(_entry(_BRIDGE_NAME, node_id + _ID.pack(message_id)))
+        encoded = _with_entries(message, 0, block, kept, added)
+        if address is not None:
+            encoded = _addressed(encoded, address)
+        head = _SEND_HEAD.pack(len(encoded) + _SEND_OVERHEAD_BYTES - 4, _SESS_SEND, channel_id)
+        parts += (head, encoded, _SEND_TAIL.pack(-1, correlation_id + count, -1))
+        count += 1
+    return b"".join(parts), count, target
+
+
+def _address_of(message: bytes) -> bytes:
+    """The address of a message, in UTF-16; empty: it has none."""
+    flag = _I32.unpack_from(message, 0)[0] - 1
+    if not message[flag]:
+        return b""
+    return message[flag + 5 : flag + 5 + _I32.unpack_from(message, flag + 1)[0]]
+
+
+def _addressed(message: bytes, address: bytes) -> bytes:
+    """The message with another address."""
+    flag = _I32.unpack_from(message, 0)[0] - 1
+    rest = flag + 1
+    if message[flag]:
+        rest += 4 + _I32.unpack_from(message, rest)[0]
+    return b"".join((message[:flag], b"\1", _I32.pack(len(address)), address, message[rest:]))
+
+
+def split_confirms(data: bytes, start: int, count_max: int) -> list[int]:
+    """The correlation ids of the NULL_RESPONSE frame at ``start`` and of those of the same channel that follow it, as
+    far as they are whole and have correlation ids.
+
+    Args:
+        data: Bytes of one or more reads.
+        start: Offset of the first frame.
+        count_max: Most frames.
+    """
+    found: list[int] = []
+    head = data[start : start + _FRAME_HEAD_BYTES]
+    size = _CONFIRM.size
+    if head[:5] != _CONFIRM.pack(size - 4, _NULL_RESPONSE, 0, 0)[:5]:
+        return found
+    offset = start
+    while len(found) < count_max and offset + size <= len(data):
+        if data[offset : offset + _FRAME_HEAD_BYTES] != head:
+            break
+        found.append(_ID.unpack_from(data, offset + _FRAME_HEAD_BYTES)[0])
+        offset += size
+    return found
