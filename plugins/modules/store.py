@@ -11,6 +11,8 @@ description:
   - Makes the directories for bindings, journal, large messages, paging and the lock files.
   - Gives a new store a random identity, and notes on this host which store it uses. A store that has lost its
     identity (nothing is mounted there) or has another one (the wrong volume is mounted) is refused.
+  - With a O(mode) that has the set-group-id bit the group may read the store, so files of an earlier deployment get the
+    group and its permission to read.
 version_added: 0.1.0
 author:
   - The Understudy authors (@understudy)
@@ -83,6 +85,7 @@ directories:
 """
 
 import os
+import stat
 import uuid
 from pathlib import Path
 
@@ -103,6 +106,7 @@ from ansible_collections.understudy.broker.plugins.module_utils.store import (
 )
 
 FILE_MODE = "0640"
+SHARED_DIRECTORY = stat.S_ISGID | stat.S_IRGRP | stat.S_IXGRP
 
 
 def make_directory(module: AnsibleModule, path: Path, *, create: bool = True) -> bool:
@@ -142,6 +146,26 @@ def present_mount(store: Path) -> Mount:
     return mount_of(os.path.realpath(store), read_mounts(Path(MOUNTINFO).read_text("utf-8", "surrogateescape")))
 
 
+def share(module: AnsibleModule, store: Path) -> bool:
+    """Let the group of a shared store read files of earlier deployments; whether any could not be read by it."""
+    group = store.stat().st_gid
+    found = [path for path in store.rglob("*") if not path.is_symlink()]
+    changed = False
+    for path in found:
+        try:
+            status = path.stat()
+            wanted = status.st_mode | (SHARED_DIRECTORY if path.is_dir() else stat.S_IRGRP)
+            if (status.st_gid, status.st_mode) == (group, wanted):
+                continue
+            changed = True
+            if not module.check_mode:
+                os.chown(path, -1, group)
+                os.chmod(path, stat.S_IMODE(wanted))  # after the change of the group, which clears bits
+        except FileNotFoundError:
+            continue  # a broker that runs removes files
+    return changed
+
+
 def prepare(
     module: AnsibleModule, store: Path, instance: Path, wanted: StoreIdentity
 ) -> tuple[bool, StoreIdentity | None]:
@@ -154,12 +178,15 @@ def prepare(
     for directory in subdirectories(store).values():
         changed |= make_directory(module, directory)
     if module.check_mode:
-        return changed or found is None, found
+        shared = found is not None and bool(int(module.params["mode"] or "0", 8) & stat.S_ISGID)
+        return changed or found is None or (shared and share(module, store)), found
     if not os.access(store, os.W_OK | os.X_OK):
         raise StoreError(f"{store} cannot be written by the user that deploys it")
     if found is None:
         found, changed = claim(store, wanted), True
     changed |= set_owner(module, store / IDENTITY)
+    if store.stat().st_mode & stat.S_ISGID:
+        changed |= share(module, store)
     changed |= note(instance, found, write_whole)
     changed |= set_group(module, instance / NOTE)
     return changed, judge(store, instance, wanted)

@@ -208,6 +208,22 @@ class TestStore:
         assert made["mount_point"] == ("" if seen["mount"]["point"] == "/" else seen["mount"]["point"])
         assert run_module(store_info, path=arguments["path"])["store_id"] == made["store_id"]
 
+    def test_a_group_that_may_read_gets_the_files_of_an_earlier_deployment(self, tmp_path: Path, run_module: Any) -> None:
+        run_module(store, **self.arguments(tmp_path, mode="0750"))
+        segment = tmp_path / "store/journal/old/segment"
+        segment.parent.mkdir(mode=0o700)
+        segment.touch(0o600)
+        shared = self.arguments(tmp_path, mode="2750")
+        assert run_module(store, check_mode=True, **shared)["changed"]
+        assert segment.stat().st_mode & 0o777 == 0o600
+        assert run_module(store, **shared)["changed"]
+        assert segment.stat().st_mode & 0o7777 == 0o640
+        assert segment.parent.stat().st_mode & 0o7777 == 0o2750
+        assert not run_module(store, **shared)["changed"]
+        assert not run_module(store, check_mode=True, **shared)["changed"]
+        assert run_module(store, **self.arguments(tmp_path, mode="0750"))["changed"]
+        assert (tmp_path / "store").stat().st_mode & 0o7777 == 0o750
+
     def test_a_foreign_store_is_left_untouched(self, tmp_path: Path, run_module: Any) -> None:
         run_module(store, **self.arguments(tmp_path))
         before = written(tmp_path)
