@@ -96,6 +96,7 @@ test-all: $(VENV)/.kernel $(VENV)/.spark ## make test, new examples, every inter
 	  "lab=tests/lab/lab check && $(MAKE) --no-print-directory lab" \
 	  "molecule-shared_store=tests/lab/lab check && $(MAKE) --no-print-directory molecule-shared_store" \
 	  "molecule-upgrade=$(MAKE) --no-print-directory molecule-upgrade" \
+	  "molecule-pipeline=$(MAKE) --no-print-directory molecule-pipeline" \
 	  "ssh-drill=$(PY) .ci/ssh_hosts.py --check && $(MAKE) --no-print-directory ssh-drill" \
 	  "seeds=$(MAKE) --no-print-directory simulation-long"
 

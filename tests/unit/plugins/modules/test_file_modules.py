@@ -238,7 +238,8 @@ class TestRelease:
 
     @pytest.fixture
     def root(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-        def install(releases: Any, name: str, archive: Path, python: str, run: Any) -> None:
+        def install(releases: Any, name: str, archive: Path, python: str, run: Any, *, extra: str, extra_name: str) -> None:
+            assert not extra or releases.extra_wheels(extra_name).is_dir()
             with tarfile.open(archive):
                 releases.path(name).mkdir(parents=True)
             (releases.path(name) / ".complete").touch()
@@ -264,6 +265,16 @@ class TestRelease:
         again = run_module(release, **arguments)
         assert not again["changed"]
         assert again["previous"] == "1-a"
+
+    def test_the_wheels_of_an_extra_are_taken_once(self, root: Path, run_module: Any) -> None:
+        extra = {"extra": "spark", "extra_name": "spark-1-x"}
+        lacking = run_module(release, **self.arguments(root, "1-a-spark", **extra))
+        assert "spark-1-x are not on this host" in lacking["msg"]
+        archive = root / "extra.tar"
+        tarfile.open(archive, "w").close()
+        assert run_module(release, **self.arguments(root, "1-a-spark", extra_archive=str(archive), **extra))["changed"]
+        assert not archive.exists()
+        assert run_module(release, **self.arguments(root, "1-b-spark", **extra))["changed"]
 
     def test_a_running_broker_keeps_its_release(self, root: Path, run_module: Any) -> None:
         run_module(release, **self.arguments(root, "1-a"))
