@@ -10,7 +10,7 @@ import json
 import os
 import pwd
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 ENTRIES_MAX = 20_000
@@ -38,24 +38,28 @@ def access_problems(directory: Path, *, check_writing: bool, limit: int = ENTRIE
             return [f"{directory}: {error.strerror}"]
         return [f"{directory} is no directory"]
     unreadable = writable = ""
-    asked = 0
-    for top, directories, files in os.walk(directory):
-        for name, wanted in [("", os.R_OK | os.X_OK), *((name, os.R_OK | os.X_OK) for name in directories)] + [
-            (name, os.R_OK) for name in files
-        ]:
-            path = Path(top, name)
-            asked += 1
-            if asked > limit or path.is_symlink():
-                continue
-            # a broker that runs removes files meanwhile
-            if not unreadable and not os.access(path, wanted) and os.path.lexists(path):
-                unreadable = str(path)
-            if check_writing and not writable and os.access(path, os.W_OK):
-                writable = str(path)
-        if asked > limit or (unreadable and (writable or not check_writing)):
+    for asked, (path, wanted) in enumerate(_entries(directory), 1):
+        # a broker that runs removes files meanwhile
+        if not unreadable and not os.access(path, wanted) and os.path.lexists(path):
+            unreadable = path
+        if check_writing and not writable and os.access(path, os.W_OK):
+            writable = path
+        if asked >= limit or (unreadable and (writable or not check_writing)):
             break
     problems = [f"{unreadable} cannot be read"] if unreadable else []
     return problems + ([f"{writable} can be written"] if writable else [])
+
+
+def _entries(directory: Path) -> Iterator[tuple[str, int]]:
+    """A directory and all below it, but for symbolic links, with the permissions that reading needs."""
+    yield str(directory), os.R_OK | os.X_OK
+    # a directory that cannot be listed is yielded before, and has no entries here
+    for top, directories, files in os.walk(directory):
+        for names, wanted in ((directories, os.R_OK | os.X_OK), (files, os.R_OK)):
+            for name in names:
+                path = os.path.join(top, name)
+                if not os.path.islink(path):
+                    yield path, wanted
 
 
 def as_user(user_id: int, group_id: int, groups: Sequence[int], ask: Callable[[], list[str]]) -> list[str]:
