@@ -44,8 +44,18 @@ class Played:
     seconds: float
 
 
-def play(lab: Lab, inventory: str, *playbooks: str, options: Sequence[str] = ()) -> Played:
-    """Runs playbooks against the hosts of a lab, as an operator does: over ssh, as an unprivileged user with sudo."""
+def play(
+    lab: Lab, inventory: str, *playbooks: str, options: Sequence[str] = (), timeout_s: float = PLAY_TIMEOUT_S
+) -> Played:
+    """Runs playbooks against the hosts of a lab, as an operator does: over ssh, as an unprivileged user with sudo.
+
+    Args:
+        lab: the hosts.
+        inventory: one of ``inventories``, or a path.
+        playbooks: paths.
+        options: of ``ansible-playbook``.
+        timeout_s: for all playbooks together.
+    """
     scratch = ROOT / ".scratch"
     environment = {
         **os.environ,
@@ -60,16 +70,17 @@ def play(lab: Lab, inventory: str, *playbooks: str, options: Sequence[str] = ())
         "ANSIBLE_FORCE_COLOR": "false",
         "ANSIBLE_PIPELINING": "true",
     }
+    place = inventory if "/" in inventory else f"inventories/{inventory}"
     begun = time.monotonic()
     done = subprocess.run(
-        ["ansible-playbook", "--inventory", f"inventories/{inventory}", *playbooks, *options],
+        ["ansible-playbook", "--inventory", place, *playbooks, *options],
         cwd=ROOT,
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=PLAY_TIMEOUT_S,
+        timeout=timeout_s,
         check=False,
     )
     return Played(done.returncode, done.stdout, time.monotonic() - begun)
