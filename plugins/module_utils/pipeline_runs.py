@@ -1,7 +1,7 @@
 """Runs of the jobs of a pipeline host, now, and the reports that they leave.
 
-``etc/jobs/NAME.json`` below the root of the pipeline says how a job is run; ``latest.json`` in the directory of its reports links to
-the report of the newest run.
+``etc/jobs/NAME.json`` below the root of the pipeline says how a job is run; ``latest.json`` in the directory of its
+reports links to the report of the newest run.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ class Job:
         if after == before:
             said = (error or output).strip()
             if self.unit:
-                _code, lines, _error = run(["journalctl", "-u", self.unit, "-n", str(JOURNAL_LINES), "-o", "cat", "--no-pager"])
+                _code, lines, _error = run(
+                    ["journalctl", "-u", self.unit, "-n", str(JOURNAL_LINES), "-o", "cat", "--no-pager"]
+                )
                 said = f"{said}\n{lines.strip()}"
             raise PipelineError(f"job {self.name} left no report: {said}")
         return self.read(after)

@@ -1,8 +1,8 @@
 """Releases on a host: one virtual environment each under ``releases/``, and the link ``current`` to one of them.
 
 A release is complete when its marker file is there; the marker is written last, so an interrupted installation is
-rebuilt and never used. Everything comes from the wheelhouse archive: no package index is asked. The wheels of an extra, which
-are large, stay under ``wheels/`` for the next release.
+rebuilt and never used. Everything comes from the wheelhouse archive: no package index is asked. The wheels of an
+extra, which are large, stay under ``wheels/`` for the next release.
 """
 
 from __future__ import annotations

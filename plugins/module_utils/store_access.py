@@ -1,7 +1,7 @@
 """What a user of this host may do with directories: read all of them, and write nothing.
 
-Asked of the kernel, and of the server of a network file system, with ``access(2)`` in a process that has become the user; nothing is
-opened or made.
+Asked of the kernel, and of the server of a network file system, with ``access(2)`` in a process that has become the
+user; nothing is opened or made.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ The native kernel (distribution ``understudy-kernel``, in ``kernel`` of the brok
 where the controller has cargo, once for its sources. Where it cannot be built, the release has none and the broker uses
 the same functions in Python; why is part of the result.
 
-A release may have an extra, such as ``spark``, whose wheels are hundreds of megabytes and change much less often than the sources.
-They are an archive of their own, named by the requirements of the extra and by what else decides which wheels they are,
-so a new release neither builds nor copies them again.
+A release may have an extra, such as ``spark``, whose wheels are hundreds of megabytes and change much less often
+than the sources. They are an archive of their own, named by the requirements of the extra and by what else decides
+which wheels they are, so a new release neither builds nor copies them again.
 """
 
 from __future__ import annotations

@@ -8,10 +8,11 @@ DOCUMENTATION = r"""
 module: pipeline_job
 short_description: Run one job of the data pipeline now and return its report
 description:
-  - Runs a job that the role C(broker_pipeline) has set up, under its unit where systemd runs the host, with the same limits as on
-    its schedule.
+  - Runs a job that the role C(broker_pipeline) has set up, under its unit where systemd runs the host, with the same
+    limits as on its schedule.
   - If the job runs already, waits for the end of that run.
-  - Does not fail because of the exit code of the job. RV(accepted) says whether it is one of those that the job may end with.
+  - Does not fail because of the exit code of the job. RV(accepted) says whether it is one of those that the job may
+    end with.
 version_added: 0.3.0
 author:
   - The Understudy authors (@understudy)

@@ -36,8 +36,8 @@ options:
     default: ""
   extra:
     description:
-      - Optional dependencies of the broker that the release has as well, such as V(spark), whose wheels are built into an
-        archive of their own once. The name of the release then ends with a dash and this name.
+      - Optional dependencies of the broker that the release has as well, such as V(spark), whose wheels are built
+        into an archive of their own once. The name of the release then ends with a dash and this name.
     type: str
     default: ""
     version_added: 0.3.0

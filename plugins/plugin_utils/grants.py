@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Permissions of one more role, added to the security settings of an inventory without taking any from the others.
 
-Of all settings that match an address the broker uses the most specific one alone. A new setting for an address therefore takes the
-permissions on it from every role that a broader setting names; so a role is added to the setting with the same match, and a
-match that no setting has is refused. Pure.
+Of all settings that match an address the broker uses the most specific one alone. A new setting for an address
+therefore takes the permissions on it from every role that a broader setting names; so a role is added to the setting
+with the same match, and a match that no setting has is refused. Pure.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs of the data pipeline: what an inventory says of them, judged and completed to definitions that a host runs.
 
-A definition is a JSON object, the one thing that ``pipeline_job.py`` on the host reads; the unit of a job only names it. Pure.
+A definition is a JSON object, the one thing that ``pipeline_job.py`` on the host reads; the unit of a job only names
+it. Pure.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ def definitions(jobs: Sequence[Mapping[str, object]], settings: Mapping[str, obj
 
     Args:
         jobs: as the inventory lists them.
-        settings: ``root``, ``directory``, ``python``, ``master``, ``java_home``, ``keep``, ``backend``, ``unit_prefix``, ``url``,
+        settings: ``root``, ``directory``, ``python``, ``master``, ``java_home``, ``keep``, ``backend``,
+        ``unit_prefix``, ``url``,
             ``user``, ``drill``: values of the role.
 
     Raises:

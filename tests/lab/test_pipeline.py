@@ -1,8 +1,9 @@
-"""Goal: on a host with systemd a job of the data pipeline runs when its timer says, reads the store of a running broker, and
-can write nothing of it.
+"""Goal: on a host with systemd a job of the data pipeline runs when its timer says, reads the store of a running
+broker, and can write nothing of it.
 
-Method: one host has a broker and the pipeline. Java is taken from a package of Debian, because a host does not reach an archive. The kernel
-of the host decides what the user of the jobs may do; the job's report shows that it has read the messages.
+Method: one host has a broker and the pipeline. Java is taken from a package of Debian, because a host does not reach
+an archive. The kernel of the host decides what the user of the jobs may do; the job's report shows that it has read
+the messages.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ def test_the_user_reads_the_store_and_can_write_nothing_of_it(host: Lab) -> None
 
 
 def test_a_service_sees_the_store_read_only_even_as_root(host: Lab) -> None:
-    """The view of the file system that the unit gives is tried with its own settings, by a user that modes do not stop."""
+    """The settings of the unit are tried with commands of root, which no mode stops."""
     wanted = ("ProtectSystem", "ReadOnlyPaths", "ReadWritePaths", "InaccessiblePaths", "PrivateTmp")
     lines = host.output(NODE, f"grep -E '^({'|'.join(wanted)})=' /etc/systemd/system/{UNIT}.service").splitlines()
     properties = " ".join(f"-p '{line.replace(chr(34), '')}'" for line in lines)
@@ -120,7 +121,9 @@ def test_a_service_sees_the_store_read_only_even_as_root(host: Lab) -> None:
 
 
 def test_the_playbook_runs_a_job_under_its_unit_and_shows_its_report(host: Lab) -> None:
-    output = played(host, "playbooks/pipeline.yml", options=("--extra-vars", "pipeline_run=flow", "--tags", "pipeline_run"))
+    output = played(
+        host, "playbooks/pipeline.yml", options=("--extra-vars", "pipeline_run=flow", "--tags", "pipeline_run")
+    )
     assert "outcome: done, exit code 0" in output or '"outcome": "done, exit code 0' in output, output[-2000:]
 
 

@@ -2,17 +2,18 @@
 
     python3 -I pipeline_job.py DEFINITION
 
-The definition (``etc/jobs/NAME.json``) has the command, its environment and limits. One run of a job at a time. Each run leaves in the
-directory of the job's reports, named by the time of its start:
+The definition (``etc/jobs/NAME.json``) has the command, its environment and limits. One run of a job at a time. Each
+run leaves in the directory of the job's reports, named by the time of its start:
 
-* ``TIME.json``: when, how it ended, and what the job printed (its own report), written as a whole at the end; ``latest.json`` links
-  to the newest one;
+* ``TIME.json``: when, how it ended, and what the job printed (its own report), written as a whole at the end;
+  ``latest.json`` links to the newest one;
 * ``TIME.log``: what the job wrote to standard error;
 * files that the job itself wrote: ``{run}`` in an argument stands for ``REPORTS/TIME``.
 
-Of the oldest runs all files are removed. An argument that begins with ``/`` and has ``*``, ``?`` or ``[`` stands for all files that match,
-in order; none is an error. The exit code is that of the job, or 124: it took too long, 75: another run goes on, 2: the definition
-or an argument cannot be used, 143: it was stopped. Standard library only, so any python3 of the host can run it.
+Of the oldest runs all files are removed. An argument that begins with ``/`` and has ``*``, ``?`` or ``[`` stands for
+all files that match, in order; none is an error. The exit code is that of the job, or 124: it took too long, 75:
+another run goes on, 2: the definition or an argument cannot be used, 143: it was stopped. Standard library only, so
+any python3 of the host can run it.
 """
 
 import fcntl

@@ -47,7 +47,9 @@ class Host:
 
     def start(self) -> subprocess.Popen[str]:
         pipe = subprocess.PIPE
-        return subprocess.Popen([sys.executable, "-I", str(PROGRAM), str(self.path)], stdout=pipe, stderr=pipe, text=True)
+        return subprocess.Popen(
+            [sys.executable, "-I", str(PROGRAM), str(self.path)], stdout=pipe, stderr=pipe, text=True
+        )
 
     def run(self) -> tuple[int, dict[str, Any]]:
         """Exit code and the newest report."""
@@ -97,7 +99,10 @@ def test_the_report_says_how_the_job_ended(
 def test_arguments_stand_for_files_of_the_run_and_for_all_files_that_match(host: Host) -> None:
     for name in ("b.jsonl", "a.jsonl"):
         (host.directory / name).touch()
-    script = "import json, os, sys; open(sys.argv[1].partition('=')[2], 'w'); print(json.dumps({'given': sys.argv[1:], 'env': os.environ['GIVEN']}))"
+    script = (
+        "import json, os, sys; open(sys.argv[1].partition('=')[2], 'w');"
+        "print(json.dumps({'given': sys.argv[1:], 'env': os.environ['GIVEN']}))"
+    )
     host.define(script, arguments=["--html={run}.html", f"{host.directory}/*.jsonl", "orders.*"])
     code, report = host.run()
     assert code == 0

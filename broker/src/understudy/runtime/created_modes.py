@@ -1,8 +1,8 @@
 """Modes of the files and directories that a node makes: private, unless the directory around them is shared.
 
 A directory is shared when it has the set-group-id bit and its group may read it. The kernel gives new entries the group
-of the directory; the modes here let that group read them as well, and never write. So an administrator decides with the mode of
-the store's directory which group reads the store, such as the user of the data pipeline (ADR 0098).
+of the directory; the modes here let that group read them as well, and never write. So an administrator decides with
+the mode of the store's directory which group reads the store, such as the user of the data pipeline (ADR 0098).
 """
 
 from __future__ import annotations

@@ -37,7 +37,13 @@ def made_in(directory: Path) -> dict[str, int]:
     lock = RealFileLock(str(directory / "lock"))
     assert lock.try_acquire()
     lock.release()
-    names = {"above": "journal", "directory": "journal/quarantine", "file": "journal/segment", "near": "near", "lock": "lock"}
+    names = {
+        "above": "journal",
+        "directory": "journal/quarantine",
+        "file": "journal/segment",
+        "near": "near",
+        "lock": "lock",
+    }
     return {name: stat.S_IMODE((directory / path).stat().st_mode) for name, path in names.items()}
 
 

@@ -1,7 +1,7 @@
 """Goal: the access of a user to a store is what the kernel says of this user, and finding it out changes nothing.
 
-Method: real directories with real modes. As root the questions are asked as a user without rights (number 65534); otherwise as
-the user of the test, whose own modes decide.
+Method: real directories with real modes. As root the questions are asked as a user without rights (number 65534);
+otherwise as the user of the test, whose own modes decide.
 """
 
 from __future__ import annotations

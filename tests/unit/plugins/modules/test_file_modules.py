@@ -208,7 +208,9 @@ class TestStore:
         assert made["mount_point"] == ("" if seen["mount"]["point"] == "/" else seen["mount"]["point"])
         assert run_module(store_info, path=arguments["path"])["store_id"] == made["store_id"]
 
-    def test_a_group_that_may_read_gets_the_files_of_an_earlier_deployment(self, tmp_path: Path, run_module: Any) -> None:
+    def test_a_group_that_may_read_gets_the_files_of_an_earlier_deployment(
+        self, tmp_path: Path, run_module: Any
+    ) -> None:
         run_module(store, **self.arguments(tmp_path, mode="0750"))
         segment = tmp_path / "store/journal/old/segment"
         segment.parent.mkdir(mode=0o700)
@@ -238,7 +240,9 @@ class TestRelease:
 
     @pytest.fixture
     def root(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-        def install(releases: Any, name: str, archive: Path, python: str, run: Any, *, extra: str, extra_name: str) -> None:
+        def install(
+            releases: Any, name: str, archive: Path, python: str, run: Any, *, extra: str, extra_name: str
+        ) -> None:
             assert not extra or releases.extra_wheels(extra_name).is_dir()
             with tarfile.open(archive):
                 releases.path(name).mkdir(parents=True)

@@ -90,7 +90,7 @@ def test_under_systemd_the_unit_is_started_and_its_journal_is_quoted(root: Path)
 def test_a_definition_that_is_none_is_refused(root: Path) -> None:
     for text in ("{", "[]", "{}"):
         (root / "etc/jobs/nightly.json").write_text(text)
-        with pytest.raises(PipelineError, match="nightly.json"):
+        with pytest.raises(PipelineError, match=r"nightly\.json"):
             open_job(root, "nightly")
 
 

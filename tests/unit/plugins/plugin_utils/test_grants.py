@@ -16,7 +16,10 @@ SETTINGS = [
 def test_the_role_is_added_to_the_setting_with_the_same_match() -> None:
     found = with_grants(SETTINGS, "pipeline", [{"match": "#", "permissions": ["consume", "browse"]}])
     assert found == [
-        {"match": "#", "permissions": {"send": ["shops"], "consume": ["shops", "ops", "pipeline"], "browse": ["pipeline"]}},
+        {
+            "match": "#",
+            "permissions": {"send": ["shops"], "consume": ["shops", "ops", "pipeline"], "browse": ["pipeline"]},
+        },
         SETTINGS[1],
     ]
     assert SETTINGS[0]["permissions"] == {"send": ["shops"], "consume": "shops, ops"}
