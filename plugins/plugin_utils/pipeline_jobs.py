@@ -39,8 +39,7 @@ def definitions(jobs: Sequence[Mapping[str, object]], settings: Mapping[str, obj
     Args:
         jobs: as the inventory lists them.
         settings: ``root``, ``directory``, ``python``, ``master``, ``java_home``, ``keep``, ``backend``,
-        ``unit_prefix``, ``url``,
-            ``user``, ``drill``: values of the role.
+            ``unit_prefix``, ``url``, ``system_user``, ``reader_group``, ``user``, ``drill``: values of the role.
 
     Raises:
         Unusable: a job cannot be set up.
@@ -130,6 +129,8 @@ def _definition(job: Mapping[str, object], settings: Mapping[str, object]) -> di
         "command": command,
         "arguments": arguments,
         "environment": environment,
+        "user": settings["system_user"],
+        "group": settings["reader_group"],
         "directory": str(settings["directory"]),
         "reports": f"{settings['directory']}/reports/{name}",
         "work": f"{settings['directory']}/work/{name}",

@@ -18,8 +18,10 @@ any python3 of the host can run it.
 
 import fcntl
 import glob
+import grp
 import json
 import os
+import pwd
 import re
 import shutil
 import signal
@@ -53,6 +55,23 @@ def read_definition(path):
             return json.load(source)
     except (OSError, ValueError) as error:
         raise Unusable(f"{path}: {error}") from error
+
+
+def become(definition):
+    """Become the user of the jobs, with the group that reads stores, if root runs this; a unit has done it already."""
+    user, group = definition["user"], definition["group"]
+    try:
+        wanted = pwd.getpwnam(user) if user else None
+        groups = [grp.getgrnam(group).gr_gid] if group else []
+    except KeyError as error:
+        raise Unusable(f"{definition['name']}: {error.args[0]}") from error
+    if wanted is None or os.geteuid() == wanted.pw_uid:
+        return
+    if os.geteuid() != 0:
+        raise Unusable(f"{definition['name']}: run it as the user {user}, or as root")
+    os.setgroups(groups)
+    os.setgid(wanted.pw_gid)
+    os.setuid(wanted.pw_uid)
 
 
 def expand(arguments, run):
@@ -247,7 +266,9 @@ def main():
         print("usage: pipeline_job.py DEFINITION", file=sys.stderr)
         return EXIT_UNUSABLE
     try:
-        return run_job(read_definition(sys.argv[1]))
+        definition = read_definition(sys.argv[1])
+        become(definition)
+        return run_job(definition)
     except Unusable as error:
         print(error, file=sys.stderr)
         return EXIT_UNUSABLE

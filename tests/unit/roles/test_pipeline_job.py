@@ -5,11 +5,15 @@ Method: the program of the role runs real commands, small scripts instead of Spa
 
 from __future__ import annotations
 
+import grp
 import json
 import os
+import pwd
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +39,8 @@ class Host:
             "command": [sys.executable, "-c", script],
             "arguments": [],
             "environment": {"GIVEN": "yes"},
+            "user": "",
+            "group": "",
             "directory": str(self.directory),
             "reports": str(self.reports),
             "work": str(self.directory / "work"),
@@ -164,6 +170,33 @@ def test_a_second_run_is_refused_and_a_stop_ends_the_job_with_a_report(host: Hos
         first.kill()
     assert first.returncode == 143
     assert host.latest()["outcome"] == "stopped"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_root_becomes_the_user_of_the_jobs() -> None:
+    with tempfile.TemporaryDirectory() as name:  # the directories of pytest are private to root
+        host = Host(Path(name))
+        for path in (host.directory, host.reports, host.directory / "work"):
+            path.mkdir(exist_ok=True)
+            shutil.chown(path, "nobody")
+        user = pwd.getpwnam("nobody")
+        script = (
+            "import json, os; print(json.dumps({'ids': os.getresuid(), 'gid': os.getgid(), 'groups': os.getgroups()}))"
+        )
+        host.define(script, user="nobody", group="mail", command=["/usr/bin/python3", "-c", script])
+        code, report = host.run()
+        assert code == 0, report
+        ids = {"ids": [user.pw_uid] * 3, "gid": user.pw_gid, "groups": [grp.getgrnam("mail").gr_gid]}
+        assert report["result"] == ids
+        assert (host.reports / "latest.json").lstat().st_uid == user.pw_uid
+
+
+def test_an_unknown_user_is_named(host: Host) -> None:
+    host.define(ends(0), user="no-such-user-of-a-test")
+    process = host.start()
+    _output, said = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 2
+    assert "no-such-user-of-a-test" in said
 
 
 def test_a_definition_that_cannot_be_read_is_named(host: Host) -> None:

@@ -36,6 +36,8 @@ SETTINGS: dict[str, object] = {
     "url": "",
     "user": "",
     "drill": False,
+    "system_user": "understudy-pipeline",
+    "reader_group": "understudy-readers",
 }
 
 

@@ -21,6 +21,8 @@ SETTINGS: dict[str, object] = {
     "url": "tcp://a:61616",
     "user": "pipeline",
     "drill": False,
+    "system_user": "understudy-pipeline",
+    "reader_group": "understudy-readers",
 }
 PLACES = {
     "archive": ["{place}", "-o", "{place}/archive"],
