@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import grp
 import json
 import os
 import signal
@@ -215,12 +216,19 @@ class TestStore:
         segment = tmp_path / "store/journal/old/segment"
         segment.parent.mkdir(mode=0o700)
         segment.touch(0o600)
-        shared = self.arguments(tmp_path, mode="2750")
+        # the group that deployed it, as that of the broker; any other one that this user may give files to
+        readers = min({os.getgid(), *os.getgroups()}) if os.geteuid() else 65534
+        shared = self.arguments(
+            tmp_path, readers=grp.getgrgid(readers).gr_name, group=grp.getgrgid(os.getgid()).gr_name
+        )
         assert run_module(store, check_mode=True, **shared)["changed"]
         assert segment.stat().st_mode & 0o777 == 0o600
         assert run_module(store, **shared)["changed"]
         assert segment.stat().st_mode & 0o7777 == 0o640
         assert segment.parent.stat().st_mode & 0o7777 == 0o2750
+        assert (segment.stat().st_gid, segment.parent.stat().st_gid) == (readers, readers)
+        # the broker reads it at every start, and is not in the group of readers
+        assert (tmp_path / "instance/etc/store-seen.json").stat().st_gid == os.getgid()
         assert not run_module(store, **shared)["changed"]
         assert not run_module(store, check_mode=True, **shared)["changed"]
         assert run_module(store, **self.arguments(tmp_path, mode="0750"))["changed"]
