@@ -27,7 +27,9 @@ demo: $(VENV)/.complete $(COLLECTION) ## A pair on this machine, killed and fail
 	$(MAKE) --no-print-directory demo-deploy || exit; \
 	echo "waiting until pyspark is installed beside the broker ($(SCRATCH)/spark-setup.log)"; \
 	wait $$spark || { cat $(SCRATCH)/spark-setup.log; exit 1; }
-	@$(MAKE) --no-print-directory demo-drill DRILL="$(subst ",\",$(DEMO_DRILL)) --extra-vars drill_spark=true $(DRILL)"
+	@$(MAKE) --no-print-directory demo-drill DRILL="$(subst ",\",$(DEMO_DRILL)) $(DRILL)"
+	@demo="$${UNDERSTUDY_SCRATCH:-$(SCRATCH)/demo}"; printf '%s\n' "" "The ledgers of all rounds, audited with Spark:"; \
+	  $(BIN)/understudy pipeline audit "$$demo"/backup/drill/round-*.jsonl
 	@demo="$${UNDERSTUDY_SCRATCH:-$(SCRATCH)/demo}"; printf '%s\n' "" "The pair goes on running. Look at it:" \
 	  "  $$demo/primary/current/bin/understudy status --instance $$demo/primary    http://127.0.0.11:8161/health/ready" \
 	  "  $$demo/backup/current/bin/understudy status --instance $$demo/backup    http://127.0.0.12:8161/health/ready" \
@@ -35,7 +37,7 @@ demo: $(VENV)/.complete $(COLLECTION) ## A pair on this machine, killed and fail
 
 .PHONY: demo-pipeline
 demo-pipeline: $(VENV)/.spark ## audit, verdict and flow with Spark on what make demo left
-	@.ci/demo-pipeline $(BIN)/understudy "$${UNDERSTUDY_SCRATCH:-$(SCRATCH)/demo}" $(SCRATCH)/drill-ledgers $(SCRATCH)/pipeline
+	@.ci/demo-pipeline $(BIN)/understudy "$${UNDERSTUDY_SCRATCH:-$(SCRATCH)/demo}" $(SCRATCH)/pipeline
 
 .PHONY: demo-deploy
 demo-deploy: $(VENV)/.complete $(COLLECTION) ## Deploy the pair; a second time changes nothing
@@ -103,8 +105,13 @@ collection-sanity: $(VENV)/.complete
 molecule-default: $(VENV)/.complete $(COLLECTION) ## Deploy, kill, fail back and remove a pair, as an operator would
 	$(ANSIBLE) molecule test --scenario-name default
 
+<<<<<<< HEAD
 # One scenario for each inventory of a cluster: deploy, drill, and remove.
 MOLECULE_CLUSTERS := cluster replicated quorum scale_down colocated upgrade faults
+=======
+# One scenario for each inventory of a cluster, and one for the data pipeline: deploy, drill, and remove.
+MOLECULE_CLUSTERS := cluster scale_down colocated upgrade pipeline
+>>>>>>> piperole
 
 .PHONY: molecule-clusters
 molecule-clusters: $(addprefix molecule-,$(MOLECULE_CLUSTERS)) ## Every drill of a cluster, on local addresses

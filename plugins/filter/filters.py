@@ -7,8 +7,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from ansible.errors import AnsibleFilterError
+<<<<<<< HEAD
 from ansible_collections.understudy.broker.plugins.module_utils import credentials, drill, pem
 from ansible_collections.understudy.broker.plugins.plugin_utils import firewall, render, sockets
+=======
+from ansible_collections.understudy.broker.plugins.module_utils import credentials, drill
+from ansible_collections.understudy.broker.plugins.plugin_utils import grants, pipeline_jobs, render, sockets
+>>>>>>> piperole
 from ansible_collections.understudy.broker.plugins.plugin_utils import topology as topologies
 
 
@@ -92,6 +97,7 @@ def roles_file(roles: Sequence[Mapping[str, object]]) -> str:
     return _readable(lambda: credentials.roles_text(roles))
 
 
+<<<<<<< HEAD
 def tls_faults(files: Sequence[Mapping[str, object]]) -> list[str]:
     """Faults of files of certificates and keys; see tls_faults.yml."""
     return pem.find_faults(files)
@@ -111,6 +117,31 @@ def certificate_fingerprints(content: str) -> list[str]:
         return [pem.fingerprint(block) for block in pem.certificates(content)]
     except ValueError as error:
         raise AnsibleFilterError(f"a certificate cannot be read: {error}") from error
+=======
+def with_grants(
+    settings: Sequence[Mapping[str, object]], role: str, granted: Sequence[Mapping[str, object]]
+) -> list[dict[str, object]]:
+    """Security settings with permissions of one more role; see with_grants.yml."""
+    try:
+        return grants.with_grants(settings, role, granted)
+    except grants.Ungranted as error:
+        raise AnsibleFilterError(f"broker_spark_permissions: {error}") from error
+    except (AttributeError, KeyError, TypeError) as error:
+        raise AnsibleFilterError(
+            "broker_security_settings and broker_spark_permissions must be lists of mappings with 'match' and "
+            f"'permissions' ({type(error).__name__}: {error})"
+        ) from error
+
+
+def pipeline_definitions(
+    jobs: Sequence[Mapping[str, object]], settings: Mapping[str, object]
+) -> list[dict[str, object]]:
+    """Definitions of the jobs of a pipeline host; see pipeline_definitions.yml."""
+    try:
+        return pipeline_jobs.definitions(jobs, settings)
+    except pipeline_jobs.Unusable as error:
+        raise AnsibleFilterError(str(error)) from error
+>>>>>>> piperole
 
 
 Result = TypeVar("Result")
@@ -139,7 +170,12 @@ class FilterModule:
             "credential_faults": credential_faults,
             "users_file": users_file,
             "roles_file": roles_file,
+<<<<<<< HEAD
             "tls_faults": tls_faults,
             "pem_union": pem_union,
             "certificate_fingerprints": certificate_fingerprints,
+=======
+            "with_grants": with_grants,
+            "pipeline_definitions": pipeline_definitions,
+>>>>>>> piperole
         }

@@ -1,7 +1,8 @@
 """Releases on a host: one virtual environment each under ``releases/``, and the link ``current`` to one of them.
 
 A release is complete when its marker file is there; the marker is written last, so an interrupted installation is
-rebuilt and never used. Everything comes from the wheelhouse archive: no package index is asked.
+rebuilt and never used. Everything comes from the wheelhouse archive: no package index is asked. The wheels of an
+extra, which are large, stay under ``wheels/`` for the next release.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from pathlib import Path
 Run = Callable[[Sequence[str]], "tuple[int, str, str]"]
 
 MARKER = ".complete"
-#: With the client of ZooKeeper, so that every lock manager of a replicated pair can be used.
-DISTRIBUTION = "understudy[zookeeper]"
+DISTRIBUTION = "understudy"
+#: The client of ZooKeeper, so that every lock manager of a replicated pair can be used.
+EXTRA = "zookeeper"
 KERNEL_DISTRIBUTION = "understudy-kernel"
 #: Which kernel a release runs on this host, as ``native`` or ``python`` and the reason.
 KERNEL_FILE = "kernel.txt"
@@ -47,6 +49,25 @@ class Releases:
     def path(self, release: str) -> Path:
         return self.directory / release
 
+    def extra_wheels(self, name: str) -> Path:
+        """Directory of the wheels of an extra, as the wheelhouse names them."""
+        return self.root / "wheels" / name
+
+    def take_extra(self, name: str, archive: Path) -> None:
+        """Unpack the wheels of an extra; those of former ones are removed, because releases do not need them.
+
+        Raises:
+            ReleaseError: the archive has something else than wheels.
+        """
+        target = self.extra_wheels(name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        for other in target.parent.iterdir():
+            shutil.rmtree(other)
+        fresh = target.with_name(f".{name}.new")
+        fresh.mkdir()
+        _unpack(archive, fresh)
+        os.replace(fresh, target)
+
     def is_complete(self, release: str) -> bool:
         return (self.path(release) / MARKER).exists()
 
@@ -59,8 +80,18 @@ class Releases:
         """The release that ``current`` points to, or an empty string."""
         return Path(os.readlink(self.link)).name if self.link.is_symlink() else ""
 
-    def install(self, release: str, archive: Path, python: str, run: Run) -> None:
+    def install(
+        self, release: str, archive: Path, python: str, run: Run, *, extra: str = "", extra_name: str = ""
+    ) -> None:
         """Make the virtual environment of ``release`` from the wheels in ``archive``.
+
+        Args:
+            release: its name.
+            archive: wheels of the broker and all that it needs.
+            python: interpreter of the host.
+            run: runs a command.
+            extra: optional dependencies to install as well.
+            extra_name: name of their wheels, which ``take_extra`` has unpacked.
 
         Raises:
             ReleaseError: a step failed; what there is stays without its marker, and the next try starts over.
@@ -79,7 +110,11 @@ class Releases:
             options = ["--quiet", "--no-index", "--find-links", str(wheels), "--no-cache-dir"]
             # Root is right here: the environment belongs to root, and the broker's own user only reads it.
             options += ["--disable-pip-version-check", "--root-user-action=ignore"]
-            _must(run, [interpreter, f"{installer}/pip", "install", *options, DISTRIBUTION])
+            extras = EXTRA
+            if extra:
+                options += ["--find-links", str(self.extra_wheels(extra_name))]
+                extras = f"{EXTRA},{extra}"
+            _must(run, [interpreter, f"{installer}/pip", "install", *options, f"{DISTRIBUTION}[{extras}]"])
             refused = ""
             if next(wheels.glob("understudy_kernel-*.whl"), None) is not None:
                 # optional: on another platform than the controller's the same functions run in Python

@@ -7,6 +7,10 @@ change of one byte gives another. ``machine`` is the architecture of the control
 The native kernel (distribution ``understudy-kernel``, in ``kernel`` of the broker's sources) is optional: it is built
 where the controller has cargo, once for its sources. Where it cannot be built, the release has none and the broker uses
 the same functions in Python; why is part of the result.
+
+A release may have an extra, such as ``spark``, whose wheels are hundreds of megabytes and change much less often
+than the sources. They are an archive of their own, named by the requirements of the extra and by what else decides
+which wheels they are, so a new release neither builds nor copies them again.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ import re
 import shutil
 import tarfile
 import tempfile
+import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +37,8 @@ KERNEL_TARGET = "kernel-target"
 SOURCES = ("pyproject.toml", "README.md", "src")
 #: Optional dependencies of the broker that a release has: the client of ZooKeeper.
 EXTRAS = "zookeeper"
+#: Archives of extra wheels that stay in the cache.
+EXTRA_ARCHIVES_KEPT = 2
 VERSION_FILE = "src/understudy/__init__.py"
 _VERSION = re.compile(r"^__version__ = \"([0-9A-Za-z.+!_-]+)\"$", re.MULTILINE)
 _SKIPPED_PARTS = frozenset({"__pycache__"})
@@ -157,6 +164,44 @@ def plan(
     return release, version, cache / f"understudy-{release}.tar"
 
 
+@dataclass(frozen=True)
+class Extra:
+    """The wheels of an optional dependency of the broker."""
+
+    name: str
+    """Of the archive without its suffix, ``EXTRA-<digest12>-<machine>``."""
+    requirements: tuple[str, ...]
+    archive: Path
+
+
+def plan_extra(source: Path, cache: Path, extra: str, python_version: str, constraints: str, machine: str) -> Extra:
+    """Which wheels an extra of these sources needs, and where their archive is, built or not.
+
+    Raises:
+        WheelhouseError: the sources have no such extra.
+    """
+    source_files(source)
+    try:
+        project = tomllib.loads((source / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        requirements = tuple(project["optional-dependencies"][extra])
+    except (tomllib.TOMLDecodeError, KeyError) as error:
+        raise WheelhouseError(f"{source / 'pyproject.toml'} has no optional dependencies {extra!r}") from error
+    digest = hashlib.sha256()
+    for salt in (extra, python_version, constraints, *sorted(requirements)):
+        digest.update(f"{len(salt)}:{salt}".encode())
+    name = f"{extra}-{digest.hexdigest()[:DIGEST_CHARACTERS]}-{machine}"
+    return Extra(name, requirements, cache / f"extra-{name}.tar")
+
+
+def build_extra(extra: Extra, python: str, constraints: str, run: Run) -> None:
+    """Build or fetch the wheels of an extra into its archive, in one step.
+
+    Raises:
+        WheelhouseError: pip failed.
+    """
+    _build_archive(extra.archive, python, constraints, run, extra.requirements)
+
+
 def build(source: Path, archive: Path, python: str, constraints: str, run: Run, kernel: Kernel) -> None:
     """Build all wheels with ``python -m pip`` and put them into ``archive``, in one step.
 
@@ -168,17 +213,27 @@ def build(source: Path, archive: Path, python: str, constraints: str, run: Run, 
     """
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=archive.parent, prefix=".build-") as scratch:
-        wheels = Path(scratch) / "wheels"
         copy = Path(scratch) / "source"
         _copy_sources(source, copy)
+        more = () if kernel.wheel is None else (kernel.wheel,)
+        _build_archive(archive, python, constraints, run, (f"{copy}[{EXTRAS}]", "pip"), more)
+
+
+def _build_archive(
+    archive: Path, python: str, constraints: str, run: Run, requirements: Sequence[str], more: Sequence[Path] = ()
+) -> None:
+    """The wheels of requirements and of all that they need, and ``more`` wheels, in one archive."""
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=archive.parent, prefix=".build-") as scratch:
+        wheels = Path(scratch) / "wheels"
         command = [python, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--wheel-dir", str(wheels)]
         if constraints:
             command += ["--constraint", constraints]
-        code, output, error = run([*command, f"{copy}[{EXTRAS}]", "pip"])
+        code, output, error = run([*command, *requirements])
         if code != 0:
             raise WheelhouseError(f"pip wheel ended with {code}:\n{_tail(error or output)}")
-        if kernel.wheel is not None:
-            shutil.copy(kernel.wheel, wheels)
+        for wheel in more:
+            shutil.copy(wheel, wheels)
         packed = Path(scratch) / "archive.tar"
         _pack(wheels, packed)
         os.replace(packed, archive)
@@ -210,6 +265,8 @@ def prune(cache: Path, keep: int, current: Path) -> list[str]:
     """Delete the archives not used for longest, all but ``keep`` and never ``current``; their names."""
     archives = sorted(cache.glob("understudy-*.tar"), key=lambda path: path.stat().st_mtime, reverse=True)
     victims = [path for path in archives if path != current][max(0, keep - 1) :]
+    extras = sorted(cache.glob("extra-*.tar"), key=lambda path: path.stat().st_mtime, reverse=True)
+    victims += [path for path in extras if path != current][EXTRA_ARCHIVES_KEPT:]
     for path in victims:
         path.unlink(missing_ok=True)
     kernels = [path for path in cache.glob("kernel-*") if path.is_dir() and path.name != KERNEL_TARGET]

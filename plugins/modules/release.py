@@ -29,6 +29,22 @@ options:
       - Wheelhouse archive on this host. Needed unless the release is installed already.
       - It is removed once it is installed.
     type: path
+  extra:
+    description: Optional dependencies that the release has as well, such as V(spark).
+    type: str
+    default: ""
+    version_added: 0.3.0
+  extra_name:
+    description:
+      - Name of their wheels, as M(understudy.broker.wheelhouse) returns it. They stay on this host under C(wheels)
+        until those of another name come.
+    type: str
+    default: ""
+    version_added: 0.3.0
+  extra_archive:
+    description: Archive of these wheels on this host, needed unless they are there already. It is removed once it is
+    unpacked. type: path
+    version_added: 0.3.0
   python:
     description: Interpreter that the virtual environment is made with.
     type: str
@@ -112,7 +128,15 @@ def install(module: AnsibleModule, releases: Releases, release: str) -> None:
     if archive is None:
         module.fail_json(msg=f"release {release} is not installed on this host, and no archive is given")
     require_python(module)
-    releases.install(release, Path(archive), module.params["python"], module.run_command)
+    extra, extra_name, extra_archive = (module.params[key] for key in ("extra", "extra_name", "extra_archive"))
+    if extra and not releases.extra_wheels(extra_name).is_dir():
+        if extra_archive is None:
+            module.fail_json(msg=f"the wheels {extra_name} are not on this host, and no extra_archive is given")
+        releases.take_extra(extra_name, Path(extra_archive))
+        Path(extra_archive).unlink()
+    releases.install(
+        release, Path(archive), module.params["python"], module.run_command, extra=extra, extra_name=extra_name
+    )
     Path(archive).unlink(missing_ok=True)
 
 
@@ -122,6 +146,9 @@ def main() -> None:
             "root": {"type": "path", "required": True},
             "release": {"type": "str", "required": True},
             "archive": {"type": "path"},
+            "extra": {"type": "str", "default": ""},
+            "extra_name": {"type": "str", "default": ""},
+            "extra_archive": {"type": "path"},
             "python": {"type": "str", "default": "python3"},
             "python_version": {"type": "str", "required": True},
             "keep": {"type": "int", "default": 3},

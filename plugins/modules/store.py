@@ -39,6 +39,15 @@ options:
     description: Mount point that O(path) must be on. Empty for no such requirement.
     type: str
     default: ""
+  readers:
+    description:
+      - Group that may read the store and not write it. The directories then belong to it instead of O(group), with the
+        mode V(2750) instead of O(mode), by which the broker lets it read new files. Files of earlier deployments are
+        changed.
+      - Empty for none.
+    type: str
+    default: ""
+    version_added: 0.3.0
   peers:
     description:
       - What M(understudy.broker.store_info) returned on the other hosts of the pair, by host.
@@ -82,9 +91,12 @@ directories:
   type: dict
 """
 
+import grp
 import os
+import stat
 import uuid
 from pathlib import Path
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.understudy.broker.plugins.module_utils.mounts import MOUNTINFO, Mount, mount_of, read_mounts
@@ -103,6 +115,8 @@ from ansible_collections.understudy.broker.plugins.module_utils.store import (
 )
 
 FILE_MODE = "0640"
+SHARED_MODE = "2750"
+SHARED_DIRECTORY = stat.S_ISGID | stat.S_IRGRP | stat.S_IXGRP
 
 
 def make_directory(module: AnsibleModule, path: Path, *, create: bool = True) -> bool:
@@ -113,14 +127,27 @@ def make_directory(module: AnsibleModule, path: Path, *, create: bool = True) ->
     if missing and module.check_mode:
         return True
     if missing:
+<<<<<<< HEAD
         path.mkdir(parents=True, exist_ok=True)  # its partner may make it at the same time
     arguments = module.load_file_common_arguments(module.params, path=str(path))
+=======
+        path.mkdir(parents=True)
+    arguments = module.load_file_common_arguments(store_attributes(module, module.params["mode"]), path=str(path))
+>>>>>>> piperole
     return bool(module.set_fs_attributes_if_different(arguments, missing))
+
+
+def store_attributes(module: AnsibleModule, mode: str | None) -> dict[str, Any]:
+    """Parameters of the module with the attributes of what is in the store, which a group may read if one is given."""
+    readers = module.params["readers"]
+    if not readers:
+        return {**module.params, "mode": mode}
+    return {**module.params, "group": readers, "mode": mode if mode == FILE_MODE else SHARED_MODE}
 
 
 def set_owner(module: AnsibleModule, path: Path) -> bool:
     """Files of the store belong to the owner of its directories and are not executable."""
-    arguments = module.load_file_common_arguments({**module.params, "mode": FILE_MODE}, path=str(path))
+    arguments = module.load_file_common_arguments(store_attributes(module, FILE_MODE), path=str(path))
     return bool(module.set_fs_attributes_if_different(arguments, False))
 
 
@@ -142,6 +169,26 @@ def present_mount(store: Path) -> Mount:
     return mount_of(os.path.realpath(store), read_mounts(Path(MOUNTINFO).read_text("utf-8", "surrogateescape")))
 
 
+def share(module: AnsibleModule, store: Path) -> bool:
+    """Let the group of a shared store read files of earlier deployments; whether any could not be read by it."""
+    group = grp.getgrnam(module.params["readers"]).gr_gid
+    found = [path for path in store.rglob("*") if not path.is_symlink()]
+    changed = False
+    for path in found:
+        try:
+            status = path.stat()
+            wanted = status.st_mode | (SHARED_DIRECTORY if path.is_dir() else stat.S_IRGRP)
+            if (status.st_gid, status.st_mode) == (group, wanted):
+                continue
+            changed = True
+            if not module.check_mode:
+                os.chown(path, -1, group)
+                os.chmod(path, stat.S_IMODE(wanted))  # after the change of the group, which clears bits
+        except FileNotFoundError:
+            continue  # a broker that runs removes files
+    return changed
+
+
 def prepare(
     module: AnsibleModule, store: Path, instance: Path, wanted: StoreIdentity
 ) -> tuple[bool, StoreIdentity | None]:
@@ -154,12 +201,14 @@ def prepare(
     for directory in subdirectories(store).values():
         changed |= make_directory(module, directory)
     if module.check_mode:
-        return changed or found is None, found
+        return changed or found is None or (bool(module.params["readers"]) and share(module, store)), found
     if not os.access(store, os.W_OK | os.X_OK):
         raise StoreError(f"{store} cannot be written by the user that deploys it")
     if found is None:
         found, changed = claim(store, wanted), True
     changed |= set_owner(module, store / IDENTITY)
+    if module.params["readers"]:
+        changed |= share(module, store)
     changed |= note(instance, found, write_whole)
     changed |= set_group(module, instance / NOTE)
     return changed, judge(store, instance, wanted)
@@ -174,6 +223,7 @@ def main() -> None:
             "pair": {"type": "str", "required": True},
             "create": {"type": "bool", "default": True},
             "mount_point": {"type": "str", "default": ""},
+            "readers": {"type": "str", "default": ""},
             "peers": {"type": "dict", "default": {}},
         },
         add_file_common_args=True,

@@ -34,6 +34,13 @@ options:
     description: A pip constraints file that pins the dependencies; empty for none.
     type: path
     default: ""
+  extra:
+    description:
+      - Optional dependencies of the broker that the release has as well, such as V(spark), whose wheels are built
+        into an archive of their own once. The name of the release then ends with a dash and this name.
+    type: str
+    default: ""
+    version_added: 0.3.0
   keep:
     description: Number of archives that stay in the cache.
     type: int
@@ -70,6 +77,14 @@ archive:
   description: Path of the archive on the controller.
   returned: success
   type: str
+extra_name:
+  description: Name of the wheels of O(extra), after their requirements; empty without O(extra).
+  returned: success
+  type: str
+extra_archive:
+  description: Path of their archive on the controller; empty without O(extra).
+  returned: success
+  type: str
 python_version:
   description: Minor version of Python that the wheels are for.
   returned: success
@@ -83,7 +98,7 @@ kernel_reason:
   returned: success
   type: str
 built:
-  description: Whether the archive exists; false only in check mode.
+  description: Whether the archives exist; false only in check mode.
   returned: success
   type: bool
 pruned:
@@ -101,8 +116,10 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.understudy.broker.plugins.module_utils.wheelhouse import (
     WheelhouseError,
     build,
+    build_extra,
     make_kernel,
     plan,
+    plan_extra,
     prune,
 )
 
@@ -114,6 +131,7 @@ def main() -> None:
             "cache": {"type": "path", "required": True},
             "python": {"type": "path", "required": True},
             "constraints": {"type": "path", "default": ""},
+            "extra": {"type": "str", "default": ""},
             "keep": {"type": "int", "default": 5},
         },
         supports_check_mode=True,
@@ -128,25 +146,37 @@ def main() -> None:
         pins = Path(constraints).read_text(encoding="utf-8") if constraints else ""
         kernel = make_kernel(source, cache, python, module.run_command, check_mode=module.check_mode)
         release, version, archive = plan(source, cache, python_version, pins, platform.machine(), kernel)
-        missing = not archive.exists()
+        extra = None
+        if module.params["extra"]:
+            name = module.params["extra"]
+            extra = plan_extra(source, cache, name, python_version, pins, platform.machine())
+            release = f"{release}-{name}"
+        archives = [archive] if extra is None else [archive, extra.archive]
+        missing = [path for path in archives if not path.exists()]
         pruned = []
-        if missing and not module.check_mode:
-            build(source, archive, python, constraints, module.run_command, kernel)
-            pruned = prune(cache, module.params["keep"], archive)
-        elif not missing and not module.check_mode:
-            os.utime(archive)
+        if not module.check_mode:
+            if archive in missing:
+                build(source, archive, python, constraints, module.run_command, kernel)
+            if extra is not None and extra.archive in missing:
+                build_extra(extra, python, constraints, module.run_command)
+            for path in archives:
+                os.utime(path)
+            if missing:
+                pruned = prune(cache, module.params["keep"], archive)
     except (WheelhouseError, OSError) as problem:
         module.fail_json(msg=str(problem))
     if kernel.reason:
         module.warn(f"release {release} has no native kernel: {kernel.reason}")
     module.exit_json(
-        changed=missing,
+        changed=bool(missing),
         kernel="python" if kernel.reason else "native",
         kernel_reason=kernel.reason,
         release=release,
         version=version,
         archive=str(archive),
-        built=archive.exists(),
+        built=all(path.exists() for path in archives),
+        extra_name="" if extra is None else extra.name,
+        extra_archive="" if extra is None else str(extra.archive),
         python_version=python_version,
         pruned=pruned,
     )

@@ -82,18 +82,29 @@ def environment(lab: Lab, notes: Path, hold: str = "") -> dict[str, str]:
     }
 
 
-def play(lab: Lab, inventory: str, *playbooks: str, options: Sequence[str] = ()) -> Played:
-    """Runs playbooks against the hosts of a lab, as an operator does: over ssh, as an unprivileged user with sudo."""
+def play(
+    lab: Lab, inventory: str, *playbooks: str, options: Sequence[str] = (), timeout_s: float = PLAY_TIMEOUT_S
+) -> Played:
+    """Runs playbooks against the hosts of a lab, as an operator does: over ssh, as an unprivileged user with sudo.
+
+    Args:
+        lab: the hosts.
+        inventory: one of ``inventories``, or a path.
+        playbooks: paths.
+        options: of ``ansible-playbook``.
+        timeout_s: for all playbooks together.
+    """
+    place = inventory if "/" in inventory else f"inventories/{inventory}"
     begun = time.monotonic()
     done = subprocess.run(
-        ["ansible-playbook", "--inventory", f"inventories/{inventory}", *playbooks, *options],
+        ["ansible-playbook", "--inventory", place, *playbooks, *options],
         cwd=ROOT,
         env=environment(lab, RESULTS / "tasks" / Path(playbooks[-1]).stem),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=PLAY_TIMEOUT_S,
+        timeout=timeout_s,
         check=False,
     )
     return Played(done.returncode, done.stdout, time.monotonic() - begun)

@@ -18,6 +18,7 @@ from typing import Final, TypeVar
 
 from understudy.errors import DiskFailed, DiskFull, StoreError
 from understudy.ports import Space
+from understudy.runtime.created_modes import created_file_mode, make_directories
 from understudy.runtime.descriptors import Descriptors
 
 _T = TypeVar("_T")
@@ -207,8 +208,9 @@ class RealDisk:
             flags |= os.O_CREAT | os.O_EXCL
         flags |= os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         name, base = self._place(path)
+        mode = created_file_mode(os.path.dirname(path)) if create else 0
         with _errors("cannot open", path):
-            descriptor = self._opening(lambda: os.open(name, flags, 0o600, dir_fd=base))
+            descriptor = self._opening(lambda: os.open(name, flags, mode, dir_fd=base))
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
             raise DiskFailed(f"cannot open {path}: it is not a regular file")
@@ -231,7 +233,7 @@ class RealDisk:
 
     def make_directory(self, path: str) -> None:
         with _errors("cannot make", path):
-            os.makedirs(path, mode=0o700, exist_ok=True)
+            make_directories(path)
 
     def rename(self, source: str, target: str) -> None:
         (old, old_base), (new, new_base) = self._place(source), self._place(target)

@@ -16,6 +16,7 @@ import sys
 from typing import Final
 
 from understudy.errors import DiskFailed
+from understudy.runtime.created_modes import created_file_mode
 from understudy.runtime.descriptors import Descriptors
 
 # absent from the fcntl module on Python 3.11; the number of Linux, the same on every architecture
@@ -89,7 +90,8 @@ class RealFileLock:
         return True
 
     def _open(self) -> int:
-        return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        mode = created_file_mode(os.path.dirname(self.path))
+        return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
 
     def _file_at_path(self) -> tuple[int, int] | None:
         """Device and inode; None if the path cannot be looked up."""

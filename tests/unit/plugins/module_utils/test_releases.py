@@ -57,6 +57,31 @@ def test_an_installation_asks_no_index_and_is_marked_last(tmp_path: Path) -> Non
     assert not list(tmp_path.glob(".wheels-*"))
 
 
+SPARK_WHEEL = "pyspark-4.3.0-py2.py3-none-any.whl"
+
+
+def test_the_wheels_of_an_extra_stay_for_the_next_release_and_replace_those_of_another_name(tmp_path: Path) -> None:
+    releases, commands = Releases(tmp_path), Commands()
+    for name in ("spark-1-x", "spark-2-x"):
+        releases.take_extra(name, archive_of(tmp_path, SPARK_WHEEL))
+    assert [path.name for path in (tmp_path / "wheels").iterdir()] == ["spark-2-x"]
+    for release in ("1-a-spark", "1-b-spark"):
+        archive = archive_of(tmp_path, "pip-25-py3-none-any.whl")
+        releases.install(release, archive, sys.executable, commands, extra="spark", extra_name="spark-2-x")
+    installs = [command for command in commands.ran if "install" in command]
+    assert [command[-1] for command in installs] == ["understudy[zookeeper,spark]"] * 2
+    assert all(str(tmp_path / "wheels/spark-2-x") in command for command in installs)
+    assert (tmp_path / "wheels/spark-2-x" / SPARK_WHEEL).exists()
+
+
+def test_an_unpacking_that_was_interrupted_starts_over(tmp_path: Path) -> None:
+    releases = Releases(tmp_path)
+    (tmp_path / "wheels/.spark-1-x.new").mkdir(parents=True)
+    assert not releases.extra_wheels("spark-1-x").is_dir()
+    releases.take_extra("spark-1-x", archive_of(tmp_path, SPARK_WHEEL))
+    assert [path.name for path in (tmp_path / "wheels").iterdir()] == ["spark-1-x"]
+
+
 KERNEL_WHEEL = "understudy_kernel-1-cp311-abi3-linux_x86_64.whl"
 
 

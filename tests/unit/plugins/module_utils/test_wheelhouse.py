@@ -14,8 +14,10 @@ from ansible_collections.understudy.broker.plugins.module_utils.wheelhouse impor
     Kernel,
     WheelhouseError,
     build,
+    build_extra,
     make_kernel,
     plan,
+    plan_extra,
     prune,
     source_digest,
     source_files,
@@ -118,6 +120,61 @@ def test_the_wheel_of_the_native_kernel_is_in_the_archive(source: Path, tmp_path
     build(source, archive, "python3", "", pip, Kernel("native 1", wheel=wheel))
     with tarfile.open(archive) as tar:
         assert tar.getnames() == ["understudy-1.whl", wheel.name]
+
+
+WITH_EXTRA = '[project]\n[project.optional-dependencies]\nspark = ["pyspark>=4.3,<4.4", "pyarrow>=18"]\n'
+
+
+def test_the_wheels_of_an_extra_are_named_by_their_requirements_and_not_by_the_sources(
+    source: Path, tmp_path: Path
+) -> None:
+    pyproject = source / "pyproject.toml"
+    pyproject.write_text(WITH_EXTRA)
+    arguments = ("spark", "3.11", "", "x86_64")
+    first = plan_extra(source, tmp_path, *arguments)
+    assert first.requirements == ("pyspark>=4.3,<4.4", "pyarrow>=18")
+    assert first.archive == tmp_path / f"extra-{first.name}.tar"
+    (source / "src/understudy/module.py").write_text("a = 1\n")
+    assert plan_extra(source, tmp_path, *arguments) == first
+    others = {plan_extra(source, tmp_path, "spark", *more).name for more in (("3.12", "", "x"), ("3.11", "a==1", "x"))}
+    pyproject.write_text(WITH_EXTRA.replace(">=18", ">=19"))
+    others |= {plan_extra(source, tmp_path, *arguments).name, first.name}
+    assert len(others) == 4
+
+
+def test_an_extra_that_the_sources_do_not_have_is_refused(source: Path, tmp_path: Path) -> None:
+    with pytest.raises(WheelhouseError, match="no optional dependencies 'spark'"):
+        plan_extra(source, tmp_path, "spark", "3.11", "", "x86_64")
+
+
+def test_the_archive_of_an_extra_has_its_wheels_only(source: Path, tmp_path: Path) -> None:
+    (source / "pyproject.toml").write_text(WITH_EXTRA)
+    extra = plan_extra(source, tmp_path / "cache", "spark", "3.11", "", "x86_64")
+    asked: list[str] = []
+
+    def pip(command: Sequence[str]) -> tuple[int, str, str]:
+        asked.extend(command[-2:])
+        wheels = Path(command[command.index("--wheel-dir") + 1])
+        wheels.mkdir()
+        (wheels / "pyspark-4.3.0-py2.py3-none-any.whl").touch()
+        return 0, "", ""
+
+    build_extra(extra, "python3", "", pip)
+    assert asked == list(extra.requirements)
+    with tarfile.open(extra.archive) as tar:
+        assert tar.getnames() == ["pyspark-4.3.0-py2.py3-none-any.whl"]
+
+
+def test_archives_of_extras_are_pruned_apart_from_those_of_releases(tmp_path: Path) -> None:
+    for number in range(4):
+        for name in (f"extra-spark-{number}-x.tar", f"understudy-{number}.tar"):
+            (tmp_path / name).touch()
+            os.utime(tmp_path / name, (number, number))
+    assert prune(tmp_path, 3, tmp_path / "understudy-3.tar") == [
+        "understudy-0.tar",
+        "extra-spark-1-x.tar",
+        "extra-spark-0-x.tar",
+    ]
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import grp
 import json
 import os
 import signal
@@ -222,6 +223,31 @@ class TestStore:
         assert made["mount_point"] == ("" if seen["mount"]["point"] == "/" else seen["mount"]["point"])
         assert run_module(store_info, path=arguments["path"])["store_id"] == made["store_id"]
 
+    def test_a_group_that_may_read_gets_the_files_of_an_earlier_deployment(
+        self, tmp_path: Path, run_module: Any
+    ) -> None:
+        run_module(store, **self.arguments(tmp_path, mode="0750"))
+        segment = tmp_path / "store/journal/old/segment"
+        segment.parent.mkdir(mode=0o700)
+        segment.touch(0o600)
+        # the group that deployed it, as that of the broker; any other one that this user may give files to
+        readers = min({os.getgid(), *os.getgroups()}) if os.geteuid() else 65534
+        shared = self.arguments(
+            tmp_path, readers=grp.getgrgid(readers).gr_name, group=grp.getgrgid(os.getgid()).gr_name
+        )
+        assert run_module(store, check_mode=True, **shared)["changed"]
+        assert segment.stat().st_mode & 0o777 == 0o600
+        assert run_module(store, **shared)["changed"]
+        assert segment.stat().st_mode & 0o7777 == 0o640
+        assert segment.parent.stat().st_mode & 0o7777 == 0o2750
+        assert (segment.stat().st_gid, segment.parent.stat().st_gid) == (readers, readers)
+        # the broker reads it at every start, and is not in the group of readers
+        assert (tmp_path / "instance/etc/store-seen.json").stat().st_gid == os.getgid()
+        assert not run_module(store, **shared)["changed"]
+        assert not run_module(store, check_mode=True, **shared)["changed"]
+        assert run_module(store, **self.arguments(tmp_path, mode="0750"))["changed"]
+        assert (tmp_path / "store").stat().st_mode & 0o7777 == 0o750
+
     def test_a_foreign_store_is_left_untouched(self, tmp_path: Path, run_module: Any) -> None:
         run_module(store, **self.arguments(tmp_path))
         before = written(tmp_path)
@@ -236,7 +262,10 @@ class TestRelease:
 
     @pytest.fixture
     def root(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-        def install(releases: Any, name: str, archive: Path, python: str, run: Any) -> None:
+        def install(
+            releases: Any, name: str, archive: Path, python: str, run: Any, *, extra: str, extra_name: str
+        ) -> None:
+            assert not extra or releases.extra_wheels(extra_name).is_dir()
             with tarfile.open(archive):
                 releases.path(name).mkdir(parents=True)
             (releases.path(name) / ".complete").touch()
@@ -262,6 +291,16 @@ class TestRelease:
         again = run_module(release, **arguments)
         assert not again["changed"]
         assert again["previous"] == "1-a"
+
+    def test_the_wheels_of_an_extra_are_taken_once(self, root: Path, run_module: Any) -> None:
+        extra = {"extra": "spark", "extra_name": "spark-1-x"}
+        lacking = run_module(release, **self.arguments(root, "1-a-spark", **extra))
+        assert "spark-1-x are not on this host" in lacking["msg"]
+        archive = root / "extra.tar"
+        tarfile.open(archive, "w").close()
+        assert run_module(release, **self.arguments(root, "1-a-spark", extra_archive=str(archive), **extra))["changed"]
+        assert not archive.exists()
+        assert run_module(release, **self.arguments(root, "1-b-spark", **extra))["changed"]
 
     def test_a_running_broker_keeps_its_release(self, root: Path, run_module: Any) -> None:
         run_module(release, **self.arguments(root, "1-a"))
