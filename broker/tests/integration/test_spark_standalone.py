@@ -271,7 +271,7 @@ def text(number):
 spark = open_session(sys.argv[1], work_directory=sys.argv[3], more={"spark.driver.memory": "1g"})
 spark.conf.set("spark.sql.execution.python.udf.maxRecordsPerBatch", "50")
 spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "50")
-frame = spark.range(0, 8000, 1, 4).select(F.udf(text, "string")("id").alias("text"))
+frame = spark.range(0, 8000, 1, 4).select(F.udf(text, "string", useArrow=False)("id").alias("text"))
 queue_writer(frame, url=sys.argv[2], address="numbers").save()
 spark.stop()
 """

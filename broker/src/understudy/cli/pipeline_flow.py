@@ -8,20 +8,10 @@ from typing import Any
 
 import click
 
-from understudy.cli.spark_job import JSON, MASTER, WORK_DIRECTORY, job_session, progress, write_whole
+from understudy.cli.spark_job import JSON, MASTER, WORK_DIRECTORY, byte_count, job_session, progress, write_whole
 from understudy.cli.stores import STORE, open_store
-from understudy.errors import ConfigError
 from understudy.spark.flow_page import duration, flow_page
-from understudy.units import format_bytes, parse_bytes
-
-
-def _bytes(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
-    if value is None:
-        return None
-    try:
-        return parse_bytes(value)
-    except (ConfigError, ValueError) as error:
-        raise click.BadParameter(str(error)) from error
+from understudy.units import format_bytes
 
 
 @click.command("flow")
@@ -41,12 +31,12 @@ def _bytes(context: click.Context, parameter: click.Parameter, value: str | None
 )
 @click.option(
     "--capacity",
-    callback=_bytes,
+    callback=byte_count,
     help="Bytes that each journal may use, as 10G; default: the free space of its file system.",
 )
 @click.option(
     "--replay-rate",
-    callback=_bytes,
+    callback=byte_count,
     help="Bytes that a backup replays in a second, as 500M; default: measured on this machine.",
 )
 @click.option(
