@@ -49,7 +49,7 @@ _INCOMPLETE: Final = 3
 )
 @click.option(
     "--reader",
-    help="Archive what is new since the last run, through this named reader of the node whose log DIRECTORYs have.",
+    help="Archive the records since the last run, through this named reader of the node whose log DIRECTORYs have.",
 )
 @click.option(
     "--server", "servers", multiple=True, help="Management URL of a node that may be active, for --reader; repeat it."

@@ -1,4 +1,4 @@
-"""What job ``archive`` reads: journals of stopped brokers, retention directories, or a log through a named reader.
+"""The input of job ``archive``: journals of stopped brokers, retention directories, or a log through a named reader.
 
 A named reader (ADR 0079) holds the log of a running node for the archive. A run reads from the reader's position to the
 end that the active node has confirmed, and commits its position after the archive is published. If it is killed in
@@ -44,7 +44,7 @@ class Logs(Protocol):
         """Where a segment may be that has left the log meanwhile."""
 
     def begin(self, spark: SparkSession, positions: Sequence[StreamOffset]) -> None:
-        """Decide what is read.
+        """Decide which records are read.
 
         Args:
             spark: A session of ``open_session``.
@@ -55,7 +55,7 @@ class Logs(Protocol):
         """The messages, as ``archive_rows.candidates``."""
 
     def check(self) -> None:
-        """Raises StoreInUse if what was read has changed meanwhile."""
+        """Raises StoreInUse if the records have changed meanwhile."""
 
     def position(self, spark: SparkSession) -> StreamOffset | None:
         """Up to where a named reader has read everything; None without one."""
@@ -201,7 +201,7 @@ class ReaderLog:
         if end.sequence < snapshot_sequence:
             raise ConnectionFailed(
                 f"the active node has confirmed up to sequence {end.sequence}, the snapshot is of {snapshot_sequence}",
-                hint="a copy is behind: run it again",
+                hint="a copy lags: run it again",
             )
         self._range = start, end
         self._options |= {"startingOffset": start.as_json(), "endingOffset": end.as_json(), "inUse": "read"}

@@ -48,7 +48,7 @@ class Settings:
     retention: str | None = None
     """Directory of segments that have left the log of the one directory; without any directory it is read alone."""
     reader: ReaderSettings | None = None
-    """Read what is new since the last run, through this named reader."""
+    """Read the records since the last run, through this named reader."""
     large_directories: tuple[str, ...] = ()
     """Where bodies of large messages are; empty for ``large-messages`` beside each journal."""
     large_bytes_max: int = LARGE_BYTES_MAX

@@ -37,7 +37,7 @@ from understudy.spark.decode import NUMBER, PRODUCER
 from understudy.spark.journal_source import read_journal
 from understudy.spark.live import REFERENCE, live_references, remaining_of
 
-#: Bytes of ledgers in one partition: what is worked out of it fits into the memory of a task.
+#: Bytes of ledgers in one partition, which a task holds in memory.
 PARTITION_BYTES: Final = 128 * 1024 * 1024
 #: Smaller ones are not worth a task.
 PARTITION_BYTES_MIN: Final = 1024 * 1024

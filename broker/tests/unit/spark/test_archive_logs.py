@@ -196,7 +196,7 @@ def test_the_position_waits_for_open_transactions(
     rig.send(b"later")
     report = rig.run()
     assert report.reader is not None
-    assert (report.known, report.archived) == (1, 1), "what comes after the open transaction is read again"
+    assert (report.known, report.archived) == (1, 1), "messages after the open transaction are read again"
     assert report.reader["position"] == held
     store.store_commit(open_tx)
     rig.rig.settle()
@@ -229,7 +229,7 @@ def test_records_that_no_reader_held_are_said_to_be_missing(
         store.store_acknowledges(rig.rig.queue_ids[0], (rig.send(bytes(6_000)),))
         rig.rig.settle()
         if number == 1:
-            # what is still in the log is no gap, although no reader held it
+            # records that are still in the log are no gap, although no reader held it
             assert rig.run().archived == 2
             store.readers.drop("archive")
     rows = archived_rows(rig.archive)
