@@ -50,6 +50,8 @@ def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
         ConfigError: an option is unknown, or has a value that it cannot have, alone or beside the others.
     """
     values = {name.lower(): value for name, value in given.items()}
+    if "endingoffset" in values:
+        raise ConfigError("option endingOffset: a stream has no end", hint="spark.read reads a range of offsets")
     table = parse_options(
         {"partitionBytes": str(_PARTITION_BYTES), "inUse": "read"} | without_stream_options(given), STREAM_HINT
     )
