@@ -99,11 +99,8 @@ test-all: $(VENV)/.kernel $(VENV)/.spark ## make test, new examples, every inter
 	  "lab=tests/lab/lab check && $(MAKE) --no-print-directory lab" \
 	  "molecule-shared_store=tests/lab/lab check && $(MAKE) --no-print-directory molecule-shared_store" \
 	  "molecule-upgrade=$(MAKE) --no-print-directory molecule-upgrade" \
-<<<<<<< HEAD
 	  "molecule-faults=$(MAKE) --no-print-directory molecule-faults" \
-=======
 	  "molecule-pipeline=$(MAKE) --no-print-directory molecule-pipeline" \
->>>>>>> piperole
 	  "ssh-drill=$(PY) .ci/ssh_hosts.py --check && $(MAKE) --no-print-directory ssh-drill" \
 	  "seeds=$(MAKE) --no-print-directory simulation-long"
 

@@ -105,13 +105,8 @@ collection-sanity: $(VENV)/.complete
 molecule-default: $(VENV)/.complete $(COLLECTION) ## Deploy, kill, fail back and remove a pair, as an operator would
 	$(ANSIBLE) molecule test --scenario-name default
 
-<<<<<<< HEAD
-# One scenario for each inventory of a cluster: deploy, drill, and remove.
-MOLECULE_CLUSTERS := cluster replicated quorum scale_down colocated upgrade faults
-=======
 # One scenario for each inventory of a cluster, and one for the data pipeline: deploy, drill, and remove.
-MOLECULE_CLUSTERS := cluster scale_down colocated upgrade pipeline
->>>>>>> piperole
+MOLECULE_CLUSTERS := cluster replicated quorum scale_down colocated upgrade faults pipeline
 
 .PHONY: molecule-clusters
 molecule-clusters: $(addprefix molecule-,$(MOLECULE_CLUSTERS)) ## Every drill of a cluster, on local addresses

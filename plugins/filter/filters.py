@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from ansible.errors import AnsibleFilterError
-<<<<<<< HEAD
 from ansible_collections.understudy.broker.plugins.module_utils import credentials, drill, pem
-from ansible_collections.understudy.broker.plugins.plugin_utils import firewall, render, sockets
-=======
-from ansible_collections.understudy.broker.plugins.module_utils import credentials, drill
-from ansible_collections.understudy.broker.plugins.plugin_utils import grants, pipeline_jobs, render, sockets
->>>>>>> piperole
+from ansible_collections.understudy.broker.plugins.plugin_utils import (
+    firewall,
+    grants,
+    pipeline_jobs,
+    render,
+    sockets,
+)
 from ansible_collections.understudy.broker.plugins.plugin_utils import topology as topologies
 
 
@@ -97,7 +98,6 @@ def roles_file(roles: Sequence[Mapping[str, object]]) -> str:
     return _readable(lambda: credentials.roles_text(roles))
 
 
-<<<<<<< HEAD
 def tls_faults(files: Sequence[Mapping[str, object]]) -> list[str]:
     """Faults of files of certificates and keys; see tls_faults.yml."""
     return pem.find_faults(files)
@@ -117,7 +117,8 @@ def certificate_fingerprints(content: str) -> list[str]:
         return [pem.fingerprint(block) for block in pem.certificates(content)]
     except ValueError as error:
         raise AnsibleFilterError(f"a certificate cannot be read: {error}") from error
-=======
+
+
 def with_grants(
     settings: Sequence[Mapping[str, object]], role: str, granted: Sequence[Mapping[str, object]]
 ) -> list[dict[str, object]]:
@@ -141,7 +142,6 @@ def pipeline_definitions(
         return pipeline_jobs.definitions(jobs, settings)
     except pipeline_jobs.Unusable as error:
         raise AnsibleFilterError(str(error)) from error
->>>>>>> piperole
 
 
 Result = TypeVar("Result")
@@ -170,12 +170,9 @@ class FilterModule:
             "credential_faults": credential_faults,
             "users_file": users_file,
             "roles_file": roles_file,
-<<<<<<< HEAD
             "tls_faults": tls_faults,
             "pem_union": pem_union,
             "certificate_fingerprints": certificate_fingerprints,
-=======
             "with_grants": with_grants,
             "pipeline_definitions": pipeline_definitions,
->>>>>>> piperole
         }

@@ -127,13 +127,8 @@ def make_directory(module: AnsibleModule, path: Path, *, create: bool = True) ->
     if missing and module.check_mode:
         return True
     if missing:
-<<<<<<< HEAD
         path.mkdir(parents=True, exist_ok=True)  # its partner may make it at the same time
-    arguments = module.load_file_common_arguments(module.params, path=str(path))
-=======
-        path.mkdir(parents=True)
     arguments = module.load_file_common_arguments(store_attributes(module, module.params["mode"]), path=str(path))
->>>>>>> piperole
     return bool(module.set_fs_attributes_if_different(arguments, missing))
 
 

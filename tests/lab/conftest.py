@@ -22,11 +22,7 @@ KEEP = "UNDERSTUDY_LAB_KEEP"
 
 @pytest.fixture(scope="module")
 def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
-<<<<<<< HEAD
-    """Four hosts, or as many as the module says."""
-=======
     """Four hosts, or as many as the module says in ``HOSTS``, each with ``MEMORY_MIB``."""
->>>>>>> piperole
     try:
         image = images.make(lambda line: print(line, file=sys.stderr))
     except CannotRun as error:
@@ -34,11 +30,7 @@ def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
     name = os.environ.get(KEEP) or f"t{os.getpid()}"
     made = Lab(SCRATCH / name, name, image)
     try:
-<<<<<<< HEAD
-        made.create(getattr(request.module, "HOSTS", 4))
-=======
         made.create(getattr(request.module, "HOSTS", 4), getattr(request.module, "MEMORY_MIB", 512))
->>>>>>> piperole
         yield made
     finally:
         if not os.environ.get(KEEP):
