@@ -84,7 +84,7 @@ def _sends_seeds() -> list[bytes]:
 
 
 def _forwarding(data: bytes) -> None:
-    """The first byte says what is done; the rest is SESS_SEND frames, and a message that was read from a disk."""
+    """The first byte selects the function; the rest is SESS_SEND frames, and a message that was read from a disk."""
     how, data = data[:1], data[1:]
     message = data[13:-13]
     address, node_id = (None, b"") if how < b"\x40" else (message[:8], bytes(16))

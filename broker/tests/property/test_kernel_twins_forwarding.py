@@ -1,8 +1,8 @@
 """Messages between brokers, by the native kernel and by its Python twin, and both against ``Message``.
 
-Goal: what a bridge sends, what arrives and what is added on the way is what the same changes of ``Properties`` give;
-the twins differ in nothing. Method: the batches of ``test_kernel_twins_sends``, and messages with the properties of
-bridges.
+Goal: messages that a bridge sends, that arrive and that get properties on the way equal the same changes of
+``Properties``; the twins differ in nothing. Method: the batches of ``test_kernel_twins_sends``, and messages with
+the properties of bridges.
 """
 
 import random

@@ -95,7 +95,7 @@ class _Sent:
         return part.part(0, count)
 
     def split(self, correlation_id: int) -> list[_Sent]:
-        """Keep only the one with this correlation id. Returns those before and behind it."""
+        """Keep only the one with this correlation id. Returns those before and after it."""
         part, number = self.part, correlation_id - self.first
         around = [
             _Sent(self.first, part.part(0, number)),
@@ -106,7 +106,7 @@ class _Sent:
 
 
 def _cost_bytes(part: Part) -> int:
-    """What messages cost of the window."""
+    """Bytes of the window that messages take."""
     return part.size_bytes + len(part) * SEND_OVERHEAD_BYTES
 
 
@@ -138,7 +138,7 @@ class Forwarding:
         self._counts = counts
         self._ended = ended
         self._sent: deque[_Sent] = deque()
-        """What the target has not confirmed, in the order of sending: correlation ids rise."""
+        """Messages that the target has not confirmed, in the order of sending: correlation ids rise."""
         self.unconfirmed = 0
         """Messages that the target has not confirmed."""
         self._confirmed_id = 0

@@ -47,7 +47,7 @@ _ROUTE_NAME: Final = _utf16(ROUTE_TO)
 _BRIDGE_NAME: Final = _utf16(BRIDGE_DUPLICATE_ID)
 
 _Entry = tuple[int, int, int, int, int, int]
-"""Of a property: where it begins, where its name begins and ends, its type, where its value begins (behind the length
+"""Of a property: where it begins, where its name begins and ends, its type, where its value begins (after the length
 of bytes) and ends."""
 
 
@@ -127,14 +127,14 @@ def _with_entries(data: bytes, start: int, block: int, kept: list[bytes], added:
 
 
 def pick_sends(sends: Sends, row: int, step: int, count: int, entries: bytes, entry_count: int) -> Sends:
-    """Some of the messages of one read, with properties added behind their own.
+    """Some of the messages of one read, with properties added after their own.
 
     Args:
         sends: The messages.
         row: The first one that is picked.
         step: From each one to the next; at least 1.
         count: How many, or as many as there are.
-        entries: The properties, encoded one behind the other, of names that none of the messages has.
+        entries: The properties, encoded one after the other, of names that none of the messages has.
         entry_count: How many these are; 0: the messages stay as they are.
 
     Raises:

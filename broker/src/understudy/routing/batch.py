@@ -219,7 +219,7 @@ class BatchSends:
         ):
             return 0, 0
         balancer.shared(turns, count)
-        # one answer for all, behind the last of them
+        # one answer for all, after the last of them
         correlation_ids = sends.correlation_ids[row : row + count]
         for number, (queues, picked) in enumerate(parts, start=1):
             alike = picked.count, picked.bytes_of(0, picked.count), kind

@@ -142,7 +142,7 @@ _Candidate = Binding | RemoteBinding
 
 
 class Turns(NamedTuple):
-    """Who gets the next messages of an address."""
+    """The queues that get the next messages of an address."""
 
     routing_type: RoutingType
     """Of all its queues."""
@@ -306,8 +306,8 @@ class Balancer:
     # -- runs of messages -------------------------------------------------------------------------
 
     def turns(self, routing_types: Collection[RoutingType]) -> Turns | None:
-        """Who gets the next messages, for messages that are not looked at: sent to the address, of no group, to the
-        routing type of the result or to any. They get what ``route`` would give each of them.
+        """The queues that get the next messages, for messages that are not looked at: sent to the address, of no group,
+        to the routing type of the result or to any. They get what ``route`` would give each of them.
 
         Args:
             routing_types: Of the address.

@@ -19,6 +19,7 @@ from understudy.errors import (
     QueueNotFound,
     SharedQueueMismatch,
 )
+from understudy.kernel import Sends
 from understudy.limits import METADATA_PER_SESSION_MAX
 from understudy.routing.batch import BatchSends
 from understudy.routing.configuration import QueueConfiguration
@@ -353,7 +354,12 @@ def test_a_batch_that_is_not_plain_is_offered_to_the_short_way_once(monkeypatch:
     session = world.session()
     session.send(text("permitted"))
     asked: list[int] = []
-    monkeypatch.setattr(BatchSends, "take", lambda office, sends, row, *rest: asked.append(sends.count - row) or (0, 0))
+
+    def take(office: BatchSends, sends: Sends, row: int, *rest: object, of_cluster: bool) -> tuple[int, int]:
+        asked.append(sends.count - row)
+        return 0, 0
+
+    monkeypatch.setattr(BatchSends, "take", take)
     session.sends.send_batch(sends_of([text(str(number)) for number in range(50)]), 0, None)
     world.sync()
     assert asked == [50]
