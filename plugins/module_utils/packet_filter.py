@@ -16,8 +16,6 @@ _PORT_RULE = re.compile(r"\s*tcp dport ([0-9]+) ")
 _SET = re.compile(r"\{ ([^{}]*) \}")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,60}", re.ASCII)
 
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-
 
 def table_name(name: str) -> str:
     """Name of the table; nftables takes letters, digits and underscores.
@@ -31,7 +29,7 @@ def table_name(name: str) -> str:
     return found
 
 
-def networks(sources: Iterable[str]) -> list[Network]:
+def networks(sources: Iterable[str]) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
     """Networks in their order, without those that others contain.
 
     Raises:

@@ -84,7 +84,7 @@ def find_faults(files: Sequence[Mapping[str, object]]) -> list[str]:
 
 
 def _content_faults(content: str, authorities: bool) -> list[str]:
-    kinds = [kind for kind, _ in blocks(content)]
+    kinds = [kind for kind, _text in blocks(content)]
     if CERTIFICATE not in kinds:
         return ["has no certificate in PEM format"]
     found = []

@@ -83,7 +83,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 from ansible.module_utils.basic import AnsibleModule
 
-ANSWERING, REFUSED, SILENT = OUTCOMES = ("answering", "refused", "silent")
+ANSWERING = "answering"
+REFUSED = "refused"
+SILENT = "silent"
+OUTCOMES = (ANSWERING, REFUSED, SILENT)
 AT_ONCE_MAX = 32
 
 

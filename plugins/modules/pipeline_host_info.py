@@ -10,7 +10,7 @@ short_description: Tell whether a host has what the data pipeline needs
 description:
   - Finds Java and its version, the free space, and what a user may do with the stores.
   - The access to stores is asked in a process that is the user. Nothing is opened or made.
-version_added: 0.3.0
+version_added: 0.2.0
 author:
   - The Understudy authors (@understudy)
 options:

@@ -13,7 +13,7 @@ description:
   - If the job runs already, waits for the end of that run.
   - Does not fail because of the exit code of the job. RV(accepted) says whether it is one of those that the job may
     end with.
-version_added: 0.3.0
+version_added: 0.2.0
 author:
   - The Understudy authors (@understudy)
 options:

@@ -33,18 +33,19 @@ options:
     description: Optional dependencies that the release has as well, such as V(spark).
     type: str
     default: ""
-    version_added: 0.3.0
+    version_added: 0.2.0
   extra_name:
     description:
       - Name of their wheels, as M(understudy.broker.wheelhouse) returns it. They stay on this host under C(wheels)
         until those of another name come.
     type: str
     default: ""
-    version_added: 0.3.0
+    version_added: 0.2.0
   extra_archive:
     description: Archive of these wheels on this host, needed unless they are there already. It is removed once it is
-    unpacked. type: path
-    version_added: 0.3.0
+      unpacked.
+    type: path
+    version_added: 0.2.0
   python:
     description: Interpreter that the virtual environment is made with.
     type: str

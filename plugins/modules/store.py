@@ -47,7 +47,7 @@ options:
       - Empty for none.
     type: str
     default: ""
-    version_added: 0.3.0
+    version_added: 0.2.0
   peers:
     description:
       - What M(understudy.broker.store_info) returned on the other hosts of the pair, by host.

@@ -40,7 +40,7 @@ options:
         into an archive of their own once. The name of the release then ends with a dash and this name.
     type: str
     default: ""
-    version_added: 0.3.0
+    version_added: 0.2.0
   keep:
     description: Number of archives that stay in the cache.
     type: int

@@ -188,7 +188,11 @@ pub fn pick_sends(
     let added = entries.as_bytes();
     let rows = of.rows(row, usize::MAX);
     let expected = count.min(rows.len() / step + 1);
-    let bytes = if entry_count > 0 { data.len() / step + expected * (added.len() + 4) } else { 0 };
+    let bytes = if entry_count > 0 {
+        data.len() / step + expected * (added.len() + 4)
+    } else {
+        0
+    };
     let mut made = Made::new(bytes);
     for each in rows.iter().step_by(step).take(count) {
         let mut picked = *each;
@@ -257,7 +261,11 @@ pub fn split_forwarded<'py>(
             entry.end = entry.begin;
         }
         let key_bytes = FORWARDED_KEY.len() + key.len();
-        if key.is_empty() || (named && ids.is_empty()) || key_bytes > DUPLICATE_ID_BYTES_MAX || routes.map_or(false, |before| before != ids) {
+        if key.is_empty()
+            || (named && ids.is_empty())
+            || key_bytes > DUPLICATE_ID_BYTES_MAX
+            || routes.map_or(false, |before| before != ids)
+        {
             break;
         }
         if routes.is_none() {
@@ -284,7 +292,11 @@ pub fn split_forwarded<'py>(
             header: start + parsed.header,
             stop: made.data.len(),
             correlation_id: each.correlation_id,
-            address: if parsed.address.is_some() { each.address } else { NO_ADDRESS },
+            address: if parsed.address.is_some() {
+                each.address
+            } else {
+                NO_ADDRESS
+            },
             traits: parsed.traits | (key_bytes as u32) << DUPLICATE_SHIFT,
             duplicate,
             expiration: parsed.expiration,
@@ -364,7 +376,11 @@ pub fn forward_messages<'py>(
         };
         // checked by `block_of`
         let flag = (body_end - 1) as usize;
-        let address_bytes = if message[flag] == 0 { 0 } else { length_at(message, flag + 1).unwrap_or(0) };
+        let address_bytes = if message[flag] == 0 {
+            0
+        } else {
+            length_at(message, flag + 1).unwrap_or(0)
+        };
         let rest = flag + if message[flag] == 0 { 1 } else { 5 } + address_bytes;
         let own = &message[rest - address_bytes..rest];
         if count > 0 && own != target {

@@ -178,11 +178,12 @@ class Load:
     Args:
         lab: the hosts.
         rate: messages of each producer in a second.
-        pairs: hosts of each pair by its name.
+        pairs: hosts of each pair by its name; None: those of the only pair.
     """
 
-    def __init__(self, lab: Lab, rate: int = 200, pairs: Mapping[str, Sequence[str]] = SINGLE) -> None:
+    def __init__(self, lab: Lab, rate: int = 200, pairs: Mapping[str, Sequence[str]] | None = None) -> None:
         self._lab = lab
+        pairs = SINGLE if pairs is None else pairs
         self._pairs = tuple(pairs)
         logins = {name: _login(hosts) for name, hosts in pairs.items()}
         drains = [

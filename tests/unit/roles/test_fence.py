@@ -102,7 +102,7 @@ def test_a_unit_without_processes(script: ModuleType, tmp_path: Path) -> None:
 
 def test_real_processes_are_read(script: ModuleType, tmp_path: Path) -> None:
     """The fields are those of this kernel: one process lives, one is stopped, one was killed and not waited for."""
-    processes = [subprocess.Popen(["sleep", "600"]) for _ in range(3)]
+    processes = [subprocess.Popen(["sleep", "600"]) for _look in range(3)]
     try:
         os.kill(processes[1].pid, signal.SIGSTOP)
         processes[2].kill()
@@ -118,11 +118,11 @@ def test_real_processes_are_read(script: ModuleType, tmp_path: Path) -> None:
 def test_a_process_is_due_after_the_whole_time_in_a_row(script: ModuleType) -> None:
     watch = script.Watch(3)
     broker, other = (70, 4711), (70, 4712)
-    assert [watch.due({broker}) for _ in range(3)] == [[], [], []]
+    assert [watch.due({broker}) for _look in range(3)] == [[], [], []]
     assert watch.due(set()) == []
-    assert [watch.due({broker}) for _ in range(3)] == [[], [], []]
+    assert [watch.due({broker}) for _look in range(3)] == [[], [], []]
     assert watch.due({other}) == [], "another process got the same number"
-    assert [watch.due({other}) for _ in range(3)] == [[], [], [70]]
+    assert [watch.due({other}) for _look in range(3)] == [[], [], [70]]
     assert watch.due({other}) == [], "the command gets the whole time again"
 
 

@@ -130,7 +130,7 @@ def test_all_files_of_old_runs_are_removed_and_no_others(host: Host) -> None:
     host.define("import sys; open(sys.argv[1], 'w')", arguments=["{run}.html"], keep=2)
     host.reports.mkdir()
     (host.reports / "notes.txt").touch()
-    names = [host.run()[1]["run"] for _ in range(4)]
+    names = [host.run()[1]["run"] for _time in range(4)]
     left = {path.name for path in host.reports.iterdir()} - {"latest.json", "notes.txt", ".lock"}
     assert left == {f"{name}{ending}" for name in names[2:] for ending in (".html", ".json", ".log", ".out")}
     assert (host.reports / "notes.txt").exists()

@@ -146,7 +146,7 @@ def pick_sends(sends: Sends, row: int, step: int, count: int, entries: bytes, en
     rows = range(row, sends.count, step)[:count]
     messages: list[bytes] = []
     picked = Sends(data, requires_response=sends.requires_response)
-    picked.end = sends.end
+    picked.end, picked._any_grouped = sends.end, sends._any_grouped
     size = 0
     for number, each in enumerate(rows):
         start, stop, header = sends._starts[each], sends._stops[each], sends._headers[each]

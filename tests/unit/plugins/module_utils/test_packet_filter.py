@@ -29,15 +29,19 @@ NETWORKS = st.lists(
     ),
     max_size=8,
 )
-LISTING = """table inet understudy_a1 {
-	chain input {
-		type filter hook input priority filter; policy accept;
-		iif "lo" accept
-		tcp dport 61616 ip saddr { 10.20.0.0/16, 10.0.0.2 } accept
-		tcp dport 61616 counter packets 7 bytes 420 drop
-	}
-}
-"""
+LISTING = "\n".join(
+    [
+        "table inet understudy_a1 {",
+        "\tchain input {",
+        "\t\ttype filter hook input priority filter; policy accept;",
+        '\t\tiif "lo" accept',
+        "\t\ttcp dport 61616 ip saddr { 10.20.0.0/16, 10.0.0.2 } accept",
+        "\t\ttcp dport 61616 counter packets 7 bytes 420 drop",
+        "\t}",
+        "}",
+        "",
+    ]
+)
 
 
 def test_the_rules_of_a_port() -> None:
