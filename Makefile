@@ -89,6 +89,7 @@ test-all: $(VENV)/.kernel $(VENV)/.spark ## make test, new examples, every inter
 	  "fuzz=$(MAKE) --no-print-directory fuzz" \
 	  "kernel-sanitizer=.ci/kernel-sanitizer $(PY) $(SCRATCH)/kernel-sanitizer" \
 	  "interop=$(MAKE) --no-print-directory interop" \
+	  "collection-long=$(MAKE) --no-print-directory collection-long" \
 	  "package=$(MAKE) --no-print-directory collection-package" \
 	  "roles-alone=$(MAKE) --no-print-directory roles-alone" \
 	  "molecule-cluster=$(MAKE) --no-print-directory molecule-cluster" \

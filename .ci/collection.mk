@@ -82,7 +82,14 @@ collection-unit: $(VENV)/.complete $(COLLECTION)
 # Modules on a real broker on loopback, with Debian's own Python as on a host.
 .PHONY: collection-integration
 collection-integration: $(VENV)/.complete $(COLLECTION)
-	$(COLLECTION_PYTEST) tests/integration
+	$(COLLECTION_PYTEST) tests/integration $(addprefix --ignore ,$(COLLECTION_LONG))
+
+# Deployments of several nodes, which take too long for each change.
+COLLECTION_LONG := tests/integration/test_growing_cluster.py tests/integration/test_rolling_waves.py
+
+.PHONY: collection-long
+collection-long: $(VENV)/.complete $(COLLECTION) ## New nodes and certificates in a running cluster, waves of a roll with lost hosts
+	$(COLLECTION_PYTEST) $(COLLECTION_LONG)
 
 # The archive of the collection, installed with ansible-core alone.
 .PHONY: collection-package
