@@ -17,17 +17,18 @@ SHARED_FILE: Final = 0o640
 SHARED_DIRECTORY: Final = 0o750
 
 
-def is_shared(directory: str) -> bool:
-    """Whether the group of a directory may read new files in it; False if there is no such directory."""
+def is_shared(directory: str | int) -> bool:
+    """Whether the group of a directory, a path or a descriptor, may read new files in it; False if there is none."""
+    place = directory if isinstance(directory, int) else directory or "."
     try:
-        mode = os.stat(directory or ".").st_mode
+        mode = os.stat(place).st_mode
     except OSError:
         return False
     return bool(mode & stat.S_ISGID and mode & stat.S_IRGRP)
 
 
-def created_file_mode(directory: str) -> int:
-    """Mode of a file that is made in ``directory``; the umask may take more away."""
+def created_file_mode(directory: str | int) -> int:
+    """Mode of a file that is made in ``directory``, a path or a descriptor; the umask may take more away."""
     return SHARED_FILE if is_shared(directory) else PRIVATE_FILE
 
 

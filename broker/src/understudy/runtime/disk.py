@@ -208,7 +208,7 @@ class RealDisk:
             flags |= os.O_CREAT | os.O_EXCL
         flags |= os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         name, base = self._place(path)
-        mode = created_file_mode(os.path.dirname(path)) if create else 0
+        mode = created_file_mode(os.path.dirname(path) if base is None else base) if create else 0
         with _errors("cannot open", path):
             descriptor = self._opening(lambda: os.open(name, flags, mode, dir_fd=base))
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):

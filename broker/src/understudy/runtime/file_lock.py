@@ -90,8 +90,12 @@ class RealFileLock:
         return True
 
     def _open(self) -> int:
-        mode = created_file_mode(os.path.dirname(self.path))
-        return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
+        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            return os.open(self.path, flags)
+        except FileNotFoundError:
+            # only a new file needs a mode, which costs a request to a network file system
+            return os.open(self.path, flags | os.O_CREAT, created_file_mode(os.path.dirname(self.path)))
 
     def _file_at_path(self) -> tuple[int, int] | None:
         """Device and inode; None if the path cannot be looked up."""
