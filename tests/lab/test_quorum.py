@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from understudy_lab.faults import Fault, cut_from, cut_power, endure, heal, kill, pause, power_on, resume
 from understudy_lab.hosts import Lab
-from understudy_lab.pair import BACKUP, CLIENT, PRIMARY, make_ready, play, record
+from understudy_lab.pair import BACKUP, CLIENT, PRIMARY, deploy, make_ready, play
 
 TABLE = "quorum"
 WITNESS = "h1"
@@ -17,11 +17,9 @@ WITNESS = "h1"
 @pytest.fixture(scope="module")
 def pair(lab: Lab) -> Lab:
     """The hosts with the witness and the pair deployed."""
-    for playbook in ("playbooks/witness.yml", "tests/lab/playbooks/clients.yml", "playbooks/site.yml"):
-        played = play(lab, "quorum", playbook)
-        assert played.code == 0, played.output[-3000:]
-        record(TABLE, {"play": playbook, "seconds": round(played.seconds, 1)})
-    return lab
+    return deploy(
+        lab, "quorum", TABLE, "playbooks/witness.yml", "tests/lab/playbooks/clients.yml", "playbooks/site.yml"
+    )
 
 
 def test_a_second_deployment_changes_nothing(pair: Lab) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 from understudy_lab.faults import Fault, cut_from, cut_power, endure, heal, kill, pause, power_on, resume
 from understudy_lab.hosts import Lab
-from understudy_lab.pair import CLIENT, STORE, UNITS, make_ready, play, record
+from understudy_lab.pair import CLIENT, STORE, deploy, deploy_again, play
 
 TABLE = "shared_store"
 LEASE_S = 10
@@ -20,21 +20,16 @@ LEASE_S = 10
 @pytest.fixture(scope="module")
 def pair(lab: Lab) -> Lab:
     """The hosts with the pair deployed."""
-    for playbook in ("tests/lab/playbooks/nfs_server.yml", "tests/lab/playbooks/clients.yml", "playbooks/site.yml"):
-        played = play(lab, "shared_store", playbook)
-        assert played.code == 0, played.output[-3000:]
-        record(TABLE, {"play": playbook, "seconds": round(played.seconds, 1)})
-    return lab
+    return deploy(
+        lab,
+        "shared_store",
+        TABLE,
+        *("tests/lab/playbooks/nfs_server.yml", "tests/lab/playbooks/clients.yml", "playbooks/site.yml"),
+    )
 
 
 def test_a_second_deployment_changes_nothing(pair: Lab) -> None:
-    make_ready(pair)
-    before = [pair.output(host, f"systemctl show -p MainPID {unit}") for host, unit in UNITS.items()]
-    played = play(pair, "shared_store", "playbooks/site.yml")
-    assert played.code == 0, played.output[-3000:]
-    assert played.output.count("changed=0") == 2, played.output[-600:]
-    assert before == [pair.output(host, f"systemctl show -p MainPID {unit}") for host, unit in UNITS.items()]
-    record(TABLE, {"play": "site again", "seconds": round(played.seconds, 1)})
+    deploy_again(pair, "shared_store", TABLE)
 
 
 def test_the_volume_is_measured(pair: Lab) -> None:

@@ -110,6 +110,34 @@ def play(
     return Played(done.returncode, done.stdout, time.monotonic() - begun)
 
 
+def deploy(lab: Lab, inventory: str, table: str, *playbooks: str) -> Lab:
+    """Runs playbooks one after the other, adds their times to a table of measurements, and returns the hosts.
+
+    Raises:
+        AssertionError: a playbook failed.
+    """
+    for playbook in playbooks:
+        played = play(lab, inventory, playbook)
+        assert played.code == 0, played.output[-3000:]
+        record(table, {"play": playbook, "seconds": round(played.seconds, 1)})
+    return lab
+
+
+def deploy_again(lab: Lab, inventory: str, table: str) -> None:
+    """Runs the playbook ``site`` on a pair that is deployed, which must change nothing and restart no broker.
+
+    Raises:
+        AssertionError: it changed something.
+    """
+    make_ready(lab)
+    before = [lab.output(host, f"systemctl show -p MainPID {unit}") for host, unit in UNITS.items()]
+    played = play(lab, inventory, "playbooks/site.yml")
+    assert played.code == 0, played.output[-3000:]
+    assert played.output.count("changed=0") == 2, played.output[-600:]
+    assert before == [lab.output(host, f"systemctl show -p MainPID {unit}") for host, unit in UNITS.items()]
+    record(table, {"play": "site again", "seconds": round(played.seconds, 1)})
+
+
 @dataclass(frozen=True, slots=True)
 class Seen:
     """State of the broker on a host."""
