@@ -19,8 +19,7 @@
             SessionRejected         the node is starting or stopping; try again
             LockManagerUnavailable  no usable answer from the service that keeps locks and sequences
         OutcomeUnknown
-            SendOutcomeUnknown      a durable send was cut off before its confirmation
-            CommitOutcomeUnknown    a commit was cut off before its answer
+            SendOutcomeUnknown | CommitOutcomeUnknown   cut off before the answer
         TransactionError
             TransactionRolledBack   everything in it was undone
             RollbackOnly            it can only be rolled back
@@ -39,22 +38,17 @@
         StoreError                  the node stops rather than guess
             JournalCorrupt          file and offset of the first bad byte
             StoreVersionUnsupported written by a newer Understudy
-            WrongNode               the store belongs to another node id
-            StoreInUse              a broker runs on it while it is read
-            WrongStore              the store is not the one that this instance uses
-            StoreBehind             the store is older than the one that this node has used
+            WrongNode | StoreInUse | WrongStore | StoreBehind
             DiskFull | DiskFailed
-                DescriptorsExhausted    no file could be opened: too many are open
-                SegmentMissing          a segment that the node reads from was removed
+                DescriptorsExhausted | SegmentMissing
             LockLost | LockTimedOut
             ReplicaFailed               the copy on another node; this one is not affected
         ActivationRefused           the data of this node is not the newest; says which is and what to do
         LargeMessageFailed          its body cannot be stored, or differs from the stored body
         MessageUnreadable           the body of one message in a queue is damaged, or cannot be read
+        StoreFormatHeld             a record that a passive node of an older version could not read
         ManagementError             a request to manage something that cannot be carried out
-            ResourceNotFound        nothing of that name is managed
-            MessageNotFound         the queue has no message of that id
-            OperationNotFound       no such operation or attribute, or not with such parameters
+            ResourceNotFound | MessageNotFound | OperationNotFound
         LedgerDamaged               a delivery ledger cannot be read; names file and line
         MachineError                an illegal (state, event) pair: our own bug
 
@@ -548,6 +542,13 @@ class MessageUnreadable(BrokerError):
     """
 
     code = "message-unreadable"
+
+
+class StoreFormatHeld(BrokerError):
+    """A record of a later format version than a passive node of the pair reads; nothing was written."""
+
+    code = "store-format-held"
+    retryable = True
 
 
 class ManagementError(BrokerError):

@@ -169,6 +169,33 @@ def test_messages_removed_before_the_copy_do_not_come_back(make_pair: MakePair) 
     assert queue["message_count"] == 0
 
 
+@pytest.mark.parametrize("moment", ["before the copy", "in sync"])
+def test_a_queue_purged_without_consumers_is_empty_at_the_replica(make_pair: MakePair, moment: str) -> None:
+    pair = make_pair()
+    pair.primary.start().wait_ready("active")
+    if moment == "in sync":
+        pair.backup.start()
+        wait_in_sync(pair.primary, pair.backup)
+    with connect(pair.url) as connection, connection.session() as session:
+        session.create_queue("purged", purge_on_no_consumers=True)
+        with session.consumer("purged") as consumer:
+            producer = session.producer("purged")
+            for number in range(40):
+                producer.send(str(number))
+            for _ in range(20):
+                received = consumer.receive(30)
+                assert received is not None
+                consumer.acknowledge(received)
+        # the consumer was the only one: the messages that it has not received are removed
+        wait_until(lambda: (pair.primary.queue("purged") or {"message_count": 0})["message_count"] == 0, pair.primary)
+    if moment == "before the copy":
+        pair.backup.start()
+        wait_in_sync(pair.primary, pair.backup)
+    take_over(pair)
+    queue = pair.backup.queue("purged")
+    assert queue is None or queue["message_count"] == 0
+
+
 def test_the_primary_fails_back_as_often_as_it_was_killed(make_pair: MakePair, tmp_path: Path) -> None:
     """More often than max-saved-replicated-journals-size (2): the oldest copies are removed, nothing stops."""
     pair = make_pair(allow_failback=True).start()

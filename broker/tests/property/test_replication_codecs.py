@@ -18,8 +18,18 @@ from hypothesis import strategies as st
 from understudy.errors import RemoteProtocolError
 from understudy.ids import NodeId, uuid_text
 from understudy.store.log import operations as module
+from understudy.store.log.format_version import FORMAT_VERSION, FORMAT_VERSION_FIRST
 from understudy.store.log.open_files import OpenBody, OpenFile, OpenFiles, OpenSegment
-from understudy.store.log.operations import Append, BodyEnd, CreateSegment, FinishBodies, SealSegment, TidyUp, WriteBody
+from understudy.store.log.operations import (
+    Append,
+    BodyEnd,
+    CreateSegment,
+    FinishBodies,
+    SealSegment,
+    SyncFile,
+    TidyUp,
+    WriteBody,
+)
 from understudy.store.log.records import SealRecord, SegmentEnd
 from understudy.store.log.segment import SegmentHeader
 from understudy.store.replication import copy_messages, operation_codec
@@ -41,6 +51,7 @@ PART = st.text(st.characters(codec="utf-8", exclude_characters="/\0"), min_size=
     lambda text: text not in (".", "..")
 )
 NAMES = st.one_of(PART, st.tuples(PART, PART).map("/".join), st.just("caf\udce9"))
+VERSIONS = st.integers(FORMAT_VERSION_FIRST, FORMAT_VERSION)
 U32 = st.integers(0, (1 << 32) - 1)
 U64 = st.integers(0, (1 << 64) - 1)
 I64 = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -73,7 +84,7 @@ OF_NAME: dict[str, st.SearchStrategy[Any]] = {
 }
 ENDS = st.lists(st.builds(SegmentEnd, NUMBERS, EPOCHS, U32), max_size=3).map(tuple)
 BODY_ENDS = st.lists(st.builds(BodyEnd, NAMES, SIZES, PARTS, st.booleans()), max_size=3).map(tuple)
-HEADERS = st.builds(SegmentHeader, NODE_IDS, EPOCHS, NUMBERS, I64, U32, st.booleans())
+HEADERS = st.builds(SegmentHeader, NODE_IDS, EPOCHS, NUMBERS, I64, U32, st.booleans(), VERSIONS)
 SEALS = st.builds(SealRecord, st.booleans(), U32, U32, U64, U64, I64, I64, U64, U64, st.just(()))
 OPEN = st.builds(
     OpenFiles,
@@ -143,6 +154,35 @@ def test_operations_survive_encoding(operations: list[Any]) -> None:
     found = operation_codec.decode(data)
     assert [plain(each) for each in found] == [plain(each) for each in operations]
     assert list(map(type, found)) == list(map(type, operations))
+
+
+@settings(max_examples=60)
+@given(values_of(Append), st.booleans(), st.data())
+def test_a_batch_is_encoded_as_other_operations_are(append: Any, synced: bool, data: Any) -> None:
+    """The calls for batches alone give the same bytes and values as those for any operation, and take nothing else."""
+    batch = (append, SyncFile(append.name)) if synced else (append,)
+    encoded = b"".join(operation_codec.encode(batch))
+    # a list is not taken for a batch
+    assert encoded == b"".join(operation_codec.encode(list(batch))) or not synced
+    assert operation_codec._decode_batch(encoded) == operation_codec._decode_any(encoded)
+    changed = bytearray(encoded)
+    for _ in range(data.draw(st.integers(0, 3))):
+        changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
+    for mutated in (bytes(changed), bytes(changed[: data.draw(st.integers(5, len(changed)))]), bytes(changed) + b"x"):
+        found = operation_codec._decode_batch(mutated)
+        if found is not None:
+            assert found == operation_codec._decode_any(mutated)
+
+
+def test_an_earlier_version_reads_everything_but_segments_of_a_later_format() -> None:
+    node_id = NodeId("11111111-2222-4333-8444-555555555555")
+    for version in (FORMAT_VERSION_FIRST, FORMAT_VERSION):
+        created = CreateSegment(SegmentHeader(node_id, 1, 1, 0, 1, False, version))
+        data = b"".join(operation_codec.encode([SyncFile("a"), created]))
+        assert data[0] == version
+        assert operation_codec.decode(data) == [SyncFile("a"), created]
+    with pytest.raises(RemoteProtocolError, match="version 3 of the encoding, only 1 to 2 are known"):
+        operation_codec.decode(b"\3" + data[1:])
 
 
 @pytest.mark.parametrize("made", sorted(copy_messages.ENCODED, key=lambda each: each.__name__))

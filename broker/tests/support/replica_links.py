@@ -181,7 +181,14 @@ def connector(name: str = "backup", port: int = 61617) -> TransportConfiguration
 
 
 def registration(
-    *, group: str | None = None, wants_failback: bool = False, node_id: str | None = None, protocol: int = 1
+    *,
+    group: str | None = None,
+    wants_failback: bool = False,
+    node_id: str | None = None,
+    protocol: int = 1,
+    format_version: int = 1,
 ) -> packets.ReplicaRegistration:
     """The registration of a backup."""
-    return packets.ReplicaRegistration(protocol, "b", group, wants_failback, connector(), node_id)
+    return packets.ReplicaRegistration(
+        protocol, "b", group, wants_failback, connector(), node_id, format_version=format_version
+    )

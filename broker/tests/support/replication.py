@@ -102,7 +102,7 @@ class Link:
             return
         data = b"".join(operation_codec.encode(wanted))
         self.index += 1
-        self.replica.receive(self.index, directory, operation_codec.decode(data), len(data))
+        self.replica.receive(self.index, directory, operation_codec.decode(data), len(data), at_once=False)
 
 
 class ReplicatedHarness(StoreHarness):

@@ -100,7 +100,7 @@ def canonical(path: Path) -> dict[str, Any]:
     contents = contents_of(state)
     return contents | {
         "header": (header.node_id, header.epoch, header.number, header.segment_epoch, header.offset, header.sequence,
-                   header.batch, header.sealed),
+                   header.batch, header.sealed, header.format_version),
         "order": order_of(contents),
         "log": (state.epoch, state.first_sequence, state.trimmed_to, state.checkpoint_segment, state.complete),
         "base": state.base,

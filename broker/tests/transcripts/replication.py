@@ -14,6 +14,7 @@ from typing import Final
 
 from support.replica_links import Channel, ManualAuthority, ManualCopy, StepWriter, registration
 from transcripts.script import arguments, options
+from understudy.cluster.passive_formats import PassiveFormats
 from understudy.errors import ActivationRefused, BrokerError, LockLost, LockManagerUnavailable
 from understudy.ha.replication.standby_life import StandbyLife
 from understudy.replication.active_link import ActiveLink, LinkOptions
@@ -113,7 +114,14 @@ class _Active:
         self._context.demand(contract, [Contract.LOCAL])
         self._channels: dict[str, _Channel] = {}
         self.link = ActiveLink(
-            LinkOptions(), self.authority, shipping, lambda link, _: _Copy(link, report), self, time, time
+            LinkOptions(),
+            self.authority,
+            shipping,
+            lambda link, _: _Copy(link, report),
+            self,
+            time,
+            time,
+            PassiveFormats(),
         )
         self.link.open(NODE_ID, 3, self._context)
 

@@ -30,6 +30,7 @@ from understudy.cluster.unreached import UnreachedMembers
 from understudy.limits import CLUSTER_NODES_MAX
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.ports import Clock, Timer, Timers
+from understudy.store.log.format_version import FORMAT_VERSION
 from understudy.wire.core import packets
 from understudy.wire.core.peer import CONTROL_CHANNEL, Dialer
 from understudy.wire.core.transport import TransportConfiguration
@@ -486,6 +487,8 @@ class Membership(Machine[State, Event]):
                 current_event_id=self._clock.wall_ms(),
                 connector=self._own,
             )
+            # first: what a node reads that follows without this is not known
+            link.send(packets.QuorumVote(packets.STORE_FORMAT, packets.StoreFormat(FORMAT_VERSION)))
             log.info("backup announced", extra={"to": link.target.to_url(), "id": "AMQ221031"})
         elif self.state is State.JOINED:
             own = self._topology.member(self.node_id) or Member(self.node_id, self._clock.wall_ms(), self._own)

@@ -9,6 +9,7 @@ from understudy.cluster.backup_host import BackupHost
 from understudy.cluster.credentials import ClusterCredentials
 from understudy.cluster.held_votes import HeldVotes
 from understudy.cluster.network import ClusterNetwork
+from understudy.cluster.passive_formats import PassiveFormats
 from understudy.cluster.replicas import Replicas
 from understudy.cluster.scaled_down import ScaledDownNodes
 from understudy.cluster.topology import Topology
@@ -46,6 +47,8 @@ class ClusterServices:
     """Votes of this node, since it became active."""
     scaled_down: ScaledDownNodes = field(default_factory=ScaledDownNodes)
     """Nodes that were scaled down since this one became active."""
+    formats: PassiveFormats = field(default_factory=PassiveFormats)
+    """Format versions that the passive nodes of this one read."""
     backups: BackupHost | None = None
     """Hosts backups of other nodes; None in a node that hosts none."""
     networks: Sequence[ClusterNetwork] = ()

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import ClassVar, Final, Protocol
 
+from understudy.cluster.passive_formats import PassiveFormats
 from understudy.cluster.replicas import ReplicaChannel
 from understudy.errors import BrokerError, ReplicaFailed
 from understudy.ha.replication.ports import Authority
@@ -171,6 +172,7 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
         events: LinkEvents,
         clock: Clock,
         timers: Timers,
+        formats: PassiveFormats,
     ) -> None:
         """No replica is taken before ``open``.
 
@@ -182,6 +184,7 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
             events: Called when a replica comes into sync and is lost.
             clock: Measures the progress of the replica.
             timers: For time limits.
+            formats: Gets what the replica reads.
         """
         super().__init__()
         self.options = options
@@ -191,6 +194,7 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
         self._events = events
         self._clock = clock
         self._timers = timers
+        self._formats = formats
         self._node_id = ""
         self._epoch = 0
         self._context: OperationContext | None = None
@@ -261,6 +265,9 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
             )
         if registration.node_id not in (None, self._node_id):
             return ReplicaProblem.OTHER_NODE, f"this is node {self._node_id}, not {registration.node_id}"
+        unreadable = self._formats.refusal(registration.format_version)
+        if unreadable is not None:
+            return ReplicaProblem.PROTOCOL, unreadable
         if self._leaving or self._state in (LinkState.CLOSED, LinkState.FINISHING):
             return ReplicaProblem.NOT_ACTIVE, "the node is stopping"
         if self._replica is not None or self._state is not LinkState.FREE:
@@ -319,12 +326,13 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
         assert self._replica is not None
         data = b"".join(encode(operations))
         self._progress.add(index, len(data), self._clock.monotonic_ms())
-        connection = self._replica.connection
+        assert self._context is not None
+        connection, receipt = self._replica.connection, self._context.wants_receipts
         send = connection.send
         for start in range(0, len(data), OPERATIONS_BYTES_MAX):
             end = start + OPERATIONS_BYTES_MAX
             part = data if end - start >= len(data) else data[start:end]
-            send(packets.ReplicationOperations(index, directory, end < len(data), part))
+            send(packets.ReplicationOperations(index, directory, end < len(data), part, receipt))
         connection.flush()
 
     def diverged(self, error: ReplicaFailed) -> None:
@@ -336,6 +344,7 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
     def _begin_copy(self, replica: Registered) -> None:
         self._replica = replica
         log.info("replica registered", extra={"peer": replica.connection.peer, "backup": replica.registration.name})
+        self._formats.follows(self, f"the replica {replica.registration.name}", replica.registration.format_version)
         self._silence.begin(replica.connection.silent_ms)
         self._copy = self._new_copy(self, self._common(replica.registration))
 
@@ -457,6 +466,7 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
 
     def _drop(self, reason: str) -> None:
         self._silence.end()
+        self._formats.left(self)
         replica, self._replica = self._replica, None
         self._progress = ReplicaProgress(0)
         if replica is not None:

@@ -22,6 +22,7 @@ from understudy.ha.replication.ports import Found, ReplicaListener
 from understudy.limits import FRAME_BYTES_MAX, REPLICATED_SUBMISSION_BYTES_MAX
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.ports import Clock, Executor, Operation, Timers
+from understudy.store.log.format_version import FORMAT_VERSION
 from understudy.store.replication.copy_messages import Directory
 from understudy.store.replication.operation_codec import decode
 from understudy.wire.core import packets
@@ -46,8 +47,11 @@ class CopyTarget(Protocol):
     def receive(self, data: bytes) -> None:
         """A message of the active node. Raises BrokerError: it does not fit."""
 
-    def execute(self, index: int, directory: Directory, operations: Sequence[Operation], size_bytes: int) -> None:
-        """Execute operations, ``size_bytes`` encoded, after everything before; ``TargetOwner.progress`` follows."""
+    def execute(
+        self, index: int, directory: Directory, operations: Sequence[Operation], size_bytes: int, *, at_once: bool
+    ) -> None:
+        """Execute operations, ``size_bytes`` encoded, after everything before; ``TargetOwner.progress`` follows. With
+        ``at_once`` perhaps before the return."""
 
     def end(self, ended: Callable[[], None]) -> None:
         """Execute everything that was given, close the files, call ``ended``. Nothing changes a file after it."""
@@ -177,6 +181,8 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
         self._reasons: list[str] = []
         self._problems: set[int] = set()
         """Answers of the nodes of this search."""
+        self._refusal = ""
+        """The last refusal because of versions that was logged: they stay the same until a node is updated."""
         self.found = Found.NOTHING
         """See ``Replica``."""
         self._peer: CorePeer | None = None
@@ -253,8 +259,9 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
         operations = decode(data)
         self._received = packet.index
         assert self._target is not None
-        self._target.execute(packet.index, directory, operations, len(data))
-        self._report()
+        self._target.execute(packet.index, directory, operations, len(data), at_once=not packet.report_receipt)
+        if packet.report_receipt:
+            self._report()
 
     def _stopping(self, packet: packets.ReplicationStopping) -> None:
         if packet.fail_over and self._state is ReplicaState.IN_SYNC:
@@ -327,6 +334,7 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
             options.connector,
             options.node_id(),
             options.copied_at(),
+            FORMAT_VERSION,
         )
         peer.request(registration, REPLICATION_CHANNEL, (packets.ReplicaAnswer,), self._answered)
 
@@ -334,6 +342,9 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
         assert isinstance(answer, packets.ReplicaAnswer)
         if answer.problem != ReplicaProblem.NONE:
             self._problems.add(answer.problem)
+            if answer.problem == ReplicaProblem.PROTOCOL and answer.text != self._refusal:
+                self._refusal = answer.text
+                log.error("refused by the active node", extra={"reason": answer.text})
             self.fire(ReplicaEvent.REFUSED, answer.text)
         elif not REPLICATION_PROTOCOL_MIN <= answer.protocol <= self.options.protocol:
             text = (

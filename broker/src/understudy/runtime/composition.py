@@ -90,6 +90,7 @@ def _cluster_services(parts: NodeParts, peers: ClusterPeers) -> ClusterServices:
         parts.configuration.connector,
         parts.discovery.connectors,
         scaled_down=ScaledDownNodes(can_scale_down=parts.configuration.current.ha_policy.scale_down is not None),
+        formats=parts.formats,
         backups=peers.backups,
         networks=parts.networks,
     )

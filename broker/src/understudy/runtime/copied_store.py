@@ -120,17 +120,19 @@ class TargetCopy:
         return ReplicaLog(
             target.log,
             target.bodies,
-            self._worker,
+            self._parts.environment.replica_runner(self._worker, self._parts.turn),
             sequence=target.sequence,
             on_progress=lambda progress: self._owner.progress(progress.durable),
             on_failure=self._failed,
             note_incomplete=self._note_incomplete,
         )
 
-    def execute(self, index: int, directory: Directory, operations: Sequence[Operation], size_bytes: int) -> None:
+    def execute(
+        self, index: int, directory: Directory, operations: Sequence[Operation], size_bytes: int, *, at_once: bool
+    ) -> None:
         """See ``CopyTarget``."""
         assert self._log is not None
-        self._log.receive(index, directory, operations, size_bytes)
+        self._log.receive(index, directory, operations, size_bytes, at_once=at_once)
 
     def end(self, ended: Callable[[], None]) -> None:
         """See ``CopyTarget``."""

@@ -33,8 +33,10 @@ from understudy.runtime.disk import RealDisk
 from understudy.runtime.file_lock import RealFileLock
 from understudy.runtime.journal_writer import ThreadLogWriter
 from understudy.runtime.network_probe import NetworkProber, ProbeOptions
+from understudy.runtime.replica_runner import ReplicaRunner, WorkerRunner
 from understudy.runtime.turn import Turn
 from understudy.runtime.worker import ThreadWorker
+from understudy.store.replication.replica_log import Runner
 from understudy.wire.core.packets_replication import REPLICATION_PROTOCOL
 
 
@@ -64,6 +66,8 @@ class Environment:
     """Creates the prober of the network check; None: the network is not checked."""
     discovery_endpoint: Callable[[Carrier, Turn], Endpoint] | None = None
     """Creates the access to a carrier of broadcasts; None: discovery and broadcast groups are not used."""
+    replica_runner: Callable[[Worker, Executor], Runner] = lambda worker, executor: WorkerRunner(worker)
+    """Creates the runner of the operations that a replica receives."""
     replication_protocol: int = REPLICATION_PROTOCOL
     """Newest version of the replication protocol that the node speaks; older ones are for the simulation."""
     descriptors: Descriptors | None = None
@@ -137,6 +141,11 @@ def system_environment(
         paths.append(path)
         return ThreadLogWriter(loop, executor, applier, path, fence)
 
+    def replica_runner(worker: Worker, executor: Executor) -> Runner:
+        path = CriticalPath(f"replica {len(paths) + 1} of the store")
+        paths.append(path)
+        return ReplicaRunner(worker, loop, executor, path)
+
     return Environment(
         clock=SystemClock(),
         lock_clock=BootClock(),
@@ -151,6 +160,7 @@ def system_environment(
         network_prober=lambda options: NetworkProber(loop, options),
         discovery_endpoint=lambda carrier, turn: make_endpoint(carrier, loop, turn),
         critical_paths=paths,
+        replica_runner=replica_runner,
         descriptors=descriptors,
     )
 

@@ -1,4 +1,4 @@
-"""Settings of the Python interpreter in a server process: garbage collector and thread switching.
+"""Settings of the Python interpreter in a server process: garbage collector, thread switching and freed memory.
 
 Objects of the hot path (messages, references, waiting tuples) have no cycles, and closed connections break theirs, so
 reference counts free them. The collector is needed only for cycles left by errors, yet with its defaults it traverses
@@ -8,11 +8,15 @@ made by the start are excluded for good, and the rest is collected rarely: by th
 
 The thread of the journal needs the interpreter briefly when a sync has ended; a busy loop releases it by default
 only every 5 ms, which is longer than the sync. Figures: ADR 0015, ADR 0023.
+
+A batch for a replica, or what a passive node reads of the log, is a block of up to 8 MiB that is freed at once. The C
+library gives such memory back to the kernel each time, which has to clear it again for the next block (ADR 0089).
 """
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import os
 import sys
@@ -26,6 +30,12 @@ MIDDLE: Final = 20
 OLDEST: Final = 50
 #: Thread switch interval.
 SWITCH_SECONDS: Final = 0.0001
+#: The C library keeps so many freed bytes at the end of its heap, and takes blocks of up to this size from there.
+KEPT_BYTES: Final = 32 * 1024 * 1024
+HEAP_BLOCK_BYTES_MAX: Final = 16 * 1024 * 1024
+#: ``M_TRIM_THRESHOLD`` and ``M_MMAP_THRESHOLD`` of glibc's ``mallopt``.
+_TRIM_THRESHOLD: Final = -1
+_MMAP_THRESHOLD: Final = -3
 #: Period of the check of resident memory.
 CHECK_SECONDS: Final = 5.0
 #: Growth of resident memory since the last full collection that causes the next one: this many bytes, or this
@@ -47,6 +57,16 @@ def settle() -> None:
     gc.enable()
     gc.set_threshold(YOUNGEST, MIDDLE, OLDEST)
     sys.setswitchinterval(SWITCH_SECONDS)
+    keep_freed_memory()
+
+
+def keep_freed_memory() -> None:
+    """Have the C library keep freed memory for the next large block. Nothing with another one than glibc."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        # either of them ends the adjustment of both, so both are set
+        mallopt(_TRIM_THRESHOLD, KEPT_BYTES)
+        mallopt(_MMAP_THRESHOLD, HEAP_BLOCK_BYTES_MAX)
 
 
 def keep_what_exists() -> None:

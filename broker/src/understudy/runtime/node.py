@@ -74,7 +74,7 @@ class BrokerNode:
         self._deactivated: Done | None = None
         """Called at the end of the deactivation under way; None: none is."""
         self.parts = make_parts(configuration, environment, security, instance_directory, process)
-        self.standby = NodeStandby(self.parts)
+        self.standby = NodeStandby(self.parts, self)
         self.activation = Activation(environment.clock)
         self.replication = make_replication(self.parts, self)
         self.life = NodeLife(self._make_policy, self.standby, self, self._state_changed.set)

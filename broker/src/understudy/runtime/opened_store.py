@@ -113,6 +113,9 @@ class OpenedStore:
             ),
             on_failure=self._owner.fail,
         )
+        log_format = self.store.format
+        parts.formats.log_version = lambda: log_format.version
+        log_format.readable = parts.formats.lowest
         parts.watch.activated(self.store, housekeeper)
         self.store.watch((configuration.large_messages_directory, configuration.paging_directory))
 

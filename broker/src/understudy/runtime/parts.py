@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from understudy.cluster.credentials import ClusterCredentials
 from understudy.cluster.membership import Membership
 from understudy.cluster.network import ClusterNetwork
+from understudy.cluster.passive_formats import PassiveFormats
 from understudy.cluster.topology import Topology
 from understudy.errors import BrokerError
 from understudy.ha.network_check import NetworkCheck
@@ -49,6 +50,8 @@ class NodeParts:
     watch: StoreWatch
     tls: TlsAcceptors
     """Certificates of the acceptors."""
+    formats: PassiveFormats = field(default_factory=PassiveFormats)
+    """Format versions that the passive nodes of this one read."""
     process: Process | None = None
     """None: the node is alone in its process, and hosts no backups."""
     instance_directory: str | None = None

@@ -69,6 +69,7 @@ class NodeReplication:
             self,
             environment.lock_clock or environment.clock,
             parts.turn,
+            parts.formats,
         )
         self.replica: Replica | None = None
         """The copy of another node's store on this node; set once."""

@@ -6,9 +6,9 @@ import asyncio
 import logging
 from typing import Final
 
-from understudy.errors import StoreError
+from understudy.errors import StoreError, StoreVersionUnsupported
 from understudy.ha.activation import Step
-from understudy.runtime.parts import NodeParts
+from understudy.runtime.parts import NodeParts, Owner
 from understudy.store.log.follower import Follower
 
 log = logging.getLogger(__name__)
@@ -22,8 +22,9 @@ FOLLOW_STEP_BYTES: Final = 8 * 1024 * 1024
 class NodeStandby:
     """Keeps up with the active node, so that taking over costs the unread end of the log."""
 
-    def __init__(self, parts: NodeParts) -> None:
+    def __init__(self, parts: NodeParts, owner: Owner) -> None:
         self._parts = parts
+        self._owner = owner
         self._timer: asyncio.TimerHandle | None = None
         self.follower: Follower | None = None
         self.following_error: str | None = None
@@ -119,6 +120,10 @@ class NodeStandby:
             self.following_error = None
             # a record that could not be read now, such as a damaged one, is tried again later
             return 0 if applied and not self.follower.caught_up else watch.pace.delay_ms
+        except StoreVersionUnsupported as error:
+            # this node cannot take over: it ends, so that this is seen and another backup is the next in line
+            self._owner.fail(error)
+            return FOLLOW_RETRY_MS
         except StoreError as error:
             # the store may be in the middle of a change by its owner: say it, start over
             if self.following_error != str(error):

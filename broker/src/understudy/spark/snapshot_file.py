@@ -72,7 +72,7 @@ def write_snapshot(directory: Path, plan: LogPlan, contents: Contents, clock: Cl
     at = contents.position
     header = SnapshotHeader(
         NodeId(plan.node_id), contents.epoch, clock.wall_ms(), at.number, at.epoch, at.offset, at.sequence, at.batch,
-        _sealed(plan, at),
+        *_end_of_segment(plan, at),
     )  # fmt: skip
     encoder = SnapshotEncoder(header)
     descriptor = os.open(directory / header.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -97,16 +97,17 @@ def _parts(contents: Contents) -> Iterator[tuple[PartType, bytes]]:
     yield from ((PartType.REFERENCES, payload) for payload in contents.references.chunks(PART_ITEMS * REFERENCE.size))
 
 
-def _sealed(plan: LogPlan, at: Position) -> Stop | None:
-    """Whether the last record of the segment is a seal, as the header of a snapshot has it."""
+def _end_of_segment(plan: LogPlan, at: Position) -> tuple[Stop | None, int]:
+    """Whether the last record of the segment is a seal, and the format version, for the header of a snapshot."""
     file = RealDisk().open(f"{plan.directory}/{segment_name(at.number, at.epoch)}", read_only=True)
     try:
-        found = read_seal(file, read_header(file, at.number, at.epoch))
+        header = read_header(file, at.number, at.epoch)
+        found = read_seal(file, header)
     finally:
         file.close()
     if found is None or _end(found) != at.offset:
-        return None
-    return Stop.CLOSED if found[1].closed else Stop.SEALED
+        return None, header.format_version
+    return Stop.CLOSED if found[1].closed else Stop.SEALED, header.format_version
 
 
 def _end(found: tuple[int, SealRecord]) -> int:

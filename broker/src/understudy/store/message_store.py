@@ -50,7 +50,9 @@ from understudy.store.log.records import (
     encode_queue,
 )
 from understudy.store.log.segment import log_size_bytes
+from understudy.store.log_format import LogFormat
 from understudy.store.message_run import append_ids, append_run, hold_room
+from understudy.store.named_readers import NamedReaders
 from understudy.store.quarantine import DIRECTORY_NAME, Quarantine
 from understudy.store.read_back import ReadBack
 from understudy.store.reference import Location
@@ -133,6 +135,10 @@ class MessageStore:
         """Record messages that came together; see ``message_run.append_run``."""
         self.fail = self._journal.fail
         """Told that something of the store cannot be used any more: nothing is confirmed from then on."""
+        self.format = LogFormat(self._journal, state)
+        """The format version of the log."""
+        self.readers = NamedReaders(self._journal, state, clock, self.store_setting)
+        """The named readers, for which segments are kept."""
         self._consolidator = Consolidator(
             files=files,
             clock=clock,
@@ -140,12 +146,11 @@ class MessageStore:
             state=self.state,
             relocations=relocations,
             forget=self._forget_segment,
+            readers=self.readers,
             known=self.quarantine.known,
             damaged=lambda number, offset: self.quarantine.damage_met(number, offset),
             settings=settings,
         )
-        self.readers = self._consolidator.readers
-        """The named readers, for which segments are kept."""
 
     @classmethod
     def activate(
@@ -271,7 +276,8 @@ class MessageStore:
         return sequence
 
     def store_setting(self, record: SettingRecord) -> int:
-        """Management added, replaced or removed a setting; the sequence."""
+        """A setting was added, replaced or removed; the sequence. Raises as ``LogFormat.prepare``."""
+        self.format.prepare(record)
         sequence = self._journal.append(RecordType.SETTING, encode_setting(record))
         self.state.apply_setting(record)
         return sequence

@@ -59,12 +59,15 @@ class NamedReader:
 class NamedReaders:
     """The named readers of one activation."""
 
-    def __init__(self, journal: Journal, state: StoreState, clock: Clock) -> None:
+    def __init__(
+        self, journal: Journal, state: StoreState, clock: Clock, store_setting: Callable[[SettingRecord], object]
+    ) -> None:
         """
         Args:
-            journal: Takes the records.
+            journal: Of the running store.
             state: Of the running store: its settings and segments.
             clock: For times of registrations and commits.
+            store_setting: Appends a record to the log.
 
         Raises:
             StoreError: a record of a reader in the log is invalid.
@@ -72,6 +75,7 @@ class NamedReaders:
         self._journal = journal
         self._state = state
         self._clock = clock
+        self._store = store_setting
         self._readers = {
             record.match: _decoded(record) for record in state.settings.values() if record.scope is SettingKind.READER
         }
@@ -241,10 +245,6 @@ class NamedReaders:
         self._readers[reader.name] = reader
         return reader
 
-    def _store(self, record: SettingRecord) -> None:
-        self._journal.append(RecordType.SETTING, encode_setting(record))
-        self._state.apply_setting(record)
-
 
 def _encoded(reader: NamedReader) -> SettingRecord:
     values: dict[str, object] = {
@@ -279,3 +279,13 @@ def _decoded(record: SettingRecord) -> NamedReader:
         number("committed_ms"),
         dropped,
     )
+
+
+def appended_to(journal: Journal, state: StoreState) -> Callable[[SettingRecord], None]:
+    """Appends records of readers that a log has already, which need no other format version, to its journal."""
+
+    def store(record: SettingRecord) -> None:
+        journal.append(RecordType.SETTING, encode_setting(record))
+        state.apply_setting(record)
+
+    return store

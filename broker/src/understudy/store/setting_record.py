@@ -15,6 +15,9 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
+
+from understudy.store.log.format_version import FORMAT_VERSION, FORMAT_VERSION_FIRST
 
 
 class SettingKind(StrEnum):
@@ -30,6 +33,15 @@ class SettingKind(StrEnum):
     """A bridge that management created; the match is its name."""
     READER = "reader"
     """The reader of the log whose name is the match (``store.named_readers``)."""
+
+    @property
+    def format_version(self) -> int:
+        """Lowest format version of a log that may have a record of this kind (``log.format_version``)."""
+        return FORMAT_VERSION_FIRST if self in _FIRST else FORMAT_VERSION
+
+
+#: Kinds that every version reads.
+_FIRST: Final = frozenset({SettingKind.ADDRESS, SettingKind.SECURITY})
 
 
 @dataclass(frozen=True, slots=True)

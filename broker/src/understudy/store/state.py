@@ -26,6 +26,7 @@ from understudy.store.backlog import Backlog
 from understudy.store.columns import Rows
 from understudy.store.live_index import LiveIndex
 from understudy.store.log.checkpoint import encode_duplicate_ids, encode_item
+from understudy.store.log.format_version import FORMAT_VERSION_FIRST
 from understudy.store.log.records import (
     MESSAGE_LARGE,
     AcknowledgeRecord,
@@ -134,6 +135,8 @@ class StoreState:
         self.id_cache_size = id_cache_size
         self.node_id: NodeId | None = None
         self.epoch = 0
+        self.format_version = FORMAT_VERSION_FIRST
+        """Lowest version that a reader of the log must know."""
         self.sequence = 0
         """Of the last record applied."""
         self.addresses: dict[int, AddressRecord] = {}

@@ -11,7 +11,10 @@ from understudy.balancing.groups import RemoteGroups
 from understudy.protocols.core.session import CoreSession
 from understudy.store.message_store import MessageStore
 from understudy.store.setting_record import SettingKind, SettingRecord
-from understudy.testing.planting import Patch, planted
+from understudy.testing.fault_plan import Fault, FaultKind
+from understudy.testing.members_run import MembersRun
+from understudy.testing.planting import Patch, planted, with_faults
+from understudy.testing.scenario_run import ScenarioRun
 
 _MEMBERS: Final = "members"
 _ONE_QUEUE: Final = "a message group has one queue, and its messages keep their order"
@@ -37,8 +40,8 @@ def _group_bindings_forgotten(patch: Patch) -> None:
     old: Callable[..., int] = patch.replace(MessageStore, "store_setting", store_setting)
 
 
-@planted("group-overtaken", promise=_ONE_QUEUE, checks=["group-order"], elsewhere={_MEMBERS: range(15, 25)})
-def _group_overtaken(patch: Patch) -> None:
+@planted("group-overtaken", promise=_ONE_QUEUE, checks=["group-order"], elsewhere={_MEMBERS: range(10, 20)})
+def _group_overtaken(patch: Patch) -> type[ScenarioRun]:
     """Messages that have waited for a decision about their group are sent in the opposite order."""
 
     def keep(self: CoreSession, packet: Any, size_bytes: int) -> None:
@@ -48,3 +51,5 @@ def _group_overtaken(patch: Patch) -> None:
             held.insert(1, held.pop())
 
     old: Callable[..., None] = patch.replace(CoreSession, "_keep", keep)
+    # more messages wait while the member that decides is paused
+    return with_faults(Fault(0, 0.1, FaultKind.PAUSE, "a", 0.6, 0.5, 0), base=MembersRun)

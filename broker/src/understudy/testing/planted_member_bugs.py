@@ -1,4 +1,4 @@
-"""Planted bugs of members of a cluster: bridges, redistribution and scale-down that lose or double messages."""
+"""Planted bugs of members of a cluster: bridges and redistribution that lose or double messages."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from understudy.routing.acceptance import Acceptance
 from understudy.routing.address import Address
 from understudy.routing.queues.queue import Queue
 from understudy.routing.response_order import ResponseOrder
-from understudy.runtime.scale_down import NodeScaleDown
-from understudy.scale_down.messages import MovingMessages
 from understudy.store.reference import MessageReference, References
 from understudy.testing.planting import Patch, planted
 
@@ -79,20 +77,3 @@ def _redistribution_acknowledges_first(patch: Patch) -> None:
         self.accept(target, copy, queues, 0, ResponseOrder(), None, None, None)
 
     old: Callable[..., None] = patch.replace(Acceptance, "move", move)
-
-
-@planted("scale-down-removes-early", promise=_NOT_LOST, checks=["lost"], elsewhere={_MEMBERS: range(20, 40)})
-def _scale_down_removes_early(patch: Patch) -> None:
-    """A node that is scaled down removes a message when it has sent it, before the target has it."""
-
-    def sent(self: MovingMessages, correlation_id: int, held: Any, size_bytes: int) -> None:
-        old(self, correlation_id, held, size_bytes)
-        self.confirmed(correlation_id)
-
-    old: Callable[..., None] = patch.replace(MovingMessages, "_sent", sent)
-
-
-@planted("scale-down-not-completed", promise=_NOT_DOUBLED, checks=["duplicated"], elsewhere={_MEMBERS: range(190, 210)})
-def _scale_down_not_completed(patch: Patch) -> None:
-    """A node that was killed during its scale-down serves messages that the target has already."""
-    patch.replace(NodeScaleDown, "is_pending", lambda self, broker: False)

@@ -110,10 +110,15 @@ def planted(
     return register
 
 
-def with_faults(*faults: Fault) -> type[ScenarioRun]:
-    """A run with these faults instead of those of its plan. Its bug shows soon, so that it need not wait long."""
+def with_faults(*faults: Fault, base: type[ScenarioRun] = ScenarioRun) -> type[ScenarioRun]:
+    """A run with these faults instead of those of its plan. Its bug shows soon, so that it need not wait long.
 
-    class FaultRun(ScenarioRun):
+    Args:
+        faults: In the order of their times.
+        base: The run of the scenario.
+    """
+
+    class FaultRun(base):  # type: ignore[misc,valid-type]
         liveness_s = 30.0
 
         def __init__(self, plan: Plan, loop: SimLoop) -> None:

@@ -28,6 +28,7 @@ from understudy.store.log.segment import (
     log_size_bytes,
     read_header,
 )
+from understudy.store.named_readers import NamedReaders, appended_to
 from understudy.store.quarantine import read_known_damage
 from understudy.store.retention import RetentionSettings
 from understudy.store.settings import StoreSettings
@@ -184,6 +185,7 @@ class Compaction:
             state=self._state,
             relocations=Relocations(),
             forget=self._forget,
+            readers=NamedReaders(self._journal, self._state, clock, appended_to(self._journal, self._state)),
             known=read_known_damage(disk, directory),
             # no queue is served here: a damaged record stays where it is
             damaged=lambda number, offset: None,

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from support.replica_links import Channel, ManualAuthority, ManualCopy, StepWriter, registration
+from understudy.cluster.passive_formats import PassiveFormats
 from understudy.errors import BrokerError, DiskFull, LockLost
 from understudy.replication.active_link import ActiveLink, LinkOptions, LinkState
-from understudy.store.log.operation_context import OperationContext
+from understudy.store.log.operation_context import Contract, OperationContext
 from understudy.store.log.operations import Append, CloseFiles, RemoveFile, SyncFile
+from understudy.store.log_format import ReadableFormat
 from understudy.store.replication.copy_messages import Directory
 from understudy.store.replication.shipping import Shipping, ShippingWriter
 from understudy.testing.manual_time import ManualTime
@@ -30,6 +32,7 @@ class Active:
         self.context = OperationContext()
         self.copies: list[ManualCopy] = []
         self.events: list[str] = []
+        self.formats = PassiveFormats()
         self.protocols: list[int] = []
         """Version of the protocol of each copy."""
         self.link = ActiveLink(
@@ -40,6 +43,7 @@ class Active:
             self,
             self.time,
             self.time,
+            self.formats,
         )
         self.link.open(NODE_ID, 3, self.context)
         self.confirmed: list[int] = []
@@ -434,3 +438,32 @@ def test_a_replica_of_a_version_that_is_too_old_is_refused_with_both_versions() 
     text = f"replication protocol 0, this node speaks {REPLICATION_PROTOCOL_MIN} and newer"
     assert channel.sent == [packets.ReplicaAnswer(ReplicaProblem.PROTOCOL, text)]
     assert node.protocols == []
+
+
+def test_a_replica_that_cannot_read_the_log_is_refused_and_one_that_follows_is_known() -> None:
+    node = Active()
+    node.formats.log_version = lambda: 2
+    answer = answer_of(node.register(format_version=1))
+    assert answer.problem == ReplicaProblem.PROTOCOL
+    assert "the log has format version 2, this backup is of an earlier version" in answer.text
+    assert node.formats.lowest() is None
+    channel = node.register(format_version=2)
+    assert node.formats.lowest() == ReadableFormat(2, "the replica b")
+    node.link.connection_lost(channel, "cut")
+    assert node.formats.lowest() is None
+
+
+def test_receipts_are_asked_for_only_if_a_contract_is_content_with_them() -> None:
+    node = Active()
+    channel = node.synchronise()
+    for contracts, wanted in (
+        ((Contract.REPLICA_DISK, ()), False),
+        ((Contract.REPLICA_DISK, (Contract.LOCAL,)), False),
+        ((Contract.REPLICA_DISK, (Contract.REPLICA_MEMORY,)), True),
+        ((Contract.REPLICA_MEMORY, ()), True),
+    ):
+        node.context.demand(*contracts)
+        node.write(node.context.appended + 1)
+        shipped = channel.sent[-1]
+        assert isinstance(shipped, packets.ReplicationOperations)
+        assert shipped.report_receipt is wanted, contracts

@@ -116,3 +116,16 @@ def test_the_newest_search_says_whether_the_place_is_taken_and_the_partner_activ
     assert search(ReplicaProblem.NOT_ACTIVE) is Found.NOTHING
     assert search(ReplicaProblem.ACTIVATES) is Found.PARTNER_ACTIVATES
     assert search(ReplicaProblem.NONE) is Found.NOTHING, "accepted"
+
+
+def test_a_refusal_because_of_versions_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    parts, time = Parts(), ManualTime()
+    own, other = (TransportConfiguration("c", parameters={"host": "192.0.2.1", "port": port}) for port in ("1", "2"))
+    options = ReplicaOptions("b", own, None, False, ClusterCredentials("cluster", "secret", parts), PeerOptions())
+    link = ReplicaLink(options, lambda: [other], parts, lambda owner: parts, parts, time, time, parts)  # type: ignore
+    for text in ("the log has format version 2", "the log has format version 2", "replication protocol 1"):
+        link.seek()
+        link.fire(ReplicaEvent.PROVED, link._peer)
+        parts.link.receive_data(encode(packets.ReplicaAnswer(ReplicaProblem.PROTOCOL, text), REPLICATION_CHANNEL))
+    logged = [record.__dict__["reason"] for record in caplog.records if record.msg == "refused by the active node"]
+    assert logged == ["the log has format version 2", "replication protocol 1"]

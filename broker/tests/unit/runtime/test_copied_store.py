@@ -13,6 +13,7 @@ from support.replication import BODIES, ReplicatedHarness
 from support.store import DIRECTORY, NODE_ID
 from understudy.runtime.copied_store import TargetCopy
 from understudy.runtime.disk import RealDisk
+from understudy.runtime.replica_runner import WorkerRunner
 from understudy.store.replication.copy_messages import CopyIdentity, decode_message, encode_message
 from understudy.store.replication.copy_source import CopySource, SourceState
 from understudy.store.replication.store_files import StoreDirectories
@@ -48,7 +49,8 @@ class Backup:
         self.notes: list[Done] = []
         """Writes of the activation sequence that are under way."""
         node: Any = SimpleNamespace(
-            environment=SimpleNamespace(disk=RealDisk()),
+            environment=SimpleNamespace(disk=RealDisk(), replica_runner=lambda worker, executor: WorkerRunner(worker)),
+            turn=None,
             configuration=SimpleNamespace(
                 current=SimpleNamespace(
                     journal_directory=f"{directory}/journal", large_messages_directory=f"{directory}/large"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import subprocess
 import sys
 from collections.abc import Callable
 from typing import cast
@@ -95,3 +96,29 @@ def test_a_start_makes_its_objects_without_a_collection() -> None:
         gc.unfreeze()
         gc.set_threshold(*threshold)
         sys.setswitchinterval(interval)
+
+
+#: Prints how often the kernel had to provide a page for blocks of a size that was freed before.
+FREED_AND_USED_AGAIN = """
+import resource
+from understudy.runtime.interpreter import keep_freed_memory
+{call}
+for _ in range(3):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    blocks = [b"x" * size for size in range(1 << 20, 5 << 20, 1 << 19)]
+    del blocks
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def test_freed_blocks_are_used_again_without_the_kernel() -> None:
+    faults = [
+        int(
+            subprocess.run(
+                [sys.executable, "-c", FREED_AND_USED_AGAIN.format(call=call)], check=True, capture_output=True
+            ).stdout
+        )
+        for call in ("", "keep_freed_memory()")
+    ]
+    assert faults[0] > 1_000, "another C library: the setting does nothing"
+    assert faults[1] < 100

@@ -44,6 +44,7 @@ from understudy.spark.archive_files import Target, merge_files
 from understudy.spark.archive_layout import DataFile
 from understudy.spark.archive_rows import address_expression, address_key
 from understudy.spark.archives import Settings, archive
+from understudy.store.log.format_version import FORMAT_VERSION
 
 pytestmark = pytest.mark.spark
 
@@ -242,11 +243,12 @@ def cases(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Case]:
     newer = Path(simple_store(directory / "newer"))
     segment = min(newer.glob("segment-*.log"))
     content = bytearray(segment.read_bytes())
-    content[8:10] = struct.pack("<H", 2)
+    content[8:10] = struct.pack("<H", FORMAT_VERSION + 1)
     content[12:16] = bytes(4)
     content[12:16] = struct.pack("<I", crc32(content[:4096]))
     segment.write_bytes(content)
-    yield Case(StoreVersionUnsupported, "format version 2, this Understudy reads up to 1", [str(newer)], output, usual)
+    refused = f"format version {FORMAT_VERSION + 1}, this Understudy reads up to {FORMAT_VERSION}"
+    yield Case(StoreVersionUnsupported, refused, [str(newer)], output, usual)
     rig = rig_with_queue()
     for number in range(60):
         send(rig, Message(bytes(20_000), address="a", timestamp=number))

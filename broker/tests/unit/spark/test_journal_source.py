@@ -23,6 +23,7 @@ from understudy.properties import Properties, encode_simple_string
 from understudy.runtime.file_lock import RealFileLock
 from understudy.spark.journal_source import read_journal
 from understudy.spark.log_plan import parse_options, plan_logs
+from understudy.store.log.format_version import FORMAT_VERSION
 
 pytestmark = pytest.mark.spark
 
@@ -238,8 +239,9 @@ def test_stores_that_cannot_be_read_are_refused_and_stay_as_they_are(tmp_path: P
         directory.mkdir()
         for path in segments:
             (directory / path.name).write_bytes(path.read_bytes())
-    _reheader(newer / used[1].name, 8, struct.pack("<H", 2))
-    cases.append((StoreVersionUnsupported, "format version 2, this Understudy reads up to 1", [str(newer)]))
+    _reheader(newer / used[1].name, 8, struct.pack("<H", FORMAT_VERSION + 1))
+    refused = f"format version {FORMAT_VERSION + 1}, this Understudy reads up to {FORMAT_VERSION}"
+    cases.append((StoreVersionUnsupported, refused, [str(newer)]))
     (missing / used[1].name).unlink()
     cases.append((JournalCorrupt, "records [0-9]+ to [0-9]+ are missing: no segment between", [str(missing)]))
     _reheader(mixed / used[1].name, 16, uuid_bytes(NodeId("11111111-2222-4333-8444-555555555555")))

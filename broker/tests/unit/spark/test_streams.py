@@ -37,6 +37,7 @@ from understudy.spark.broker_positions import BrokerPositions
 from understudy.spark.stream_offsets import StreamOffset
 from understudy.spark.stream_options import parse_stream_options
 from understudy.spark.stream_reader import JournalStream
+from understudy.store.log.format_version import FORMAT_VERSION
 from understudy.store.named_readers import LogPosition
 from understudy.store.retention import RetentionSettings
 
@@ -266,11 +267,11 @@ def test_another_node_and_a_newer_format_end_the_stream(tmp_path: Path) -> None:
         stream.latestOffset({"epoch": 1, "node_id": "other", "sequence": 1}, ReadAllAvailable())
     path = next(iter(sorted(directory.glob("segment-*.log"))))
     content = bytearray(path.read_bytes())
-    content[8:10] = (2).to_bytes(2, "little")
+    content[8:10] = (FORMAT_VERSION + 1).to_bytes(2, "little")
     content[12:16] = bytes(4)
     content[12:16] = crc32(bytes(content[:4096])).to_bytes(4, "little")
     path.write_bytes(content)
-    with pytest.raises(StoreVersionUnsupported, match="format version 2"):
+    with pytest.raises(StoreVersionUnsupported, match=f"format version {FORMAT_VERSION + 1}"):
         stream_of(directory).initialOffset()
 
 

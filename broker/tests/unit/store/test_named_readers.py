@@ -121,6 +121,23 @@ def test_a_reader_that_holds_too_much_is_dropped_once_and_says_so() -> None:
     assert readers_of(rig).register("slow", readers_of(rig).confirmed, LIMIT).dropped is None
 
 
+def test_a_lower_limit_counts_from_the_next_end_of_a_segment() -> None:
+    rig = rig_of()
+    fill(rig, 20)
+    readers = readers_of(rig)
+    readers.register("quick", readers.confirmed, LIMIT)
+    readers.register("slow", readers.confirmed, LIMIT)
+    fill(rig, 100)
+    for name in ("quick", "slow"):
+        lowered = readers.register(name, readers.confirmed, 200_000)
+        assert lowered.dropped is None
+        assert readers.held_bytes(lowered) > 2 * lowered.bytes_max
+    readers.commit("quick", readers.confirmed)
+    fill(rig, 12)
+    assert readers.get("quick").dropped is None, "it has caught up in time"
+    assert readers.get("slow").dropped is not None
+
+
 def test_positions_that_are_not_in_the_log_are_refused() -> None:
     rig = rig_of()
     fill(rig, 100)

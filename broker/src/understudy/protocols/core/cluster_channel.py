@@ -16,6 +16,7 @@ from understudy.cluster.topology import Member
 from understudy.errors import BrokerError
 from understudy.protocols.core.link import CoreLink
 from understudy.protocols.core.replication_channel import ReplicationChannel
+from understudy.store.log.format_version import FORMAT_VERSION_FIRST
 from understudy.wire.core import packets, packets_replication
 from understudy.wire.core.transport import TransportConfiguration
 
@@ -39,6 +40,8 @@ class ClusterChannel:
         """Connector that the other node has announced."""
         self._announced: packets.NodeAnnounce | None = None
         """The backup that was announced on the connection."""
+        self._reads = FORMAT_VERSION_FIRST
+        """Newest format version of a log that the other node reads."""
         self._requester: Requester | None = None
         """The active node that was announced on the connection, which may ask for a backup."""
         self._replication: ReplicationChannel | None = None
@@ -101,10 +104,25 @@ class ClusterChannel:
             topology.update(member, first_hand=True)
             return
         self._announced = packet
+        self._follows(packet.node_id, connector.to_url())
         topology.set_backup(packet.node_id, connector, packet.backup_group_name)
         log.info("backup announced", extra={"connector": connector.to_url(), "node_id": packet.node_id})
 
+    def _follows(self, node_id: str, backup: str) -> None:
+        """A backup has announced itself."""
+        services = self._owner.services
+        if node_id != services.shared.node_id:
+            return
+        formats = services.cluster.formats
+        formats.follows(self, f"the backup {backup}", self._reads)
+        refusal = formats.refusal(self._reads)
+        if refusal is not None:
+            log.error("the announced backup cannot take over", extra={"connector": backup, "reason": refusal})
+
     def _vote(self, packet: packets.QuorumVote) -> None:
+        if isinstance(packet.vote, packets.StoreFormat):
+            self._reads = packet.vote.version
+            return
         if isinstance(packet.vote, packets.PairState):
             self._owner.services.cluster.votes.pair_state(packet.vote)
             return
@@ -162,6 +180,7 @@ class ClusterChannel:
         """The connection was lost, and with it the backup announced on it, or the replica."""
         if self._replication is not None:
             self._replication.connection_lost(reason)
+        self._owner.services.cluster.formats.left(self)
         announced, self._announced = self._announced, None
         if announced is None:
             return

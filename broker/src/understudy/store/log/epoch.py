@@ -108,7 +108,8 @@ def begin_epoch(
         seed = seed_of(number, epoch)
         record = b"".join(frame(RecordType.EPOCH, 0, sequence, HEADER_BLOCK_BYTES, seed, payload))
         position = HEADER_BLOCK_BYTES + len(record)
-        header = SegmentHeader(node_id, epoch, number, clock.wall_ms(), max(segment_bytes, 2 * position), True)
+        size_bytes, version = max(segment_bytes, 2 * position), state.format_version
+        header = SegmentHeader(node_id, epoch, number, clock.wall_ms(), size_bytes, True, version)
         _create_first_segment(applier, disk, CreateSegment(header, record), names, ends)
     except DiskFailed as error:
         raise DiskFailed(

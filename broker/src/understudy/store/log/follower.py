@@ -437,6 +437,7 @@ class Follower:
         file.close()
         self._life.fire(FollowerEvent.SNAPSHOT_LOADED)
         self.base = header
+        self.state.format_version = max(self.state.format_version, header.format_version)
         self._cursor = header.cursor(self._directory)
         self._ends = [
             SegmentEnd(number, use.epoch, use.end)
@@ -480,13 +481,14 @@ class Follower:
         path = f"{self._directory}/{link.name}"
         file = self._disk.open(path, read_only=True)
         try:
-            read_header(file, link.number, link.epoch)
+            header = read_header(file, link.number, link.epoch)
         except BaseException:
             file.close()
             raise
         self.close()
         self._file = file
         self._index = index
+        self.state.format_version = max(self.state.format_version, header.format_version)
         cursor = self._cursor
         if cursor is not None:
             self._ends.append(SegmentEnd(cursor.number, cursor.epoch, cursor.offset))

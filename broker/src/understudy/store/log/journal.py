@@ -141,6 +141,7 @@ class Journal:
             number=number + 1,
             segment_bytes=segment_bytes,
             ahead=settings.ahead,
+            format_version=epoch.state.format_version,
             on_prepared=self._prepared,
             on_failure=self.fail,
             on_space=on_space,
@@ -234,6 +235,19 @@ class Journal:
             StoreError: the journal has failed or is closed.
         """
         self.make_room(0)
+        self._change_segment(0)
+
+    def use_format(self, version: int) -> None:
+        """Begin another segment for records of a later format version (``store.log_format``).
+
+        Raises:
+            StoreError: the journal has failed or is closed.
+            DiskFull: there is no space to make a segment now.
+        """
+        self.make_room(0)
+        if self.no_space:
+            raise DiskFull(f"no space for a segment of format version {version} in {self._directory}")
+        self.spares.use_format(version)
         self._change_segment(0)
 
     def _set_room(self, length: int) -> None:

@@ -147,6 +147,11 @@ class OperationContext(Lane):
         """Highest sequence that all places have confirmed, whatever the contracts: no failover takes it back."""
         return min(self._marks.values())
 
+    @property
+    def wants_receipts(self) -> bool:
+        """Whether a contract is content with the memory of the replica: else only its disk matters."""
+        return any(lane.contract is Contract.REPLICA_MEMORY for lane in self._lanes)
+
     # --- contracts ----------------------------------------------------------------------------------
 
     def demand(self, common: Contract, others: Iterable[Contract] = ()) -> None:

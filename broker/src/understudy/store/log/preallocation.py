@@ -25,7 +25,7 @@ from typing import Final
 from understudy.errors import DiskFull
 from understudy.ids import NodeId
 from understudy.ports import Clock, LogWriter, Operation
-from understudy.store.log.operations import CreateSegment, GrowSegment, KeepReserve, SyncFile, WriteZeros
+from understudy.store.log.operations import CreateSegment, GrowSegment, KeepReserve, RemoveFile, SyncFile, WriteZeros
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, SegmentHeader, segment_name
 
 #: How long after the disk was full the next segment is asked for again.
@@ -56,6 +56,8 @@ class Segment:
     readiness: Readiness = Readiness.PREPARING
     made: bool = False
     """Whether its file exists."""
+    format_version: int = 0
+    """In the header of the file; 0 before it is made."""
     zeroed_bytes: int = HEADER_BLOCK_BYTES
     """Up to here its blocks have been written."""
     sync: SyncFile = field(init=False)
@@ -78,6 +80,7 @@ class Preallocation:
         number: int,
         segment_bytes: int,
         ahead: int,
+        format_version: int,
         on_prepared: Callable[[], None],
         on_failure: Callable[[BaseException], None],
         on_space: Callable[[], None],
@@ -92,6 +95,7 @@ class Preallocation:
             number: Of the first.
             segment_bytes: Size of each.
             ahead: How many, at least one and at most ``AHEAD_MAX``.
+            format_version: Of their records.
             on_prepared: Called when one was made, or could not be.
             on_failure: Called with an error of the disk other than a full one.
             on_space: Called when ``no_space`` has changed.
@@ -101,6 +105,7 @@ class Preallocation:
         self._node_id = node_id
         self._epoch = epoch
         self._segment_bytes = segment_bytes
+        self._format_version = format_version
         self._on_prepared = on_prepared
         self._on_failure = on_failure
         self._on_space = on_space
@@ -130,6 +135,13 @@ class Preallocation:
         self._add((self._spares[-1] if self._spares else segment).number + 1)
         return segment
 
+    def use_format(self, version: int) -> None:
+        """Later segments have records of another format version: those that are prepared are made anew."""
+        self._format_version = version
+        for segment in self._spares:
+            if segment.readiness is Readiness.READY:
+                self._prepare(segment)
+
     def retry(self, *, at_once: bool = False) -> None:
         """Ask for the next segment again if the disk was full and a second has passed, or ``at_once``."""
         if self.no_space and not self._stopped and (at_once or self._clock.monotonic_ms() >= self._retry_at_ms):
@@ -144,12 +156,15 @@ class Preallocation:
         needed_bytes = segment.needed_bytes
 
         operations: list[Operation]
-        if segment.made:
+        if segment.made and segment.format_version == self._format_version:
             operations = [GrowSegment(segment.name, needed_bytes)]
         else:
-            moment_ms = self._clock.wall_ms()
-            header = SegmentHeader(self._node_id, self._epoch, segment.number, moment_ms, needed_bytes, False)
-            operations = [CreateSegment(header)]
+            moment_ms, version = self._clock.wall_ms(), self._format_version
+            header = SegmentHeader(self._node_id, self._epoch, segment.number, moment_ms, needed_bytes, False, version)
+            # one of another format version is replaced; nothing was written to it
+            operations = [RemoveFile(segment.name)] if segment.made else []
+            operations.append(CreateSegment(header))
+            segment.made, segment.format_version = False, version
         self._writer.submit(operations, lambda error: self._prepared(segment, needed_bytes, error))
 
     def zero(self) -> None:
@@ -216,11 +231,12 @@ class Preallocation:
             self._on_failure(error)
             return
         else:
-            segment.made = True
+            if not segment.made:
+                segment.made, segment.zeroed_bytes = True, HEADER_BLOCK_BYTES
             if self.no_space:
                 self.no_space = False
                 self._on_space()
-            if segment.needed_bytes == needed_bytes:
+            if segment.needed_bytes == needed_bytes and segment.format_version == self._format_version:
                 segment.readiness = Readiness.READY
                 self.wants_zeros = True
                 self._to_prepare.popleft()

@@ -20,7 +20,6 @@ from understudy.message import Encoding, large_body_of
 from understudy.store.binding_text import read_address, read_queue
 from understudy.store.setting_record import SettingRecord, decode_setting
 
-FORMAT_VERSION: Final = 1
 #: Priorities of messages are 0 up to this.
 PRIORITY_MAX: Final = 9
 

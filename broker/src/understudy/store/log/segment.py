@@ -20,9 +20,9 @@ from understudy.errors import DiskFailed, DiskFull, JournalCorrupt, LockLost, St
 from understudy.ids import NodeId, uuid_bytes, uuid_text
 from understudy.kernel import crc32, digest_records
 from understudy.ports import Disk, File, FileReader
+from understudy.store.log.format_version import FORMAT_VERSION, FORMAT_VERSION_FIRST
 from understudy.store.log.open_files import OpenSegment
 from understudy.store.log.records import (
-    FORMAT_VERSION,
     HEADER,
     HEADER_BYTES,
     REST,
@@ -67,6 +67,8 @@ class SegmentHeader:
     created_ms: int
     allocated_bytes: int
     first_of_epoch: bool
+    format_version: int = FORMAT_VERSION_FIRST
+    """Lowest version that a reader must know (``format_version``)."""
 
 
 def segment_name(number: int, epoch: int) -> str:
@@ -89,7 +91,7 @@ def encode_header(header: SegmentHeader) -> bytes:
     """The header block."""
     fields = _HEADER.pack(
         MAGIC,
-        FORMAT_VERSION,
+        header.format_version,
         FIRST_OF_EPOCH if header.first_of_epoch else 0,
         0,
         uuid_bytes(header.node_id),
@@ -123,7 +125,8 @@ def decode_header(block: bytes, path: str) -> SegmentHeader:
             f"{path}: format version {version}, this Understudy reads up to {FORMAT_VERSION}",
             hint="start the version that wrote it, or upgrade this one",
         )
-    return SegmentHeader(NodeId(uuid_text(node_id)), epoch, number, created_ms, allocated, bool(flags & FIRST_OF_EPOCH))
+    first = bool(flags & FIRST_OF_EPOCH)
+    return SegmentHeader(NodeId(uuid_text(node_id)), epoch, number, created_ms, allocated, first, version)
 
 
 def read_header(file: FileReader, number: int, epoch: int) -> SegmentHeader:

@@ -27,7 +27,7 @@ def has_seal(file: FileReader, name: str) -> bool:
     number, epoch, _ = parse_name(name) or (0, 0, False)
     try:
         return read_seal(file, read_header(file, number, epoch)) is not None
-    except JournalCorrupt:
+    except (JournalCorrupt, StoreVersionUnsupported):
         return False
 
 

@@ -1,7 +1,8 @@
 """Execution of the operations of an active node on the backup (docs/architecture.md, "Replication").
 
 The link gives every submission with its index to ``receive``, in the order of the stream. All that was received is
-executed in one job, in order, on another thread; meanwhile the next ones are collected. Within a job consecutive
+executed in one job, in order, on another thread; meanwhile the next ones are collected. A job of nothing but small
+batches may be executed at once (``Runner.run_batch``). Within a job consecutive
 batches of one segment are synced once, after the last of them. That changes no order that matters: the sync comes
 before every other operation except those that only prepare files of their own (``_INDEPENDENT``).
 
@@ -40,6 +41,7 @@ from understudy.store.log.operations import (
     WriteBody,
     WriteFile,
     WriteZeros,
+    is_batch,
 )
 from understudy.store.quarantine import DIRECTORY_NAME
 from understudy.store.replication.copy_messages import Directory
@@ -54,10 +56,16 @@ _OF_OPEN_SEGMENTS: Final = frozenset({Append, SyncFile})
 
 
 class Runner(Protocol):
-    """Runs a job on another thread: ``ports.LogWriter`` and ``ports.Worker``. One job at a time is given to it."""
+    """Runs a job on another thread. One job at a time is given to it."""
 
     def run(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
         """Call ``work`` on another thread, then ``done`` on the loop's thread."""
+        ...
+
+    def run_batch(
+        self, work: Callable[[], None], done: Callable[[BaseException | None], None], size_bytes: int
+    ) -> None:
+        """As ``run``; batches of ``size_bytes`` may also be written before the return, and ``done`` is called later."""
         ...
 
 
@@ -78,6 +86,8 @@ class _Received:
     directory: Directory
     operations: Sequence[Operation]
     size_bytes: int
+    at_once: bool
+    """A batch, and its receipt is not reported before it is executed."""
 
 
 class ReplicaLog:
@@ -122,7 +132,9 @@ class ReplicaLog:
         self._unsynced: str | None = None
         """Segment with batches of this job that are to be synced."""
 
-    def receive(self, index: int, directory: Directory, operations: Sequence[Operation], size_bytes: int) -> None:
+    def receive(
+        self, index: int, directory: Directory, operations: Sequence[Operation], size_bytes: int, *, at_once: bool
+    ) -> None:
         """The next submission; ignored after a failure.
 
         Args:
@@ -130,6 +142,7 @@ class ReplicaLog:
             directory: That the names are relative to.
             operations: As decoded; not empty.
             size_bytes: Encoded.
+            at_once: A batch may be executed before the return; not if its receipt is to be reported first.
 
         Raises:
             RemoteProtocolError: the index does not rise, or a name is not of a file of a store.
@@ -148,7 +161,8 @@ class ReplicaLog:
         if self.waiting_bytes and self.waiting_bytes + size_bytes > REPLICA_BACKLOG_BYTES_MAX:
             raise LimitExceeded(f"{self.waiting_bytes} bytes of operations wait to be executed")
         self.waiting_bytes += size_bytes
-        self._waiting.append(_Received(index, directory, operations, size_bytes))
+        at_once = at_once and is_batch(operations)
+        self._waiting.append(_Received(index, directory, operations, size_bytes, at_once))
         self.progress = self.progress._replace(received=index)
         self._run()
 
@@ -165,7 +179,13 @@ class ReplicaLog:
         if self._waiting and self.failure is None:
             taken, self._waiting = self._waiting, deque()
             self._running = True
-            self._runner.run(lambda: self._execute_all(taken), lambda error: self._executed(taken, error))
+            if all(each.at_once for each in taken):
+                size_bytes = sum(each.size_bytes for each in taken)
+                self._runner.run_batch(
+                    lambda: self._execute_all(taken), lambda error: self._executed(taken, error), size_bytes
+                )
+            else:
+                self._runner.run(lambda: self._execute_all(taken), lambda error: self._executed(taken, error))
         elif self._ended is not None:
             ended, self._ended = self._ended, None
             self._running = True

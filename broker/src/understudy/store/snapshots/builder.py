@@ -140,6 +140,7 @@ class SnapshotBuilder:
                 cursor.sequence,
                 cursor.batch,
                 cursor.sealed,
+                self._state.format_version,
             )
             return (yield from self._write(header, older, base_file, reader))
         finally:

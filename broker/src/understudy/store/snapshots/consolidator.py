@@ -22,6 +22,7 @@ from understudy.store.log.journal import Journal
 from understudy.store.log.operations import GiveUpReserve
 from understudy.store.log.records import RecordType, SnapshotRecord, encode_drop, encode_snapshot
 from understudy.store.log.segment import parse_name
+from understudy.store.named_readers import NamedReaders
 from understudy.store.quarantine import KnownDamage
 from understudy.store.settings import StoreSettings
 from understudy.store.snapshots.background import Background, Change, Durable, Job, Request
@@ -65,6 +66,7 @@ class Consolidator:
         state: StoreState,
         relocations: Relocations,
         forget: Callable[[int], int | None],
+        readers: NamedReaders,
         known: KnownDamage,
         damaged: Callable[[int, int], None],
         settings: StoreSettings,
@@ -77,6 +79,7 @@ class Consolidator:
             state: Of the running store.
             relocations: Told of every message that is copied.
             forget: The store lets go of a segment; returns the epoch it was of.
+            readers: Hold segments: none that a reader needs is dropped, and nothing is copied out of it.
             known: Damage that was set aside: it is passed over.
             damaged: Told the segment number and offset of a damaged record that is not in ``known``.
             settings: Of the store.
@@ -90,8 +93,9 @@ class Consolidator:
         self._known = known
         self._damaged = damaged
         self._context = context = journal.context
+        self._readers = readers
         self._remover = FileRemover(journal, state, forget)
-        self._truncation = LogTruncation(journal, state, clock, settings.segment_bytes, self._remover)
+        self._truncation = LogTruncation(journal, state, readers, settings.segment_bytes, self._remover)
         self._segment_bytes = settings.segment_bytes
         self._segments_min = settings.compact_segments_min
         self._percent = min(settings.compact_percent, PERCENT_MAX)
@@ -117,8 +121,6 @@ class Consolidator:
         """Segments dropped so far."""
         self._broken_at = -1
         """Damage in the log keeps snapshots from being made as long as no more damage is known than this."""
-        self.readers = self._truncation.readers
-        """Hold segments: none that a reader needs is dropped, and nothing is copied out of it."""
 
     def begin(self, disk: Disk, names: Sequence[str]) -> None:
         """Find the snapshots, and remove the segments that the node before had given up and not removed.
@@ -153,7 +155,7 @@ class Consolidator:
         newest = self._snapshots[0].number if self._snapshots else 0
         self._state.bound_skimmed(newest if self._segments_min else self._journal.number)
         if not self._stopped and self._journal.failure is None:
-            self.readers.enforce()
+            self._readers.enforce()
         if self._free_to_begin() and not self._trim():
             self._start(self._interval())
 
@@ -322,7 +324,7 @@ class Consolidator:
         """
         # the only one stands for nothing: should it be damaged, the log alone must do
         complete = self._snapshots[1].number if len(self._snapshots) > 1 else 0
-        before = min(complete, self.readers.needed_from or complete)
+        before = min(complete, self._readers.needed_from or complete)
         dead = [number for number in self._state.segments if number < before and number not in self.live]
         if dead:
             sequence = self._journal.append(RecordType.SEGMENTS_DROP, encode_drop(complete, dead))
@@ -346,7 +348,7 @@ class Consolidator:
             self._passed.clear()
             self._passed_known = self._known.count
         newest = self._snapshots[0].number
-        held = self.readers.needed_from
+        held = self._readers.needed_from
         if held is not None:
             # copying frees nothing while a reader holds the segment
             newest = min(newest, held - 1)

@@ -24,8 +24,8 @@ from understudy.limits import RECORD_BYTES_MAX
 from understudy.ports import FileReader
 from understudy.store.columns import Rows
 from understudy.store.log.checkpoint import checkpoint_parts
+from understudy.store.log.format_version import FORMAT_VERSION, FORMAT_VERSION_FIRST
 from understudy.store.log.records import (
-    FORMAT_VERSION,
     HEADER,
     HEADER_BYTES,
     PRIORITY_MAX,
@@ -99,6 +99,8 @@ class SnapshotHeader:
     batch: int
     sealed: Stop | None
     """SEALED or CLOSED if the last record is a seal."""
+    format_version: int = FORMAT_VERSION_FIRST
+    """Lowest version that a reader must know (``log.format_version``)."""
 
     @property
     def name(self) -> str:
@@ -145,7 +147,7 @@ def encode_snapshot_header(header: SnapshotHeader) -> bytes:
     flags = {None: 0, Stop.SEALED: _SEALED, Stop.CLOSED: _SEALED | _CLOSED}[header.sealed]
     fields = _HEADER.pack(
         MAGIC,
-        FORMAT_VERSION,
+        header.format_version,
         flags,
         0,
         uuid_bytes(header.node_id),
@@ -185,7 +187,7 @@ def read_snapshot_header(file: FileReader, name: str) -> SnapshotHeader:
         )
     sealed = None if not flags & _SEALED else Stop.CLOSED if flags & _CLOSED else Stop.SEALED
     header = SnapshotHeader(
-        NodeId(uuid_text(node_id)), epoch, created_ms, number, segment_epoch, offset, sequence, batch, sealed
+        NodeId(uuid_text(node_id)), epoch, created_ms, number, segment_epoch, offset, sequence, batch, sealed, version
     )
     if header.name != name:
         raise JournalCorrupt(f"header of {header.name} under another name", file=file.path, offset=0)

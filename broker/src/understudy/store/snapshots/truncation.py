@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from understudy.ports import Clock
 from understudy.store.log.checkpoint import encode_checkpoint
 from understudy.store.log.journal import Journal
 from understudy.store.log.records import RecordType, encode_trim
@@ -81,20 +80,19 @@ class LogTruncation:
     """Removes the dead beginning of one log. ``trim`` is called when the journal has begun another segment."""
 
     def __init__(
-        self, journal: Journal, state: StoreState, clock: Clock, segment_bytes: int, remover: FileRemover
+        self, journal: Journal, state: StoreState, readers: NamedReaders, segment_bytes: int, remover: FileRemover
     ) -> None:
         """
         Args:
             journal: Where checkpoints go.
             state: Of the running store: live messages.
-            clock: For the times of readers.
+            readers: Nothing from the first segment on that one of them needs is dropped.
             segment_bytes: Size of an ordinary segment.
             remover: Removes trimmed segments.
         """
         self._journal = journal
         self._state = state
-        self.readers = NamedReaders(journal, state, clock)
-        """Nothing from the first segment on that one of them needs is dropped."""
+        self._readers = readers
         self._segment_bytes = segment_bytes
         self._remover = remover
 
@@ -114,7 +112,7 @@ class LogTruncation:
             urgent: The disk is full: any segment is worth it.
         """
         state, journal = self._state, self._journal
-        dead = state.dead_prefix(min(self.readers.needed_from or journal.number, journal.number))
+        dead = state.dead_prefix(min(self._readers.needed_from or journal.number, journal.number))
         enough = 1 if urgent else TRIM_SEGMENTS_MIN
         if len(dead) < enough or dead[-1] < through or journal.failure is not None:
             return False

@@ -35,6 +35,7 @@ from understudy.wire.core.packets_cluster import (
     LIVE_FAILOVER_VOTE,
     PAIR_STATE,
     PRIMARY_FAILOVER_VOTE,
+    STORE_FORMAT,
     BackupRegistration,
     BackupRegistrationFailed,
     BackupRequest,
@@ -56,6 +57,7 @@ from understudy.wire.core.packets_cluster import (
     QuorumVote,
     QuorumVoteReply,
     ScaleDownAnnouncement,
+    StoreFormat,
     topology_packet,
 )
 from understudy.wire.core.packets_connection import (
@@ -178,6 +180,7 @@ __all__ = [
     "PRIMARY_FAILOVER_VOTE",
     "ROUTING_TYPE_UNSET",
     "SENDER_SINCE",
+    "STORE_FORMAT",
     "VERSION",
     "VERSION_MIN",
     "Acknowledge",
@@ -287,6 +290,7 @@ __all__ = [
     "SessionSendLarge",
     "SessionStart",
     "SessionStop",
+    "StoreFormat",
     "SubscribeTopology",
     "SubscribeTopologyV2",
     "SyncDataType",

@@ -50,6 +50,8 @@ PRIMARY_FAILOVER_VOTE: Final = "PrimaryFailoverQuorumVote"
 #: Handler of the news that an active node of a replicated pair sends to voters: no vote, and not in Artemis. Nodes that
 #: do not know a handler ignore it.
 PAIR_STATE: Final = "UnderstudyPairState"
+#: Handler of the statement of a backup before it announces itself; likewise.
+STORE_FORMAT: Final = "UnderstudyStoreFormat"
 LIVE_FAILOVER_VOTE: Final = "LiveFailoverQuorumVote"
 #: Handler of the question which nodes can host a backup (artemis-ha s. 5).
 BACKUP_VOTE: Final = "RequestBackupQuorumVote"
@@ -212,6 +214,14 @@ class PairState:
 
 
 @dataclass(frozen=True, slots=True)
+class StoreFormat:
+    """The format version that the backup reads which announces itself next on the connection (ADR 0088)."""
+
+    version: int
+    """Newest format version of the log."""
+
+
+@dataclass(frozen=True, slots=True)
 class BackupVote:
     """Whether a node can host a backup (artemis-ha s. 5)."""
 
@@ -229,7 +239,7 @@ class QuorumVote(Packet):
 
     TYPE: ClassVar[int] = -2
     handler: str
-    vote: FailoverVote | PairState | BackupVote | bytes
+    vote: FailoverVote | PairState | StoreFormat | BackupVote | bytes
     """Bytes for other handlers, whose votes are not documented."""
 
     def write_body(self, writer: Writer, version: int) -> None:
@@ -244,6 +254,9 @@ class QuorumVote(Packet):
             writer.string(self.vote.node_id)
             writer.i64(self.vote.sequence)
             writer.boolean(self.vote.in_sync)
+            return
+        if isinstance(self.vote, StoreFormat):
+            writer.i32(self.vote.version)
             return
         if isinstance(self.vote, BackupVote):
             writer.i32(self.vote.backups)
@@ -267,6 +280,8 @@ class QuorumVote(Packet):
             return cls(handler, reader.rest())
         if kind is PairState:
             return cls(handler, PairState(reader.string(), reader.i64(), reader.boolean()))
+        if kind is StoreFormat:
+            return cls(handler, StoreFormat(reader.i32()))
         if kind is BackupVote:
             return cls(handler, BackupVote(reader.i32(), reader.nullable(reader.string), reader.boolean()))
         return cls(handler, FailoverVote(reader.boolean(), reader.string(), reader.nullable(reader.string)))
@@ -276,6 +291,7 @@ _KINDS: Final[dict[str, type]] = {
     PRIMARY_FAILOVER_VOTE: FailoverVote,
     LIVE_FAILOVER_VOTE: FailoverVote,
     PAIR_STATE: PairState,
+    STORE_FORMAT: StoreFormat,
     BACKUP_VOTE: BackupVote,
 }
 

@@ -5,10 +5,10 @@ ships records of its journal (``wire.core.replication``); an Understudy pair shi
 copies are equal byte by byte. Bodies::
 
     -110  ReplicaRegistration  i32 protocol, str name, str? group, b8 wants failback, tc connector
-                               [, str? node id [, i64 copied at]]
+                               [, str? node id [, i64 copied at [, i32 format version]]]
     -111  ReplicaAnswer        i32 problem, str text, i32 protocol, str? node id, i64 epoch
     -112  ReplicationCopy      i32 n, n bytes
-    -113  ReplicationOperations  i64 index, i8 directory, b8 more, i32 n, n bytes
+    -113  ReplicationOperations  i64 index, i8 directory, b8 more, i32 n, n bytes [, b8 report receipt]
     -114  ReplicationProgress  i64 received, i64 durable
     -115  ReplicationStopping  b8 fail over
 """
@@ -68,7 +68,7 @@ class ReplicaRegistration(Packet):
     """A backup requests a copy of the store and everything that follows."""
 
     TYPE: ClassVar[int] = -110
-    GROUPS: ClassVar[tuple[str, ...]] = ("node_id", "copied_at")
+    GROUPS: ClassVar[tuple[str, ...]] = ("node_id", "copied_at", "format_version")
     protocol: I32
     """Newest version that the backup speaks."""
     name: Text
@@ -83,6 +83,8 @@ class ReplicaRegistration(Packet):
     """Node id of the data of the backup, if it takes the place of a replica of that node only; None: of any node."""
     copied_at: I64 = -1
     """Sequence above which a node that waits did not take over; -1: it says nothing (ADR 0064, 0067)."""
+    format_version: I32 = 1
+    """Newest format version of the log that the backup reads; earlier versions of Understudy do not say it."""
 
 
 @dataclass(slots=True)
@@ -115,6 +117,7 @@ class ReplicationOperations(Packet):
     """Operations of one submission to a log writer (``store.replication.operation_codec``)."""
 
     TYPE: ClassVar[int] = -113
+    GROUPS: ClassVar[tuple[str, ...]] = ("report_receipt",)
     index: I64
     """Of the submission; the first after the copy has 1."""
     directory: I8
@@ -122,6 +125,8 @@ class ReplicationOperations(Packet):
     more: Flag
     """The next packet continues the same submission."""
     data: SizedBytes
+    report_receipt: Flag = True
+    """Whether the backup reports that it has the submission in memory; else it reports only the durable submissions."""
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ from understudy.ids import NodeId
 from understudy.message import Message
 from understudy.store.log.applier import Applier
 from understudy.store.log.follower import recover
+from understudy.store.log.format_version import FORMAT_VERSION_FIRST
 from understudy.store.log.operations import Append, WriteZeros
 from understudy.store.log.preallocation import ZEROS_BYTES, Preallocation, Readiness
 from understudy.store.log.segment import HEADER_BLOCK_BYTES
@@ -37,6 +38,7 @@ class Spares:
             number=1,
             segment_bytes=SEGMENT_BYTES,
             ahead=ahead,
+            format_version=FORMAT_VERSION_FIRST,
             on_prepared=lambda: None,
             on_failure=self.failures.append,
             on_space=lambda: None,

@@ -9,6 +9,7 @@ import pytest
 from tests.support.store import DIRECTORY, NODE_ID
 
 from understudy.errors import DiskFailed, DiskFull, JournalCorrupt, LockLost, StoreVersionUnsupported
+from understudy.store.log.format_version import FORMAT_VERSION
 from understudy.store.log.records import RecordType, SealRecord
 from understudy.store.log.segment import (
     HEADER_BLOCK_BYTES,
@@ -61,10 +62,10 @@ def test_any_flip_in_the_header_is_found(offset: int) -> None:
 
 def test_a_newer_format_is_refused_as_such() -> None:
     block = bytearray(encode_header(HEADER))
-    struct.pack_into("<H", block, 8, 2)
+    struct.pack_into("<H", block, 8, FORMAT_VERSION + 1)
     struct.pack_into("<I", block, 12, 0)
     struct.pack_into("<I", block, 12, zlib.crc32(block))
-    with pytest.raises(StoreVersionUnsupported, match="version 2"):
+    with pytest.raises(StoreVersionUnsupported, match=f"version {FORMAT_VERSION + 1}"):
         decode_header(bytes(block), "f")
 
 

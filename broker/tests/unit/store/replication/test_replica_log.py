@@ -41,9 +41,17 @@ class Later:
 
     def __init__(self) -> None:
         self.jobs: list[tuple[Callable[[], None], Callable[[BaseException | None], None]]] = []
+        self.batches: list[int] = []
+        """Bytes of the jobs that were given as batches."""
 
     def run(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
         self.jobs.append((work, done))
+
+    def run_batch(
+        self, work: Callable[[], None], done: Callable[[BaseException | None], None], size_bytes: int
+    ) -> None:
+        self.batches.append(size_bytes)
+        self.run(work, done)
 
     def drain(self) -> None:
         while self.jobs:
@@ -82,6 +90,7 @@ class Executed:
             note_incomplete=lambda: self.noted.append("incomplete"),
         )
         self.index = 0
+        self.at_once = False
 
     def meet(self, operation: str) -> None:
         self.calls.append(operation)
@@ -90,7 +99,7 @@ class Executed:
 
     def receive(self, directory: Directory, *operations: Operation) -> None:
         self.index += 1
-        self.replica.receive(self.index, directory, operations, 10)
+        self.replica.receive(self.index, directory, operations, 10, at_once=self.at_once)
 
     def batch(self, created: CreateSegment, number: int) -> None:
         append = Append(created.name, HEADER_BLOCK_BYTES + 100 * number, (RECORD,), 100, number + 1)
@@ -244,3 +253,18 @@ def test_finish_executes_everything_and_closes_the_files(executed: Executed) -> 
     assert ended == [None]
     assert executed.progress[-1] == (3, 3, 1)
     assert executed.log.describe_open().segments == ()
+
+
+def test_only_batches_whose_receipt_is_not_reported_are_given_as_batches(executed: Executed) -> None:
+    executed.at_once = True
+    executed.batch(FIRST, 0)
+    executed.batch(FIRST, 1)
+    executed.drain()
+    executed.receive(LOG, MakeDirectory())
+    executed.drain()
+    executed.at_once = False
+    executed.batch(FIRST, 2)
+    executed.drain()
+    # the second batch came while the first was under way
+    assert executed.runner.batches == [10, 10]
+    assert executed.progress[-1] == (6, 6, 3)

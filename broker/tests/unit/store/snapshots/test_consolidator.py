@@ -199,12 +199,11 @@ def test_named_readers_hold_segments() -> None:
     put(rig, pinned=True)
     fill(rig, 30)
     assert rig.store is not None
-    consolidator = rig.store._consolidator
     first = max(numbers(rig))
-    consolidator.readers.register("stream", consolidator.readers.confirmed, 1 << 30)
+    rig.store.readers.register("stream", rig.store.readers.confirmed, 1 << 30)
     fill(rig, 120)
     assert set(range(first, max(numbers(rig)))) <= set(numbers(rig))
-    consolidator.readers.remove("stream")
+    rig.store.readers.remove("stream")
     fill(rig, 30)
     assert first not in numbers(rig)
 

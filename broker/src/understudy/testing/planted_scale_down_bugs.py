@@ -1,0 +1,68 @@
+"""Planted bugs of scale-down: messages that move to another member are lost or doubled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+from understudy.runtime.scale_down import NodeScaleDown
+from understudy.scale_down.messages import MovingMessages
+from understudy.testing.fault_plan import Fault, FaultKind
+from understudy.testing.members_run import MembersRun
+from understudy.testing.plan import Plan
+from understudy.testing.planting import Patch, planted
+from understudy.testing.scenario_run import ScenarioRun
+from understudy.testing.sim_loop import SimLoop
+
+_MEMBERS: Final = "members"
+_NOT_LOST: Final = "no confirmed durable message is lost"
+_NOT_DOUBLED: Final = "no message is stored twice"
+#: From the first message of a scale-down to the loss of its target.
+_UNDER_WAY_S: Final = 0.003
+
+
+class _TargetsLostRun(MembersRun):
+    """One member is stopped, and the others lose power just after it has begun to send its messages to one of them."""
+
+    liveness_s = 30.0
+
+    def __init__(self, plan: Plan, loop: SimLoop) -> None:
+        stop = Fault(0, 4.0, FaultKind.STOP, "a", 1.0, 1.0, 0)
+        super().__init__(replace(plan, faults=(stop,), heal_s=12.0), loop)
+        self._lost = False
+
+    def moving(self) -> None:
+        """A message was sent because of a scale-down."""
+        if not self._lost:
+            self._lost = True
+            self.strikes.later(_UNDER_WAY_S, self._lose)
+
+    def _lose(self) -> None:
+        for number, node in enumerate(self.plan.nodes[1:], 1):
+            self.strikes.strike(Fault(number, 0.0, FaultKind.POWER_LOSS, node.name, 1.0, 0.0, 0))
+
+
+@planted("scale-down-removes-early", promise=_NOT_LOST, checks=["lost"], elsewhere={_MEMBERS: range(10)})
+def _scale_down_removes_early(patch: Patch) -> type[ScenarioRun]:
+    """A node that is scaled down removes a message when it has sent it, before the target has it."""
+    runs: list[_TargetsLostRun] = []
+
+    class Run(_TargetsLostRun):
+        def __init__(self, plan: Plan, loop: SimLoop) -> None:
+            super().__init__(plan, loop)
+            runs.append(self)
+
+    def sent(self: MovingMessages, correlation_id: int, held: Any, size_bytes: int) -> None:
+        old(self, correlation_id, held, size_bytes)
+        self.confirmed(correlation_id)
+        runs[-1].moving()
+
+    old: Callable[..., None] = patch.replace(MovingMessages, "_sent", sent)
+    return Run
+
+
+@planted("scale-down-not-completed", promise=_NOT_DOUBLED, checks=["duplicated"], elsewhere={_MEMBERS: range(190, 210)})
+def _scale_down_not_completed(patch: Patch) -> None:
+    """A node that was killed during its scale-down serves messages that the target has already."""
+    patch.replace(NodeScaleDown, "is_pending", lambda self, broker: False)
