@@ -5,8 +5,9 @@ Works without a running Spark: tests call it as Spark does.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ from understudy.spark.log_plan import LogPlan, Options, Piece, pack, plan_logs
 from understudy.spark.names import Names, binding_records, binding_rows, read_names, snapshot_rows
 from understudy.spark.predicates import CHEAP, column_of, mask_of, may_match
 from understudy.spark.snapshots import reference_rows
+from understudy.spark.stream_plan import names_by_directory, pieces_between
 
 #: Columns that need the names of bindings.
 _NAMED: Final = frozenset({"address", "queue"})
@@ -69,7 +71,10 @@ class JournalReader(DataSourceReader):
         """Whether rows have names of bindings."""
         if self.needs_names and names is None:
             # not in ``partitions``: Spark has serialised the reader for its tasks before it calls that
-            self._names = read_names(plan_logs(options), options.mode)
+            if options.range is None:
+                self._names = read_names(plan_logs(options), options.mode)
+            else:
+                self._names = names_by_directory(*pieces_between(options, *options.range))
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802  the name is pyspark's
         """Take the filters that can be used; Spark applies all of them again."""
@@ -83,6 +88,11 @@ class JournalReader(DataSourceReader):
             BrokerError: as ``plan_logs``.
         """
         options = self._options
+        if options.range is not None:
+            pieces, _ = pieces_between(options, *options.range)
+            wanted = [piece for piece in pieces if may_match(piece, self._filters)]
+            found = [JournalPartition(each) for each in pack(wanted, options.partition_bytes, options.min_partitions)]
+            return found or [JournalPartition(())]
         plans = plan_logs(options)
         pieces = [
             piece
@@ -113,7 +123,7 @@ class JournalReader(DataSourceReader):
         if self._options.table == "bindings":
             yield from self._bindings(disk, partition)
             return
-        for piece in partition.pieces:
+        for piece in map(self._found, partition.pieces):
             for block in read_blocks(disk, piece, self._options.mode):
                 if isinstance(block, Damage):
                     if self._options.table == "records":
@@ -129,6 +139,13 @@ class JournalReader(DataSourceReader):
                     yield pa.RecordBatch.from_arrays(
                         [_as(rows.column(name), schema.field(name).type) for name in self._columns], schema=schema
                     )
+
+    def _found(self, piece: Piece) -> Piece:
+        """The segment where it is now: it may have moved to the retention directory since the query was planned."""
+        retention = self._options.retention
+        if retention is None or os.path.exists(piece.path):
+            return piece
+        return replace(piece, directory=retention)
 
     def _rows(self, block: Block, known: dict[str, Names]) -> Rows:
         names = known.get(block.piece.directory) or Names()
