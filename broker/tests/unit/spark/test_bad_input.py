@@ -36,6 +36,7 @@ from understudy.spark.journal_source import read_journal
 from understudy.spark.queue_source import browse_queue
 from understudy.spark.stream_options import parse_stream_options
 from understudy.spark.stream_reader import JournalStream
+from understudy.store.log.format_version import FORMAT_VERSION
 
 pytestmark = pytest.mark.spark
 
@@ -72,7 +73,7 @@ def newer(directory: Path, patch: pytest.MonkeyPatch) -> Path:
     found = make_store(directory)
     segment = min(found.glob("segment-*.log"))
     content = bytearray(segment.read_bytes())
-    content[8:10] = struct.pack("<H", 2)
+    content[8:10] = struct.pack("<H", FORMAT_VERSION + 1)
     content[12:16] = bytes(4)
     content[12:16] = struct.pack("<I", crc32(content[:4096]))
     segment.write_bytes(content)
@@ -110,7 +111,7 @@ class Bad:
 
 BAD = {
     "segments of two nodes": Bad(mixed, r"belongs to node|is of node"),
-    "a newer format": Bad(newer, r"format version 2, this Understudy reads up to 1"),
+    "a newer format": Bad(newer, rf"format version {FORMAT_VERSION + 1}, this Understudy reads up to {FORMAT_VERSION}"),
     "segments missing in the middle": Bad(gap, r"are missing: no segment|is missing|are gone"),
     "a store in use": Bad(lambda directory, patch: make_store(directory), r"in use by a running broker", in_use=True),
     "a file that cannot be read": Bad(unreadable, r"segment-0.*(symbolic links|no regular file)"),
