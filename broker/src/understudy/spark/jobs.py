@@ -100,8 +100,7 @@ def audit(
     if remaining is not None:
         listed = _remaining(spark, remaining)
         kept = listed if kept is None else kept.unionByName(listed).distinct()
-    size = sum(path.stat().st_size for path in paths)
-    with _kept(_together(ledgers.parse_lines(ledgers.read_lines(spark, paths)), size)) as parsed:
+    with _kept(ledgers.parse_lines(ledgers.read_lines(spark, paths))) as parsed:
         torn = _refuse_bad_lines(parsed, paths)
         rows = ledgers.rows_of(parsed)
         messages, consumptions = audits.messages(rows), audits.consumptions(rows)
@@ -132,18 +131,6 @@ def audit(
         epochs = check_epochs(rows, clock_skew_ms)
         rates, bucket_ms = _rates(rows) if with_rates else ({}, 1)
     return Audit(report, torn, epochs, rates, bucket_ms)
-
-
-def _together(parsed: DataFrame, size: int) -> DataFrame:
-    """The lines, those about one message in one partition: no rule about messages shuffles them again.
-
-    Args:
-        parsed: Of ``ledgers.parse_lines``.
-        size: Bytes of all ledgers.
-    """
-    cores = parsed.sparkSession.sparkContext.defaultParallelism
-    partitions = max(size // PARTITION_BYTES + 1, min(cores, size // PARTITION_BYTES_MIN + 1))
-    return parsed.repartition(partitions, *audits.MESSAGE)
 
 
 @contextmanager

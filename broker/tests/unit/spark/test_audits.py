@@ -13,7 +13,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from understudy.ledger import KIND_ORDER, Kind, Reason, Row
 from understudy.spark import audits
-from understudy.spark.confirmers import confirmations
 
 pytestmark = pytest.mark.spark
 
@@ -201,24 +200,6 @@ def test_no_python_runs_per_row(frame: Frame) -> None:
         plan = result._jdf.queryExecution().toString()
         assert "Python" not in plan
         assert "Aggregate" in plan
-
-
-def test_rows_of_one_message_that_lie_together_are_not_shuffled_again(frame: Frame) -> None:
-    rows = frame([sent(1), confirmed(1), delivered(1), acknowledged(1)]).repartition(3, *audits.MESSAGE)
-    consumptions = audits.consumptions(rows)
-    copies = audits.copies(consumptions)
-    for result in (
-        audits.messages(rows),
-        copies,
-        audits.duplicated(copies, audits.crossed(consumptions, copies, 0)),
-        confirmations(rows),
-        audits.first_deliveries(rows, audits.spans(rows, 0)),
-    ):
-        plan = result._jdf.queryExecution().executedPlan().toString()
-        shuffles = [line for line in plan.splitlines() if "Exchange hashpartitioning" in line and "number" in line]
-        # only that of the rows themselves, wherever they are read
-        assert shuffles
-        assert all("REPARTITION_BY_NUM" in line for line in shuffles), plan
 
 
 def test_a_message_that_moved_between_members_is_stored_twice_only_with_two_acknowledgements(frame: Frame) -> None:
