@@ -225,14 +225,14 @@ def test_records_that_no_reader_held_are_said_to_be_missing(
     assert store is not None
     rig.send(b"first")
     rig.run()
-    store.readers.drop("archive")
+    store.readers.remove("archive")
     for number in range(60):
         store.store_acknowledges(rig.rig.queue_ids[0], (rig.send(bytes(6_000)),))
         rig.rig.settle()
         if number == 1:
             # records that are still in the log are no gap, although no reader held it
             assert rig.run().archived == 2
-            store.readers.drop("archive")
+            store.readers.remove("archive")
     rows = archived_rows(rig.archive)
     link = (rig.archive / "data").readlink()
     with pytest.raises(ConfigError, match=r"the records \d+ to \d+ of node .* are gone: the archive has read"):
