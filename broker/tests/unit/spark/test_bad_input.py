@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import shutil
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -160,6 +161,14 @@ def test_a_store_that_cannot_be_used_is_one_line_for_every_job_and_source(
         before = state_of(tmp_path)
         for job, arguments in all_jobs:
             result = CliRunner().invoke(pipeline, arguments)
+            if job == "verdict" and name == "segments missing in the middle":
+                # a damaged copy is a finding of this job, and what is before the gap is exported
+                assert isinstance(result.exception, SystemExit)
+                assert result.exception.code == 1
+                assert "record 11 is damaged or missing" in result.output
+                shutil.rmtree(tmp_path / "export")
+                assert state_of(tmp_path) == before
+                continue
             text = check_line(job, result.exception, result.output)
             assert any_of(case.text, text), (job, text)
             assert state_of(tmp_path) == before, job
