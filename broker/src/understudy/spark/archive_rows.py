@@ -140,15 +140,20 @@ def first_undecided(
     def table(name: str, *columns: str) -> DataFrame:
         return read_journal(spark, directories, name, list(columns), **options)
 
-    records = table("records", "kind", "transaction_id").where("transaction_id IS NOT NULL")
-    decided = records.where(F.col("kind").isin(RecordType.TX_COMMIT.name, RecordType.TX_ROLLBACK.name))
-    prepared = records.where(F.col("kind") == RecordType.TX_PREPARE.name).select("transaction_id").distinct()
-    messages = table("messages", "message_id", "moved", "transaction_id", "epoch", "sequence")
+    # each one reads for itself: Spark gives all scans of one frame the filters that were pushed into the last of them
+    decided = table("records", "kind", "transaction_id").where(
+        F.col("kind").isin(RecordType.TX_COMMIT.name, RecordType.TX_ROLLBACK.name)
+    )
+    prepared = table("records", "kind", "transaction_id").where(F.col("kind") == RecordType.TX_PREPARE.name)
+    prepared = prepared.select("transaction_id").distinct()
+    columns = ("message_id", "moved", "transaction_id", "epoch", "sequence")
     place = ("transaction_id", "epoch", "sequence", "moved")
-    staged = messages.where("NOT moved AND transaction_id IS NOT NULL").select(*place)
+    staged = table("messages", *columns).where("NOT moved AND transaction_id IS NOT NULL").select(*place)
     if held is not None:
         of_copies = held.where("transaction_id IS NOT NULL AND NOT acknowledged").select("message_id", "transaction_id")
-        copies = messages.where("moved").drop("transaction_id").join(of_copies.distinct(), "message_id")
+        copies = (
+            table("messages", *columns).where("moved").drop("transaction_id").join(of_copies.distinct(), "message_id")
+        )
         staged = staged.unionByName(copies.select(*place))
     may_follow = (F.col("epoch") == end.epoch) | F.coalesce("prepared", F.lit(False))
     found = (
