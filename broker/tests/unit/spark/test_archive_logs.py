@@ -121,7 +121,7 @@ class Rig:
         return keys
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_a_reader_archives_every_confirmed_message_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
@@ -149,7 +149,7 @@ def test_a_reader_archives_every_confirmed_message_once(
     assert (again.archived, again.rows) == (0, report.rows)
 
 
-@pytest.mark.parametrize("seed", [3, 4, 5])
+@pytest.mark.parametrize("seed", [4, 9])
 def test_the_first_run_takes_what_the_consolidated_log_has(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
@@ -158,9 +158,13 @@ def test_the_first_run_takes_what_the_consolidated_log_has(
     restart(rig.rig)
     act(rig.rig, 200)
     store = rig.store
-    rig.run()
+    reader = rig.run().reader
+    assert reader is not None
+    first = reader["from"]["sequence"]
+    assert first <= rig.node.positions().earliest.sequence
     before = rig.archived()
-    check_rows(archived_rows(rig.archive), expected_messages([store]))
+    # segments before a gap are not read: of their messages, the snapshot has those that are still in a queue
+    check_rows(archived_rows(rig.archive), expected_messages([store], first))
     act(rig.rig, 100)
     rig.rig.decide()
     rig.rig.settle()
