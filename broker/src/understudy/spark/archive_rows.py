@@ -98,10 +98,10 @@ def read_candidates(
         StoreError: as ``read_journal``.
     """
 
-    def table(name: str, columns: Iterable[str]) -> DataFrame:
-        return read_journal(spark, directories, name, list(columns), **options)
+    def table(name: str, columns: Iterable[str], **more: str) -> DataFrame:
+        return read_journal(spark, directories, name, list(columns), **options, **more)
 
-    records = table("records", ("directory", "kind", "transaction_id"))
+    records = table("records", ("directory", "kind", "transaction_id"), pushFilters="true")
     commits = records.where(F.col("kind") == RecordType.TX_COMMIT.name).select("directory", "transaction_id")
     messages = table("messages", _READ)
     if addresses:
@@ -138,9 +138,9 @@ def first_undecided(
     """
 
     def table(name: str, *columns: str) -> DataFrame:
-        return read_journal(spark, directories, name, list(columns), **options)
+        # each frame is scanned once, as option pushFilters asks
+        return read_journal(spark, directories, name, list(columns), pushFilters="true", **options)
 
-    # each one reads for itself: Spark gives all scans of one frame the filters that were pushed into the last of them
     decided = table("records", "kind", "transaction_id").where(
         F.col("kind").isin(RecordType.TX_COMMIT.name, RecordType.TX_ROLLBACK.name)
     )

@@ -65,7 +65,8 @@ class JournalReader(DataSourceReader):
                 raise ConfigError(f"column {given.name} of table {options.table} is {own}")
         fields = [StructField(each.name, each.dataType) for each in schema.fields]
         self._schema = to_arrow_schema(StructType(fields), timezone="UTC")
-        self._filters: list[Filter] = []
+        self.filters: list[Filter] = []
+        """Rows that these drop need not be read; Spark applies them again."""
         self._names: dict[str, Names] = names or {}
         self.needs_names = options.table in ("messages", "acknowledgements") and bool(_NAMED & set(schema.names))
         """Whether rows have names of bindings."""
@@ -76,11 +77,6 @@ class JournalReader(DataSourceReader):
             else:
                 self._names = names_by_directory(*pieces_between(options, *options.range))
 
-    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802  the name is pyspark's
-        """Take the filters that can be used; Spark applies all of them again."""
-        self._filters = [each for each in filters if column_of(each) is not None]
-        yield from filters
-
     def partitions(self) -> Sequence[JournalPartition]:
         """Ranges of segments that may have wanted rows.
 
@@ -90,7 +86,7 @@ class JournalReader(DataSourceReader):
         options = self._options
         if options.range is not None:
             pieces, _ = pieces_between(options, *options.range)
-            wanted = [piece for piece in pieces if may_match(piece, self._filters)]
+            wanted = [piece for piece in pieces if may_match(piece, self.filters)]
             found = [JournalPartition(each) for each in pack(wanted, options.partition_bytes, options.min_partitions)]
             return found or [JournalPartition(())]
         plans = plan_logs(options)
@@ -98,7 +94,7 @@ class JournalReader(DataSourceReader):
             piece
             for plan in plans
             for piece in plan.pieces[plan.in_snapshot if options.table == "changes" else 0 :]
-            if may_match(piece, self._filters)
+            if may_match(piece, self.filters)
         ]
         found = [JournalPartition(each) for each in pack(pieces, options.partition_bytes, options.min_partitions)]
         if options.table == "references":
@@ -156,7 +152,7 @@ class JournalReader(DataSourceReader):
         return AcknowledgementRows(block, names.queues)
 
     def _drop_rows(self, rows: Rows) -> None:
-        for each in self._filters:
+        for each in self.filters:
             column = column_of(each)
             if column in _NAMED and column not in self._columns:
                 continue  # without the names of bindings; Spark applies the filter
@@ -177,6 +173,19 @@ class JournalReader(DataSourceReader):
         """Rows that were made one by one."""
         columns = [pa.array([row.get(each.name) for row in rows], each.type) for each in self._schema]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+
+class FilteringReader(JournalReader):
+    """Takes the filters that Spark pushes down, for option ``pushFilters``.
+
+    Spark plans each scan of a frame, and runs all of them with the reader that it planned last: rows are lost if one
+    frame is scanned with different filters in one query (ADR 0062). So only a frame that is scanned once may have it.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802  the name is pyspark's
+        """Take the filters that can be used; Spark applies all of them again."""
+        self.filters = [each for each in filters if column_of(each) is not None]
+        yield from filters
 
 
 def _as(values: pa.Array, kind: pa.DataType) -> pa.Array:

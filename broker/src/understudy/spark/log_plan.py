@@ -79,6 +79,8 @@ class Options:
     """Directory of segments that have left the log, which are read as well."""
     range: tuple[StreamOffset, StreamOffset] | None = None
     """Read only the records after the first and up to the second offset of one log."""
+    push_filters: bool = False
+    """Drop rows by the filters of the query before Spark sees them; for a frame that is scanned once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,11 +162,12 @@ def parse_options(given: Mapping[str, str], more: str = "") -> Options:
         min_partitions=number_option(values, "minpartitions", 1),
         retention=None if (retention := values.pop("retention", None)) is None else _absolute(retention),
         range=_range(values),
+        push_filters=_choice(values, "pushfilters", ["false", "true"]) == "true",
     )
     if values:
         known = (
             "columns, endingOffset, inUse, layout, lockDirectory, minPartitions, mode, nodes, partitionBytes,"
-            " retention, startingOffset, table"
+            " pushFilters, retention, startingOffset, table"
         )
         raise ConfigError(f"unknown option {sorted(values)[0]!r}", hint=f"options: {known}{more}")
     _check_together(options)
