@@ -24,6 +24,7 @@ from tests.support import store as store_module
 from tests.support.copies import write_out
 from tests.support.store import StoreHarness
 from tests.unit.spark.test_archives import Borrowed, state_of
+from understudy.store.log.format_version import FORMAT_VERSION
 
 from understudy.cli import spark_job
 from understudy.cli.main import exit_code_of
@@ -37,7 +38,6 @@ from understudy.spark.journal_source import read_journal
 from understudy.spark.queue_source import browse_queue
 from understudy.spark.stream_options import parse_stream_options
 from understudy.spark.stream_reader import JournalStream
-from understudy.store.log.format_version import FORMAT_VERSION
 
 pytestmark = pytest.mark.spark
 
