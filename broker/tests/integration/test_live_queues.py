@@ -182,7 +182,8 @@ def test_repeated_tasks_double_nothing(node: Node, spark: SparkSession, tmp_path
                     raise RuntimeError("this attempt fails")
         return f"text {number}"
 
-    failing = F.udf(fail_in_the_middle, "string")
+    # Arrow would need pandas, and Spark warns of its absence
+    failing = F.udf(fail_in_the_middle, "string", useArrow=False)
     frame = spark.range(0, 2000, 1, 4).select(failing("id").alias("text"))
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "50")
     spark.conf.set("spark.sql.execution.python.udf.maxRecordsPerBatch", "50")

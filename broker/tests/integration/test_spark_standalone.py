@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,9 @@ from tests.support.snapshots import canonical
 from tests.support.store import StoreHarness, contents_of, order_of
 from tests.support.stream_job import StreamJob
 
+import understudy.cli
 from understudy.client.sync import connect
+from understudy.ledger import Kind, Row, encode
 from understudy.runtime.disk import RealDisk
 from understudy.store.log.follower import Follower
 
@@ -271,7 +274,7 @@ def text(number):
 spark = open_session(sys.argv[1], work_directory=sys.argv[3], more={"spark.driver.memory": "1g"})
 spark.conf.set("spark.sql.execution.python.udf.maxRecordsPerBatch", "50")
 spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "50")
-frame = spark.range(0, 8000, 1, 4).select(F.udf(text, "string")("id").alias("text"))
+frame = spark.range(0, 8000, 1, 4).select(F.udf(text, "string", useArrow=False)("id").alias("text"))
 queue_writer(frame, url=sys.argv[2], address="numbers").save()
 spark.stop()
 """
@@ -349,3 +352,163 @@ def test_executors_that_are_killed_change_nothing(cluster: Cluster, tmp_path: Pa
     else:
         check_rows(archived_rows(output), expected_messages([store]))
         assert json.loads(output_text)["rows"] == len(archived_rows(output))
+
+
+# --- nothing but --py-files -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Submit:
+    """``spark-submit`` to a cluster whose workers have pyspark and pyarrow, but not this package."""
+
+    master: str
+    package: Path
+    """A zip file of the package."""
+    python: Path
+    """Of the workers."""
+    directory: Path
+
+    def run(self, program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a program, with the package as ``--py-files``."""
+        settings = {"spark.pyspark.python": self.python, "spark.pyspark.driver.python": sys.executable}
+        command = [str(_SPARK / "bin" / "spark-submit"), "--master", self.master, "--py-files", str(self.package)]
+        for name, value in settings.items():
+            command += ["--conf", f"{name}={value}"]
+        given = {name: value for name, value in environment(self.directory).items() if name != "PYSPARK_PYTHON"}
+        return subprocess.run(
+            [*command, str(program), *arguments], capture_output=True, text=True, env=given, check=False
+        )
+
+    def job(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a job of the pipeline."""
+        return self.run(Path(understudy.cli.__file__).with_name("submitted.py"), *arguments)
+
+
+@pytest.fixture
+def submit(cluster: Cluster, tmp_path: Path) -> Submit:
+    root = Path(understudy.__file__).parent
+    package = tmp_path / "understudy.zip"
+    with zipfile.ZipFile(package, "w") as archive:
+        for path in sorted(root.rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                archive.write(path, path.relative_to(root.parent))
+    python = tmp_path / "worker-python"
+    libraries = _SPARK.parent
+    # without ``site`` an editable installation of the package is not found
+    lines = [
+        "#!/bin/sh",
+        f'PYTHONPATH="$PYTHONPATH:{libraries}" exec "{sys.executable}" -S "$@"',
+    ]
+    python.write_text("\n".join(lines) + "\n")
+    python.chmod(0o755)
+    missing = subprocess.run([python, "-c", "import understudy"], capture_output=True, text=True, check=False)
+    assert "No module named 'understudy'" in missing.stderr
+    return Submit(cluster.url, package, python, tmp_path)
+
+
+def test_every_job_is_submitted_with_py_files_alone(submit: Submit, tmp_path: Path) -> None:
+    rig = StoreHarness(random.Random(41))
+    rig.activate("a")
+    act(rig, 150)
+    both = fork(rig, random.Random(42))
+    both.right.settings = both.left.settings
+    go_on(both.left, 40)
+    go_on(both.right, 40)
+    left, right = (str(write_out(side, tmp_path / name)) for side, name in ((both.left, "left"), (both.right, "right")))
+    ledger = tmp_path / "ledger.jsonl"
+    rows = [Row(kind, "p", number, "a", number) for number in range(50) for kind in (Kind.SENT, Kind.CONFIRMED)]
+    ledger.write_text("".join(map(encode, rows)))
+    archive, new = str(tmp_path / "archive"), str(tmp_path / "new")
+    rest = ["--replay-rate", "1M", "--capacity", "1G"]
+    for arguments, code in (
+        (["audit", str(ledger)], 3),
+        (["verdict", left, right], 1),
+        (["archive", left, "-o", archive], 0),
+        (["replay", archive, "--dry-run"], 0),
+        (["consolidate", left, "-o", new], 0),
+        (["flow", left, *rest], 0),
+    ):
+        submitted = submit.job(*arguments, "--json")
+        assert submitted.returncode == code, (arguments, submitted.stderr[-3000:])
+        if arguments[0] in ("audit", "verdict", "flow"):
+            here = run(["pipeline", *arguments, "--json", "--master", "local[2]"], tmp_path)
+            assert json.loads(submitted.stdout) == json.loads(here.stdout)
+    check_rows(archived_rows(tmp_path / "archive"), expected_messages([left]))
+    assert recovered(tmp_path / "new" / "journal") == recovered(Path(left))
+    # an error of a task is one line there, too
+    segment = min(Path(right).glob("segment-*.log"))
+    content = bytearray(segment.read_bytes())
+    content[5_000] ^= 1
+    segment.write_bytes(content)
+    refused = submit.job("archive", right, "-o", str(tmp_path / "none"))
+    assert refused.returncode == 2
+    told = [line for line in refused.stderr.splitlines() if line.startswith("understudy: ")]
+    assert len(told) == 1
+    assert segment.name in told[0]
+    assert not (tmp_path / "none").exists()
+
+
+def test_every_source_is_read_and_written_with_py_files_alone(submit: Submit, tmp_path: Path) -> None:
+    rig = StoreHarness(random.Random(43))
+    rig.activate("a")
+    act(rig, 150)
+    rig.die(power_loss=False)
+    rig.activate("b")
+    store = write_out(rig, tmp_path / "store")
+    program = tmp_path / "sources.py"
+    program.write_text(SOURCES)
+    pair = Pair(tmp_path / "brokers")
+    url = f"tcp://127.0.0.1:{pair.primary.port}"
+    try:
+        pair.primary.start().wait_ready("active")
+        with connect(url) as connection, connection.session() as session:
+            for queue in ("in", "out"):
+                session.create_queue(queue)
+            producer = session.producer("in")
+            for number in range(50):
+                producer.send(f"number {number}")
+        done = submit.run(program, str(store), url, str(tmp_path / "work"))
+        assert done.returncode == 0, done.stderr[-3000:]
+        out = pair.primary.queue("out")
+        rest = pair.primary.queue("in")
+    finally:
+        pair.end()
+    found = json.loads(done.stdout.splitlines()[-1])
+    records = [each.frame.sequence for each in plain_records(str(store))]
+    assert found["batch"] == len(records)
+    assert records[-1] - 1 <= found["stream"] <= records[-1]
+    assert found["shown"] == found["consumed"] == 50
+    assert out is not None
+    assert rest is not None
+    assert (out["message_count"], rest["message_count"]) == (50, 0)
+
+
+#: Every source and sink once; prints how many rows there were.
+SOURCES = """
+import json, sys
+from understudy.spark.journal_source import read_journal
+from understudy.spark.queue_source import browse_queue, queue_writer, stream_queue
+from understudy.spark.session import open_session
+
+store, url, work = sys.argv[1:]
+spark = open_session(work_directory=work)
+spark.range(10).rdd.map(str).collect()
+
+def drained(stream, name):
+    writer = stream.writeStream.format("parquet").option("path", f"{work}/{name}")
+    query = writer.option("checkpointLocation", f"{work}/{name}.checkpoint").trigger(availableNow=True).start()
+    query.awaitTermination()
+    return spark.read.parquet(f"{work}/{name}")
+
+journal = spark.readStream.format("understudy.journal").option("table", "records")
+found = {
+    "batch": read_journal(spark, store, "records", ["sequence"]).count(),
+    "stream": drained(journal.option("columns", "sequence").load(store), "records").count(),
+    "shown": browse_queue(spark, url=url, queue="in", columns="id").count(),
+}
+messages = drained(stream_queue(spark, url=url, queue="in", columns="id,text"), "messages")
+queue_writer(messages.select("id", "text"), url=url, address="out", idColumn="id").save()
+found["consumed"] = messages.count()
+print(json.dumps(found))
+spark.stop()
+"""

@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -139,9 +140,13 @@ def check(found: Flow, held: dict[tuple[int, int], tuple[int, int, int]]) -> Non
 def test_numbers_are_those_of_every_record(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     store = some_history(seed, tmp_path / "store", compacts=False)
     expected = plain_flow(store)
+    # lists of the report are short, the tables are whole
+    short = flow(spark, [store], Settings(listed=1, bucket_ms=1000, replay_bytes_s=1e6, tables=tmp_path / "tables"))
+    assert len(short.report["queues"]) == 1
     found = flow(spark, [store], Settings(listed=10_000, bucket_ms=1000, replay_bytes_s=1e6))
     report = found.report
     check(found, expected.held)
+    check_tables(spark, tmp_path / "tables", found, expected)
     assert by_id(report["queues"], "queue_id", "came") == expected.came
     assert by_id(report["queues"], "queue_id", "acknowledged") == expected.acknowledged
     assert by_id(report["addresses"], "address_id", "messages") == expected.messages
@@ -154,6 +159,42 @@ def test_numbers_are_those_of_every_record(spark: SparkSession, tmp_path: Path, 
     assert page.count("<polyline") >= 3
     assert "http" not in page
     assert "<script" not in page
+
+
+def check_tables(spark: SparkSession, directory: Path, found: Flow, expected: Plain) -> None:
+    """The Parquet files have the numbers of each record, with any reader, and depths that follow from each other."""
+    assert {path.name for path in directory.iterdir()} == {"queues.parquet", "addresses.parquet", "segments.parquet"}
+    queues, addresses, segments = (
+        pq.read_table(directory / f"{name}.parquet").to_pylist() for name in ("queues", "addresses", "segments")
+    )
+    assert spark.read.parquet(str(directory / "queues.parquet")).count() == len(queues)
+
+    def total(rows: list[dict[str, Any]], key: str, value: str) -> Counter[int]:
+        counted: Counter[int] = Counter()
+        for row in rows:
+            counted[row[key]] += row[value]
+        return +counted
+
+    assert total(queues, "queue_id", "came") == expected.came
+    assert total(queues, "queue_id", "acknowledged") == expected.acknowledged
+    assert total(addresses, "address_id", "messages") == expected.messages
+    assert total(addresses, "address_id", "bytes") == expected.message_bytes
+    depth: dict[int, int] = {}
+    for row in queues:
+        before = depth.get(row["queue_id"], 0)
+        left = row["acknowledged"] + row["removed_with_queue"]
+        depth[row["queue_id"]] = row["depth"]
+        assert row["depth"] == before + row["came"] - left
+    assert {queue_id: value for queue_id, value in depth.items() if value} == Counter(
+        queue_id for queue_id, _ in expected.held
+    )
+    records = set(expected.held.values())
+    live = Counter({segment: 0 for segment, _, _ in records})
+    for segment, _, length in records:
+        live[segment] += length
+    assert {row["segment"]: row["live_bytes"] for row in segments if row["live_bytes"]} == live
+    assert len(segments) == found.report["segments"]["in_all"]
+    assert sum(row["live_messages"] for row in segments) == len(records)
 
 
 def check_intervals(found: Flow) -> None:

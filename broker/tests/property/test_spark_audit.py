@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
@@ -112,6 +112,23 @@ def orderly(draw: st.DrawFn) -> list[Row]:
     return rows
 
 
+def members_history(seed: int) -> list[Row]:
+    """A queue of two members between which messages move: some are delivered at both, few acknowledged at both."""
+    random = Random(seed)
+    rows = [Row(kind, "p", number, "a", number) for number in range(20) for kind in (Kind.SENT, Kind.CONFIRMED)]
+    for number in range(20):
+        first, last = random.sample("cd", 2)
+        moved = random.random() < 0.6
+        at_ms = random.randrange(100, 200)
+        rows.append(Row(Kind.DELIVERED, "p", number, "a", at_ms, first, "q", number + 1))
+        rows += [Row(Kind.ACKNOWLEDGED, "p", number, "a", at_ms + 2, first, "q")] * random.choice([0, 0, 1, 2])
+        if moved:
+            again = at_ms + random.choice([1, 50])
+            rows.append(Row(Kind.DELIVERED, "p", number, "a", again, last, "q", 1000 + number))
+            rows.append(Row(Kind.ACKNOWLEDGED, "p", number, "a", again + 5, last, "q"))
+    return rows
+
+
 def named(rows: list[Row], place: int) -> list[Row]:
     """The history under producers, addresses and queues of its own."""
 
@@ -138,7 +155,9 @@ def named(rows: list[Row], place: int) -> list[Row]:
     st.integers(1, 4),
     st.integers(0, 3),
     st.none() | st.sets(st.tuples(st.integers(0, 5).map("{}p".format), st.integers(0, 4)), max_size=4),
+    st.booleans(),
 )
+@example([dense(seed) for seed in range(4)] + [members_history(seed) for seed in range(4)], 2, 0, None, True)
 @settings(
     max_examples=2,  # each takes half a minute: dozens of histories in one audit
     deadline=None,
@@ -151,12 +170,14 @@ def test_the_audit_agrees_with_the_reference(
     file_count: int,
     slack_ms: int,
     remaining: set[tuple[str, int]] | None,
+    members: bool,
 ) -> None:
     files: list[list[Row]] = [[] for _ in range(file_count)]
     for place, history in enumerate(histories):
         files[place % file_count] += named(history, place)
     everything = [row for rows in files for row in rows]
-    expected = check(everything, remaining=remaining, window_ms=50 * slack_ms, clock_skew_ms=slack_ms)
+    options = {"window_ms": 50 * slack_ms, "clock_skew_ms": slack_ms, "members": members}
+    expected = check(everything, remaining=remaining, **options)
     with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
         patch.setattr(audits, "BLOCK_BITS", 3)
         paths = [Path(directory) / f"{place}.jsonl" for place in range(file_count)]
@@ -167,7 +188,7 @@ def test_the_audit_agrees_with_the_reference(
             kept = Path(directory) / "remaining"
             lines = [f'{{"producer":"{producer}","number":{number}}}\n' for producer, number in remaining]
             kept.write_text("".join(lines))
-        found = audit(spark, paths, window_ms=50 * slack_ms, clock_skew_ms=slack_ms, remaining=kept)
+        found = audit(spark, paths, remaining=kept, **options)
     assert found.torn == {}
     assert found.report == expected
     assert found.confirmed_by == check_epochs(everything, clock_skew_ms=slack_ms)

@@ -42,33 +42,40 @@ class Expected:
     unconfirmed: set[Key] = field(default_factory=set)
 
 
-def expected_messages(directories: Sequence[str]) -> Expected:
-    """The rules of docs/pipeline.md in the plainest way."""
+def expected_messages(directories: Sequence[str], after: int = 0) -> Expected:
+    """The rules of docs/pipeline.md in the plainest way.
+
+    Args:
+        directories: Journals.
+        after: Earlier messages count only if the snapshot has them: sequence where the first run of a reader begins.
+    """
     found = Expected()
     for directory in directories:
-        _add(found, directory)
+        _add(found, directory, after)
     found.unconfirmed -= found.confirmed.keys()
     return found
 
 
-def _add(found: Expected, directory: str) -> None:
+def _add(found: Expected, directory: str, after: int) -> None:
     plain = list(plain_records(directory))
     copy = LogCopy(RealDisk(), directory)
     commits = {each.record.tx_id for each in plain if isinstance(each.record, CommitRecord)}
     proved = {i for each in plain if isinstance(each.record, AcknowledgeRecord) for i in each.record.message_ids}
     addresses: dict[int, str] = {}
     queues: dict[int, str] = {}
+    held: set[int] = set()
     if copy.base is not None:
         file = RealDisk().open(f"{directory}/{copy.base.name}", read_only=True)
         _, state = read_snapshot(file, copy.base.name)
         file.close()
         addresses |= {each.address_id: each.name for each in state.addresses.values()}
         queues |= {each.queue_id: each.name for each in state.queues.values()}
-        proved |= {one.message_id for held in state.references.values() for one in held.references()}
+        held |= {one.message_id for queue in state.references.values() for one in queue.references()}
         for transaction in state.transactions.values():
-            proved |= {message_id for _, message_id in transaction.acknowledges}
+            held |= {message_id for _, message_id in transaction.acknowledges}
             if transaction.tx_id in commits:
-                proved |= {reference.message_id for _, reference in transaction.adds}
+                held |= {reference.message_id for _, reference in transaction.adds}
+        proved |= held
     for each in plain:
         items = each.record.items if isinstance(each.record, CheckpointRecord) else [each.record]
         for item in items:
@@ -79,6 +86,8 @@ def _add(found: Expected, directory: str) -> None:
     for each in plain:
         record = each.record
         if not isinstance(record, (MessageRecord, MoveRecord)):
+            continue
+        if each.frame.sequence <= after and record.message_id not in held:
             continue
         key = (str(copy.node_id), record.message_id, record.encoded)
         alone = isinstance(record, MessageRecord) and (not record.tx_id or record.tx_id in commits)

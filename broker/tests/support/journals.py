@@ -11,7 +11,7 @@ from pyspark.sql.datasource import Filter
 from understudy.message import Message
 from understudy.runtime.disk import RealDisk
 from understudy.spark import tables
-from understudy.spark.journal_reader import JournalReader
+from understudy.spark.journal_reader import FilteringReader
 from understudy.spark.log_plan import parse_options
 from understudy.store.log.records import AcknowledgeRecord, MessageRecord, MoveRecord
 from understudy.tools.inspect import LoggedRecord, read_log
@@ -37,7 +37,7 @@ def read_table(
     given = {"paths": "[" + ",".join(f'"{path}"' for path in paths) + "]", "table": table, **options}
     known = tables.TABLES[table]
     schema = t.StructType([t.StructField(name, _TYPES[known[name]]) for name in columns or known])
-    reader = JournalReader(parse_options(given), schema)
+    reader = FilteringReader(parse_options(given), schema)
     assert list(reader.pushFilters(list(filters))) == list(filters)
     return [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
 

@@ -79,6 +79,11 @@ pipeline.add_command(replay_command)
     type=STORE,
     help="Journal of a stopped node; given for ALL nodes, their live messages are those that the queues held.",
 )
+@click.option(
+    "--members",
+    is_flag=True,
+    help="Messages moved between members of a cluster: another message id alone is no duplicate, order is not judged.",
+)
 @click.option("--report", "report_file", type=_OUTPUT, help="Write a hash-chained report (JSON lines).")
 @click.option("--html", "html_file", type=_OUTPUT, help="Write an HTML page with plots.")
 @WORK_DIRECTORY
@@ -90,6 +95,7 @@ def audit(
     clock_skew_ms: int,
     remaining_file: Path | None,
     journals: tuple[str, ...],
+    members: bool,
     report_file: Path | None,
     html_file: Path | None,
     work_dir: Path | None,
@@ -110,6 +116,7 @@ def audit(
             clock_skew_ms=clock_skew_ms,
             remaining=remaining_file,
             journals=journals,
+            members=members,
             with_rates=html_file is not None,
         )
     inputs = [*ledgers, *([] if remaining_file is None else [remaining_file])]

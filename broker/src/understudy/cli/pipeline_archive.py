@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from understudy.cli.spark_job import JSON, MASTER, WORK_DIRECTORY, job_session, progress
+from understudy.cli.spark_job import JSON, MASTER, WORK_DIRECTORY, byte_count, job_session, progress
 from understudy.cli.stores import STORE, open_store
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ _INCOMPLETE: Final = 3
 
 
 @click.command("archive")
-@click.argument("directories", nargs=-1, required=True, type=STORE, metavar="DIRECTORY...")
+@click.argument("directories", nargs=-1, type=STORE, metavar="[DIRECTORY...]")
 @click.option(
     "-o",
     "--output",
@@ -42,6 +42,29 @@ _INCOMPLETE: Final = 3
     show_default=True,
     help="The directories are copies of one node's journal, or journals of many nodes.",
 )
+@click.option(
+    "--retention",
+    type=click.Path(exists=True, file_okay=False, resolve_path=True),
+    help="Retention directory of the journal in DIRECTORY; alone, also of a running broker.",
+)
+@click.option(
+    "--reader",
+    help="Archive the records since the last run, through this named reader of the node whose log DIRECTORYs have.",
+)
+@click.option(
+    "--server", "servers", multiple=True, help="Management URL of a node that may be active, for --reader; repeat it."
+)
+@click.option(
+    "--token-file", type=click.Path(exists=True, dir_okay=False), help="File with the management token, for --reader."
+)
+@click.option(
+    "--reader-max-bytes",
+    default="20G",
+    show_default=True,
+    callback=byte_count,
+    help="Bytes of log that the node keeps for the reader, when it is registered.",
+)
+@click.option("--accept-gap", is_flag=True, help="Go on with --reader although records after the last run are gone.")
 @click.option(
     "--large-messages",
     "large_directories",
@@ -76,6 +99,12 @@ def archive_command(
     as_json: bool,
     addresses: tuple[str, ...],
     nodes: str,
+    retention: str | None,
+    reader: str | None,
+    servers: tuple[str, ...],
+    token_file: str | None,
+    reader_max_bytes: int,
+    accept_gap: bool,
     large_directories: tuple[str, ...],
     large_mib: int,
     file_mib: int,
@@ -84,7 +113,8 @@ def archive_command(
 ) -> None:
     """Add the confirmed messages of the journals in DIRECTORYs to an archive of Parquet files.
 
-    Each message is in the archive once, however often this runs, also if it is killed. The journals are only read.
+    Each message is in the archive once, however often this runs, also if it is killed. The journals are only read. The
+    journal of a running broker is read with --reader only, up to the end that the active node has confirmed.
     docs/pipeline.md describes the columns.
 
     Exit codes: 0 done, 1 Spark failed or rows are missing, 2 usage, or a journal or the archive cannot be used, 3 done,
@@ -92,13 +122,21 @@ def archive_command(
     """
     if len(set(directories)) < len(directories):
         raise click.UsageError("a directory is given twice")
-    open_store(*directories)
+    _check_usage(directories, retention, reader, servers)
+    open_store(*directories, *([] if retention is None or reader is not None or directories else [retention]))
     with job_session("archive", master, work_dir) as spark:
+        from understudy.spark.archive_logs import ReaderSettings
         from understudy.spark.archives import Settings, archive
 
+        through = None
+        if reader is not None:
+            urls = tuple(each.rstrip("/") for each in servers)
+            through = ReaderSettings(reader, urls, token_file, reader_max_bytes, accept_gap)
         settings = Settings(
             addresses=addresses,
             many_nodes=nodes == "many",
+            retention=retention,
+            reader=through,
             large_directories=large_directories,
             large_bytes_max=large_mib * _MIB,
             file_bytes=file_mib * _MIB,
@@ -112,6 +150,17 @@ def archive_command(
     context.exit(0 if report.complete else _INCOMPLETE)
 
 
+def _check_usage(
+    directories: tuple[str, ...], retention: str | None, reader: str | None, servers: tuple[str, ...]
+) -> None:
+    if not directories and (retention is None or reader is not None):
+        raise click.UsageError("Missing argument 'DIRECTORY...', or option '--retention' alone")
+    if retention is not None and len(directories) > 1 and reader is None:
+        raise click.UsageError("--retention belongs to one DIRECTORY")
+    if (reader is None) != (not servers):
+        raise click.UsageError("--reader and --server belong together")
+
+
 def _print(report: ArchiveReport) -> None:
     click.echo(
         f"journals: {report.found:,} messages: {report.archived:,} archived, {report.known:,} in the archive before,"
@@ -122,5 +171,11 @@ def _print(report: ArchiveReport) -> None:
         f" generation {report.generation}{'' if report.changed else ' (unchanged)'}"
     )
     click.echo(f"files: {report.files_written:,} written, {report.files_merged:,} merged into larger ones")
+    if report.reader is not None:
+        position, committed = report.reader["position"], "" if report.reader["committed"] else ", not committed yet"
+        click.echo(
+            f"reader {report.reader['name']}: read up to sequence {report.reader['until']['sequence']:,}, position"
+            f" {position['epoch']}:{position['sequence']}{committed}"
+        )
     for state, count in sorted(report.without_body.items()):
         click.echo(f"bodies {state}: {count:,} large messages are archived without their body")

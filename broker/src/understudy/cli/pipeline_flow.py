@@ -8,20 +8,10 @@ from typing import Any
 
 import click
 
-from understudy.cli.spark_job import JSON, MASTER, WORK_DIRECTORY, job_session, progress, write_whole
+from understudy.cli.spark_job import JSON, MASTER, WORK_DIRECTORY, byte_count, job_session, progress, write_whole
 from understudy.cli.stores import STORE, open_store
-from understudy.errors import ConfigError
 from understudy.spark.flow_page import duration, flow_page
-from understudy.units import format_bytes, parse_bytes
-
-
-def _bytes(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
-    if value is None:
-        return None
-    try:
-        return parse_bytes(value)
-    except (ConfigError, ValueError) as error:
-        raise click.BadParameter(str(error)) from error
+from understudy.units import format_bytes
 
 
 @click.command("flow")
@@ -41,12 +31,12 @@ def _bytes(context: click.Context, parameter: click.Parameter, value: str | None
 )
 @click.option(
     "--capacity",
-    callback=_bytes,
+    callback=byte_count,
     help="Bytes that each journal may use, as 10G; default: the free space of its file system.",
 )
 @click.option(
     "--replay-rate",
-    callback=_bytes,
+    callback=byte_count,
     help="Bytes that a backup replays in a second, as 500M; default: measured on this machine.",
 )
 @click.option(
@@ -64,6 +54,12 @@ def _bytes(context: click.Context, parameter: click.Parameter, value: str | None
     help="Addresses, queues and segments to list, the greatest first.",
 )
 @click.option("--html", "html_file", type=click.Path(dir_okay=False, path_type=Path), help="Write a page with plots.")
+@click.option(
+    "--parquet",
+    "tables",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Directory for all figures as Parquet files: queues and addresses over time, segments; made if missing.",
+)
 @WORK_DIRECTORY
 def flow_command(
     directories: tuple[str, ...],
@@ -77,6 +73,7 @@ def flow_command(
     prefixes: tuple[str, ...],
     listed: int,
     html_file: Path | None,
+    tables: Path | None,
     work_dir: Path | None,
 ) -> None:
     """Measure rates, depths, growth and kept segments of the journals in DIRECTORYs, and forecast full disks and the
@@ -88,6 +85,11 @@ def flow_command(
     """
     if len(set(directories)) < len(directories):
         raise click.UsageError("a directory is given twice")
+    if tables is not None and not tables.absolute().parent.is_dir():
+        raise click.UsageError(f"{tables.absolute().parent} is no directory")
+    for directory in directories:
+        if tables is not None and Path(directory) in (tables.resolve(), *tables.resolve().parents):
+            raise click.UsageError(f"{tables} would lie in {directory}, which is only read")
     open_store(*directories)
     with job_session("flow", master, work_dir) as spark:
         from understudy.spark.flows import FORWARDING_PREFIXES, Settings, flow
@@ -100,6 +102,7 @@ def flow_command(
             replay_bytes_s=replay_rate,
             forwarding_prefixes=prefixes or FORWARDING_PREFIXES,
             listed=listed,
+            tables=tables,
         )
         found = flow(spark, directories, settings, progress(quiet=as_json))
     if html_file is not None:

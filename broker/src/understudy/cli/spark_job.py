@@ -14,6 +14,7 @@ import click
 
 from understudy.errors import BrokerError, ConfigError, LedgerDamaged, StoreError
 from understudy.spark.session import open_session, require_spark
+from understudy.units import parse_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,6 +29,16 @@ WORK_DIRECTORY = click.option(
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Where Spark spills; default: the system's temporary directory.",
 )
+
+
+def byte_count(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
+    """A number of bytes as 10G, for options."""
+    if value is None:
+        return None
+    try:
+        return parse_bytes(value)
+    except (ConfigError, ValueError) as error:
+        raise click.BadParameter(str(error)) from error
 
 
 @contextmanager

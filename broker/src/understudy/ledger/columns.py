@@ -234,8 +234,8 @@ class Deliveries:
         number = row.number
         story = self.stories.get(number)
         if story is None:
-            if self._consumer.get(number) == consumer:
-                self._acknowledged_at.set_least(number, row.at_ms)
+            if self._consumer.get(number) == consumer and self._acknowledged_at.get(number) < 0:
+                self._acknowledged_at.set(number, row.at_ms)
                 return
             story = self._promote(number)
         story.append((True, consumer, row.at_ms, row.message_id))

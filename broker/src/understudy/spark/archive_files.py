@@ -120,6 +120,8 @@ class Target:
     """Larger bodies are left out."""
     file_bytes: int
     """A file that has reached this size gets no more rows."""
+    retention: str | None = None
+    """Where a segment may be that has left the log meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +242,7 @@ class _Fetcher:
         self._target = target
         self._disk = RealDisk()
         self._file: File | None = None
+        self._path = ""
 
     def close(self) -> None:
         """Let go of the segment that was read last."""
@@ -265,17 +268,24 @@ class _Fetcher:
 
     def _record(self, row: Row) -> bytes:
         path = f"{row['directory']}/{row['file']}"
-        if self._file is None or self._file.path != path:
+        if self._file is None or self._path != path:
             self.close()
-            try:
-                self._file = self._disk.open(path, read_only=True)
-            except FileNotFoundError as error:
-                raise DiskFailed(f"{path} disappeared", hint="was a broker started there?") from error
+            self._path = path
+            self._file = self._open(path, row["file"])
         raw = bytes(self._file.read(row["offset"], row["length"]))
         crc = int.from_bytes(raw[:4], "little")
         if len(raw) != row["length"] or crc32(raw[4:], seed_of(row["segment"], row["epoch"])) != crc:
             raise JournalCorrupt("the record has changed since it was found", file=path, offset=row["offset"])
         return raw
+
+    def _open(self, path: str, name: str) -> File:
+        try:
+            return self._disk.open(path, read_only=True)
+        except FileNotFoundError as error:
+            retention = self._target.retention
+            if retention is not None and self._disk.exists(f"{retention}/{name}"):
+                return self._disk.open(f"{retention}/{name}", read_only=True)
+            raise DiskFailed(f"{path} disappeared", hint="was a broker started there?") from error
 
     def _body(self, row: Row, raw: bytes, encoded: bytes) -> _Body:
         if not raw[_FLAGS] & MESSAGE_LARGE:

@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from understudy.errors import ConfigError
+from understudy.spark.stream_offsets import StreamOffset, parse_offset
 from understudy.spark.synced_files import sync_directory, write_synced
 
 #: Written in ``archive.json`` and in every manifest.
@@ -75,6 +76,8 @@ class Manifest:
     content: int = 0
     """Sum of the hashes of all keys, modulo 2^64: the same for the same messages, however they lie in files."""
     files: tuple[DataFile, ...] = ()
+    positions: tuple[StreamOffset, ...] = ()
+    """Up to where the logs of nodes were read by named readers, ordered by node id."""
 
     @property
     def rows(self) -> int:
@@ -86,15 +89,26 @@ class Manifest:
         """Bytes of all files."""
         return sum(each.size for each in self.files)
 
-    def extended(self, content: int, files: Iterable[DataFile]) -> Manifest:
+    def position(self, node_id: str) -> StreamOffset | None:
+        """Up to where the log of a node was read by a named reader."""
+        return next((each for each in self.positions if each.node_id == node_id), None)
+
+    def extended(self, content: int, files: Iterable[DataFile], position: StreamOffset | None) -> Manifest:
         """The next generation.
 
         Args:
             content: Sum of the hashes of the keys that are added.
             files: All files.
+            position: Up to where the log of a node was read by a named reader.
         """
         total = (self.content + content) % (1 << _CONTENT_BITS)
-        return Manifest(self.generation + 1, total, tuple(sorted(files, key=lambda each: each.path)))
+        positions = {each.node_id: each for each in (*self.positions, *([] if position is None else [position]))}
+        return Manifest(
+            self.generation + 1,
+            total,
+            tuple(sorted(files, key=lambda each: each.path)),
+            tuple(positions[node_id] for node_id in sorted(positions)),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +194,8 @@ def _parse(found: dict[str, Any], path: Path) -> Manifest:
     _check_version(found, path)
     try:
         files = tuple(DataFile(str(each["path"]), int(each["rows"]), int(each["size"])) for each in found["files"])
-        return Manifest(int(found["generation"]), int(found["content"]), files)
+        positions = tuple(parse_offset(each, str(path)) for each in found.get("positions", []))
+        return Manifest(int(found["generation"]), int(found["content"]), files, positions)
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError("is no manifest of an archive", file=str(path)) from error
 
@@ -251,7 +266,8 @@ class Archive:
 def _as_json(manifest: Manifest) -> str:
     head = {"format": FORMAT, "schema_version": SCHEMA_VERSION, "generation": manifest.generation}
     more = {"content": manifest.content, "rows": manifest.rows, "files": [asdict(each) for each in manifest.files]}
-    return json.dumps(head | more, indent=1)
+    read = {"positions": [each.as_dict() for each in manifest.positions]} if manifest.positions else {}
+    return json.dumps(head | more | read, indent=1)
 
 
 @contextmanager

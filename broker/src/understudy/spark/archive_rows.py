@@ -11,13 +11,14 @@ Not here: reading the bodies and writing files (``archive_files``).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from understudy.spark.journal_source import read_journal
+from understudy.spark.stream_offsets import StreamOffset
 from understudy.store.log.records import RecordType
 
 #: Identifies a message in an archive. Two copies of one message have the same key.
@@ -26,6 +27,8 @@ KEY: Final = ("node_id", "message_id", "content_hash")
 PARTITION: Final = ("date", "address_key")
 #: Where the record of a message lies.
 PLACE: Final = ("moved", "directory", "segment", "epoch", "sequence", "file", "offset", "length")
+#: Columns of table ``references`` that prove messages.
+HELD: Final = ("directory", "message_id", "transaction_id", "acknowledged")
 _READ: Final = (*PLACE, "node_id", "message_id", "transaction_id", "address", "queue", "timestamp", "size", "encoded")
 
 #: Longest readable part of an address key, and the digits of the hash after it. Characters.
@@ -73,7 +76,13 @@ def address_key(address: Column) -> Column:
 
 
 def read_candidates(
-    spark: SparkSession, directories: Sequence[str], addresses: Sequence[str] = (), **options: str
+    spark: SparkSession,
+    directories: Sequence[str],
+    addresses: Sequence[str] = (),
+    *,
+    held: DataFrame | None = None,
+    one_log: bool = False,
+    options: Mapping[str, str],
 ) -> DataFrame:
     """One row for each message of the journals, with the columns of ``candidates``.
 
@@ -81,24 +90,81 @@ def read_candidates(
         spark: A session of ``open_session``.
         directories: Of journals.
         addresses: Only messages to addresses that match one of these; all if there are none.
+        held: Messages of a snapshot, with the columns of ``HELD``; None: those of the snapshots of the journals.
+        one_log: All directories have segments of one log; else each one is a log of its own.
         options: Of the source.
 
     Raises:
         StoreError: as ``read_journal``.
     """
 
-    def table(name: str, columns: Iterable[str]) -> DataFrame:
-        return read_journal(spark, directories, name, list(columns), **options)
+    def table(name: str, columns: Iterable[str], **more: str) -> DataFrame:
+        return read_journal(spark, directories, name, list(columns), **options, **more)
 
-    records = table("records", ("directory", "kind", "transaction_id"))
+    records = table("records", ("directory", "kind", "transaction_id"), pushFilters="true")
     commits = records.where(F.col("kind") == RecordType.TX_COMMIT.name).select("directory", "transaction_id")
     messages = table("messages", _READ)
     if addresses:
         expression = rf"\A(?:{address_expression(addresses)})\z"
         messages = messages.where(F.coalesce(F.col("address"), F.lit("")).rlike(expression))
     acknowledgements = table("acknowledgements", ("directory", "message_id"))
-    references = table("references", ("directory", "message_id", "transaction_id", "acknowledged"))
-    return candidates(messages, commits, acknowledgements, references)
+    references = table("references", HELD) if held is None else held
+
+    def of_log(rows: DataFrame) -> DataFrame:
+        return rows.withColumn("log", F.lit("") if one_log else F.col("directory"))
+
+    return candidates(of_log(messages), of_log(commits), of_log(acknowledgements), of_log(references))
+
+
+def first_undecided(
+    spark: SparkSession,
+    directories: Sequence[str],
+    held: DataFrame | None,
+    end: StreamOffset,
+    options: Mapping[str, str],
+) -> tuple[int | None, bool]:
+    """The lowest sequence of a message whose transaction may still be committed after the end of a range of one log,
+    and whether there is a copy of the consolidator among these messages.
+
+    A transaction is open without a commit and a rollback; one that is not prepared ends with its epoch.
+
+    Args:
+        spark: A session of ``open_session``.
+        directories: Copies of the log.
+        held: Messages of a snapshot: a copy of a message does not say its transaction. None: all copies are of
+            messages that were judged before.
+        end: Of the range.
+        options: Of the source, the offsets of the range among them.
+    """
+
+    def table(name: str, *columns: str) -> DataFrame:
+        # each frame is scanned once, as option pushFilters asks
+        return read_journal(spark, directories, name, list(columns), pushFilters="true", **options)
+
+    decided = table("records", "kind", "transaction_id").where(
+        F.col("kind").isin(RecordType.TX_COMMIT.name, RecordType.TX_ROLLBACK.name)
+    )
+    prepared = table("records", "kind", "transaction_id").where(F.col("kind") == RecordType.TX_PREPARE.name)
+    prepared = prepared.select("transaction_id").distinct()
+    columns = ("message_id", "moved", "transaction_id", "epoch", "sequence")
+    place = ("transaction_id", "epoch", "sequence", "moved")
+    staged = table("messages", *columns).where("NOT moved AND transaction_id IS NOT NULL").select(*place)
+    if held is not None:
+        of_copies = held.where("transaction_id IS NOT NULL AND NOT acknowledged").select("message_id", "transaction_id")
+        copies = (
+            table("messages", *columns).where("moved").drop("transaction_id").join(of_copies.distinct(), "message_id")
+        )
+        staged = staged.unionByName(copies.select(*place))
+    may_follow = (F.col("epoch") == end.epoch) | F.coalesce("prepared", F.lit(False))
+    found = (
+        staged.join(decided.select("transaction_id"), "transaction_id", "left_anti")
+        .join(prepared.withColumn("prepared", F.lit(True)), "transaction_id", "left")
+        .where(may_follow)
+        .agg(F.min("sequence").alias("first"), F.coalesce(F.max("moved"), F.lit(False)).alias("copied"))
+        .first()
+    )
+    assert found is not None, "an aggregate without groups has one row"
+    return (None if found["first"] is None else int(found["first"])), bool(found["copied"])
 
 
 def candidates(
@@ -107,19 +173,21 @@ def candidates(
     """Each message once: KEY, PARTITION, PLACE, ``address``, ``queues``, ``size``, and whether it is ``confirmed``.
 
     Args:
-        messages: Table ``messages`` with the columns that ``read_candidates`` reads.
-        commits: ``directory`` and ``transaction_id`` of the commits.
-        acknowledgements: ``directory`` and ``message_id``.
+        messages: Table ``messages`` with the columns that ``read_candidates`` reads, and ``log``: proofs count for
+            the messages of the same log.
+        commits: ``log`` and ``transaction_id`` of the commits.
+        acknowledgements: ``log`` and ``message_id``.
         references: Those of the snapshots.
     """
     hashed = messages.withColumn("content_hash", F.xxhash64("encoded")).drop("encoded")
-    committed = commits.distinct().withColumn("committed", F.lit(True))
+    committed = commits.select("log", "transaction_id").distinct().withColumn("committed", F.lit(True))
     # an acknowledgement of an open transaction proves that the message was in a queue, whatever the outcome
     in_queue = F.col("acknowledged") | F.col("transaction_id").isNull() | F.coalesce("committed", F.lit(False))
-    held = _left(references, committed).where(in_queue).select("directory", "message_id")
-    proofs = acknowledgements.unionByName(held).distinct().withColumn("proved", F.lit(True))
+    held = _left(references, committed).where(in_queue).select("log", "message_id")
+    acknowledged = acknowledgements.select("log", "message_id")
+    proofs = acknowledged.unionByName(held).distinct().withColumn("proved", F.lit(True))
     alone = ~F.col("moved") & F.col("transaction_id").isNull()
-    known = _left(hashed, committed).join(proofs, ["directory", "message_id"], "left")
+    known = _left(hashed, committed).join(proofs, ["log", "message_id"], "left")
     is_confirmed = alone | F.coalesce("committed", "proved", F.lit(False))
     return (
         known.withColumn("confirmed", is_confirmed)
@@ -144,7 +212,7 @@ def _left(rows: DataFrame, committed: DataFrame) -> DataFrame:
     spread = F.coalesce(F.col("transaction_id"), -F.col("message_id"))
     return (
         rows.withColumn("joined", spread)
-        .join(committed.withColumnRenamed("transaction_id", "joined"), ["directory", "joined"], "left")
+        .join(committed.withColumnRenamed("transaction_id", "joined"), ["log", "joined"], "left")
         .drop("joined")
     )
 

@@ -6,7 +6,6 @@ the result with one rename (``archive_layout``). Numbers of rows are compared be
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -19,11 +18,12 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from understudy.errors import BrokerError, ConfigError, StoreInUse
+from understudy.errors import BrokerError, ConfigError
 from understudy.spark.archive_files import Target, Written, merge_files, rows_in, write_messages
 from understudy.spark.archive_layout import INCOMING, Archive, DataFile, check_archive, open_archive
-from understudy.spark.archive_rows import KEY, PARTITION, in_files, key_sum, not_archived, read_candidates
-from understudy.spark.log_plan import LogPlan, parse_options, plan_logs
+from understudy.spark.archive_logs import Logs, ReaderLog, ReaderSettings, StoppedLogs
+from understudy.spark.archive_rows import KEY, PARTITION, in_files, key_sum, not_archived
+from understudy.spark.log_plan import Layout
 
 #: Aimed size of a file. Bytes.
 FILE_BYTES: Final = 64 * 1024 * 1024
@@ -45,6 +45,10 @@ class Settings:
     """Only messages to addresses that match one of these; all if there are none."""
     many_nodes: bool = False
     """The directories may be of different nodes."""
+    retention: str | None = None
+    """Directory of segments that have left the log of the one directory; without any directory it is read alone."""
+    reader: ReaderSettings | None = None
+    """Read the records since the last run, through this named reader."""
     large_directories: tuple[str, ...] = ()
     """Where bodies of large messages are; empty for ``large-messages`` beside each journal."""
     large_bytes_max: int = LARGE_BYTES_MAX
@@ -79,6 +83,8 @@ class ArchiveReport:
     """Files that were replaced by larger ones."""
     without_body: dict[str, int]
     """State of bodies that could not be archived in this run -> messages."""
+    reader: dict[str, Any] | None = None
+    """The named reader: its name, the range that was read, and the position that was committed."""
 
     @property
     def complete(self) -> bool:
@@ -101,7 +107,8 @@ def archive(
 
     Args:
         spark: A session of ``open_session``.
-        directories: Of journals: copies of one node's, or of several nodes. Only read.
+        directories: Of journals: copies of one node's, or of several nodes. Only read. None with only a retention
+            directory.
         output: The archive; made if it is missing or empty.
         settings: Options.
         progress: Called with each step.
@@ -109,7 +116,8 @@ def archive(
     Raises:
         StoreError: a journal cannot be read.
         ConfigError: the output is no archive, one of another schema version, damaged or in use.
-        BrokerError: the numbers of rows do not agree; nothing was published.
+        ConnectionFailed: a reader's node is not active.
+        BrokerError: the numbers of rows do not agree; nothing was published. A reader was refused.
     """
     return _Run(spark, directories, output, settings or Settings(), progress).run()
 
@@ -130,48 +138,40 @@ class _Run:
         self, spark: SparkSession, directories: Sequence[str], output: Path, settings: Settings, progress: Progress
     ) -> None:
         self._spark = spark
-        self._directories = [os.path.abspath(each) for each in directories]
+        self._logs = _logs_of([os.path.abspath(each) for each in directories], settings)
         self._output = output.absolute()
         self._settings = settings
         self._progress = progress
 
     def run(self) -> ArchiveReport:
         """Everything."""
-        # the inputs are judged before anything is made
-        before = self._plan()
+        # the inputs were judged before anything is made
         check_archive(self._output)
-        for directory in self._directories:
+        for directory in (*self._logs.directories, *filter(None, [self._logs.retention])):
             if self._output == Path(directory) or Path(directory) in self._output.parents:
                 raise ConfigError("the archive would lie in a journal", file=str(self._output))
         with open_archive(self._output) as opened, _errors():
-            return self._add(opened, before)
+            return self._add(opened)
 
-    def _plan(self) -> list[LogPlan]:
-        options = {"paths": json.dumps(self._directories), "nodes": self._nodes}
-        return plan_logs(parse_options(options))
-
-    @property
-    def _nodes(self) -> str:
-        return "many" if self._settings.many_nodes else "one"
-
-    def _add(self, opened: Archive, before: list[LogPlan]) -> ArchiveReport:
+    def _add(self, opened: Archive) -> ArchiveReport:
         self._progress("reading the journals")
-        found = read_candidates(self._spark, self._directories, self._settings.addresses, nodes=self._nodes)
+        self._logs.begin(self._spark, opened.manifest.positions)
+        found = self._logs.candidates(self._spark, self._settings.addresses)
         with _kept(not_archived(found, self._present(opened))) as rows:
             counts = _count(rows)
             stage = opened.stage()
             self._progress(f"writing {counts.new:,} messages")
             written = self._write(rows.where("confirmed AND NOT archived"), self._target(stage, opened))
         _place(stage, written)
-        if self._plan() != before:
-            raise StoreInUse("a journal was changed while it was read", hint="stop its broker, or archive a copy")
+        self._logs.check()
+        position = self._logs.position(self._spark)
         _check_rows(stage, written, counts.new)
         kept, merged, replaced = self._compact(opened, stage, [each.placed() for each in written])
         manifest = opened.manifest
         changed = bool(written or merged)
-        if changed:
+        if changed or (position is not None and position not in manifest.positions):
             self._progress("publishing")
-            manifest = manifest.extended(counts.content, [*kept, *merged])
+            manifest = manifest.extended(counts.content, [*kept, *merged], position)
             if manifest.rows != opened.manifest.rows + counts.new:
                 raise BrokerError(
                     f"{manifest.rows} messages would be archived, not {opened.manifest.rows + counts.new}"
@@ -185,6 +185,7 @@ class _Run:
         return ArchiveReport(
             str(self._output), manifest.generation, changed, counts.found, counts.unconfirmed, counts.known,
             counts.new, manifest.rows, len(manifest.files), manifest.size, len(written), replaced, dict(without_body),
+            self._logs.commit(),
         )  # fmt: skip
 
     def _present(self, opened: Archive) -> DataFrame | None:
@@ -197,12 +198,10 @@ class _Run:
 
     def _target(self, stage: Path, opened: Archive) -> Target:
         given = self._settings.large_directories
-        large = {
-            directory: given or (f"{directory.rpartition('/')[0]}/large-messages",) for directory in self._directories
-        }
+        large = {directory: given or places for directory, places in self._logs.large_directories().items()}
         return Target(
             str(stage / INCOMING), opened.manifest.generation + 1, large, self._settings.large_bytes_max,
-            self._settings.file_bytes,
+            self._settings.file_bytes, self._logs.retention,
         )  # fmt: skip
 
     def _write(self, rows: DataFrame, target: Target) -> list[Written]:
@@ -233,6 +232,16 @@ class _Run:
             (stage / path).unlink()
         new = [each for each in added if each.path not in gone] + [each.placed() for each in merged]
         return kept, new, len(gone)
+
+
+def _logs_of(directories: Sequence[str], settings: Settings) -> Logs:
+    """Raises as ``archive``."""
+    retention = None if settings.retention is None else os.path.abspath(settings.retention)
+    if settings.reader is not None:
+        return ReaderLog(directories, settings.reader, retention)
+    if not directories and retention is not None:
+        return StoppedLogs([retention], many_nodes=settings.many_nodes, layout=Layout.RETENTION)
+    return StoppedLogs(directories, many_nodes=settings.many_nodes, retention=retention)
 
 
 def _merge(target: Target, generation: str, files: list[DataFile]) -> list[Written]:

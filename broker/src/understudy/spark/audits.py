@@ -233,6 +233,7 @@ def consumptions(rows: DataFrame) -> DataFrame:
         .agg(
             F.count(F.when(delivered, F.lit(1))).alias("deliveries"),
             F.count(F.when(delivered | acknowledged, F.lit(1))).alias("consumed"),
+            F.count(F.when(acknowledged, F.lit(1))).alias("acknowledgements"),
             F.max(F.when(delivered, F.col("ordinal"))).alias("last_delivery"),
             F.min(F.when(acknowledged, F.col("ordinal"))).alias("first_acknowledgement"),
             F.max(F.when(delivered, F.col("at_ms"))).alias("last_delivery_ms"),
@@ -254,6 +255,7 @@ def copies(consumptions: DataFrame) -> DataFrame:
     return consumptions.groupBy(COPY).agg(
         F.count(F.when(F.col("consumed") > 0, F.lit(1))).alias("consumers"),
         F.sum("deliveries").alias("deliveries"),
+        F.sum("acknowledgements").alias("acknowledgements"),
         F.sum("attempts").alias("attempts"),
         F.max("old").alias("old"),
         F.min("first_acknowledgement_ms").alias("first_acknowledgement_ms"),
@@ -287,11 +289,20 @@ def remaining_after_acknowledgement(copies: DataFrame, clock_skew_ms: int) -> Da
     )
 
 
-def duplicated(copies: DataFrame, crossed: DataFrame) -> DataFrame:
-    """Stored twice, or delivered after a confirmed acknowledgement."""
-    stored = copies.where("deliveries > 0 AND stored_twice")
+def duplicated(copies: DataFrame, crossed: DataFrame, *, members: bool = False) -> DataFrame:
+    """Stored twice, or delivered after a confirmed acknowledgement.
+
+    Args:
+        copies: Of ``copies``.
+        crossed: Of ``crossed``.
+        members: A message may have moved between members of a cluster, where it gets another id: it is stored twice
+            only if it was acknowledged twice.
+    """
+    twice = F.col("stored_twice") & (F.col("acknowledgements") > 1) if members else F.col("stored_twice")
+    stored = copies.where(F.col("deliveries") > 0).where(twice)
     again = (
-        copies.where("deliveries > 0 AND NOT stored_twice")
+        copies.where(F.col("deliveries") > 0)
+        .where(~twice)
         .join(crossed.withColumn("crossed", F.lit(True)), on=COPY, how="left")
         .where("again OR crossed")
     )

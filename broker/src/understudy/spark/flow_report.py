@@ -48,14 +48,15 @@ class Series:
 
     def live_bytes(self, directory: str) -> Points:
         """Bytes of live records at the end of each interval; a message in several queues counts for each."""
-        return self._running([row for row in self.queues if row["directory"] == directory], "live_bytes")
+        return self.running([row for row in self.queues if row["directory"] == directory], "live_bytes")
 
     def depth(self, rows: Sequence[Row]) -> Points:
         """Messages in a queue at the end of each interval."""
         deltas = [{"begin_ms": row["begin_ms"], "n": row["came"] + row["held"] - row["gone"]} for row in rows]
-        return self._running(deltas, "n")
+        return self.running(deltas, "n")
 
-    def _running(self, rows: Sequence[Row], name: str) -> Points:
+    def running(self, rows: Sequence[Row], name: str) -> Points:
+        """The sum of a column of the rows up to the end of each interval."""
         change: dict[int, int] = {}
         for row in rows:
             change[row["begin_ms"]] = change.get(row["begin_ms"], 0) + row[name]
@@ -188,7 +189,7 @@ def _sorted(kinds: Sequence[Row]) -> list[Row]:
     return sorted(kinds, key=lambda row: (-row["bytes"], row["kind"]))
 
 
-def _segments(plans: Sequence[LogPlan], series: Series, pins: Sequence[Row], listed: int) -> dict[str, Any]:
+def segment_figures(plans: Sequence[LogPlan], series: Series, pins: Sequence[Row]) -> list[dict[str, Any]]:
     """Segments that messages keep, those with the least live share first."""
     ends = {(plan.directory, piece.number): piece for plan in plans for piece in plan.pieces}
     pinned = []
@@ -210,11 +211,15 @@ def _segments(plans: Sequence[LogPlan], series: Series, pins: Sequence[Row], lis
                 "oldest_came_ms": oldest["came_ms"],
             }
         )
+    return sorted(pinned, key=lambda each: (each["live_bytes"] / each["bytes"], each["directory"], each["segment"]))
+
+
+def _segments(plans: Sequence[LogPlan], series: Series, pins: Sequence[Row], listed: int) -> dict[str, Any]:
+    pinned = segment_figures(plans, series, pins)
     kept = sum(each["bytes"] for each in pinned)
     live = sum(each["live_bytes"] for each in pinned)
-    pinned.sort(key=lambda each: (each["live_bytes"] / each["bytes"], each["directory"], each["segment"]))
     return {
-        "in_all": len(ends),
+        "in_all": len({(plan.directory, piece.number) for plan in plans for piece in plan.pieces}),
         "pinned": len(pinned),
         "pinned_bytes": kept,
         "live_bytes": live,

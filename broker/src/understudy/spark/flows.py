@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -20,6 +21,7 @@ from understudy.errors import ConfigError
 from understudy.runtime.disk import RealDisk
 from understudy.spark import flow_rows
 from understudy.spark.flow_report import Axis, Series, assemble
+from understudy.spark.flow_tables import write_tables
 from understudy.spark.forecasts import forecast_disk, forecast_take_over, free_bytes_of, used_bytes_of
 from understudy.spark.journal_source import read_journal
 from understudy.spark.log_plan import LogPlan, Mode, parse_options, plan_logs
@@ -53,6 +55,8 @@ class Settings:
     forwarding_prefixes: tuple[str, ...] = FORWARDING_PREFIXES
     listed: int = 20
     """Addresses, queues and segments that are listed, the greatest first."""
+    tables: Path | None = None
+    """Directory for all figures as Parquet (``flow_tables``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +116,7 @@ class _Run:
             adds = flow_rows.with_time(messages, times)
             records = flow_rows.with_time(self._table("records", *_PLACE, "kind", "transaction_id"), times)
             with _kept(self._stays(adds, records, times)) as stays:
-                return self._report(plans, self._axis(times), adds, records, stays)
+                return self._report(plans, times, adds, records, stays)
 
     def _stays(self, adds: DataFrame, records: DataFrame, times: Sequence[flow_rows.SegmentTime]) -> DataFrame:
         """Each message in each queue, from when to when."""
@@ -134,8 +138,8 @@ class _Run:
             held.where("transaction_id IS NULL AND NOT acknowledged"),
         )
 
-    def _table(self, name: str, *columns: str) -> DataFrame:
-        return read_journal(self._spark, self._directories, name, list(columns), **self._options)
+    def _table(self, name: str, *columns: str, **more: str) -> DataFrame:
+        return read_journal(self._spark, self._directories, name, list(columns), **self._options, **more)
 
     def _times(self, plans: Sequence[LogPlan], messages: DataFrame) -> list[flow_rows.SegmentTime]:
         greatest = messages.where("NOT moved").groupBy("directory", "segment")
@@ -147,7 +151,7 @@ class _Run:
     def _removed(self, times: Sequence[flow_rows.SegmentTime]) -> DataFrame:
         """Queues that were removed, with the time."""
         # the filter is pushed down, so payloads of other records are not copied
-        removals = self._table("records", *_PLACE, "kind", "payload").where(
+        removals = self._table("records", *_PLACE, "kind", "payload", pushFilters="true").where(
             F.col("kind") == RecordType.QUEUE_REMOVE.name
         )
         gone = flow_rows.with_time(removals, times)
@@ -161,8 +165,14 @@ class _Run:
         return Axis(begin, end, bucket_ms)
 
     def _report(
-        self, plans: Sequence[LogPlan], axis: Axis, adds: DataFrame, records: DataFrame, stays: DataFrame
+        self,
+        plans: Sequence[LogPlan],
+        times: Sequence[flow_rows.SegmentTime],
+        adds: DataFrame,
+        records: DataFrame,
+        stays: DataFrame,
     ) -> Flow:
+        axis = self._axis(times)
         self._progress("counting")
         names = read_names(plans, Mode.FAIL)
         forwarding = [
@@ -185,6 +195,8 @@ class _Run:
         report = assemble(plans, series, kinds, pins, hops.asDict(), self._settings.listed, forwarding)
         self._progress("forecasting")
         report["forecasts"] = [self._forecast(plan, axis, series) for plan in plans]
+        if self._settings.tables is not None:
+            write_tables(self._settings.tables, plans, series, pins, times)
         return Flow(report, series)
 
     def _forecast(self, plan: LogPlan, axis: Axis, series: Series) -> dict[str, Any]:

@@ -37,6 +37,10 @@ from understudy.spark.decode import NUMBER, PRODUCER
 from understudy.spark.journal_source import read_journal
 from understudy.spark.live import REFERENCE, live_references, remaining_of
 
+#: Bytes of ledgers in one partition, which a task holds in memory.
+PARTITION_BYTES: Final = 128 * 1024 * 1024
+#: Smaller ones are not worth a task.
+PARTITION_BYTES_MIN: Final = 1024 * 1024
 #: Intervals of the plots of an audit.
 INTERVALS: Final = 300
 
@@ -72,6 +76,7 @@ def audit(
     clock_skew_ms: int = 0,
     remaining: Path | None = None,
     journals: Sequence[str] = (),
+    members: bool = False,
     with_rates: bool = False,
 ) -> Audit:
     """Judge ledger files together.
@@ -83,6 +88,7 @@ def audit(
         clock_skew_ms: How far the clocks of clients differ.
         remaining: File that lists all messages that the queues held in the end.
         journals: Journals of all nodes, as they are in the end: their live messages are those that remain.
+        members: Several members of a cluster have the queues, and messages move between them.
         with_rates: Count rows in intervals, for plots.
 
     Raises:
@@ -111,15 +117,17 @@ def audit(
                 audits.incomplete(rows, messages, by_address, kept, clock_skew_ms),
                 audits.ghosts(messages),
                 audits.unfounded(copies),
-                audits.duplicated(copies, crossed),
+                audits.duplicated(copies, crossed, members=members),
                 audits.remaining_after_acknowledgement(copies, clock_skew_ms),
-                audits.reordered(audits.first_deliveries(rows, spans)),
                 audits.corrupted(messages),
                 audits.refused(messages, kept),
+                # a message that waited at one member comes after later ones that were sent to another one
+                *([] if members else [audits.reordered(audits.first_deliveries(rows, spans))]),
             )
             findings = reduce(DataFrame.unionByName, parts)
             with _kept(findings):
-                report = _report(rows, messages, copies, spans, findings, window_ms)
+                shared = copies.select("queue").distinct() if members else audits.shared_queues(spans)
+                report = _report(rows, messages, copies, shared, findings, window_ms)
         epochs = check_epochs(rows, clock_skew_ms)
         rates, bucket_ms = _rates(rows) if with_rates else ({}, 1)
     return Audit(report, torn, epochs, rates, bucket_ms)
@@ -182,7 +190,7 @@ def _refuse_bad_lines(parsed: DataFrame, paths: Sequence[Path]) -> dict[str, int
 
 
 def _report(
-    rows: DataFrame, messages: DataFrame, copies: DataFrame, spans: DataFrame, findings: DataFrame, window_ms: int
+    rows: DataFrame, messages: DataFrame, copies: DataFrame, shared: DataFrame, findings: DataFrame, window_ms: int
 ) -> Report:
     counts = audits.message_counts(messages).first()
     assert counts is not None
@@ -196,7 +204,7 @@ def _report(
     windows = audits.windows(rows, window_ms)
     found = _findings(rows, findings) if reasons else {}
     latencies = {one["end"]: _latency(one) for one in audits.latencies(messages).collect()}
-    shared = audits.shared_queues(spans).orderBy("queue").limit(QUEUES_LISTED_MAX).collect()
+    not_judged = shared.orderBy("queue").limit(QUEUES_LISTED_MAX).collect()
     with _kept(windows):
         window_count = windows.count()
         longest = windows.orderBy(F.desc("duration_ms"), "producer", "start_ms").limit(WINDOWS_LISTED_MAX).collect()
@@ -216,7 +224,7 @@ def _report(
         delivery_latency=latencies.get("delivered"),
         window_ms=window_ms,
         windows=tuple(Window(one["producer"], one["start_ms"], one["end_ms"]) for one in longest),
-        order_not_judged=tuple(one["queue"] for one in shared),
+        order_not_judged=tuple(one["queue"] for one in not_judged),
     )
 
 

@@ -5,8 +5,9 @@ Works without a running Spark: tests call it as Spark does.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ from understudy.spark.log_plan import LogPlan, Options, Piece, pack, plan_logs
 from understudy.spark.names import Names, binding_records, binding_rows, read_names, snapshot_rows
 from understudy.spark.predicates import CHEAP, column_of, mask_of, may_match
 from understudy.spark.snapshots import reference_rows
+from understudy.spark.stream_plan import names_by_directory, pieces_between
 
 #: Columns that need the names of bindings.
 _NAMED: Final = frozenset({"address", "queue"})
@@ -63,18 +65,17 @@ class JournalReader(DataSourceReader):
                 raise ConfigError(f"column {given.name} of table {options.table} is {own}")
         fields = [StructField(each.name, each.dataType) for each in schema.fields]
         self._schema = to_arrow_schema(StructType(fields), timezone="UTC")
-        self._filters: list[Filter] = []
+        self.filters: list[Filter] = []
+        """Rows that these drop need not be read; Spark applies them again."""
         self._names: dict[str, Names] = names or {}
         self.needs_names = options.table in ("messages", "acknowledgements") and bool(_NAMED & set(schema.names))
         """Whether rows have names of bindings."""
         if self.needs_names and names is None:
             # not in ``partitions``: Spark has serialised the reader for its tasks before it calls that
-            self._names = read_names(plan_logs(options), options.mode)
-
-    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802  the name is pyspark's
-        """Take the filters that can be used; Spark applies all of them again."""
-        self._filters = [each for each in filters if column_of(each) is not None]
-        yield from filters
+            if options.range is None:
+                self._names = read_names(plan_logs(options), options.mode)
+            else:
+                self._names = names_by_directory(*pieces_between(options, *options.range))
 
     def partitions(self) -> Sequence[JournalPartition]:
         """Ranges of segments that may have wanted rows.
@@ -83,12 +84,17 @@ class JournalReader(DataSourceReader):
             BrokerError: as ``plan_logs``.
         """
         options = self._options
+        if options.range is not None:
+            pieces, _ = pieces_between(options, *options.range)
+            wanted = [piece for piece in pieces if may_match(piece, self.filters)]
+            found = [JournalPartition(each) for each in pack(wanted, options.partition_bytes, options.min_partitions)]
+            return found or [JournalPartition(())]
         plans = plan_logs(options)
         pieces = [
             piece
             for plan in plans
             for piece in plan.pieces[plan.in_snapshot if options.table == "changes" else 0 :]
-            if may_match(piece, self._filters)
+            if may_match(piece, self.filters)
         ]
         found = [JournalPartition(each) for each in pack(pieces, options.partition_bytes, options.min_partitions)]
         if options.table == "references":
@@ -113,7 +119,7 @@ class JournalReader(DataSourceReader):
         if self._options.table == "bindings":
             yield from self._bindings(disk, partition)
             return
-        for piece in partition.pieces:
+        for piece in map(self._found, partition.pieces):
             for block in read_blocks(disk, piece, self._options.mode):
                 if isinstance(block, Damage):
                     if self._options.table == "records":
@@ -130,6 +136,13 @@ class JournalReader(DataSourceReader):
                         [_as(rows.column(name), schema.field(name).type) for name in self._columns], schema=schema
                     )
 
+    def _found(self, piece: Piece) -> Piece:
+        """The segment where it is now: it may have moved to the retention directory since the query was planned."""
+        retention = self._options.retention
+        if retention is None or os.path.exists(piece.path):
+            return piece
+        return replace(piece, directory=retention)
+
     def _rows(self, block: Block, known: dict[str, Names]) -> Rows:
         names = known.get(block.piece.directory) or Names()
         if self._options.table == "records":
@@ -139,7 +152,7 @@ class JournalReader(DataSourceReader):
         return AcknowledgementRows(block, names.queues)
 
     def _drop_rows(self, rows: Rows) -> None:
-        for each in self._filters:
+        for each in self.filters:
             column = column_of(each)
             if column in _NAMED and column not in self._columns:
                 continue  # without the names of bindings; Spark applies the filter
@@ -160,6 +173,19 @@ class JournalReader(DataSourceReader):
         """Rows that were made one by one."""
         columns = [pa.array([row.get(each.name) for row in rows], each.type) for each in self._schema]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+
+class FilteringReader(JournalReader):
+    """Takes the filters that Spark pushes down, for option ``pushFilters``.
+
+    Spark plans each scan of a frame, and runs all of them with the reader that it planned last: rows are lost if one
+    frame is scanned with different filters in one query (ADR 0062). So only a frame that is scanned once may have it.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802  the name is pyspark's
+        """Take the filters that can be used; Spark applies all of them again."""
+        self.filters = [each for each in filters if column_of(each) is not None]
+        yield from filters
 
 
 def _as(values: pa.Array, kind: pa.DataType) -> pa.Array:

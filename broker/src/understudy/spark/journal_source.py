@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from understudy.spark import tables
-from understudy.spark.journal_reader import JournalReader
+from understudy.spark.journal_reader import FilteringReader, JournalReader
 from understudy.spark.log_plan import parse_options, plan_logs
 from understudy.spark.stream_options import parse_stream_options, without_stream_options
 from understudy.spark.stream_reader import JournalStream
@@ -38,12 +38,14 @@ class JournalSource(DataSource):
     def schema(self) -> str:
         """All columns of the table, or those of option ``columns``."""
         # Spark asks before it says whether this is a stream
-        options = parse_options(without_stream_options(self.options))
+        given = {name: value for name, value in self.options.items() if name.lower() != "endingoffset"}
+        options = parse_options(without_stream_options(given))
         return tables.ddl(options.table, options.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the columns of a schema, which may be fewer than the table has."""
-        return JournalReader(parse_options(self.options), schema)
+        options = parse_options(self.options)
+        return FilteringReader(options, schema) if options.push_filters else JournalReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  the name is pyspark's
         """A stream of the columns of a schema."""
@@ -60,7 +62,8 @@ def read_journal(
     """A table of the journals in some directories.
 
     Args:
-        spark: A session of ``open_session``, or one with the setting spark.sql.python.filterPushdown.enabled.
+        spark: A session of ``open_session``; another one needs the setting spark.sql.python.filterPushdown.enabled if
+            option ``pushFilters`` is given.
         directories: Visible to every worker.
         table: ``records``, ``messages``, ``acknowledgements`` or ``bindings``.
         columns: Read only these; Spark itself prunes no columns of a Python source.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import itertools
 import json
 import os
 import struct
@@ -22,6 +23,7 @@ from understudy.errors import ConfigError, DiskFailed, JournalCorrupt, StoreInUs
 from understudy.limits import ID_CACHE_SIZE
 from understudy.ports import Disk, File
 from understudy.runtime.disk import RealDisk
+from understudy.spark.stream_offsets import StreamOffset, parse_offset
 from understudy.spark.tables import TABLES
 from understudy.store.log.chain import Link, read_chain
 from understudy.store.log.records import HEADER, HEADER_BYTES
@@ -73,6 +75,12 @@ class Options:
     """Accept directories of different node ids."""
     partition_bytes: int = PARTITION_BYTES
     min_partitions: int = 1
+    retention: str | None = None
+    """Directory of segments that have left the log, which are read as well."""
+    range: tuple[StreamOffset, StreamOffset] | None = None
+    """Read only the records after the first and up to the second offset of one log."""
+    push_filters: bool = False
+    """Drop rows by the filters of the query before Spark sees them; for a frame that is scanned once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +133,9 @@ class LogPlan:
     snapshot: str | None = None
     """File name of the snapshot that stands for the records of the first pieces."""
     in_snapshot: int = 0
-    """Number of the pieces that it stands for."""
+    """Number of the pieces that it stands for, and of those that have left the log."""
+    retention: str | None = None
+    """Directory of segments that have left the log."""
 
 
 def parse_options(given: Mapping[str, str], more: str = "") -> Options:
@@ -150,11 +160,49 @@ def parse_options(given: Mapping[str, str], more: str = "") -> Options:
         mixed_nodes=_choice(values, "nodes", ["one", "many"]) == "many",
         partition_bytes=number_option(values, "partitionbytes", PARTITION_BYTES),
         min_partitions=number_option(values, "minpartitions", 1),
+        retention=None if (retention := values.pop("retention", None)) is None else _absolute(retention),
+        range=_range(values),
+        push_filters=_choice(values, "pushfilters", ["false", "true"]) == "true",
     )
     if values:
-        known = "columns, inUse, layout, lockDirectory, minPartitions, mode, nodes, partitionBytes, table"
+        known = (
+            "columns, endingOffset, inUse, layout, lockDirectory, minPartitions, mode, nodes, partitionBytes,"
+            " pushFilters, retention, startingOffset, table"
+        )
         raise ConfigError(f"unknown option {sorted(values)[0]!r}", hint=f"options: {known}{more}")
+    _check_together(options)
     return options
+
+
+def _range(values: dict[str, str]) -> tuple[StreamOffset, StreamOffset] | None:
+    """The offsets of options startingOffset and endingOffset; None without them."""
+    given = [(name, values.pop(name.lower(), None)) for name in ("startingOffset", "endingOffset")]
+    if all(text is None for _, text in given):
+        return None
+    found = []
+    for name, text in given:
+        try:
+            offset = json.loads(text or "null")
+        except ValueError:
+            offset = None
+        if not isinstance(offset, dict):
+            raise ConfigError(f"option {name}: {text!r} is no JSON with node_id, epoch, sequence")
+        found.append(parse_offset(offset, f"option {name}"))
+    start, end = found
+    if start.node_id != end.node_id or end.sequence < start.sequence:
+        raise ConfigError(f"option endingOffset: {end} is not after {start}")
+    return start, end
+
+
+def _check_together(options: Options) -> None:
+    """Raises ConfigError for options that exclude each other."""
+    if options.range is not None:
+        if options.table in ("bindings", "changes", "references"):
+            raise ConfigError(f"option startingOffset: table {options.table} is not read by offsets")
+        if options.mode is not Mode.FAIL or options.mixed_nodes:
+            raise ConfigError("option startingOffset: offsets are of one log without damage (mode fail, nodes one)")
+    if options.retention is not None and options.layout is Layout.RETENTION:
+        raise ConfigError("option retention belongs to a journal directory, not to layout=retention")
 
 
 def _choice(values: dict[str, str], name: str, allowed: list[str]) -> str:
@@ -178,10 +226,14 @@ def _directories(one: str | None, many: str | None) -> tuple[str, ...]:
         found = [one, *found]
     if not found:
         raise ConfigError("no directory is given", hint='load("DIRECTORY") or load(["DIRECTORY", ...])')
-    directories = tuple(os.path.abspath(each.removeprefix("file://")) for each in found)
+    directories = tuple(_absolute(each) for each in found)
     if len(set(directories)) < len(directories):
         raise ConfigError("a directory is given twice", hint="its records would be read twice")
     return directories
+
+
+def _absolute(path: str) -> str:
+    return os.path.abspath(path.removeprefix("file://"))
 
 
 # --- planning -------------------------------------------------------------------------------------------------------
@@ -198,13 +250,18 @@ def plan_logs(options: Options, disk: Disk | None = None) -> list[LogPlan]:
         JournalCorrupt: damaged, or segments are missing; names file and offset.
     """
     disk = disk or RealDisk()
+    if options.retention is not None and len(options.directories) > 1:
+        raise ConfigError("option retention: the segments belong to one journal", hint="give one directory")
     plans = []
     for directory in options.directories:
         _check_directory(disk, directory)
         if options.layout is Layout.STORE and not options.in_use:
             _refuse_running(options.lock_directory or directory, directory)
         try:
-            plans.append(_plan(disk, directory, options))
+            plan = _plan(disk, directory, options)
+            if options.retention is not None:
+                _add_retained(disk, plan, options.retention)
+            plans.append(plan)
         except FileNotFoundError as error:
             raise DiskFailed(
                 f"{directory}: a segment disappeared: {error}", hint="a broker is running there"
@@ -253,8 +310,7 @@ def _refuse_running(lock_directory: str, directory: str) -> None:
 
 def _plan(disk: Disk, directory: str, options: Options) -> LogPlan:
     if options.layout is Layout.RETENTION:
-        names = sorted(parsed[:2] for parsed in map(parse_name, disk.list(directory)) if parsed and parsed[2])
-        pieces = [_piece(disk, directory, number, epoch, None) for number, epoch in names]
+        pieces = _bounded(_retained(disk, directory, disk.list(directory)))
         return LogPlan(directory, _one_node(pieces), pieces)
     if options.mode is Mode.QUARANTINE:
         links = list(read_chain(disk, directory, disk.list(directory)).links)
@@ -266,6 +322,35 @@ def _plan(disk: Disk, directory: str, options: Options) -> LogPlan:
         pieces = [_piece(disk, directory, link.number, link.epoch, link.end) for link in links]
         return LogPlan(directory, _one_node(pieces), _with_last(pieces))
     return _plan_strictly(disk, directory)
+
+
+def _retained(disk: Disk, directory: str, names: Sequence[str]) -> list[Piece]:
+    parsed = sorted(each[:2] for each in map(parse_name, names) if each and each[2])
+    return [_piece(disk, directory, number, epoch, None) for number, epoch in parsed]
+
+
+def _add_retained(disk: Disk, plan: LogPlan, retention: str) -> None:
+    """Put the segments that have left the log in front of it: nothing after its snapshot is among them."""
+    try:
+        names = disk.list(retention)
+    except OSError as error:
+        raise ConfigError(f"{retention} cannot be read: {error.strerror}") from error
+    present = {(piece.number, piece.epoch) for piece in plan.pieces}
+    gone = [piece for piece in _retained(disk, retention, names) if (piece.number, piece.epoch) not in present]
+    front = sorted([*plan.pieces[: plan.in_snapshot], *gone], key=lambda piece: (piece.number, piece.epoch))
+    plan.pieces = _bounded([*front, *plan.pieces[plan.in_snapshot :]])
+    plan.in_snapshot = len(front)
+    plan.retention = retention
+    _one_node(plan.pieces)
+
+
+def _bounded(pieces: Sequence[Piece]) -> list[Piece]:
+    """Segments without a seal end before the next one begins: bytes of a node that had lost the store come later."""
+    found = list(pieces)
+    for place, (piece, following) in enumerate(itertools.pairwise(pieces)):
+        if piece.digest is None and not piece.stated and following.first_sequence > piece.first_sequence:
+            found[place] = replace(piece, until=following.first_sequence - 1)
+    return found
 
 
 def _plan_strictly(disk: Disk, directory: str) -> LogPlan:

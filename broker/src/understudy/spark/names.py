@@ -96,6 +96,8 @@ def read_names(plans: Sequence[LogPlan], mode: Mode) -> dict[str, Names]:
     with ThreadPoolExecutor(_THREADS) as pool:
         for plan in plans:
             names = found[plan.directory] = Names()
+            if plan.retention is not None:
+                found[plan.retention] = names
             if plan.snapshot is not None:
                 state = read_small_state(disk, plan.directory, plan.snapshot)
                 names.addresses.update({each.address_id: clean(each.name) for each in state.addresses.values()})

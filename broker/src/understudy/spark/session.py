@@ -28,6 +28,8 @@ TASK_ATTEMPTS: Final = 4
 #: Java heap of the driver, which in local mode is all of Spark.
 DRIVER_MEMORY: Final = "2g"
 _JAVA_TIMEOUT_S: Final = 30
+#: Environment variable by which ``spark-submit`` tells a driver in Python where its JVM is.
+_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 _LOCAL: Final = re.compile(r"local(?:\[(\*|[1-9][0-9]{0,3})(?:,[0-9]{1,3})?\])?", re.ASCII)
 
 
@@ -111,13 +113,22 @@ def settings(master: str, work_directory: str, cores: int) -> dict[str, str]:
     return found
 
 
+def submitted_settings() -> dict[str, str]:
+    """The settings of ``spark-submit`` if it has started this process, else none. They win over ours."""
+    if _SUBMITTED not in os.environ:
+        return {}
+    from pyspark import SparkConf
+
+    return dict(SparkConf().getAll())
+
+
 def open_session(
     master: str = "local[*]", *, work_directory: str, name: str = "understudy", more: dict[str, str] | None = None
 ) -> SparkSession:
     """A session with ``settings``; the caller stops it and removes ``work_directory``.
 
     Args:
-        master: ``local``, ``local[N]``, ``local[*]`` or the URL of a cluster.
+        master: ``local``, ``local[N]``, ``local[*]`` or the URL of a cluster; under ``spark-submit`` that one's counts.
         work_directory: Where shuffles and spills go.
         more: Settings that win over ours.
 
@@ -127,9 +138,12 @@ def open_session(
     require_spark()
     from pyspark.sql import SparkSession
 
-    os.environ["PYSPARK_PYTHON"] = sys.executable  # before the JVM starts; the setting alone is read too late
+    given = submitted_settings()
+    if not given:
+        os.environ["PYSPARK_PYTHON"] = sys.executable  # before the JVM starts; the setting alone is read too late
     builder = SparkSession.Builder().appName(name)
-    for key, value in (settings(master, work_directory, os.cpu_count() or 1) | (more or {})).items():
+    own = settings(given.get("spark.master", master), work_directory, os.cpu_count() or 1)
+    for key, value in (own | given | {"spark.master": own["spark.master"]} | (more or {})).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     from understudy.spark.journal_source import register

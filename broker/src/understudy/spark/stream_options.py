@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -18,7 +17,7 @@ from understudy.units import parse_bytes
 BATCH_BYTES: Final = 256 * 1024 * 1024
 #: Bytes of log in one partition of a micro-batch.
 _PARTITION_BYTES: Final = 16 * 1024 * 1024
-_NAMES: Final = ("maxBytesPerBatch", "reader", "readerMaxBytes", "retention", "servers", "startingOffset", "tokenFile")
+_NAMES: Final = ("maxBytesPerBatch", "reader", "readerMaxBytes", "servers", "startingOffset", "tokenFile")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +29,6 @@ class StreamOptions:
     batch_bytes: int
     starting: str | StreamOffset
     """``earliest``, ``latest`` or an offset."""
-    retention: str | None = None
-    """Directory of segments that have left the log."""
     servers: tuple[str, ...] = ()
     """Management URLs of the nodes that may be active."""
     token_file: str | None = None
@@ -53,6 +50,8 @@ def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
         ConfigError: an option is unknown, or has a value that it cannot have, alone or beside the others.
     """
     values = {name.lower(): value for name, value in given.items()}
+    if "endingoffset" in values:
+        raise ConfigError("option endingOffset: a stream has no end", hint="spark.read reads a range of offsets")
     table = parse_options(
         {"partitionBytes": str(_PARTITION_BYTES), "inUse": "read"} | without_stream_options(given), STREAM_HINT
     )
@@ -63,7 +62,7 @@ def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
     if table.mixed_nodes:
         raise ConfigError("option nodes: a stream follows the log of one node", hint="one stream for each node id")
     servers = tuple(each.strip().rstrip("/") for each in values.get("servers", "").split(",") if each.strip())
-    reader, retention = values.get("reader"), values.get("retention")
+    reader = values.get("reader")
     if reader is not None and not servers:
         raise ConfigError("option reader needs option servers, the management URLs of the nodes")
     if len(table.directories) > 1 and not servers:
@@ -71,13 +70,12 @@ def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
             "several copies of a log need option servers, the management URLs of the nodes",
             hint="only the active node knows up to where its records are at every copy",
         )
-    if table.layout is Layout.RETENTION and (reader is not None or retention is not None):
-        raise ConfigError("options reader and retention belong to a journal directory, not to layout=retention")
+    if table.layout is Layout.RETENTION and reader is not None:
+        raise ConfigError("option reader belongs to a journal directory, not to layout=retention")
     return StreamOptions(
         table,
         number_option({"maxbytesperbatch": values.get("maxbytesperbatch", str(BATCH_BYTES))}, "maxbytesperbatch", 0),
         _starting(values.get("startingoffset", "earliest")),
-        None if retention is None else os.path.abspath(retention.removeprefix("file://")),
         servers,
         values.get("tokenfile"),
         reader,

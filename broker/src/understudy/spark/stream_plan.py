@@ -8,14 +8,15 @@ out. With servers, a copy must know the newest epoch, and nothing is read that t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from understudy.errors import BrokerError, ConnectionFailed, JournalCorrupt, StoreVersionUnsupported, WrongNode
 from understudy.ports import Disk
+from understudy.runtime.disk import RealDisk
 from understudy.spark.broker_positions import ActiveNode
-from understudy.spark.log_plan import Piece
+from understudy.spark.log_plan import Options, Piece
 from understudy.spark.names import Names
 from understudy.spark.stream_offsets import StreamOffset
 from understudy.spark.stream_options import StreamOptions
@@ -48,7 +49,7 @@ class StreamPlan:
         self._options = options
         self._active = active
         table = options.table
-        self._copies = [LogDirectory(disk, each, table.layout, options.retention) for each in table.directories]
+        self._copies = [LogDirectory(disk, each, table.layout, table.retention) for each in table.directories]
         self.target: StreamOffset | None = None
         """Nothing after it is read (trigger availableNow)."""
 
@@ -131,6 +132,15 @@ class StreamPlan:
         view = max(usable, key=lambda each: each.last)
         return _End(view, min(view.last, confirmed.sequence))
 
+    def directory_with(self, start: StreamOffset) -> str:
+        """The directory of the newest copy that has the records after an offset. Raises as ``latest``."""
+        return self._view_with(start).directory
+
+    def at(self, sequence: int, end: StreamOffset) -> StreamOffset:
+        """The offset of a record before ``end``. Raises as ``latest``."""
+        view = self._view_with(StreamOffset(end.node_id, 0, sequence), end)
+        return StreamOffset(view.node_id, view.epoch_of(sequence), sequence)
+
     # --- reading ----------------------------------------------------------------------------------
 
     def pieces(self, start: StreamOffset, end: StreamOffset) -> tuple[list[Piece], Callable[[], Names]]:
@@ -195,6 +205,17 @@ class StreamPlan:
                 f"{name}the stream is at {start} and cannot go on: {'; '.join(reasons)}", file=first, offset=0
             )
         return max(fitting, key=lambda view: (view.epoch, view.last))
+
+
+def pieces_between(options: Options, start: StreamOffset, end: StreamOffset) -> tuple[list[Piece], Callable[[], Names]]:
+    """As ``StreamPlan.pieces``, for a query that is no stream."""
+    return StreamPlan(StreamOptions(options, 0, "earliest"), RealDisk(), None).pieces(start, end)
+
+
+def names_by_directory(pieces: Sequence[Piece], names: Callable[[], Names]) -> dict[str, Names]:
+    """The names of the log for each directory with a piece: those of the retention directory have them, too."""
+    found = names() if pieces else Names()
+    return {piece.directory: found for piece in pieces}
 
 
 def _why_not(view: LogView, start: StreamOffset, end: StreamOffset | None) -> str | None:

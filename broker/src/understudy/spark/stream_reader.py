@@ -8,9 +8,7 @@ crash has the same rows.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -22,10 +20,10 @@ from understudy.errors import ConnectionFailed
 from understudy.runtime.disk import RealDisk
 from understudy.spark.broker_positions import ActiveNode
 from understudy.spark.journal_reader import JournalPartition, JournalReader
-from understudy.spark.log_plan import Piece, pack
+from understudy.spark.log_plan import pack
 from understudy.spark.stream_offsets import StreamOffset, parse_offset
 from understudy.spark.stream_options import StreamOptions
-from understudy.spark.stream_plan import StreamPlan
+from understudy.spark.stream_plan import StreamPlan, names_by_directory
 
 log = logging.getLogger(__name__)
 
@@ -95,10 +93,7 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         options = self._options.table
         pieces, names = self.plan.pieces(first, last)
-        known = {pieces[0].directory: names()} if self._rows.needs_names and pieces else None
-        if known is not None:
-            # pieces of the retention directory have the names of the log, too
-            known = {piece.directory: known[pieces[0].directory] for piece in pieces}
+        known = names_by_directory(pieces, names) if self._rows.needs_names else None
         return [
             JournalPartition(each, names=known)
             for each in pack(pieces, options.partition_bytes, options.min_partitions)
@@ -111,15 +106,7 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             JournalCorrupt: damage, or a segment that is gone; names the file.
         """
         assert isinstance(partition, JournalPartition)
-        pieces = tuple(self._found(piece) for piece in partition.pieces)
-        yield from self._rows.read(replace(partition, pieces=pieces))
-
-    def _found(self, piece: Piece) -> Piece:
-        """The segment where it is now: it may have moved to the retention directory since the batch was planned."""
-        retention = self._options.retention
-        if retention is None or os.path.exists(piece.path):
-            return piece
-        return replace(piece, directory=retention)
+        yield from self._rows.read(partition)
 
     # --- the named reader ---------------------------------------------------------------------------
 

@@ -271,7 +271,7 @@ class LogDirectory:
             return []
         for name in snapshot_names(names):
             parsed = parse_snapshot_name(name)
-            if parsed is not None and parsed[1] == chain.epoch:
+            if parsed is not None and parsed[0] == chain.epoch:
                 try:
                     links = snapshot_links(self._disk, self.directory, name)
                 except JournalCorrupt:

@@ -175,6 +175,9 @@ def test_a_message_that_moved_to_another_member_has_another_id() -> None:
     assert check(rows, members=True).ok
     twice = check([*rows, acknowledged(3, 2002)], members=True)
     assert only(twice, "duplicated") == [(3, Reason.STORED_TWICE)]
+    # also if one consumer wrote both acknowledgements before the other one got its copy
+    early = [*clean(), acknowledged(3, 30), delivered(3, 5, "d", message_id=999)]
+    assert only(check(early, members=True), "duplicated") == [(3, Reason.STORED_TWICE)]
     again = check([*clean(), delivered(3, 2000, "d", message_id=999)], members=True)
     assert only(again, "duplicated") == [(3, Reason.DELIVERED_AFTER_ACKNOWLEDGEMENT)]
 

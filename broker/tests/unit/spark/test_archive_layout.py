@@ -30,7 +30,7 @@ def add(archive: Archive, names: list[str], *, drop: int = 0) -> None:
         (stage / INCOMING / name).write_text(name)
         os.replace(stage / INCOMING / name, path)
         files.append(DataFile(f"{FIRST}/{name}", 1, len(name)))
-    archive.publish(stage, archive.manifest.extended(7, [*kept, *files]))
+    archive.publish(stage, archive.manifest.extended(7, [*kept, *files], None))
 
 
 def contents(directory: Path) -> set[str]:

@@ -418,7 +418,7 @@ def test_the_command_reports_as_text_and_json_and_says_incomplete_bodies(spark: 
     assert found == {
         "archive": str(output), "generation": 1, "changed": True, "found": 2, "unconfirmed": 1, "known": 0,
         "archived": 1, "rows": 1, "files": 1, "size": found["size"], "files_written": 1, "files_merged": 0,
-        "without_body": {}, "complete": True,
+        "without_body": {}, "complete": True, "reader": None,
     }  # fmt: skip
     code, _, text = run_command(spark, ["archive", store, "-o", str(output)])
     assert code == 0
@@ -438,6 +438,12 @@ def test_wrong_usage_is_refused_before_spark_starts(tmp_path: Path) -> None:
         ([store, store, "-o", str(tmp_path / "a")], "a directory is given twice"),
         ([str(tmp_path), "-o", str(tmp_path / "a")], "holds no journal"),
         ([store, "-o", str(tmp_path / "a"), "--nodes", "two"], "'two' is not one of 'one', 'many'"),
+        (["-o", str(tmp_path / "a")], "Missing argument 'DIRECTORY...', or option '--retention' alone"),
+        ([store, "-o", str(tmp_path / "a"), "--reader", "r"], "--reader and --server belong together"),
+        ([store, "-o", str(tmp_path / "a"), "--server", "http://n"], "--reader and --server belong together"),
+        (["--retention", store, "-o", "a", "--reader", "r", "--server", "http://n"], "Missing argument 'DIRECTORY...'"),
+        (["--retention", str(tmp_path), "-o", str(tmp_path / "a")], "holds no journal"),
+        ([store, "-o", str(tmp_path / "a"), "--reader-max-bytes", "much"], "--reader-max-bytes"),
     ):
         result = CliRunner().invoke(pipeline, ["archive", *arguments])
         assert result.exit_code == 2

@@ -200,3 +200,16 @@ def test_no_python_runs_per_row(frame: Frame) -> None:
         plan = result._jdf.queryExecution().toString()
         assert "Python" not in plan
         assert "Aggregate" in plan
+
+
+def test_a_message_that_moved_between_members_is_stored_twice_only_with_two_acknowledgements(frame: Frame) -> None:
+    moved = [delivered(1, 1, "c", message_id=1), delivered(1, 5, "d", message_id=9), acknowledged(1, 6, "d")]
+    twice = [acknowledged(1, 7, "c")]
+    for rows, members, expected in (
+        (moved, True, set()),
+        (moved, False, {(1, Reason.STORED_TWICE.value, -1)}),
+        (moved + twice, True, {(1, Reason.STORED_TWICE.value, -1)}),
+    ):
+        consumptions = audits.consumptions(frame(rows))
+        copies = audits.copies(consumptions)
+        assert keys(audits.duplicated(copies, audits.crossed(consumptions, copies, 0), members=members)) == expected

@@ -137,7 +137,7 @@ def test_partitions_are_ranges_of_segments(spark: SparkSession, tmp_path: Path) 
 def test_the_source_runs_in_spark_with_pushed_filters_and_fewer_columns(spark: SparkSession, tmp_path: Path) -> None:
     store = str(written(tmp_path))
     expected = plain_messages(store)
-    frame = read_journal(spark, store, "messages")
+    frame = read_journal(spark, store, "messages", pushFilters="true")
     assert frame.count() == len(expected)
     some = frame.where("sequence > 100 and epoch = 1 and priority >= 5").select("message_id", "body")
     wanted = [row for row in expected if row["sequence"] > 100 and row["priority"] >= 5]
@@ -147,6 +147,18 @@ def test_the_source_runs_in_spark_with_pushed_filters_and_fewer_columns(spark: S
     acknowledged = read_journal(spark, store, "acknowledgements").select("queue_id", "message_id")
     left = frame.select("queue_id", "message_id").join(acknowledged, ["queue_id", "message_id"], "left_anti")
     assert left.count() <= len(expected)
+
+
+def test_scans_of_one_frame_have_filters_of_their_own(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark runs all scans of a frame with the filters that it pushed down last."""
+    frame = read_journal(spark, str(written(tmp_path)), "messages", ["sequence", "message_id", "queue_id", "priority"])
+    total = frame.count()
+    for condition in ("sequence > 100", "priority >= 5"):
+        both = frame.where(condition).unionByName(frame.where(f"NOT ({condition})"))
+        assert both.count() == total
+    later = frame.where("sequence > 100").select("message_id").distinct()
+    parts = [frame.where("sequence <= 100").join(later, "message_id", how) for how in ("left_anti", "left_semi")]
+    assert sum(part.count() for part in parts) == frame.where("sequence <= 100").count() > 0
 
 
 def test_names_of_bindings_reach_the_tasks_of_spark(spark: SparkSession, tmp_path: Path) -> None:

@@ -6,11 +6,19 @@ import importlib.util
 import sys
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from understudy.errors import ConfigError
 from understudy.spark import session
-from understudy.spark.session import java_command, java_major, local_master, require_spark, settings
+from understudy.spark.session import (
+    java_command,
+    java_major,
+    local_master,
+    require_spark,
+    settings,
+    submitted_settings,
+)
 
 
 def test_local_sessions_listen_on_loopback_only_and_retry_tasks() -> None:
@@ -39,6 +47,15 @@ def test_a_cluster_keeps_its_own_addresses() -> None:
     found = settings("spark://master:7077", "/work", cores=2)
     assert found["spark.master"] == "spark://master:7077"
     assert not {"spark.driver.host", "spark.sql.shuffle.partitions"} & set(found)
+
+
+def test_settings_of_spark_submit_win(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    assert submitted_settings() == {}
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    given = [("spark.master", "spark://h:7077"), ("spark.pyspark.python", "/other/python")]
+    monkeypatch.setattr(pyspark, "SparkConf", lambda: type("Given", (), {"getAll": lambda self: given})())
+    assert submitted_settings() == dict(given)
 
 
 @pytest.mark.parametrize(
