@@ -24,7 +24,6 @@ from tests.support import store as store_module
 from tests.support.copies import write_out
 from tests.support.store import StoreHarness
 from tests.unit.spark.test_archives import Borrowed, state_of
-from understudy.store.log.format_version import FORMAT_VERSION
 
 from understudy.cli import spark_job
 from understudy.cli.main import exit_code_of
@@ -38,6 +37,7 @@ from understudy.spark.journal_source import read_journal
 from understudy.spark.queue_source import browse_queue
 from understudy.spark.stream_options import parse_stream_options
 from understudy.spark.stream_reader import JournalStream
+from understudy.store.log.format_version import FORMAT_VERSION
 
 pytestmark = pytest.mark.spark
 
@@ -162,7 +162,7 @@ def test_a_store_that_cannot_be_used_is_one_line_for_every_job_and_source(
         for job, arguments in all_jobs:
             result = CliRunner().invoke(pipeline, arguments)
             if job == "verdict" and name == "segments missing in the middle":
-                # a damaged copy is a finding of this job, and what is before the gap is exported
+                # a damaged copy is a finding of this job, and the records before the gap are exported
                 assert isinstance(result.exception, SystemExit)
                 assert result.exception.code == 1
                 assert "record 11 is damaged or missing" in result.output
@@ -174,7 +174,7 @@ def test_a_store_that_cannot_be_used_is_one_line_for_every_job_and_source(
             assert state_of(tmp_path) == before, job
         for source, read in sources(spark, str(bad)):
             if source == "streaming source" and name in ("a store in use", "segments missing in the middle"):
-                # a stream follows stores in use, and begins after what is missing
+                # a stream follows stores in use, and begins after the missing records
                 continue
             with pytest.raises(BrokerError) as caught:
                 read()
