@@ -57,14 +57,11 @@ def test_audit_and_check_print_the_same_json(borrowed: Borrowed, tmp_path: Path)
     path.write_text("".join(map(encode, rows)) + "{")
     remaining.write_text('{"producer":"p","number":3}\n')
     options = [str(path), "--json", "--window-ms", "50", "--remaining-file", str(remaining)]
-    for more in ([], ["--members"]):
+    for more in (["--members"], []):
         audited = CliRunner().invoke(pipeline, ["audit", *options, *more])
         checked = CliRunner().invoke(ledger, ["check", *options, *more])
         assert json.loads(audited.stdout) == json.loads(checked.stdout)
-    audited = CliRunner().invoke(pipeline, ["audit", *options])
-    checked = CliRunner().invoke(ledger, ["check", *options])
-    assert (audited.exit_code, checked.exit_code) == (1, 1)
-    assert json.loads(audited.stdout) == json.loads(checked.stdout)
+        assert (audited.exit_code, checked.exit_code) == (1, 1)
     assert "had confirmed at 800 ms" in audited.stdout
     assert borrowed.stopped
 
