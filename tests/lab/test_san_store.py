@@ -58,7 +58,7 @@ def is_off(lab: Lab, name: str) -> bool:
     return any(host.name == name and host.state == "off" for host in lab.hosts())
 
 
-def storage_back(lab: Lab, _: str) -> None:
+def storage_back(lab: Lab, victim: str) -> None:
     """The storage server goes on; the hosts that panicked without it are started."""
     lab.resume(STORE)
     lab.start(host for host in UNITS if is_off(lab, host))

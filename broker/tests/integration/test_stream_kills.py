@@ -8,7 +8,6 @@ consolidated all the time, so without the named reader records would be gone.
 from __future__ import annotations
 
 import random
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,54 +16,13 @@ import pytest
 from tests.support.journals import plain_records
 from tests.support.stream_job import StreamJob
 
+from support.numbered_load import CONSOLIDATING, Load
 from support.processes import Node, Pair
 from support.replicated import ReplicatedPair, wait_in_sync
-from understudy.client import sync
 from understudy.message import Message
 from understudy.store.log.records import RecordType, decode
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
-
-EXTRA = """
-    <journal-file-size>1M</journal-file-size>
-    <journal-compact-min-files>2</journal-compact-min-files>
-    <disk-scan-period>500</disk-scan-period>
-"""
-
-
-class Load:
-    """Sends numbered messages and acknowledges them, until it is stopped."""
-
-    def __init__(self, url: str) -> None:
-        self.confirmed: set[int] = set()
-        self._url = url
-        self._enough = threading.Event()
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            with sync.connect(self._url) as connection, connection.session() as session:
-                session.start()
-                producer, consumer = session.producer("numbers"), session.consumer("numbers")
-                number = 0
-                while not self._enough.is_set():
-                    producer.send(bytes(3_000), properties={"n": number})
-                    self.confirmed.add(number)
-                    number += 1
-                    self._enough.wait(0.01)
-                    received = consumer.receive(0.05)
-                    if received is not None:
-                        consumer.acknowledge(received)
-        except BaseException as failure:
-            self._failure = failure
-
-    def stop(self) -> None:
-        """Let it end."""
-        self._enough.set()
-        self._thread.join(120)
-        assert self._failure is None, self._failure
 
 
 @pytest.fixture
@@ -114,7 +72,7 @@ def check(job: StreamJob, load: Load, journal: Path) -> None:
 
 def test_kills_over_a_shared_store(tmp_path: Path, jobs: list[StreamJob]) -> None:
     stream = random.Random(20261123)
-    pair = Pair(tmp_path, extra=EXTRA)
+    pair = Pair(tmp_path, extra=CONSOLIDATING)
     load: Load | None = None
     try:
         pair.start()
@@ -142,13 +100,13 @@ def test_kills_over_a_shared_store(tmp_path: Path, jobs: list[StreamJob]) -> Non
     finally:
         pair.end()
         if load is not None:
-            load._enough.set()
+            load.give_up()
 
 
 def test_kills_over_replication(
     tmp_path: Path, make_pair: Callable[..., ReplicatedPair], jobs: list[StreamJob]
 ) -> None:
-    pair = make_pair(extra=EXTRA).start()
+    pair = make_pair(extra=CONSOLIDATING).start()
     copies = [node.directory / "data" / "journal" for node in (pair.primary, pair.backup)]
     job = StreamJob(tmp_path, copies, source_options(pair.primary, pair.backup))
     jobs.append(job)
@@ -174,4 +132,4 @@ def test_kills_over_replication(
         check(job, load, copies[1])
         assert len({row["epoch"] for row in job.rows()}) == 2
     finally:
-        load._enough.set()
+        load.give_up()
