@@ -64,7 +64,7 @@ def test_the_commands_of_the_document_bring_both_journals_together(
     produce(tmp_path, first, "alone", 30)
     first.kill()
     second.start()
-    wait_logged(second, "understudy promote --accept-data-loss")
+    wait_logged(second, "another node has served with")
     run(tmp_path, "promote", "--instance", second.directory, "--accept-data-loss", "--yes")
     second.wait_ready("active")
     produce(tmp_path, second, "promoted", 40)
