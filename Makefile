@@ -65,13 +65,13 @@ test: $(VENV)/.kernel $(VENV)/.spark ## All checks of a change, at most 20 minut
 	  "unit=$(MAKE) --no-print-directory unit" \
 	  "property=$(MAKE) --no-print-directory property" \
 	  "simulation=$(MAKE) --no-print-directory simulation" \
-	  --beside \
-	  "collection=$(MAKE) --no-print-directory collection" \
-	  "spark=$(MAKE) --no-print-directory spark" \
 	  "rust=$(MAKE) --no-print-directory rust" \
 	  "twin=$(PY) .ci/has_native_kernel.py && $(MAKE) --no-print-directory twin" \
 	  "fuzz-smoke=$(MAKE) --no-print-directory fuzz-smoke" \
 	  "ssh=$(PY) .ci/ssh_hosts.py --check && $(MAKE) --no-print-directory ssh" \
+	  --beside \
+	  "collection=$(MAKE) --no-print-directory collection" \
+	  "spark=$(MAKE) --no-print-directory spark" \
 	  --then \
 	  "integration=$(MAKE) --no-print-directory integration" \
 	  --beside \

@@ -22,15 +22,28 @@ from understudy.store.log.segment import parse_name, seed_of
 COUNT = 50
 
 
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    pair = Pair(tmp_path)
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The store of a node that was killed after it had confirmed ``COUNT`` messages."""
+    pair = Pair(tmp_path_factory.mktemp("written"))
     try:
         pair.primary.start().wait_ready("active")
         command = [str(COMMAND), "produce", "--url", f"tcp://127.0.0.1:{pair.primary.port}", "--queue", "q"]
         # the last in a batch of its own, which proves that those before were synced
         for count in (COUNT - 1, 1):
             subprocess.run([*command, "--count", str(count), "--size", "500"], check=True, capture_output=True)
+    finally:
+        pair.end()
+    return pair.store
+
+
+@pytest.fixture
+def node(tmp_path: Path, written: Path) -> Iterator[Node]:
+    """An active node with a copy of it."""
+    pair = Pair(tmp_path)
+    shutil.copytree(written, pair.store)
+    try:
+        pair.primary.start().wait_ready("active")
         yield pair.primary
     finally:
         pair.end()

@@ -135,6 +135,7 @@ def test_a_group_stays_with_one_consumer(make_mixed: Callable[..., Mixed], ours:
     assert mixed.grouping()["ungrouped"] == 0
 
 
+@pytest.mark.long
 @pytest.mark.feature("message groups between members")
 @pytest.mark.parametrize(("ours", "theirs"), [("LOCAL", "REMOTE"), ("REMOTE", "LOCAL")])
 def test_bindings_outlast_a_kill_of_the_broker_that_decides(
@@ -153,6 +154,7 @@ def test_bindings_outlast_a_kill_of_the_broker_that_decides(
     assert mixed.places("second") == places
 
 
+@pytest.mark.long
 @pytest.mark.feature("message groups between members")
 @pytest.mark.parametrize(("ours", "theirs"), [("LOCAL", "REMOTE"), ("REMOTE", "LOCAL")])
 def test_an_idle_group_is_free_at_both(make_mixed: Callable[..., Mixed], ours: str, theirs: str) -> None:
