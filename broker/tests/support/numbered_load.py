@@ -1,4 +1,4 @@
-"""Numbered messages to a broker whose log is consolidated: what was confirmed must be found, whatever was killed."""
+"""Numbered messages that are sent and consumed while the log of the broker is consolidated."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Load:
         self._enough.set()
 
     def stop(self) -> None:
-        """Let it end, and wait. Raises what it has raised."""
+        """Let it end, and wait. Raises its error."""
         self._enough.set()
         self._thread.join(120)
         assert self._failure is None, self._failure
