@@ -145,6 +145,23 @@ def test_management_reloads_where_the_file_is_not_watched_and_says_what_is_wrong
     assert node.queue("orders")["address"] == "orders"  # type: ignore[index]
 
 
+def test_management_reads_users_at_once_and_says_what_is_wrong(made: Callable[..., Pair]) -> None:
+    node = made(security=True).primary.start()
+    node.wait_ready("active")
+    file = node.config.parent / "artemis-users.properties"
+    users = file.read_text()
+    file.write_text(users + users.replace("bob", "eve"))
+    status, answer = invoke(node, "broker", "reloadConfigurationFile")
+    assert status == 200, answer
+    # before the answer, not when the files are looked at the next time
+    assert len(entries(node, "users and roles reloaded")) == 1
+    file.write_text("bob = plain-text\n")
+    status, answer = invoke(node, "broker", "reloadConfigurationFile")
+    assert status != 200
+    assert "artemis-users.properties" in json.dumps(answer)
+    assert "plain-text" not in json.dumps(answer)
+
+
 @pytest.mark.long
 def test_users_that_are_added_may_log_in_and_users_that_are_removed_may_nothing(made: Callable[..., Pair]) -> None:
     pair = made(security=True)

@@ -165,7 +165,7 @@ class BrokerControl(Control):
         return [[role["name"], *(role[each.value] for each in ROLE_PERMISSIONS)] for role in self.roles(address)]
 
     def reload(self) -> Generator[None, None, None]:
-        """Reload broker.xml. Raises ManagementError: there is no file, or it is invalid."""
+        """Reload broker.xml, users and roles. Raises ManagementError: there is no file, or one is invalid."""
         if self.node.reload is None:
             raise ManagementError("this node has no configuration file")
         outcomes: list[BrokerError | None] = []
@@ -174,9 +174,9 @@ class BrokerControl(Control):
             yield
         error = outcomes[0]
         if isinstance(error, ConfigError):
-            # the error names element and line, but not the path of the file
+            # the error names file, element and line, but not the directory
             text = str(error)
-            raise ManagementError(text.replace(error.file, "broker.xml") if error.file else text)
+            raise ManagementError(text.replace(error.file, error.file.rpartition("/")[2]) if error.file else text)
         if error is not None:
             raise error
 
@@ -298,7 +298,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     operation("getAddressSettingsAsJSON", _C.address_settings, "Settings of an address, as JSON.", text("address")),
     operation("getRoles", _C.role_rows, "Permissions of each role on an address.", text("addressMatch")),
     operation("getRolesAsJSON", lambda c, address: to_json(c.roles(address)), "As JSON.", text("addressMatch")),
-    operation("reloadConfigurationFile", _C.reload, "Apply the changes of broker.xml that need no restart."),
+    operation("reloadConfigurationFile", _C.reload, "Apply changed files as far as no restart is needed."),
     operation("forceFailover", _C.fail_over, "Stop, and let the peer take over."),
     operation("failback", _C.fail_back, "Yield to the primary that waits, whatever allow-failback says."),
 )  # fmt: skip

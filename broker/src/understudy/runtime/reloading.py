@@ -96,8 +96,8 @@ class ConfigurationFiles:
             task.cancel()
 
     def ask(self, done: Callable[[BrokerError | None], None]) -> None:
-        """Read broker.xml and the TLS files of all acceptors now, changed or not; ``done`` gets the error of broker.xml
-        or None. On the loop's thread.
+        """Read broker.xml, users and roles, and the TLS files of all acceptors now, changed or not; ``done`` gets the
+        first error or None. On the loop's thread.
         """
         task = asyncio.get_running_loop().create_task(self._reload_for(done))
         self._asked.add(task)
@@ -106,6 +106,10 @@ class ConfigurationFiles:
     async def _reload_for(self, done: Callable[[BrokerError | None], None]) -> None:
         self._config_stamp = await _in_thread(_stamps, self._config)
         error = await self._reload()
+        if self._users:
+            self._users_stamp = await _in_thread(_stamps, self._users)
+            users_error = await self._reload_users()
+            error = error or users_error
         await self._read_tls(auto_reload_only=False)
         done(error)
 
@@ -179,12 +183,16 @@ class ConfigurationFiles:
             if stamps is None or stamps == self._users_stamp:
                 continue
             self._users_stamp = stamps
-            try:
-                (await _in_thread(self._read_users))()
-            except BrokerError as error:
-                log.error("changed users or roles not applied", extra={"code": error.code, "error": str(error)})
-            else:
-                log.info("users and roles reloaded", extra={"files": [str(path) for path in self._users]})
+            await self._reload_users()
+
+    async def _reload_users(self) -> BrokerError | None:
+        try:
+            (await _in_thread(self._read_users))()
+        except BrokerError as error:
+            log.error("changed users or roles not applied", extra={"code": error.code, "error": str(error)})
+            return error
+        log.info("users and roles reloaded", extra={"files": [str(path) for path in self._users]})
+        return None
 
 
 def _stamp(path: Path) -> Stamp:
