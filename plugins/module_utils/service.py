@@ -48,6 +48,28 @@ class ServiceError(Exception):
     """The back end refused; the message says which command and what it answered."""
 
 
+UNITS_DIRECTORY = Path("/etc/systemd/system")
+
+
+def write_through(run: Run, paths: Sequence[Path]) -> None:
+    """Has the file systems of these paths write everything to their disks.
+
+    A broker that serves promises that its messages survive a power cut. Then its release, configuration and unit have
+    to survive it too: a new file that was not synced is empty after one, and systemd takes an empty unit for masked.
+
+    Args:
+        run: runs ``sync`` of coreutils.
+        paths: one on each file system; a missing path is left out, since what needs it reports it better.
+
+    Raises:
+        ServiceError: a disk failed.
+    """
+    command = ["sync", "--file-system", *(str(path) for path in paths if path.exists())]
+    code, output, error = run(command)
+    if code != 0:
+        raise ServiceError(f"{' '.join(command)} ended with {code}: {error.strip() or output.strip()}")
+
+
 @dataclass(frozen=True)
 class ServiceStatus:
     """Whether the broker's process runs, and what systemd or the supervisor reports about it."""
@@ -143,10 +165,11 @@ def _list(value: object) -> list[object]:
 class SupervisedProcess:
     """The back end without systemd: ``supervisor.py`` and its record ``run/supervisor.json``."""
 
-    def __init__(self, instance: Path, definition: ServiceDefinition, processes: ProcessTable) -> None:
+    def __init__(self, instance: Path, definition: ServiceDefinition, processes: ProcessTable, run: Run) -> None:
         self._instance = instance
         self._definition = definition
         self._processes = processes
+        self._run = run
         self._account = account_of(definition) if definition.user and os.geteuid() == 0 else None
         """The account that root hands the process to; None if it stays with the user that starts it."""
 
@@ -193,6 +216,7 @@ class SupervisedProcess:
         status = self.status()
         if status.running or status.kept:
             return
+        write_through(self._run, [self._instance, Path(self._definition.command[0])])
         account: dict[str, object] = {}
         if self._account is not None:
             account = {"user": self._account.pw_uid, "group": self._account.pw_gid, "extra_groups": ()}
@@ -238,6 +262,7 @@ class SystemdUnit:
     def __init__(self, instance: Path, definition: ServiceDefinition, run: Run) -> None:
         self._instance = instance
         self._unit = definition.unit
+        self._durable = [instance, Path(definition.command[0]), UNITS_DIRECTORY]
         self._run = run
 
     @property
@@ -256,6 +281,7 @@ class SystemdUnit:
 
     def start(self) -> None:
         self._hold.unlink(missing_ok=True)
+        write_through(self._run, self._durable)
         self._systemctl("--no-block", "start")
 
     def stop(self) -> None:
@@ -282,7 +308,7 @@ def open_service(instance: Path, definition: ServiceDefinition, run: Run) -> Sup
     if definition.backend == SYSTEMD:
         return SystemdUnit(instance, definition, run)
     if definition.backend == PROCESS:
-        return SupervisedProcess(instance, definition, ProcessTable())
+        return SupervisedProcess(instance, definition, ProcessTable(), run)
     raise ServiceError(f"{instance}/etc/service.json names the unknown back end {definition.backend!r}")
 
 

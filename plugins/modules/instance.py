@@ -20,7 +20,8 @@ options:
     required: true
   state:
     description:
-      - V(started) starts it unless it runs.
+      - V(started) starts it unless it runs. Its release, configuration and unit are written to the disk first, so that
+        they survive a power cut as the messages do.
       - V(stopped) asks for a clean stop.
       - V(killed) sends SIGKILL, as a power cut would end it; nothing starts it again until O(state=started).
       - V(restarted) stops it cleanly and starts it.

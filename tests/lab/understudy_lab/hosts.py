@@ -22,6 +22,8 @@ from understudy_lab.remote import TIMEOUT_S, Outcome, Remote
 LARGEST = 20
 """Most hosts of a lab."""
 BOOT_TIMEOUT_S = 120.0
+DISK_BYTES = 4 << 30
+"""Of a sparse file."""
 BLOCK = 512
 SUPERVISOR = """
 log=$1; shift
@@ -169,6 +171,7 @@ class Lab:
         number, place = number_of(name), self.directory / name
         place.mkdir(parents=True, exist_ok=True)
         self._write_identity(name)
+        self._make_disk(place / "files")
         card = self.network.plug(number)
         memory = (self.directory / "memory").read_text().strip()
         kernel = [
@@ -180,6 +183,7 @@ class Lab:
             *("quiet", "con=null", "con0=null,fd:1", "ssl=null", "net.ifnames=0", "noreboot", "panic=1"),
             *("pty.legacy_count=0", f"systemd.machine_id={hashlib.md5(name.encode()).hexdigest()}"),
             *(f"systemd.hostname={name}", f"lab.name={name}", f"lab.address={address(number)}/24"),
+            f"lab.files={place}/files",
         ]
         console = place / "console.log"
         command = [
@@ -227,6 +231,16 @@ class Lab:
             _add(archive, "etc/hosts", "".join(f"{line}\n" for line in lines).encode(), 0o644)
         with (place / "identity.tar").open("ab") as file:
             file.truncate(-(-file.tell() // BLOCK) * BLOCK)
+
+    @staticmethod
+    def _make_disk(place: Path) -> None:
+        """The second disk of a host, which it mounts at boot (guest/lab-init); kept from one boot to the next."""
+        disk = place / "disk.img"
+        if not disk.exists():
+            place.mkdir(parents=True, exist_ok=True)
+            with disk.open("wb") as file:
+                file.truncate(DISK_BYTES)
+            run(["mkfs.ext4", "-q", "-F", "-E", "root_owner=0:0", str(disk)])
 
     def _host_key(self, name: str) -> Path:
         path = self.directory / name / "host_key"

@@ -47,9 +47,12 @@ class Systemctl:
         self.shown = "ActiveState=inactive\nMainPID=0\n"
         self.output = ""
         self.code = 0
+        self.sync_code = 0
 
     def __call__(self, command: Sequence[str]) -> tuple[int, str, str]:
         self.commands.append(list(command))
+        if command[0] == "sync":
+            return self.sync_code, "", "Input/output error"
         return self.code, self.shown if command[1] == "show" else self.output, "refused"
 
 
@@ -71,11 +74,29 @@ def test_start_lifts_the_hold_and_kill_sets_it_first(instance: Path) -> None:
     service.start()
     assert not hold.exists()
     service.stop()
-    assert [command[1:-1] for command in systemctl.commands if command[1] != "show"] == [
+    assert [command[1:-1] for command in systemctl.commands if command[0] == "systemctl" and command[1] != "show"] == [
         ["kill", "--signal=SIGKILL"],
         ["--no-block", "start"],
         ["--no-block", "stop"],
     ]
+
+
+def test_a_broker_starts_after_its_files_are_on_the_disk(instance: Path) -> None:
+    """Goal: a power cut after the start leaves no empty unit or configuration."""
+    systemctl = Systemctl()
+    unit(instance, systemctl).start()
+    written, started = systemctl.commands
+    assert written[:2] == ["sync", "--file-system"]
+    assert {str(instance), "/etc/systemd/system"} >= set(written[2:]) >= {str(instance)}
+    assert started == ["systemctl", "--no-block", "start", "understudy-east-1.service"]
+
+
+def test_no_broker_starts_on_a_disk_that_fails(instance: Path) -> None:
+    systemctl = Systemctl()
+    systemctl.sync_code = 1
+    with pytest.raises(ServiceError, match=r"sync --file-system .* ended with 1: Input/output error"):
+        unit(instance, systemctl).start()
+    assert [command[0] for command in systemctl.commands] == ["sync"]
 
 
 class EndsWhileLookedAt(ProcessTable):
@@ -98,7 +119,7 @@ def test_a_status_is_of_one_moment(instance: Path) -> None:
     record.write_text(json.dumps({"phase": "running", "supervisor": who, "broker": who, "restarts": 3}))
     definition = ServiceDefinition.read(instance)
     assert definition is not None
-    status = SupervisedProcess(instance, definition, EndsWhileLookedAt(record)).status()
+    status = SupervisedProcess(instance, definition, EndsWhileLookedAt(record), Systemctl()).status()
     assert status.down
     assert (status.restarts, status.last_exit) == (3, "exited with 0")
 
