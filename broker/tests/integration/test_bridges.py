@@ -192,13 +192,15 @@ def test_a_bridge_made_at_run_time_survives_kills_and_ends_when_it_is_destroyed(
     tmp_path: Path, nodes: list[Node]
 ) -> None:
     target = node(tmp_path, "target")
-    source = node(tmp_path, "source", connectors=connectors_to(target.port))
+    source = node(tmp_path, "source")
     nodes += [target, source]
     for each in nodes:
         each.start()
     for each in nodes:
         each.wait_ready("active")
-    values = {"name": "made", "queue-name": "q", "static-connectors": [f"c{target.port}"], "retry-interval": 100}
+    added = command(source, "add-connector", "there", f"tcp://127.0.0.1:{target.port}")
+    assert (added.returncode, added.stdout) == (0, "added\n"), added.stderr
+    values = {"name": "made", "queue-name": "q", "static-connectors": ["there"], "retry-interval": 100}
     load = Traffic(tmp_path, url_of(source), 1_500)
     try:
         load.wait_confirmed(200)
@@ -217,6 +219,8 @@ def test_a_bridge_made_at_run_time_survives_kills_and_ends_when_it_is_destroyed(
         assert command(source, "stop", "made").returncode == 0
         assert command(source, "start", "made").returncode == 0
         assert command(source, "destroy", "made").returncode == 0
+        assert command(source, "remove-connector", "there").returncode == 0
+        assert "there is no connector 'there'" in command(source, "remove-connector", "there").stderr
         assert "there is no bridge 'made'" in command(source, "destroy", "made").stderr
         source.kill()
         source.start().wait_ready("active")

@@ -9,6 +9,7 @@ from support.bridged import Listener
 from support.core import NODE, CoreNode
 from support.routing import World
 from understudy.bridges.bridges import Bridges
+from understudy.cluster.connectors import Connectors
 from understudy.cluster.services import ClusterServices
 from understudy.config.model import Configuration
 from understudy.errors import ManagementError
@@ -75,7 +76,13 @@ class ManagedWorld(CoreNode):
             activated_ms=clock.monotonic_ms(),
             counters=self.counters,
             settings=self.settings,
-            bridges=Bridges(self.configuration, ClusterServices(self.topology), self.services, clock, Listener()),
+            bridges=Bridges(
+                self.configuration,
+                ClusterServices(self.topology, connectors=Connectors(self.configuration.connectors)),
+                self.services,
+                clock,
+                Listener(),
+            ),
         )
         self.invocations = Invocations(self.managed, CONTROLS)
         self.requests = ManagementRequests(self.configuration.management_address, self.invocations)

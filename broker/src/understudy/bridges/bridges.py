@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
+from understudy.bridges.added_connectors import AddedConnectors
 from understudy.bridges.bridge import Bridge, BridgeListener, BridgeParts, State
 from understudy.bridges.conversion import Conversion
 from understudy.bridges.stored import StoredBridges
@@ -48,7 +49,9 @@ class Bridges:
         self._cluster = cluster
         self._node_id = services.node_id
         self._parts = bridge_parts(cluster, services, timers, listener)
-        self._stored = StoredBridges(configuration, services.sessions.post_office.store)
+        store = services.sessions.post_office.store
+        self.connectors = AddedConnectors(cluster.connectors, store)
+        self._stored = StoredBridges(configuration, cluster.connectors, store)
         self.by_name: dict[str, Bridge] = {}
         self._leaving: list[Bridge] = []
         """Destroyed ones whose target has not confirmed everything yet."""
@@ -171,5 +174,5 @@ def _connectors(target: BridgeTarget, cluster: ClusterServices) -> Callable[[], 
     """The connectors of a target as they are known at each attempt."""
     if target.discovery_group is not None:
         return lambda: cluster.discovered(target.discovery_group)
-    static = [cluster.connector(name) for name in target.static_connectors]
+    static = [cluster.connectors.transport(name) for name in target.static_connectors]
     return lambda: static

@@ -1,6 +1,6 @@
 """Bridges that management created: checked, kept in the log, and read from it at the next activation.
 
-A stored bridge that cannot be used any more, because its connector is no longer in broker.xml, is left aside with an
+A stored bridge that cannot be used any more, because its connector is not there any more, is left aside with an
 error in the log; the record stays. Not here: bridges that run (``bridges``), names and values (``config.json_bridge``).
 """
 
@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 
+from understudy.cluster.connectors import Connectors
 from understudy.config.bridge import BridgeConfiguration
 from understudy.config.json_bridge import parse_bridge
 from understudy.config.model import Configuration
@@ -24,12 +26,14 @@ log = logging.getLogger(__name__)
 class StoredBridges:
     """Those of one node."""
 
-    def __init__(self, configuration: Configuration, store: MessageStore) -> None:
+    def __init__(self, configuration: Configuration, connectors: Connectors, store: MessageStore) -> None:
         """Args:
-        configuration: Of the node, with its connectors.
+        configuration: Of the node.
+        connectors: Of the node, by which its bridges reach their targets.
         store: Activated.
         """
         self._configuration = configuration
+        self._connectors = connectors
         self._store = store
 
     def _records(self) -> list[SettingRecord]:
@@ -43,7 +47,7 @@ class StoredBridges:
             try:
                 if isinstance(values.get("password"), str):
                     values["password"] = PasswordCodec().unmask(str(values["password"]))
-                found.append(parse_bridge(values, self._configuration))
+                found.append(self._parse(values))
             except ValueError as error:
                 log.error(
                     "a bridge that management created is left aside",
@@ -51,10 +55,13 @@ class StoredBridges:
                 )
         return found
 
+    def _parse(self, values: Mapping[str, object]) -> BridgeConfiguration:
+        return parse_bridge(values, replace(self._configuration, connectors=tuple(self._connectors.all())))
+
     def parse(self, values: Mapping[str, object]) -> BridgeConfiguration:
         """The bridge of these values. Raises ManagementError: one cannot be used."""
         try:
-            return parse_bridge(values, self._configuration)
+            return self._parse(values)
         except ValueError as error:
             raise ManagementError(f"bridge {values.get('name')!r}: {error}") from error
 

@@ -1,4 +1,6 @@
-"""``understudy bridge``: the core bridges of a node, created, destroyed, started and stopped at run time."""
+"""``understudy bridge``: the core bridges of a node, created, destroyed, started and stopped at run time, and their
+connectors.
+"""
 
 from __future__ import annotations
 
@@ -115,3 +117,32 @@ def stop(instance: Path | None, server: str | None, url: str | None, token_file:
     """Stop the bridge NAME after the messages under way."""
     _invoke(Place.of(instance, url, token_file, server), f"bridge.{name}", "stop")
     click.echo("stopping")
+
+
+@bridge.command("add-connector")
+@instance_option
+@server_option
+@url_option
+@token_file_option
+@click.argument("name")
+@click.argument("target")
+def add_connector(
+    instance: Path | None, server: str | None, url: str | None, token_file: Path | None, name: str, target: str
+) -> None:
+    """Add the connector NAME to the broker at TARGET, tcp://host:port with parameters, for bridges to be created."""
+    _invoke(Place.of(instance, url, token_file, server), "broker", "addConnector", name, target)
+    click.echo("added")
+
+
+@bridge.command("remove-connector")
+@instance_option
+@server_option
+@url_option
+@token_file_option
+@click.argument("name")
+def remove_connector(
+    instance: Path | None, server: str | None, url: str | None, token_file: Path | None, name: str
+) -> None:
+    """Remove the connector NAME that was added; bridges that have it keep it until the next activation."""
+    _invoke(Place.of(instance, url, token_file, server), "broker", "removeConnector", name)
+    click.echo("removed")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from understudy.cluster.backup_host import BackupHost
+from understudy.cluster.connectors import Connectors
 from understudy.cluster.credentials import ClusterCredentials
 from understudy.cluster.held_votes import HeldVotes
 from understudy.cluster.network import ClusterNetwork
@@ -39,8 +40,8 @@ class ClusterServices:
     """Takes replicas of this node; None in a node without replication."""
     dialer: Dialer | None = None
     """Opens connections to other brokers; None: there are no bridges."""
-    connector: Callable[[str], TransportConfiguration] = TransportConfiguration
-    """A configured connector by its name."""
+    connectors: Connectors = field(default_factory=Connectors)
+    """Of the node, by name."""
     discovered: Callable[[str | None], Sequence[TransportConfiguration]] = lambda group: ()
     """Connectors of the nodes that were heard in a discovery group."""
     votes: HeldVotes = field(default_factory=HeldVotes)

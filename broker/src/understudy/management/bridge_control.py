@@ -147,6 +147,18 @@ BROKER_OPERATIONS: Final[tuple[Operation, ...]] = (
         "The same with properties of the transformer.",
     ),
     _create_form((*_FIRST, *_CLASS, *_RETRIES, *_REST), "The same with the default producer window."),
+    operation(
+        "addConnector",
+        lambda c, name, url: _bridges(c).connectors.add(name, url),
+        "Add a connector for bridges, which the next activations have too.",
+        text("name"), text("url"),
+    ),
+    operation(
+        "removeConnector",
+        lambda c, name: _bridges(c).connectors.remove(name),
+        "Remove a connector that was added.",
+        text("name"),
+    ),
     operation("destroyBridge", lambda c, name: _bridges(c).destroy(name), "Stop a bridge and forget it.", text("name")),
 )  # fmt: skip
 

@@ -131,7 +131,8 @@ class BrokerControl(Control):
 
     def all_connectors(self) -> list[tuple[str, str, dict[str, str]]]:
         """Name, factory and parameters of each connector."""
-        found = self.node.configuration.connectors
+        bridges = self.node.bridges
+        found = bridges.connectors.all() if bridges is not None else self.node.configuration.connectors
         return [(each.name, CONNECTOR_FACTORY, connector_parameters(each)) for each in found]
 
     def address_settings(self, address: str) -> str:

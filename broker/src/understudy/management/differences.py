@@ -17,6 +17,8 @@ DIFFERENCES: Final[dict[str, str]] = {
     "routing types.",
     "bridges": "`createBridge` refuses a name that is taken, an unknown connector and an unknown name in the JSON; "
     "Artemis answers without an error and creates nothing, or ignores the name.",
+    "connectors": "`addConnector` refuses a name that is taken and `removeConnector` a connector of `broker.xml`; "
+    "Artemis replaces the one and forgets the other until the next start.",
     "counters": "Bytes and times of deliveries, and messages sent by a producer, are not counted, so lists leave "
     "`messagesDeliveredSize`, `messagesAcknowledgedAwaitingCommit`, `lastDeliveredTime`, `lastAcknowledgedTime`, "
     "`msgSent`, `msgSizeSent` and `lastProducedMessageID` out.",

@@ -38,14 +38,15 @@ def make_parts(
         process: Its other servers; None: there are none.
     """
     loop, disk, entropy = asyncio.get_running_loop(), environment.disk, environment.entropy
-    turn, node_configuration = Turn(loop, environment.timers), NodeConfiguration(configuration, environment)
+    turn = Turn(loop, environment.timers)
+    node_configuration = NodeConfiguration(configuration, environment, instance_directory or "")
     credentials: ClusterCredentials | None = None
     discovery = make_discovery(node_configuration, environment, turn)
     if configuration.cluster_connections or configuration.has_cluster_password:
         # also without a cluster connection: bridges prove it
         connections = configuration.cluster_connections
         artemis = dict.fromkeys(name for each in connections for name in each.artemis_members)
-        plain = [node_configuration.connector(name) for name in artemis]
+        plain = [node_configuration.connectors.transport(name) for name in artemis]
         credentials = ClusterCredentials(configuration.cluster_user, configuration.cluster_password, entropy, plain)
     networks = make_networks(node_configuration, credentials, loop, environment.clock, turn)
     for network in networks:

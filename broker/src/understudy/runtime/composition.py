@@ -87,7 +87,7 @@ def _cluster_services(parts: NodeParts, peers: ClusterPeers) -> ClusterServices:
         parts.credentials,
         peers.replicas,
         LoopDialer(parts.loop, parts.turn, parts.configuration.tls_for),
-        parts.configuration.connector,
+        parts.configuration.connectors,
         parts.discovery.connectors,
         scaled_down=ScaledDownNodes(can_scale_down=parts.configuration.current.ha_policy.scale_down is not None),
         formats=parts.formats,

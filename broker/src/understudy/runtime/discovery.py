@@ -74,7 +74,7 @@ def make_discovery(configuration: NodeConfiguration, environment: Environment, t
     broadcasters = []
     for one in current.broadcast_groups:
         carrier = carrier_of(one.carrier)
-        connectors = [_public(configuration.connector(name)) for name in one.connectors]
+        connectors = [_public(configuration.connectors.transport(name)) for name in one.connectors]
         sent = BroadcastSettings(one.name, carrier, connectors, one.broadcast_period_ms)
         broadcasters.append(Broadcaster(sent, own, endpoint(carrier), turn))
     return NodeDiscovery(groups, broadcasters, only_tls=_groups_with_tls(configuration))
@@ -87,7 +87,7 @@ def _groups_with_tls(configuration: NodeConfiguration) -> set[str]:
     current, own = configuration.current, configuration.own_connector()
     used = {each.discovery_group: False for each in current.cluster_connections}
     for each in current.cluster_connections:
-        used[each.discovery_group] |= has_tls(configuration.connector(each.connector_ref))
+        used[each.discovery_group] |= has_tls(configuration.connectors.transport(each.connector_ref))
     otherwise = own is not None and has_tls(own)
     return {each.name for each in current.discovery_groups if used.get(each.name, otherwise)}
 

@@ -39,14 +39,14 @@ def make_networks(
     networks = []
     for connections in by_connector(configuration.current.cluster_connections):
         assert credentials is not None, "they are made for every cluster connection"
-        own = configuration.connector(connections[0].connector_ref)
+        own = configuration.connectors.transport(connections[0].connector_ref)
         statics = dict.fromkeys(name for each in connections for name in each.static_connectors)
         topology = Topology()
         dialer = LoopDialer(loop, turn, partial(configuration.tls_for, own_name=own.name))
         membership = Membership(
             topology,
             own,
-            [configuration.connector(name) for name in statics],
+            [configuration.connectors.transport(name) for name in statics],
             membership_settings(configuration.current, connections),
             credentials,
             dialer,

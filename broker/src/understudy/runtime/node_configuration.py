@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 
+from understudy.cluster.connectors import Connectors
 from understudy.config.model import Configuration
 from understudy.runtime.environment import Environment
 from understudy.store.log.batch import Sync
@@ -21,11 +22,14 @@ log = logging.getLogger(__name__)
 class NodeConfiguration:
     """The present configuration, and the settings that follow from it on this machine."""
 
-    def __init__(self, configuration: Configuration, environment: Environment) -> None:
+    def __init__(self, configuration: Configuration, environment: Environment, instance_directory: str = "") -> None:
         """Args:
         environment: Says how much memory there is.
+        instance_directory: Relative paths of certificates of added connectors start in its directory ``etc``.
         """
         self.current = configuration
+        self.connectors = Connectors(configuration.connectors, instance_directory)
+        """A running node keeps those that it was started with; management adds others."""
         self._environment = environment
 
     def store_settings(self) -> StoreSettings:
@@ -77,16 +81,6 @@ class NodeConfiguration:
         configured = self.current.global_max_size_bytes
         return configured if configured >= 0 else self._environment.memory_bytes // 2
 
-    def connector(self, name: str) -> TransportConfiguration:
-        """A configured connector as it travels to others; KeyError if there is none of the name.
-
-        Its key store belongs to this node and is left out: every client that subscribes to the topology gets the
-        parameters, before it logs in.
-        """
-        connector = self.current.connector(name)
-        public = {key: value for key, value in connector.parameters.items() if not key.startswith("keyStore")}
-        return TransportConfiguration(name, parameters={"host": connector.host, "port": str(connector.port), **public})
-
     def tls_for(self, connector: TransportConfiguration, own_name: str | None = None) -> TlsSettings | None:
         """TLS settings for a connection to another node; None: plain text.
 
@@ -97,18 +91,17 @@ class NodeConfiguration:
         """
         if str(connector.parameters.get("sslEnabled", "false")).lower() != "true":
             return None
-        named = {each.name: each for each in self.current.connectors}
-        found = named.get(connector.name)
+        found = self.connectors.get(connector.name)
         if found is not None and found.tls is not None and (found.host, found.port) == (connector.host, connector.port):
             return found.tls
         if own_name is None and self.current.cluster_connections:
             own_name = self.current.pair_connection.connector_ref
-        own = None if own_name is None else named[own_name].tls
-        return own or TlsSettings()
+        own = None if own_name is None else self.connectors.configured[own_name]
+        return (own and own.tls) or TlsSettings()
 
     def own_connector(self) -> TransportConfiguration | None:
         """The connector for clients and other nodes, of the cluster connection that its pair uses; None without a
         cluster connection.
         """
         current = self.current
-        return self.connector(current.pair_connection.connector_ref) if current.cluster_connections else None
+        return self.connectors.transport(current.pair_connection.connector_ref) if current.cluster_connections else None

@@ -124,7 +124,7 @@ def _candidates(parts: NodeParts, cluster: ClusterConnectionConfiguration) -> Se
     """Connectors at which an active node may be: first that of the own node id, then all configured and discovered
     ones.
     """
-    others = [parts.configuration.connector(name) for name in cluster.static_connectors]
+    others = [parts.configuration.connectors.transport(name) for name in cluster.static_connectors]
     others += parts.discovery.connectors(cluster.discovery_group)
     member = parts.topology.member(parts.lock.node_id)
     known = None if member is None else member.primary

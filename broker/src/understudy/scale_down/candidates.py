@@ -37,7 +37,7 @@ def candidates(
     if settings.group_name is not None:
         others = [each for each in others if each.scale_down_group == settings.group_name]
     known = [each.primary for each in others if each.primary is not None]
-    named = [cluster.connector(name) for name in settings.connectors]
+    named = [cluster.connectors.transport(name) for name in settings.connectors]
     if settings.discovery_group is not None:
         named += cluster.discovered(settings.discovery_group)
     if not named:

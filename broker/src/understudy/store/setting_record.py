@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from understudy.store.log.format_version import FORMAT_VERSION, FORMAT_VERSION_FIRST
+from understudy.store.log.format_version import FORMAT_VERSION_FIRST
 
 
 class SettingKind(StrEnum):
@@ -31,17 +31,23 @@ class SettingKind(StrEnum):
     """The queue of a member that gets the messages of the message group whose name is the match."""
     BRIDGE = "bridge"
     """A bridge that management created; the match is its name."""
+    CONNECTOR = "connector"
+    """A connector that management added; the match is its name."""
     READER = "reader"
     """The reader of the log whose name is the match (``store.named_readers``)."""
 
     @property
     def format_version(self) -> int:
         """Lowest format version of a log that may have a record of this kind (``log.format_version``)."""
-        return FORMAT_VERSION_FIRST if self in _FIRST else FORMAT_VERSION
+        return _VERSIONS.get(self, 2)
 
 
-#: Kinds that every version reads.
-_FIRST: Final = frozenset({SettingKind.ADDRESS, SettingKind.SECURITY})
+#: Format versions of the kinds that do not need version 2.
+_VERSIONS: Final = {
+    SettingKind.ADDRESS: FORMAT_VERSION_FIRST,
+    SettingKind.SECURITY: FORMAT_VERSION_FIRST,
+    SettingKind.CONNECTOR: 3,
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from support.bridged import Listener
 from support.core import CoreNode
 from support.managed import ManagedWorld
 from understudy.bridges.bridges import Bridges
+from understudy.cluster.connectors import Connectors
 from understudy.cluster.services import ClusterServices
 from understudy.config.bridge import BridgeConfiguration, BridgeTarget
 from understudy.config.model import ADD_HEADERS_TRANSFORMER, Configuration, ConnectorConfiguration
@@ -34,7 +35,8 @@ def create(node: ManagedWorld, **more: object) -> None:
 def again(node: ManagedWorld, configuration: dict[str, Any] | None = None) -> Bridges:
     """The bridges of the next activation over the same log."""
     next_node = CoreNode(world=node.world)
-    cluster, wanted = ClusterServices(next_node.topology), Configuration(**(configuration or CONFIGURATION))
+    wanted = Configuration(**(configuration or CONFIGURATION))
+    cluster = ClusterServices(next_node.topology, connectors=Connectors(wanted.connectors))
     return Bridges(wanted, cluster, next_node.services, node.world.clock, Listener())  # type: ignore[arg-type]
 
 

@@ -18,6 +18,7 @@ from understudy.config.lock_options import FileLockOptions
 from understudy.config.model import (
     AcceptorConfiguration,
     ClusterConnectionConfiguration,
+    ConnectorConfiguration,
     Permission,
     RoutingType,
     SecuritySettingConfiguration,
@@ -368,6 +369,7 @@ def test_every_attribute_of_every_resource_answers(monkeypatch: pytest.MonkeyPat
     node = ManagedWorld(
         configuration={
             "acceptors": (AcceptorConfiguration("x", "127.0.0.1", 1),),
+            "connectors": (ConnectorConfiguration("self", "127.0.0.1", 1),),
             "cluster_connections": (ClusterConnectionConfiguration("x", "self"),),
             "bridges": (BridgeConfiguration("x", "x", BridgeTarget(("self",))),),
         }

@@ -30,7 +30,7 @@ def node() -> NodeConfiguration:
 
 
 def test_the_key_store_of_a_connector_is_not_announced(node: NodeConfiguration) -> None:
-    assert node.connector("own").parameters == {
+    assert node.connectors.transport("own").parameters == {
         "host": "a",
         "port": "1",
         "sslEnabled": True,
@@ -41,12 +41,12 @@ def test_the_key_store_of_a_connector_is_not_announced(node: NodeConfiguration) 
 
 
 def test_settings_for_the_connections_of_the_node(node: NodeConfiguration) -> None:
-    own = node.tls_for(node.connector("own"))
+    own = node.tls_for(node.connectors.transport("own"))
     assert own is not None
     assert own.key_store is not None
     assert (own.key_store.path, own.verify_host) == ("/k.pem", False)
-    assert node.tls_for(node.connector("other")) == TlsSettings(sni_host="x")
-    assert node.tls_for(node.connector("plain")) is None
+    assert node.tls_for(node.connectors.transport("other")) == TlsSettings(sni_host="x")
+    assert node.tls_for(node.connectors.transport("plain")) is None
     # a node that was learnt from the network: with the stores of the own connector, never with its announced paths
     announced = TransportConfiguration.from_url("tcp://d:1?sslEnabled=true&trustStorePath=/evil&trustAll=true")
     assert node.tls_for(announced) == own

@@ -11,13 +11,15 @@ from tests.support.store import DIRECTORY, Crashed, StoreHarness
 
 from understudy.errors import DiskFull, StoreFormatHeld
 from understudy.store.log.follower import recover
-from understudy.store.log.format_version import FORMAT_VERSION, FORMAT_VERSION_FIRST
+from understudy.store.log.format_version import FORMAT_VERSION_FIRST
 from understudy.store.log.records import RecordType
 from understudy.store.log.segment import SegmentHeader, decode_header, parse_name
 from understudy.store.log_format import ReadableFormat
 from understudy.store.message_store import MessageStore
 from understudy.store.setting_record import SettingKind, SettingRecord, encode_setting
 
+#: Of the kinds below.
+VERSION = 2
 ADDRESS = SettingRecord(SettingKind.ADDRESS, "a", {"max-size-bytes": 1})
 GROUP = SettingRecord(SettingKind.GROUP, "g", {"queue": "q"})
 BRIDGE = SettingRecord(SettingKind.BRIDGE, "b", {"name": "b"})
@@ -53,16 +55,16 @@ def test_a_log_stays_at_the_first_version_until_a_record_needs_another() -> None
     store.store_setting(GROUP)
     store.store_setting(BRIDGE)
     rig.settle_log()
-    assert store.format.version == FORMAT_VERSION
+    assert store.format.version == VERSION
     # the segments that were prepared are made anew, and only the segments before have the first version
     assert versions(rig)[0] == FORMAT_VERSION_FIRST
-    assert set(versions(rig)[1:]) == {FORMAT_VERSION}
+    assert set(versions(rig)[1:]) == {VERSION}
     assert len(versions(rig)) == len({header.number for header in headers(rig)})
     state = recover(rig.volume.copy().disk("judge"), DIRECTORY).state
     # the seal of the segment before, and the two records
     assert state.sequence == before + 3
     assert (SettingKind.GROUP, "g") in state.settings
-    assert state.format_version == FORMAT_VERSION
+    assert state.format_version == VERSION
 
 
 def test_the_version_lasts_over_activations_and_is_that_of_snapshots() -> None:
@@ -72,9 +74,9 @@ def test_the_version_lasts_over_activations_and_is_that_of_snapshots() -> None:
     rig.die(power_loss=False)
     store = rig.activate("b")
     rig.settle_log()
-    assert store.format.version == FORMAT_VERSION
+    assert store.format.version == VERSION
     assert headers(rig)[-1].epoch == store.epoch
-    assert headers(rig)[-1].format_version == FORMAT_VERSION
+    assert headers(rig)[-1].format_version == VERSION
     store.format.readable = lambda: ReadableFormat(FORMAT_VERSION_FIRST, "the replica r")
     # the log has that version already, so what follows it reads it
     store.store_setting(BRIDGE)
@@ -97,7 +99,7 @@ def test_a_passive_node_of_an_earlier_version_holds_the_record_back() -> None:
     assert [kind for kind, _ in store.state.settings] == [SettingKind.ADDRESS]
     assert [reader.name for reader in store.readers] == []
     # it was updated
-    store.format.readable = lambda: ReadableFormat(FORMAT_VERSION, "the replica r")
+    store.format.readable = lambda: ReadableFormat(VERSION, "the replica r")
     store.store_setting(GROUP)
 
 
@@ -125,6 +127,14 @@ def test_a_full_disk_holds_the_record_back() -> None:
     assert store.format.version == FORMAT_VERSION_FIRST
 
 
+def test_a_connector_needs_the_third_version() -> None:
+    rig, store = rig_of()
+    store.store_setting(BRIDGE)
+    store.store_setting(SettingRecord(SettingKind.CONNECTOR, "c", {"url": "tcp://h:1"}))
+    rig.settle_log()
+    assert store.format.version == versions(rig)[-1] == 3
+
+
 @pytest.mark.parametrize("power_loss", [False, True])
 @pytest.mark.parametrize("at", range(1, 16))
 def test_a_crash_at_any_moment_of_the_change_leaves_a_whole_log(at: int, power_loss: bool) -> None:
@@ -143,9 +153,9 @@ def test_a_crash_at_any_moment_of_the_change_leaves_a_whole_log(at: int, power_l
     assert (SettingKind.ADDRESS, "a") in store.state.settings
     written = (SettingKind.GROUP, "g") in store.state.settings
     # no record lies in a segment whose header does not state its version
-    assert not written or store.format.version == FORMAT_VERSION
+    assert not written or store.format.version == VERSION
     store.store_setting(BRIDGE)
     rig.settle_log()
     assert not rig.failures
-    assert recover(rig.volume.copy().disk("judge"), DIRECTORY).state.format_version == FORMAT_VERSION
+    assert recover(rig.volume.copy().disk("judge"), DIRECTORY).state.format_version == VERSION
     assert all(parse_name(path.rsplit("/", 1)[1]) is not None for path in rig.segments())

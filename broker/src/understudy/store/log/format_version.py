@@ -6,6 +6,7 @@ that needs it (``store.log_format``): in a new segment, so that an older node re
 
 1. What every version reads.
 2. SETTING records of scale-down, message groups, bridges and named readers.
+3. SETTING records of connectors.
 """
 
 from __future__ import annotations
@@ -14,4 +15,4 @@ from typing import Final
 
 FORMAT_VERSION_FIRST: Final = 1
 #: Newest version that this Understudy reads.
-FORMAT_VERSION: Final = 2
+FORMAT_VERSION: Final = 3
