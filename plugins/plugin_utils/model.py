@@ -247,5 +247,6 @@ class Topology:
             ],
             "command": node.command,
             "start_gate": node.start_gate,
+            "throttle": int(any(other.machine == node.machine for other in self.nodes if other is not node)),
             "unit": node.unit,
         }

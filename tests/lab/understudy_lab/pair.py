@@ -206,7 +206,7 @@ class Load:
     Args:
         lab: the hosts.
         rate: messages of each producer in a second.
-        pairs: hosts of each pair by its name; None: those of the only pair.
+        pairs: places of each pair by its name, ``h2`` or ``h2:5445``; None: those of the only pair.
     """
 
     def __init__(self, lab: Lab, rate: int = 200, pairs: Mapping[str, Sequence[str]] | None = None) -> None:
@@ -274,10 +274,13 @@ class Load:
         return report
 
 
-def _login(hosts: Sequence[str]) -> str:
-    """Options of a client of the pair on two hosts."""
-    numbers = [number_of(host) for host in hosts]
-    places = ",".join(f"tcp://{address(number)}:61616?connect-timeout-millis=3000" for number in numbers)
+def _login(pair: Sequence[str]) -> str:
+    """Options of a client of a pair."""
+    found = []
+    for place in pair:
+        host, _, port = place.partition(":")
+        found.append(f"tcp://{address(number_of(host))}:{port or 61616}?connect-timeout-millis=3000")
+    places = ",".join(found)
     return f"--url '({places})?{CLIENT_PARAMETERS}' --user drill --password-file password --queue {QUEUE} --json"
 
 

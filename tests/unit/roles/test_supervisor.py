@@ -65,7 +65,7 @@ class Place:
         (self.directory / "etc/service.json").write_text(json.dumps(record))
         definition = ServiceDefinition.read(self.directory)
         assert definition is not None
-        service = open_service(self.directory, definition, lambda command: (1, "", "unused"))
+        service = open_service(self.directory, definition, lambda command: (0, "", ""))
         assert isinstance(service, SupervisedProcess)
         return service
 

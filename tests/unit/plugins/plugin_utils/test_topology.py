@@ -234,6 +234,17 @@ def test_each_rule_about_sockets_names_the_entry(changes: dict[str, object], exp
     assert any(expected in fault for fault in faults(hosts)), faults(hosts)
 
 
+def test_nodes_that_share_a_machine_change_it_one_after_the_other() -> None:
+    hosts = pair_inventory(2)
+    for name, address in (("p0-0", "10.9.0.1"), ("p1-1", "10.9.0.1"), ("p0-1", "10.9.0.2"), ("p1-0", "10.9.0.3")):
+        hosts[name]["ansible_host"] = address
+    hosts["p1-1"]["broker_root"] = "/srv/1"
+    hosts["p1-1"]["broker_port_offset"] = 1
+    assert faults(hosts) == []
+    nodes: dict[str, dict[str, object]] = build_topology(hosts, hosts).as_dict()["nodes"]  # type: ignore[assignment]
+    assert {name: node["throttle"] for name, node in nodes.items()} == {"p0-0": 1, "p0-1": 0, "p1-0": 0, "p1-1": 1}
+
+
 def test_nodes_of_one_machine_are_kept_apart_by_the_offset() -> None:
     hosts = pair_inventory()
     for number, variables in enumerate(hosts.values()):
