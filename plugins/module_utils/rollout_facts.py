@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 
-from ansible_collections.understudy.broker.plugins.module_utils.rollout_model import Node, Saved
+from ansible_collections.understudy.broker.plugins.module_utils.process import ProcessTable
+from ansible_collections.understudy.broker.plugins.module_utils.rollout_hold import LEASE_S, Hold, Holder
+from ansible_collections.understudy.broker.plugins.module_utils.rollout_model import Node, Refused, Saved
 from ansible_collections.understudy.broker.plugins.module_utils.rollout_record import Record
 
 _RELEASE = re.compile(r"/releases/([^/]+)/")
@@ -53,6 +55,40 @@ def node_of(given: Mapping[str, object]) -> Node:
     if live.get("unreachable") is True:
         return Node(name, **static, reachable=False, running=False, state="unreachable")  # type: ignore[arg-type]
     return Node(name, **static, **_live(name, live, given))  # type: ignore[arg-type]
+
+
+def judge_holds(
+    nodes: Iterable[Mapping[str, object]], here: Holder, table: ProcessTable, *, take_over: bool
+) -> list[Hold]:
+    """Holds of other runs that are over.
+
+    Args:
+        nodes: as for ``node_of``.
+        here: the present run.
+        table: processes of this machine.
+        take_over: all of them count as over.
+
+    Raises:
+        Refused: another run carries out a roll.
+        ValueError: a hold cannot be read.
+    """
+    over, reasons = [], []
+    for given in nodes:
+        live = given.get("live")
+        rollout = live.get("rollout") if isinstance(live, Mapping) else None
+        content = rollout.get("hold") if isinstance(rollout, Mapping) else None
+        if not isinstance(rollout, Mapping) or not isinstance(content, Mapping):
+            continue
+        hold, age_s = Hold.from_dict(content), int(rollout.get("hold_age_s") or 0)
+        if hold.holder == here:
+            continue
+        if take_over or age_s >= LEASE_S or hold.holder.has_ended(table, here):
+            over.append(hold)
+        else:
+            reasons.append(hold.refusal(str(given["name"]), age_s))
+    if reasons:
+        raise Refused(reasons)
+    return over
 
 
 def _live(name: str, live: Mapping[str, object], given: Mapping[str, object]) -> dict[str, object]:

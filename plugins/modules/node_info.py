@@ -111,6 +111,12 @@ rollout:
     saved:
       description: Its C(roll), C(release) and C(spent); null without one.
       type: dict
+    hold:
+      description: The C(roll), the C(holder) and C(renewed_ms) of the run that holds the node; null without one.
+      type: dict
+    hold_age_s:
+      description: Seconds since that run has renewed it.
+      type: int
 releases:
   description: Completely installed releases, the latest first.
   returned: always
@@ -136,6 +142,7 @@ from ansible_collections.understudy.broker.plugins.module_utils.generations impo
 from ansible_collections.understudy.broker.plugins.module_utils.management import NodeState
 from ansible_collections.understudy.broker.plugins.module_utils.releases import Releases
 from ansible_collections.understudy.broker.plugins.module_utils.rollout_facts import release_of
+from ansible_collections.understudy.broker.plugins.module_utils.rollout_hold import HoldFile
 from ansible_collections.understudy.broker.plugins.module_utils.rollout_record import Record
 from ansible_collections.understudy.broker.plugins.module_utils.service import ServiceError
 from ansible_collections.understudy.broker.plugins.module_utils.waiting import Clock
@@ -150,10 +157,17 @@ def running_release(pid: int | None) -> str:
 
 
 def rollout(directory: Path, releases: Releases) -> dict[str, object]:
-    """Record and saved generation of the instance."""
+    """Record, saved generation and hold of the instance."""
     generations = Generations(directory, releases)
     record, saved = Record.read(generations.record_file), generations.saved()
-    return {"record": record and record.as_dict(), "saved": saved and asdict(saved)}
+    now_ms = Clock().wall_ms()
+    hold = HoldFile(directory, now_ms).read()
+    return {
+        "record": record and record.as_dict(),
+        "saved": saved and asdict(saved),
+        "hold": hold and hold.as_dict(),
+        "hold_age_s": hold.age_s(now_ms) if hold else 0,
+    }
 
 
 def main() -> None:

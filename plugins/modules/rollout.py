@@ -11,7 +11,8 @@ description:
   - Orders the pairs and nodes of a cluster into waves, and the hosts of each wave into phases, from the inventory and
     from the live state of every node. Changes nothing.
   - The node that serves is the one that reports V(active), whatever its configured role is.
-  - Refuses with a line for each node or pair that is in the way.
+  - Refuses with a line for each node or pair that is in the way, and for each node that another run holds
+    (M(understudy.broker.rollout_hold)).
   - A roll that was interrupted is continued; the records of the hosts say how far each node is.
 version_added: 0.2.0
 author:
@@ -54,6 +55,10 @@ options:
     type: str
     default: failback
     choices: [failback, keep]
+  take_over:
+    description: Whether nodes that another run holds may be rolled, because that run is known to have ended.
+    type: bool
+    default: false
   nodes:
     description: Every node of the inventory.
     type: list
@@ -107,6 +112,8 @@ plan:
     kind: {description: As given., type: str}
     target: {description: As given., type: str}
     undoes: {description: The roll that a rollback undoes., type: str}
+    holder: {description: This run of Ansible., type: dict}
+    over: {description: Holds of other runs that have ended., type: list}
     unchanged: {description: Pairs and nodes that are left alone., type: list}
     waves:
       description:
@@ -126,9 +133,14 @@ refused:
   elements: str
 """
 
+import os
+from dataclasses import asdict
+
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.understudy.broker.plugins.module_utils.process import ProcessTable
 from ansible_collections.understudy.broker.plugins.module_utils.rollout import make_plan
-from ansible_collections.understudy.broker.plugins.module_utils.rollout_facts import node_of
+from ansible_collections.understudy.broker.plugins.module_utils.rollout_facts import judge_holds, node_of
+from ansible_collections.understudy.broker.plugins.module_utils.rollout_hold import Holder
 from ansible_collections.understudy.broker.plugins.module_utils.rollout_model import (
     FAIL_BACK,
     KINDS,
@@ -148,6 +160,7 @@ def main() -> None:
             "target": {"type": "str", "default": ""},
             "scope": {"type": "str", "default": PAIR, "choices": list(SCOPES)},
             "canary": {"type": "str", "default": ""},
+            "take_over": {"type": "bool", "default": False},
             "serving_backup": {"type": "str", "default": FAIL_BACK, "choices": list(SERVING_BACKUPS)},
             "nodes": {
                 "type": "list",
@@ -167,13 +180,17 @@ def main() -> None:
     order = Order(**{name: given[name] for name in ("kind", "roll", "target", "scope", "canary", "serving_backup")})
     within = [node["name"] for node in given["nodes"] if node["live"] is not None]
     try:
+        table = ProcessTable()
+        holder = Holder.present(table, os.getpid())
+        over = judge_holds(given["nodes"], holder, table, take_over=given["take_over"])
         plan = make_plan([node_of(node) for node in given["nodes"]], order, within)
     except Refused as refusal:
         heading = f"The {order.kind} is refused, and nothing was stopped:"
         module.fail_json(msg="\n".join([heading, *refusal.reasons]), refused=list(refusal.reasons))
     except ValueError as error:
         module.fail_json(msg=str(error), refused=[])
-    module.exit_json(changed=False, plan=plan.as_dict(), lines=plan.lines())
+    held = {"holder": asdict(holder), "over": [hold.as_dict() for hold in over]}
+    module.exit_json(changed=False, plan={**plan.as_dict(), **held}, lines=plan.lines())
 
 
 if __name__ == "__main__":

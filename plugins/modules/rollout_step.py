@@ -35,7 +35,10 @@ options:
     required: true
     choices: [begin, apply, finish, restore, restart]
   plan:
-    description: RV(understudy.broker.rollout#module:plan), without its waves if they are long. Needed for V(begin).
+    description:
+      - RV(understudy.broker.rollout#module:plan), without its waves if they are long. Needed for V(begin).
+      - With its C(holder) the step is refused if M(understudy.broker.rollout_hold) does not hold the node for it any
+        more.
     type: dict
   wave:
     description: Name of the wave. Used by V(begin).
@@ -95,6 +98,7 @@ from ansible_collections.understudy.broker.plugins.module_utils.generations impo
     needs_daemon_reload,
 )
 from ansible_collections.understudy.broker.plugins.module_utils.releases import Releases
+from ansible_collections.understudy.broker.plugins.module_utils.rollout_hold import HeldByAnother, Holder, HoldFile
 from ansible_collections.understudy.broker.plugins.module_utils.rollout_model import RESTART, ROLLBACK, UPDATE
 from ansible_collections.understudy.broker.plugins.module_utils.rollout_record import Event, Phase, Record, step
 from ansible_collections.understudy.broker.plugins.module_utils.service import Run, ServiceError
@@ -155,6 +159,9 @@ def take(module: AnsibleModule, deployed: DeployedInstance) -> dict[str, object]
     if module.check_mode:
         return {**result, "changed": True, "phase": before.value}
     plan = params["plan"] or {}
+    if plan.get("holder") is not None:
+        hold = HoldFile(Path(params["directory"]), Clock().wall_ms())
+        hold.renew(deployed.definition.name, Holder.from_dict(plan["holder"]))
     replaced: list[Path] = []
     if event is Event.BEGIN:
         texts = {name: str(plan[name]) for name in ("roll", "kind", "target")}
@@ -200,6 +207,8 @@ def main() -> None:
         module.exit_json(**take(module, deployed))
     except KeyError as error:
         module.fail_json(msg=f"{directory}: plan lacks {error}")
+    except HeldByAnother as error:
+        module.fail_json(msg=str(error))
     except (GenerationError, ServiceError, ValueError, OSError) as error:
         module.fail_json(msg=f"{directory}: {error}")
 

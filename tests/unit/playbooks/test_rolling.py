@@ -25,7 +25,7 @@ def load(name: str) -> list[dict[str, object]]:
 
 def wave() -> tuple[dict[str, object], dict[str, list[dict[str, object]]]]:
     """The play of the waves, and its block."""
-    (play,) = load("rolling/waves.yml")
+    play, _ = load("rolling/waves.yml")
     (block,) = (task for task in play["tasks"] if "block" in task)  # type: ignore[attr-defined]
     return play, block
 
@@ -34,6 +34,22 @@ def test_every_play_of_a_roll_ends_with_the_first_failure() -> None:
     for name in ("rolling/look.yml", "rolling/waves.yml", "failover.yml", "failback.yml"):
         for play in load(name):
             assert play["any_errors_fatal"] is True, play["name"]
+
+
+def test_every_node_is_held_before_the_first_wave_and_released_after_the_last_one() -> None:
+    _, plan = load("rolling/look.yml")
+    _, release = load("rolling/waves.yml")
+    for play, state in ((plan, "held"), (release, "released")):
+        assert play["hosts"] == "broker"
+        (hold,) = (task for task in play["tasks"] if "understudy.broker.rollout_hold" in task)  # type: ignore[attr-defined]
+        assert hold["understudy.broker.rollout_hold"].get("state", "held") == state
+
+
+def test_every_step_shows_who_takes_it() -> None:
+    text = (PLAYBOOKS / "rolling/waves.yml").read_text()
+    steps = [task for task in text.split("- name: ") if "understudy.broker.rollout_step" in task]
+    assert len(steps) == len(STEPS)
+    assert all("plan:" in task for task in steps)
 
 
 def test_phases_come_in_the_order_of_the_plan() -> None:

@@ -9,7 +9,13 @@ from typing import Any
 
 import pytest
 from ansible_collections.understudy.broker.plugins.module_utils.process import ProcessTable
-from ansible_collections.understudy.broker.plugins.modules import failover, node_info, rollout, rollout_step
+from ansible_collections.understudy.broker.plugins.modules import (
+    failover,
+    node_info,
+    rollout,
+    rollout_hold,
+    rollout_step,
+)
 
 OLD, NEW = "1.0-aaa", "2.0-bbb"
 ROLL = "20260101T000000Z"
@@ -65,6 +71,23 @@ def test_host_outside_of_the_limit_is_not_judged(run_module: Any) -> None:
     nodes = [pair()[0], {"name": "a2", "inventory": {"pair": "east"}}]
     result = run_module(rollout, kind="restart", roll=ROLL, nodes=nodes)
     assert result["refused"] == ["a2 is not within --limit, but a1 of pair east is; give both"]
+
+
+def other_run() -> dict[str, object]:
+    """A run of Ansible on another machine."""
+    process = {"pid": 77, "start_ticks": 1, "boot_id": "another"}
+    return {"controller": "other", "process": process, "namespace": "pid:[1]"}
+
+
+def test_a_roll_that_another_run_carries_out_is_not_begun(run_module: Any) -> None:
+    hold = {"roll": "r", "holder": other_run(), "renewed_ms": 1}
+    nodes = [node("a1", "primary", "active", rollout={"hold": hold, "hold_age_s": 30}), pair()[1]]
+    result = run_module(rollout, kind="restart", roll=ROLL, nodes=nodes)
+    assert result["refused"] == [result["msg"].partition("\n")[2]]
+    assert "a1 is in the roll r, which process 77 on other carries out (last step 30 s ago)" in result["msg"]
+    plan = run_module(rollout, kind="restart", roll=ROLL, nodes=nodes, take_over=True)["plan"]
+    assert plan["over"] == [hold]
+    assert plan["holder"]["process"]["pid"] > 1
 
 
 # --- rollout_step --------------------------------------------------------------------------------
@@ -293,3 +316,40 @@ def test_node_info_says_whether_its_backup_is_hosted(
     result = run_module(node_info, directory=str(host), hosted=True)
     assert result["hosted"] is (request_state == "HOSTED")
     assert not run_module(node_info, directory=str(host))["hosted"]
+
+
+# --- rollout_hold --------------------------------------------------------------------------------
+
+
+def held_plan(run_module: Any) -> dict[str, object]:
+    plan = run_module(rollout, kind="update", roll=ROLL, target=NEW, nodes=pair())["plan"]
+    return {**PLAN, "holder": plan["holder"], "over": plan["over"]}
+
+
+def test_steps_are_taken_by_the_run_that_holds_the_node(host: Path, run_module: Any) -> None:
+    plan = held_plan(run_module)
+    run(host)
+    refused = take(run_module, host, "begin", wave="east", served=True, plan=plan)
+    assert "not held by this run any more but by no run" in refused["msg"]
+    held = run_module(rollout_hold, directory=str(host), node="a1", plan=plan)
+    assert (held["held"], held["changed"]) == (True, False)
+    assert look(host, run_module)["rollout"]["hold"]["holder"] == plan["holder"]
+    assert take(run_module, host, "begin", wave="east", served=True, plan=plan)["phase"] == "begun"
+    other = {**plan, "holder": other_run()}
+    assert "a1 is in the roll" in run_module(rollout_hold, directory=str(host), node="a1", plan=other)["msg"]
+    taken = {**other, "over": [look(host, run_module)["rollout"]["hold"]]}
+    assert run_module(rollout_hold, directory=str(host), node="a1", plan=taken)["held"]
+    run(host, running=False)
+    assert "but by process 77 on other" in take(run_module, host, "apply", plan=plan)["msg"]
+    assert content(host) == (OLD, "old")
+    released = run_module(rollout_hold, directory=str(host), node="a1", plan=plan, state="released")
+    assert not released["held"]
+    assert look(host, run_module)["rollout"]["hold"] is not None, "that of another run stays"
+    run_module(rollout_hold, directory=str(host), node="a1", plan=taken, state="released")
+    assert look(host, run_module)["rollout"]["hold"] is None
+
+
+def test_nothing_is_held_in_check_mode(host: Path, run_module: Any) -> None:
+    result = run_module(rollout_hold, directory=str(host), node="a1", plan=held_plan(run_module), check_mode=True)
+    assert (result["held"], result["changed"]) == (False, False)
+    assert not (host / "rollout").exists()
