@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.understudy.broker.plugins.module_utils import credentials, drill, pem
+from ansible_collections.understudy.broker.plugins.module_utils import credentials, drill, pem, units
 from ansible_collections.understudy.broker.plugins.plugin_utils import (
     firewall,
     grants,
@@ -144,6 +144,14 @@ def pipeline_definitions(
         raise AnsibleFilterError(str(error)) from error
 
 
+def mount_unit_name(path: str) -> str:
+    """Name of the unit that mounts a path; see mount_unit_name.yml."""
+    try:
+        return units.mount_unit_name(str(path))
+    except ValueError as error:
+        raise AnsibleFilterError(f"mount_unit_name: {error}") from error
+
+
 Result = TypeVar("Result")
 
 
@@ -175,4 +183,5 @@ class FilterModule:
             "certificate_fingerprints": certificate_fingerprints,
             "with_grants": with_grants,
             "pipeline_definitions": pipeline_definitions,
+            "mount_unit_name": mount_unit_name,
         }

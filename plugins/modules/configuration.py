@@ -61,6 +61,11 @@ options:
     description: Whether the file may be replaced.
     type: bool
     default: true
+  parent_mode:
+    description:
+      - Mode of the directory of the file, which is made if it is missing and gets the group of the file. Without it the
+        directory has to be there.
+    type: raw
 extends_documentation_fragment:
   - ansible.builtin.files
   - understudy.broker.instance.attributes
@@ -152,6 +157,17 @@ def unstage(module: AnsibleModule, staged: Path, needed: bool) -> bool:
     return True
 
 
+def make_parent(module: AnsibleModule, directory: Path) -> bool:
+    """Make the directory of the file, or set its group and mode; whether that changed it."""
+    missing = not directory.is_dir()
+    if missing and module.check_mode:
+        return True
+    directory.mkdir(parents=True, exist_ok=True)
+    wanted = {"path": str(directory), "owner": None, "mode": module.params["parent_mode"]}
+    arguments = module.load_file_common_arguments({**module.params, **wanted})
+    return bool(module.set_fs_attributes_if_different(arguments, missing))
+
+
 def private(path: str, flags: int) -> int:
     """Opens a file that its owner alone may read."""
     return os.open(path, flags, 0o600)
@@ -168,6 +184,7 @@ def main() -> None:
             "beside_present": {"type": "list", "elements": "str", "default": []},
             "origins": {"type": "dict", "default": {}},
             "apply": {"type": "bool", "default": True},
+            "parent_mode": {"type": "raw"},
         },
         add_file_common_args=True,
         supports_check_mode=True,
@@ -177,6 +194,7 @@ def main() -> None:
     before, after = read(path), module.params["content"]
     differs = before != after
     staged, placed = path.with_name(path.name + STAGED_SUFFIX), False
+    made = module.params["parent_mode"] is not None and make_parent(module, path.parent)
     printed: list[str] = []
     if differs:
         # A directory of its own beside the destination: its owner's alone, on the same file system.
@@ -191,7 +209,7 @@ def main() -> None:
                 os.replace(copy, path if apply else staged)
                 placed = True
     removed = unstage(module, staged, differs and not apply)
-    changed = placed or removed or (differs and module.check_mode)
+    changed = made or placed or removed or (differs and module.check_mode)
     if path.exists():
         changed = module.set_fs_attributes_if_different(module.load_file_common_arguments(module.params), changed)
     module.exit_json(
