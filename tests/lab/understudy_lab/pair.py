@@ -278,8 +278,8 @@ def _login(pair: Sequence[str]) -> str:
     """Options of a client of a pair."""
     found = []
     for place in pair:
-        host, _, port = place.partition(":")
-        found.append(f"tcp://{address(number_of(host))}:{port or 61616}?connect-timeout-millis=3000")
+        host, *port = place.split(":")
+        found.append(f"tcp://{address(number_of(host))}:{port[0] if port else 61616}?connect-timeout-millis=3000")
     places = ",".join(found)
     return f"--url '({places})?{CLIENT_PARAMETERS}' --user drill --password-file password --queue {QUEUE} --json"
 

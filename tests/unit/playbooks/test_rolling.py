@@ -25,7 +25,7 @@ def load(name: str) -> list[dict[str, object]]:
 
 def wave() -> tuple[dict[str, object], dict[str, list[dict[str, object]]]]:
     """The play of the waves, and its block."""
-    play, _ = load("rolling/waves.yml")
+    play = load("rolling/waves.yml")[0]
     (block,) = (task for task in play["tasks"] if "block" in task)  # type: ignore[attr-defined]
     return play, block
 
@@ -37,8 +37,7 @@ def test_every_play_of_a_roll_ends_with_the_first_failure() -> None:
 
 
 def test_every_node_is_held_before_the_first_wave_and_released_after_the_last_one() -> None:
-    _, plan = load("rolling/look.yml")
-    _, release = load("rolling/waves.yml")
+    plan, release = load("rolling/look.yml")[1], load("rolling/waves.yml")[1]
     for play, state in ((plan, "held"), (release, "released")):
         assert play["hosts"] == "broker"
         (hold,) = (task for task in play["tasks"] if "understudy.broker.rollout_hold" in task)  # type: ignore[attr-defined]
