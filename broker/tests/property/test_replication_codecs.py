@@ -176,10 +176,10 @@ def test_a_batch_is_encoded_as_other_operations_are(append: Any, synced: bool, d
 
 def test_an_earlier_version_reads_everything_but_segments_of_a_later_format() -> None:
     node_id = NodeId("11111111-2222-4333-8444-555555555555")
-    for version in (FORMAT_VERSION_FIRST, FORMAT_VERSION):
+    for version, encoding in ((FORMAT_VERSION_FIRST, 1), (2, 2), (FORMAT_VERSION, 2)):
         created = CreateSegment(SegmentHeader(node_id, 1, 1, 0, 1, False, version))
         data = b"".join(operation_codec.encode([SyncFile("a"), created]))
-        assert data[0] == version
+        assert data[0] == encoding
         assert operation_codec.decode(data) == [SyncFile("a"), created]
     with pytest.raises(RemoteProtocolError, match="version 3 of the encoding, only 1 to 2 are known"):
         operation_codec.decode(b"\3" + data[1:])

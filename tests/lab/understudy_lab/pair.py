@@ -230,7 +230,9 @@ class Load:
             # A test that failed may have left clients and messages.
             pkill -KILL -x understudy || true
             # Their shells still write exit codes: into the directory under its other name.
-            [ ! -e load ] || mv load "load.$$"; rm -rf load.* || true; mkdir load; cd load; umask 077; echo {PASSWORDS["BROKER_DRILL_PASSWORD"]} >password
+            [ ! -e load ] || mv load "load.$$"
+            rm -rf load.* || true
+            mkdir load; cd load; umask 077; echo {PASSWORDS["BROKER_DRILL_PASSWORD"]} >password
             run() {{ timeout {LOAD_TIMEOUT_S:g} "$@" >$name.out 2>&1; echo $? >$name.code; }}
             start() {{ name=$1; shift; run "$@" </dev/null >/dev/null 2>&1 & }}
             """
