@@ -54,7 +54,7 @@ class Broker:
 
     def purge(self, queue: str) -> None:
         """Begin with an empty queue, whatever tests before have left."""
-        deployed = open_instance(self.directory, lambda command: (1, "", "unused"), Clock())
+        deployed = open_instance(self.directory, lambda command: (0, "", ""), Clock())
         assert deployed is not None
         assert deployed.management().invoke("removeAllMessages", resource=f"queue.{queue}").status == 200
 
@@ -87,7 +87,7 @@ class Broker:
         self._reach("stopped", "stopped")
 
     def _reach(self, state: str, gate: str) -> None:
-        deployed = open_instance(self.directory, lambda command: (1, "", "unused"), Clock())
+        deployed = open_instance(self.directory, lambda command: (0, "", ""), Clock())
         assert deployed is not None
         outcome = deployed.instance.reach(state, gate, READY_S, dry_run=False)
         assert not outcome.failed, outcome.message

@@ -321,6 +321,41 @@ def test_bridges_made_at_run_time_are_there_after_the_next_start(make_both: Make
     assert len(receive(both.theirs, "in", 10)) == 10
 
 
+@pytest.mark.feature("core bridges")
+def test_connectors_added_at_run_time_serve_bridges_and_are_there_after_the_next_start(make_both: Make) -> None:
+    both = make_both("artemis")
+    values = {"name": "j", "queue-name": "q", "static-connectors": ["made"], "retry-interval": 100,
+              "user": USER, "password": PASSWORD, "forwarding-address": "in"}  # fmt: skip
+
+    def connectors(asking: ManagementDriver) -> set[str]:
+        return {each["name"] for each in json.loads(asking.operation("broker", "getConnectorsAsJSON").value)}
+
+    for node, other in ((both.ours, both.theirs), (both.theirs, both.ours)):
+        with client(node) as connection:
+            asking = ManagementDriver(connection)
+            assert "made" not in connectors(asking)
+            assert asking.operation("broker", "addConnector", "made", f"tcp://127.0.0.1:{other.port}").succeeded
+            assert "made" in connectors(asking)
+            # the deliberate difference
+            again = asking.operation("broker", "addConnector", "made", f"tcp://127.0.0.1:{other.port}")
+            assert again.succeeded is (node is both.theirs)
+            assert asking.operation("broker", "createBridge", json.dumps(values)).succeeded
+        node.terminate()
+        node.start()
+        node.wait_ready("active")
+        with client(node) as connection:
+            asking = ManagementDriver(connection)
+            assert "made" in connectors(asking)
+            assert asking.attribute("broker", "BridgeNames").value == ["j"]
+    send(both.ours, 10)
+    assert len(receive(both.theirs, "in", 10)) == 10
+    for node in (both.ours, both.theirs):
+        with client(node) as connection:
+            asking = ManagementDriver(connection)
+            assert asking.operation("broker", "removeConnector", "made").succeeded
+            assert "made" not in connectors(asking)
+
+
 def _started_and_stopped(port: int) -> str:
     """A cluster connection over groups that no other broker has."""
     at = (
