@@ -96,3 +96,21 @@ def read_record(path: Path) -> dict[str, object]:
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return {}
     return record if isinstance(record, dict) else {}
+
+
+def write_record(path: Path, record: Mapping[str, object]) -> None:
+    """Replace a small JSON object of ours in one step, and have it on the disk before this returns."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.new")
+    with open(fresh, "w", encoding="utf-8") as target:
+        json.dump(record, target, indent=1, sort_keys=True)
+        target.write("\n")
+        target.flush()
+        os.fsync(target.fileno())
+    os.replace(fresh, path)
+    # With the files of the directory that were moved before, if they are on the same file system.
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

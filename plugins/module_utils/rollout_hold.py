@@ -9,7 +9,6 @@ or when it has not been renewed for ``LEASE_S``, by the clock of the host that h
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from ansible_collections.understudy.broker.plugins.module_utils.process import (
     ProcessIdentity,
     ProcessTable,
     read_record,
+    write_record,
 )
 
 LEASE_S = 900
@@ -125,8 +125,17 @@ class HoldFile:
         self._now_ms = now_ms
 
     def read(self) -> Hold | None:
-        """The present hold; None without one. Raises ValueError."""
-        return Hold.from_dict(read_record(self._path)) if self._path.exists() else None
+        """The present hold; None without one.
+
+        Raises:
+            ValueError: the file holds something else.
+        """
+        try:
+            return Hold.from_dict(read_record(self._path)) if self._path.exists() else None
+        except ValueError as error:
+            raise ValueError(
+                f"{self._path} is no hold ({error}); see that no roll is under way, then remove it"
+            ) from error
 
     def take(self, node: str, roll: str, holder: Holder, over: list[Hold]) -> None:
         """Hold the node for a roll, or renew the hold.
@@ -171,9 +180,7 @@ class HoldFile:
             return True
 
     def _write(self, hold: Hold) -> None:
-        fresh = self._path.with_name(f".{self._path.name}.new")
-        fresh.write_text(json.dumps(hold.as_dict(), indent=1, sort_keys=True) + "\n", encoding="utf-8")
-        os.replace(fresh, self._path)
+        write_record(self._path, hold.as_dict())
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

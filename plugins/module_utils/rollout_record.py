@@ -8,13 +8,11 @@ node served when its wave began. Pure, except for ``Record.read`` and ``Record.w
 from __future__ import annotations
 
 import enum
-import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ansible_collections.understudy.broker.plugins.module_utils.process import read_record
+from ansible_collections.understudy.broker.plugins.module_utils.process import read_record, write_record
 
 FORMAT = 1
 
@@ -196,17 +194,4 @@ class Record:
 
     def write(self, path: Path) -> None:
         """Replace the file in one step, and have it on the disk before this returns."""
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fresh = path.with_name(f".{path.name}.new")
-        with open(fresh, "w", encoding="utf-8") as target:
-            json.dump(self.as_dict(), target, indent=1, sort_keys=True)
-            target.write("\n")
-            target.flush()
-            os.fsync(target.fileno())
-        os.replace(fresh, path)
-        # With the files of the release that were moved before, if they are on the same file system.
-        directory = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        write_record(path, self.as_dict())

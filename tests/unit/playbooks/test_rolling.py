@@ -44,7 +44,7 @@ def test_every_node_is_held_before_the_first_wave_and_released_after_the_last_on
         assert hold["understudy.broker.rollout_hold"].get("state", "held") == state
 
 
-def test_every_step_shows_who_takes_it() -> None:
+def test_every_step_names_its_run() -> None:
     text = (PLAYBOOKS / "rolling/waves.yml").read_text()
     steps = [task for task in text.split("- name: ") if "understudy.broker.rollout_step" in task]
     assert len(steps) == len(STEPS)

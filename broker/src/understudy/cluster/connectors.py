@@ -9,7 +9,7 @@ from understudy.wire.core.transport import TransportConfiguration
 
 
 class Connectors:
-    """Of one node, for its whole life. An added connector is known until the node is not active any more."""
+    """Of one node, for its whole life. The added ones are those of its last activation."""
 
     def __init__(self, configured: Iterable[ConnectorConfiguration] = (), instance_directory: str = "") -> None:
         """Args:

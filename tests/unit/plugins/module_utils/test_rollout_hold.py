@@ -88,6 +88,13 @@ def test_a_hold_that_was_renewed_after_the_plan_is_not_over(tmp_path: Path) -> N
         HoldFile(tmp_path, NOW_MS + 2).take("a1", "r2", present(), [seen])
 
 
+def test_a_damaged_hold_is_named(tmp_path: Path) -> None:
+    (tmp_path / "rollout").mkdir()
+    (tmp_path / "rollout/hold.json").touch()
+    with pytest.raises(ValueError, match=r"rollout/hold.json is no hold .* then remove it"):
+        HoldFile(tmp_path, NOW_MS).take("a1", "r1", present(), [])
+
+
 def test_of_two_runs_at_once_one_gets_the_node(tmp_path: Path) -> None:
     won: list[int] = []
 
