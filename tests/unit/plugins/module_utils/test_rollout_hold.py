@@ -35,7 +35,7 @@ def elsewhere() -> Holder:
 
 def ended() -> Holder:
     """A run of this machine that has ended."""
-    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:  # until the end of its input: it is identified alive
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:  # waits for input: alive when identified
         identity = TABLE.identify(process.pid)
         assert identity is not None
     return replace(present(), process=identity)
