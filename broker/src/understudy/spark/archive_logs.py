@@ -20,6 +20,7 @@ from understudy.limits import READER_HELD_BYTES
 from understudy.runtime.disk import RealDisk
 from understudy.spark.archive_rows import HELD, first_undecided, read_candidates
 from understudy.spark.broker_positions import ActiveNode
+from understudy.spark.driver_rows import frame_of
 from understudy.spark.journal_source import read_journal
 from understudy.spark.log_plan import Layout, parse_options, plan_logs
 from understudy.spark.stream_offsets import StreamOffset
@@ -224,7 +225,7 @@ class ReaderLog:
         held = self._held
         if held is None:
             schema = "directory string, message_id bigint, transaction_id bigint, acknowledged boolean"
-            held = spark.createDataFrame([], schema)
+            held = frame_of(spark, schema, [])
         return read_candidates(spark, self.directories, addresses, held=held, one_log=True, options=self._options)
 
     def check(self) -> None:

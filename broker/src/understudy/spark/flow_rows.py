@@ -16,6 +16,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from understudy.spark.driver_rows import frame_of
 from understudy.spark.log_plan import LogPlan, Piece
 from understudy.store.log.segment import HEADER_BLOCK_BYTES
 
@@ -69,8 +70,10 @@ def _end(piece: Piece, newest_ms: int, limit_ms: int | None) -> int:
 def with_time(rows: DataFrame, times: Sequence[SegmentTime]) -> DataFrame:
     """Rows of records with ``at_ms``, without those of other segments."""
     schema = "directory string, segment bigint, begin_ms bigint, end_ms bigint, segment_end bigint"
-    known = rows.sparkSession.createDataFrame(
-        [(each.directory, each.segment, each.begin_ms, each.end_ms, each.end) for each in times], schema
+    known = frame_of(
+        rows.sparkSession,
+        schema,
+        [(each.directory, each.segment, each.begin_ms, each.end_ms, each.end) for each in times],
     )
     used = F.greatest(F.col("segment_end") - HEADER_BLOCK_BYTES, F.lit(1))
     share = (F.col("offset") - HEADER_BLOCK_BYTES).cast("double") / used.cast("double")

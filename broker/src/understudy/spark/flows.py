@@ -20,6 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from understudy.errors import ConfigError
 from understudy.runtime.disk import RealDisk
 from understudy.spark import flow_rows
+from understudy.spark.driver_rows import frame_of
 from understudy.spark.flow_report import Axis, Series, assemble
 from understudy.spark.flow_tables import write_tables
 from understudy.spark.forecasts import forecast_disk, forecast_take_over, free_bytes_of, used_bytes_of
@@ -181,7 +182,7 @@ class _Run:
             for queue_id, name in each.queues.items()
             if name.startswith(self._settings.forwarding_prefixes)
         ]
-        known = self._spark.createDataFrame(forwarding, "directory string, queue_id bigint")
+        known = frame_of(self._spark, "directory string, queue_id bigint", forwarding)
         hops = flow_rows.hops(adds, known).first()
         assert hops is not None, "an aggregate without groups has one row"
         series = Series(

@@ -17,6 +17,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from understudy.spark.driver_rows import frame_of
 from understudy.spark.effects import REFERENCE, TRANSACTION
 from understudy.spark.packing import REFERENCE_COLUMNS, TRANSACTION_COLUMNS
 from understudy.spark.small_state import Removals
@@ -114,7 +115,7 @@ def _not_removed(rows: DataFrame, removals: Removals) -> DataFrame:
 
 def _removals(rows: DataFrame, removals: Removals) -> DataFrame:
     """Queues that were ever bound, with the sequence of the record that removed their messages last."""
-    known = rows.sparkSession.createDataFrame(list(removals.queues.items()), "queue_id bigint, removed_at bigint")
+    known = frame_of(rows.sparkSession, "queue_id bigint, removed_at bigint", removals.queues.items())
     return F.broadcast(known)
 
 
@@ -175,7 +176,7 @@ def in_order(found: DataFrame, ranks: Mapping[int, int], partitions: int) -> Dat
         ranks: Queue id to its place among the queues.
         partitions: Number of ranges.
     """
-    known = found.sparkSession.createDataFrame(list(ranks.items()), "queue_id bigint, ranked int")
+    known = frame_of(found.sparkSession, "queue_id bigint, ranked int", ranks.items())
     rank = F.when(F.col("newer"), F.col("ranked")).otherwise(0)
     ranked = found.join(F.broadcast(known), "queue_id", "left").withColumn("rank", rank)
     filled = {name: F.coalesce(name, F.lit(0)) for name in ("file_id", "expiration", "scheduled", "place")}
@@ -239,7 +240,7 @@ def duplicate_ids(rows: DataFrame, decided: DataFrame, at: At, since: Mapping[in
         since: Address id to the sequence after which its ids count.
         limit: Ids of one address.
     """
-    known = rows.sparkSession.createDataFrame(list(since.items()), "address_id bigint, since bigint")
+    known = frame_of(rows.sparkSession, "address_id bigint, since bigint", since.items())
     effective = _effective(_of(rows, _DUPLICATE_ID), decided, at.sequence)
     counted = effective.join(F.broadcast(known), "address_id").where("visible > since")
     newest = Window.partitionBy("address_id").orderBy(F.desc("visible"), F.desc("sequence"), F.desc("place"))
