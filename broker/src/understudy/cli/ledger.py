@@ -6,12 +6,18 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TextIO
 
 import click
 
 from understudy.cli.report import console, exit_code_of_report, print_report
 from understudy.errors import ConfigError, LedgerDamaged
-from understudy.ledger import WINDOW_MS, Row, check, check_epochs, read
+from understudy.ledger import WINDOW_MS, Row, check, check_epochs, read, read_remaining
+
+
+def open_text(path: Path) -> TextIO:
+    """A file of JSON lines; bytes that are no text are replaced, and the line that has them is refused."""
+    return path.open(encoding="utf-8", errors="replace", newline="\n")
 
 
 @dataclass(slots=True)
@@ -24,7 +30,7 @@ class LedgerFiles:
 
     def __iter__(self) -> Iterator[Row]:
         for path in self.paths:
-            with path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
+            with open_text(path) as lines:
                 yield from read(lines, file=str(path), on_torn_tail=self.torn.__setitem__)
 
 
@@ -36,34 +42,6 @@ def refuse_twice(paths: tuple[Path, ...]) -> None:
         if real in seen:
             raise ConfigError("is given twice", file=str(path))
         seen.add(real)
-
-
-def read_remaining(path: Path) -> frozenset[tuple[str, int]]:
-    """(producer, number) of every line; other keys are ignored, so browsed messages and ledger
-    rows do alike.
-
-    Raises:
-        LedgerDamaged: a line has no such keys; names file and line.
-    """
-    found = set()
-    with path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
-        for line, text in enumerate(lines, 1):
-            if not text.strip():
-                continue
-            try:
-                fields = json.loads(text)
-                producer, number = fields["producer"], fields["number"]
-                if type(producer) is not str or type(number) is not int:
-                    raise ValueError("producer is a text and number an integer")
-            except (ValueError, KeyError, TypeError, RecursionError) as error:
-                raise LedgerDamaged(
-                    f"no remaining message: {error}",
-                    file=str(path),
-                    line=line,
-                    hint='one JSON object a line with "producer" and "number"',
-                ) from None
-            found.add((producer, number))
-    return frozenset(found)
 
 
 @click.group()
@@ -121,7 +99,10 @@ def check_command(
     refuse_twice(files)
     rows = LedgerFiles(files)
     try:
-        remaining = None if remaining_file is None else read_remaining(remaining_file)
+        remaining = None
+        if remaining_file is not None:
+            with open_text(remaining_file) as lines:
+                remaining = read_remaining(lines, str(remaining_file))
         report = check(rows, remaining=remaining, window_ms=window_ms, clock_skew_ms=clock_skew_ms, members=members)
         epochs = check_epochs(rows, clock_skew_ms=clock_skew_ms)
     except LedgerDamaged as error:

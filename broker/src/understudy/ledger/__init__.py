@@ -85,6 +85,7 @@ from __future__ import annotations
 
 from understudy.ledger.epochs import EpochOfNode, EpochReport, check_epochs, judge_epochs
 from understudy.ledger.judge import check
+from understudy.ledger.remaining import read_remaining
 from understudy.ledger.report import (
     EXAMPLE_ROWS_MAX,
     FINDING_SORTS,
@@ -169,6 +170,7 @@ __all__ = [
     "parse",
     "rank_of",
     "read",
+    "read_remaining",
     "row_counts",
     "sort_key",
     "with_examples",

@@ -25,15 +25,14 @@ from understudy.ledger import (
     Kind,
     Reason,
 )
+from understudy.spark.ledger_source import ORDINAL_BITS
 
 MESSAGE: Final = ["producer", "number"]
 COPY: Final = ["queue", "producer", "number"]
 #: Columns of every frame of findings.
 FINDING: Final = ["sort", "producer", "number", "queue", "reason", "after"]
-#: Ordinals of all files together fit in this many bits; the consumer's rank lies above them.
-ORDINAL_BITS: Final = 40
-#: Rows of a course that are put in order at once.
-BLOCK_BITS: Final = 20
+#: Ordinals in so many bits, about a million rows, are put in order at once.
+BLOCK_BITS: Final = 27
 
 
 def is_kind(kind: Kind) -> Column:

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from understudy.errors import LedgerDamaged
 from understudy.ledger import (
+    INTEGER_MAX,
     LISTED_SORTS,
     QUEUES_LISTED_MAX,
     WINDOW_MS,
@@ -29,18 +30,17 @@ from understudy.ledger import (
     Row,
     Window,
     parse,
+    read_remaining,
     row_counts,
 )
 from understudy.spark import audits, ledgers
 from understudy.spark.confirmers import check_epochs
 from understudy.spark.decode import NUMBER, PRODUCER
+from understudy.spark.driver_rows import frame_of
 from understudy.spark.journal_source import read_journal
+from understudy.spark.ledger_source import LedgerFiles, read_ledgers
 from understudy.spark.live import REFERENCE, live_references, remaining_of
 
-#: Bytes of ledgers in one partition, which a task holds in memory.
-PARTITION_BYTES: Final = 128 * 1024 * 1024
-#: Smaller ones are not worth a task.
-PARTITION_BYTES_MIN: Final = 1024 * 1024
 #: Intervals of the plots of an audit.
 INTERVALS: Final = 300
 
@@ -94,14 +94,16 @@ def audit(
     Raises:
         StoreError: a journal cannot be read.
         LedgerDamaged: a line is no row; names file and line.
-        ConfigError: Spark does not see one of the files.
+        ConfigError: a ledger is packed.
+        OSError: a file cannot be read.
     """
     kept = _remaining_of_journals(spark, journals) if journals else None
     if remaining is not None:
         listed = _remaining(spark, remaining)
         kept = listed if kept is None else kept.unionByName(listed).distinct()
-    with _kept(ledgers.parse_lines(ledgers.read_lines(spark, paths))) as parsed:
-        torn = _refuse_bad_lines(parsed, paths)
+    files = LedgerFiles.of(paths)
+    with _kept(read_ledgers(spark, files)) as parsed:
+        torn = _refuse_bad_lines(parsed, paths, files)
         rows = ledgers.rows_of(parsed)
         messages, consumptions = audits.messages(rows), audits.consumptions(rows)
         by_address, by_queue = audits.address_drains(rows), audits.queue_drains(rows)
@@ -167,26 +169,23 @@ def _rates(rows: DataFrame) -> tuple[dict[str, list[tuple[int, int]]], int]:
 
 
 def _remaining(spark: SparkSession, path: Path) -> DataFrame:
-    lines = ledgers.parse_remaining(ledgers.read_lines(spark, [path]))
-    for bad in lines.where("bad").orderBy("line").limit(1).collect():
-        raise LedgerDamaged(
-            "no remaining message",
-            file=str(path),
-            line=bad["line"],
-            hint='one JSON object a line with "producer" and "number"',
-        )
-    return lines.select("producer", "number").distinct()
+    with path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
+        found = read_remaining(lines, str(path))
+    # a row has no larger number
+    return frame_of(spark, "producer string, number bigint", (one for one in found if 0 <= one[1] <= INTEGER_MAX))
 
 
-def _refuse_bad_lines(parsed: DataFrame, paths: Sequence[Path]) -> dict[str, int]:
+def _refuse_bad_lines(parsed: DataFrame, paths: Sequence[Path], files: LedgerFiles) -> dict[str, int]:
     """The torn tails; raises for the first line that is worse."""
-    bad = ledgers.bad_lines(parsed).orderBy("torn", "file_index", "line").limit(len(paths) + 1).collect()
+    torn: dict[str, int] = {}
+    bad = ledgers.bad_lines(parsed).orderBy("torn", "ordinal").limit(len(paths) + 1).collect()
     for one in bad:
+        file, line = str(paths[one["file_index"]]), files.line_number(one["file_index"], one["ordinal"])
         if not one["torn"]:
-            file = str(paths[one["file_index"]])
-            parse(one["value"], file=file, line=one["line"])  # raises the error of the line
-            raise LedgerDamaged("no ledger row", file=file, line=one["line"])
-    return {str(paths[one["file_index"]]): one["line"] for one in bad}
+            parse(one["value"], file=file, line=line)  # raises the error of the line
+            raise LedgerDamaged("no ledger row", file=file, line=line)
+        torn[file] = line
+    return torn
 
 
 def _report(

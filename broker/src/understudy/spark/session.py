@@ -147,9 +147,11 @@ def open_session(
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     from understudy.spark.journal_source import register
+    from understudy.spark.ledger_source import register_ledger
     from understudy.spark.queue_source import register_queue
 
     register(spark)
+    register_ledger(spark)
     register_queue(spark)
     spark.sparkContext.setLogLevel("ERROR")
     return spark

@@ -1,6 +1,6 @@
 """Goal: Spark sees the same lines, in the same order, and the same rows in them, as the reference reader.
 
-Method: files cut into many pieces; lines of every shape, each judged by both readers.
+Method: files cut into many pieces. Lines of every shape are in test_ledger_lines.py.
 """
 
 from __future__ import annotations
@@ -11,113 +11,78 @@ import pytest
 from pyspark.sql import SparkSession
 
 from understudy.errors import ConfigError, LedgerDamaged
-from understudy.ledger import Kind, Row, encode, parse, read
-from understudy.spark import ledgers
+from understudy.ledger import Kind, Row, encode, read
+from understudy.spark import ledger_source, ledgers
+from understudy.spark.ledger_source import LedgerFiles, LedgerReader, chunks_of, read_ledgers
 
 pytestmark = pytest.mark.spark
 
 GOOD = '{"kind":"SENT","producer":"p","number":0,"address":"a","at_ms":1}'
-LINES = [
-    GOOD,
-    f"  {GOOD}\t\r",
-    encode(Row(Kind.DELIVERED, 'p\n"\\{}[]ü', 5, "a", 17, "c", "q", 9, 2)).strip(),
-    GOOD.replace("}", ',"durable":false}'),
-    GOOD.replace("}", ',"later":"x","more":1.5,"none":null}'),
-    GOOD.replace('"number":0', f'"number":{2**63 - 1}'),
-    GOOD.replace("p", 'an \\"number\\":null and \\"queue\\":5'),
-    GOOD.replace("}", ',"message_id":7,"delivery_count":2147483647}'),
-    "nonsense",
-    "[]",
-    "{}",
-    "null",
-    "5",
-    GOOD + GOOD,
-    GOOD + " x",
-    GOOD[:-1],
-    GOOD[1:],
-    GOOD.replace('"', "'"),
-    GOOD.replace("SENT", "sent"),
-    GOOD.replace('"p"', "5"),
-    GOOD.replace('"p"', "null"),
-    GOOD.replace('"p"', '["p"]'),
-    GOOD.replace('"number":0', '"number":"0"'),
-    GOOD.replace('"number":0', '"number":true'),
-    GOOD.replace('"number":0', '"number":0.0'),
-    GOOD.replace('"number":0', '"number":1e2'),
-    GOOD.replace('"number":0', '"number":-1'),
-    GOOD.replace('"number":0', '"number":null'),
-    GOOD.replace('"number":0', '"number":01'),
-    GOOD.replace('"number":0', f'"number":{2**63}'),
-    GOOD.replace('"at_ms":1', f'"at_ms":{2**48}'),
-    GOOD.replace(',"at_ms":1', ""),
-    GOOD.replace(',"address":"a"', ""),
-    GOOD.replace("}", ',"queue":null}'),
-    GOOD.replace("}", ',"durable":1}'),
-    GOOD.replace("}", ',"durable":"true"}'),
-    GOOD.replace("}", ',"delivery_count":2147483648}'),
-    GOOD.replace("}", ',"message_id":-1}'),
-    GOOD.replace("}", ',"version":2,"digest":9223372036854775807,"transaction":"t","origin":"q"}'),
-    GOOD.replace("}", ',"version":0}'),
-    GOOD.replace("}", ',"version":3}'),
-    GOOD.replace("}", ',"version":4}'),
-    GOOD.replace("}", ',"version":"2"}'),
-    GOOD.replace("}", ',"digest":-1}'),
-    GOOD.replace("}", ',"digest":"5"}'),
-    GOOD.replace("}", ',"transaction":5}'),
-    GOOD.replace("}", ',"origin":null}'),
-    GOOD.replace("}", ',"x":NaN}'),
-    GOOD.replace("}", ',"x":{}}'),
-    GOOD.replace("}", ',"x":[1]}'),
-    GOOD.replace("p", "\ufffd"),
-]
 
 
-def reference(line: str) -> Row | None:
-    try:
-        return parse(line)
-    except LedgerDamaged:
-        return None
+def rows_and_blank_lines(count: int, producer: str) -> bytes:
+    """Rows of different lengths with a blank line after each; the last one has no end."""
+    rows = (encode(Row(Kind.SENT, producer, number, "a" * (number % 50), number)).strip() for number in range(count))
+    return "\n\n".join(rows).encode()
 
 
-def test_a_line_is_a_row_exactly_when_the_reference_says_so(spark: SparkSession) -> None:
-    lines = spark.createDataFrame(
-        [(0, place, place, text) for place, text in enumerate(LINES)],
-        "file_index int, line bigint, ordinal bigint, value string",
-    )
-    found = {one["ordinal"]: one for one in ledgers.parse_lines(lines).collect()}
-    for place, text in enumerate(LINES):
-        row, one = reference(text), found[place]
-        assert one["bad"] == (row is None), text
-        if row is not None:
-            names = [name for name in Row.__dataclass_fields__ if name not in ("kind", "durable")]
-            assert [one[name] for name in names] == [getattr(row, name) for name in names]
-            assert (one["kind"], one["durable"]) == (row.kind.value, row.durable)
-    assert 5 < sum(not one["bad"] for one in found.values()) < 10
-
-
-def test_lines_are_numbered_through_all_files_and_pieces(spark: SparkSession, tmp_path: Path) -> None:
-    names = ["z.jsonl", "a b[1]{x}%41*?.jsonl", "empty.jsonl", "ü,\\.jsonl"]
-    sizes = [2000, 7, 0, 900]
+def test_rows_have_the_order_of_all_files_and_pieces(spark: SparkSession, tmp_path: Path) -> None:
+    names = ["z.jsonl", "a b[1]{x}%41*?.jsonl", "_empty.jsonl", "\u00fc,\\.jsonl"]
     paths = [tmp_path / name for name in names]
     expected = []
-    for file_index, (path, size) in enumerate(zip(paths, sizes, strict=True)):
-        texts = [f"{file_index}-{line} {'x' * (line % 50)}" for line in range(1, size + 1)]
-        path.write_text("\n\n".join(texts) + ("\n" if file_index else ""))
-        expected += [(file_index, 2 * place + 1, text) for place, text in enumerate(texts)]
-    lines = ledgers.read_lines(spark, paths)
-    assert lines.rdd.getNumPartitions() > 2
-    found = lines.orderBy("ordinal").collect()
-    assert [(one["file_index"], one["line"], one["value"]) for one in found] == expected
-    assert len({one["ordinal"] for one in found}) == len(expected)
+    for index, (path, count) in enumerate(zip(paths, [20_000, 7, 0, 900], strict=True)):
+        path.write_bytes(rows_and_blank_lines(count, str(index)))
+        expected += [(index, number) for number in range(count)]
+    frame = read_ledgers(spark, LedgerFiles.of(paths))
+    assert frame.rdd.getNumPartitions() > 1
+    rows = ledgers.rows_of(frame).orderBy("ordinal").collect()
+    assert [(int(one["producer"]), one["number"]) for one in rows] == expected
+    assert len({one["ordinal"] for one in rows}) == len(expected)
 
 
-@pytest.mark.parametrize("name", ["_hidden.jsonl", ".hidden.jsonl", "ledger.gz", "ledger.ZST"])
-def test_a_file_that_spark_would_hide_or_unpack_is_an_error(spark: SparkSession, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("size", [1, 7, 64, 100, 1000])
+def test_each_line_is_in_one_piece(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "ledger"
+    data = rows_and_blank_lines(12, "p")
+    path.write_bytes(data)
+    reader = LedgerReader([str(path)] * 2, [len(data)] * 2, size)
+    found = [pair for part in reader.partitions() for piece in part.pieces for pair in chunks_of(piece)]
+    assert b"".join(chunk for _, chunk in found) == data + data
+    assert all(data[at : at + len(chunk)] == chunk for at, chunk in found)
+    lines = sum(len(batch) for part in reader.partitions() for batch in reader.read(part))
+    assert lines == 24
+
+
+def test_rows_that_are_written_later_are_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    path.write_text(f"{GOOD}\n")
+    files = LedgerFiles.of([path, path])
+    path.write_text(f"{GOOD}\n" * 3)
+    reader = LedgerReader([str(one) for one in files.paths], files.sizes, 1000)
+    assert [len(batch) for part in reader.partitions() for batch in reader.read(part)] == [1, 1]
+
+
+def test_a_line_without_end_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_source, "LINE_BYTES_MAX", 100)
+    monkeypatch.setattr(ledger_source, "CHUNK_BYTES", 50)
+    path = tmp_path / "ledger"
+    path.write_text(f"{GOOD}\n{'x' * 1000}\n{GOOD}\n")
+    files = LedgerFiles.of([path])
+    reader = LedgerReader([str(path)], files.sizes, 1000)
+    batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    assert [row["bad"] for row in rows] == [False, True, False]
+    assert len(rows[1]["value"]) < 200
+    assert [files.line_number(0, row["ordinal"]) for row in rows] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("name", ["ledger.gz", "ledger.ZST"])
+def test_a_packed_file_is_an_error(tmp_path: Path, name: str) -> None:
     paths = [tmp_path / name, tmp_path / "seen.jsonl"]
     for path in paths:
         path.write_text(GOOD)
     with pytest.raises(ConfigError, match=name):
-        ledgers.read_lines(spark, paths)
+        LedgerFiles.of(paths)
 
 
 def test_bad_lines_are_named_and_torn_tails_told_apart(spark: SparkSession, tmp_path: Path) -> None:
@@ -125,9 +90,11 @@ def test_bad_lines_are_named_and_torn_tails_told_apart(spark: SparkSession, tmp_
     torn.write_text(f"{GOOD}\n\n{GOOD[:30]}")
     bad.write_text(f"{GOOD}\n{GOOD[:30]}\n{GOOD}\n")
     odd.write_text(f"{GOOD}\n{{}}\n\n")
-    parsed = ledgers.parse_lines(ledgers.read_lines(spark, [torn, bad, odd]))
-    found = ledgers.bad_lines(parsed).orderBy("file_index").collect()
-    assert [(one["file_index"], one["line"], one["torn"]) for one in found] == [
+    files = LedgerFiles.of([torn, bad, odd])
+    found = ledgers.bad_lines(read_ledgers(spark, files)).orderBy("file_index").collect()
+    places = [(one["file_index"], one["ordinal"]) for one in found]
+    lines = [(place[0], files.line_number(*place), one["torn"]) for place, one in zip(places, found, strict=True)]
+    assert lines == [
         (0, 3, True),
         (1, 2, False),
         (2, 2, False),
