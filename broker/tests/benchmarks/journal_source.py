@@ -99,14 +99,18 @@ def _readers(spark: Any, store: str, parquet: str) -> dict[str, Callable[[], Any
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
 @click.option("--megabytes", default=256, show_default=True, help="Size of the journal. MB.")
 @click.option("--rounds", default=3, show_default=True)
-def journal_source(as_json: bool, megabytes: int, rounds: int) -> None:
-    """The journal source in Spark beside Spark's readers of Parquet and of whole files."""
+@click.option("--cores", default=1, show_default=True, help="Tasks of Spark at a time.")
+def journal_source(as_json: bool, megabytes: int, rounds: int, cores: int) -> None:
+    """The journal source in Spark beside Spark's readers of Parquet and of whole files.
+
+    With one core the figures are those for each core.
+    """
     from understudy.spark.journal_source import read_journal
     from understudy.spark.session import open_session
 
     found: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory(dir=os.environ.get("BENCHMARK_DIRECTORY")) as work:
-        spark = open_session(f"local[{os.cpu_count()}]", work_directory=f"{work}/spark", name="benchmark")
+        spark = open_session(f"local[{cores}]", work_directory=f"{work}/spark", name="benchmark")
         for body_bytes in (100, 1024):
             store = Path(work) / f"store{body_bytes}"
             store.mkdir()
