@@ -668,7 +668,7 @@ pub fn split_sends(
 }
 
 /// The index of an address in the addresses of a batch, which gets it if it is not among the last ones.
-fn place_of(addresses: &mut Column<(usize, usize)>, bytes: &[u8], range: (usize, usize)) -> u32 {
+pub(crate) fn place_of(addresses: &mut Column<(usize, usize)>, bytes: &[u8], range: (usize, usize)) -> u32 {
     let known = addresses.as_slice();
     let raw = &bytes[range.0..range.1];
     for (index, &(first, last)) in known.iter().enumerate().rev().take(ADDRESSES_COMPARED) {
@@ -690,7 +690,7 @@ struct Known {
 static KNOWN: Mutex<Vec<Option<Known>>> = Mutex::new(Vec::new());
 
 /// The string of an address. The lock is never held while Python runs.
-fn text_of(py: Python<'_>, raw: &[u8]) -> PyResult<Py<PyString>> {
+pub(crate) fn text_of(py: Python<'_>, raw: &[u8]) -> PyResult<Py<PyString>> {
     if raw.len() > KNOWN_BYTES_MAX {
         return Ok(decode(py, raw)?.unbind());
     }

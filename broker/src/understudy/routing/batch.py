@@ -36,6 +36,7 @@ from understudy.routing.queues.queue import Queue
 from understudy.routing.remote import queue_ids
 from understudy.routing.response_order import BatchTransaction, ResponseOrder
 from understudy.store.log.operation_context import Lane, tell_owner
+from understudy.store.message_store import MessageStore
 from understudy.store.reference import RunSlice
 
 Answered = Callable[[Sequence[int]], None]
@@ -55,6 +56,11 @@ _UNLIMITED: Final = 1 << 62
 _SEAL_BYTES: Final = 4
 
 
+def longest_plain_bytes(store: MessageStore) -> int:
+    """The longest message of a run."""
+    return min(_PLAIN_BYTES_MAX, store.settings.segment_bytes // 4)
+
+
 class BatchSends:
     """Takes plain messages, of all sessions of a node. Implements ``GatheredRecords``.
 
@@ -69,7 +75,7 @@ class BatchSends:
 
     def __init__(self, office: PostOffice) -> None:
         self._office = office
-        self._longest_bytes = min(_PLAIN_BYTES_MAX, office.store.settings.segment_bytes // 4)
+        self._longest_bytes = longest_plain_bytes(office.store)
         """Of a message that is taken."""
         self._address: Address
         """Of the batch, like everything from here on."""
@@ -399,7 +405,7 @@ class BatchSends:
             else:
                 arrivals.append(_shared_slices(run, queues, priority))
         if len(queues) > 1:
-            _charge(office, queues, runs, size_bytes, count)
+            charge_runs(office, queues, runs, size_bytes, count)
         if transaction is not None:
             # plain messages wait for the strictest contract (``Address.plain_queues``)
             transaction.lanes.add(None)
@@ -458,8 +464,8 @@ def _holders(queues: tuple[Queue, ...]) -> int:
     return 1 if len(queues) == 1 else len({queue.address for queue in queues})
 
 
-def _charge(office: PostOffice, queues: tuple[Queue, ...], runs: list[Run], size_bytes: int, count: int) -> None:
-    """``Acceptance.charge`` for each message of these runs, which several queues get."""
+def charge_runs(office: PostOffice, queues: tuple[Queue, ...], runs: list[Run], size_bytes: int, count: int) -> None:
+    """``Acceptance.charge`` for each message of these runs, which all of these queues get."""
     queue_counts: dict[AddressMemory, int] = {}
     for queue in queues:
         queue.incoming += count

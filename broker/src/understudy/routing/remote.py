@@ -363,7 +363,7 @@ class Balancer:
                 else:
                     local.append(chosen.queue)
             queues = (*dict.fromkeys((*local, *(each.queue for each in remote))),)
-            shares.append(Share(first, period, queues, *_entries(remote)))
+            shares.append(Share(first, period, queues, *route_entries(remote)))
         return shares
 
     def all_queues(self) -> tuple[Queue, ...]:
@@ -452,6 +452,24 @@ class Balancer:
                 return candidate
         return None
 
+    def redistribution_turns(self, queue: Queue) -> list[RemoteBinding] | None:
+        """The queues of other nodes that get one message each of a queue of this one, again and again, as
+        ``redistribute`` and ``served`` give them any messages; None: it depends on the messages.
+        """
+        name = _name_of(queue)
+        candidates = self._by_routing_name().get(name, [])
+        turn = self._turns.get(name, 0)
+        chosen: list[RemoteBinding] = []
+        for step in range(len(candidates)):
+            candidate = candidates[(turn + step) % len(candidates)]
+            if not isinstance(candidate, RemoteBinding) or not candidate.connected or candidate.queue.deleted:
+                continue
+            if candidate.filter is not None or candidate.consumers.selective:
+                return None
+            if candidate.consumers.want(None):
+                chosen.append(candidate)
+        return chosen
+
     def served(self, binding: RemoteBinding) -> None:
         """It has got a message that was redistributed: the one after it is next."""
         candidates = self._by_routing_name().get(binding.routing_name, [])
@@ -501,7 +519,7 @@ def _ids(bindings: Iterable[RemoteBinding]) -> dict[str, bytes]:
     return ids
 
 
-def _entries(bindings: Iterable[RemoteBinding]) -> tuple[bytes, int]:
+def route_entries(bindings: Iterable[RemoteBinding]) -> tuple[bytes, int]:
     """The properties of ``addressed_to``, encoded, and their number."""
     ids = _ids(bindings)
     return Properties(ids).encode()[_BLOCK_HEAD_BYTES:], len(ids)
