@@ -560,8 +560,12 @@ pub(crate) fn is_name(name: &[u8], text: &str) -> bool {
 }
 
 fn begins_with(name: &[u8], text: &str) -> bool {
-    let mut units = name.chunks_exact(2);
-    text.bytes().all(|byte| units.next() == Some(&[byte, 0]))
+    // byte by byte: comparing slices of two bytes calls a function for each
+    name.len() >= 2 * text.len()
+        && text
+            .bytes()
+            .zip(name.chunks_exact(2))
+            .all(|(byte, unit)| unit[0] == byte && unit[1] == 0)
 }
 
 /// Whether a property of this name is more than the ordinary way of a message handles.

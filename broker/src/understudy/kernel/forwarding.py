@@ -178,7 +178,7 @@ def pick_sends(sends: Sends, row: int, step: int, count: int, entries: bytes, en
 
 def moved_sends(messages: Sequence[bytes], added: bytes, added_count: int) -> Sends:
     """Messages that move from a queue to others, without the properties whose names begin with ``_AMQ_ROUTE_TO``, with
-    others after their own. They have no duplicate ids, because those of the originals count.
+    others after their own, and without duplicate ids, because those of the originals count.
 
     Args:
         messages: Encoded.
@@ -186,8 +186,7 @@ def moved_sends(messages: Sequence[bytes], added: bytes, added_count: int) -> Se
         added_count: How many these are.
 
     Returns:
-        Those before the first message that is malformed, or has a negative expiration or a property that the ordinary
-        way of a message does not handle; perhaps none. Their correlation ids are 0.
+        Those before the first one that ``add_row`` refuses or calls special; perhaps none. Correlation ids are 0.
     """
     found = Sends(b"", requires_response=False)
     made: list[bytes] = []

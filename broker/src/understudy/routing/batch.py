@@ -204,34 +204,36 @@ class BatchSends:
         turns = balancer.turns(address.routing_types)
         if turns is None:
             return 0, 0
-        most = balancer.share(turns, 1)[0].queues if len(turns.cycles) == 1 else balancer.all_queues()
+        shares = balancer.share(turns, sends.count - row)
+        most = shares[0].queues if len(turns.cycles) == 1 else balancer.all_queues()
         holders = _holders(most)
         count, _, kind = self._alike(address, len(most), holders, turns.routing_type, sends, row, transaction)
         if count and sends.duplicate_id(row):
             count = address.duplicate_ids.unseen(sends.duplicate_ids(row, count))
         if not count:
             return 0, 0
-        shares = balancer.share(turns, count)
-        parts = [
-            (share.queues, pick_sends(sends, row + share.first, share.step, rows, share.entries, share.entry_count))
-            for share in shares
-            for rows in [-(-(count - share.first) // share.step)]
-        ]
-        added_bytes = sum(each.bytes_of(0, each.count) for _, each in parts)
+        parts: list[tuple[tuple[Queue, ...], Sends, int, int]] = []
+        for first, step, queues, entries, entry_count in shares[:count]:
+            if step == 1 and not entry_count:
+                parts.append((queues, sends, row, count))
+            else:
+                rows = -(-(count - first) // step)
+                parts.append((queues, pick_sends(sends, row + first, step, rows, entries, entry_count), 0, rows))
         waits = transaction is None and sends.durable(row)
-        waits = waits and all(any(queue.durable for queue in queues) for queues, _ in parts)
-        if not waits and not all(
-            office.memory.keeps(queue.address, holders, count, added_bytes) for queues, _ in parts for queue in queues
-        ):
-            return 0, 0
+        waits = waits and all(any(queue.durable for queue in queues) for queues, *_ in parts)
+        if not waits:
+            added_bytes = sum(picked.bytes_of(begin, rows) for _, picked, begin, rows in parts)
+            holding = {queue.address for queues, *_ in parts for queue in queues}
+            if not all(office.memory.keeps(each, holders, count, added_bytes) for each in holding):
+                return 0, 0
         balancer.shared(turns, count)
         # one answer for all, after the last of them
         correlation_ids = sends.correlation_ids[row : row + count]
-        for number, (queues, picked) in enumerate(parts, start=1):
-            alike = picked.count, picked.bytes_of(0, picked.count), kind
+        for number, (queues, picked, begin, rows) in enumerate(parts, start=1):
+            alike = rows, picked.bytes_of(begin, rows), kind
             last = answered if number == len(parts) else None
-            taken, _ = self._take_part(address, queues, picked, 0, alike, order, last, transaction, correlation_ids)
-            assert taken == picked.count, f"{taken} of {picked.count} taken"
+            taken, _ = self._take_part(address, queues, picked, begin, alike, order, last, transaction, correlation_ids)
+            assert taken == rows, f"{taken} of {rows} taken"
         return count, sends.bytes_of(row, count)
 
     def _take_part(
