@@ -170,13 +170,6 @@ class QueueRedistribution(Machine[State, Event]):
 
     # -- messages ---------------------------------------------------------------------------------
 
-    def _space(self) -> int:
-        """Messages that may be taken out now: the store-and-forward queues do not become as long as this one is."""
-        balancer = self._balancer
-        flows = [] if balancer is None else [each.queue for each in balancer.remote.values()]
-        waiting = max([each.message_count + each.incoming for each in flows], default=0)
-        return max(0, REDISTRIBUTED_WAITING_MAX - waiting)
-
     def _move_some(self) -> bool:
         """Look at some messages, and have those leave that are wanted elsewhere. Whether to continue at once; otherwise
         ``_position`` is None if all were looked at.
@@ -184,9 +177,8 @@ class QueueRedistribution(Machine[State, Event]):
         Raises:
             BrokerError: they cannot leave now; those that did not are in the queue.
         """
-        # never a few at a time
-        has_space = self._space() >= SLICE_MESSAGES
-        left = SLICE_MESSAGES if has_space else 0
+        space = self._balancer is not None and has_space(self._balancer)
+        left = SLICE_MESSAGES if space else 0
         left_bytes = _SLICE_BYTES
         while left > 0 and left_bytes > 0 and not self.queue.out_of_steps():
             assert self._position is not None
@@ -202,7 +194,7 @@ class QueueRedistribution(Machine[State, Event]):
             left -= len(chosen.bindings)
             left_bytes -= part.size_bytes
             self._send_away(part, chosen)
-        return has_space
+        return space
 
     def _choose(self, part: Part) -> _Chosen:
         """Decide about these messages, or about the first of them, at least one, if filters are at work too long."""
@@ -316,6 +308,15 @@ class QueueRedistribution(Machine[State, Event]):
         },
         otherwise={_E.WANTED: IGNORED, _E.UNWANTED: IGNORED, _E.GO: ILLEGAL, _E.DONE: IGNORED},
     )
+
+
+def has_space(balancer: Balancer) -> bool:
+    """Whether messages are taken out now: the store-and-forward queues do not become as long as the queue is, and get
+    some hundreds at a time.
+    """
+    flows = [each.queue for each in balancer.remote.values()]
+    waiting = max([each.message_count + each.incoming for each in flows], default=0)
+    return waiting + SLICE_MESSAGES <= REDISTRIBUTED_WAITING_MAX
 
 
 def _is_plain(message: Message) -> bool:
