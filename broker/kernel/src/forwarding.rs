@@ -237,7 +237,10 @@ pub fn moved_sends(
 ) -> PyResult<Sends> {
     let added = added.as_bytes();
     let route_name = utf16(ROUTE_TO);
-    let bytes = messages.iter().map(|each| each.as_bytes().len() + added.len() + 4).sum();
+    let bytes = messages
+        .iter()
+        .map(|each| each.as_bytes().len() + added.len() + 4)
+        .sum();
     let mut made = Made::new(bytes);
     let mut addresses = Column::new();
     let mut found = Vec::new();
