@@ -202,29 +202,32 @@ class QueueRedistribution(Machine[State, Event]):
         count = len(part)
         if balancer is None:
             return _Chosen([None] * count, {})
-        if isinstance(part, RunSlice) and not part.run.grouped and not queue.consumers.count:
-            turns = balancer.redistribution_turns(queue)
-            if turns is not None:
-                chosen: list[RemoteBinding | None] = list(islice(cycle(turns), count)) or [None] * count
-                if chosen[-1] is not None:
-                    balancer.served(chosen[-1])
-                return _Chosen(chosen, {})
-        chosen, messages = [], {}
+        turns = None if queue.consumers.count else balancer.redistribution_turns(queue)
+        if turns is not None and not turns:
+            return _Chosen([None] * count, {})
+        if turns is not None and isinstance(part, RunSlice) and not part.run.grouped:
+            balancer.served(turns[(count - 1) % len(turns)])
+            return _Chosen([*islice(cycle(turns), count)], {})
+        chosen: list[RemoteBinding | None] = []
+        messages: dict[int, Message] = {}
         for number in range(count):
             if number and queue.out_of_steps():
                 break
             message = queue.read_waiting(part[number])
-            binding = None if message is None else self._binding_for(message, balancer)
+            binding: RemoteBinding | None = None
+            if message is not None and GROUP_ID not in message.properties:
+                binding = self._binding_for(message, balancer) if turns is None else turns[len(messages) % len(turns)]
             if binding is not None and message is not None:
-                balancer.served(binding)
                 messages[number] = message
+                if turns is None:
+                    balancer.served(binding)
             chosen.append(binding)
+        if turns is not None and messages:
+            balancer.served(turns[(len(messages) - 1) % len(turns)])
         return _Chosen(chosen, messages)
 
     def _binding_for(self, message: Message, balancer: Balancer) -> RemoteBinding | None:
-        """The queue of another node that gets a message; None: it stays."""
-        if GROUP_ID in message.properties:
-            return None
+        """The queue of another node that gets a message of no group; None: it stays."""
         if any(each.filter is None or each.filter.matches(message) for each in self.queue.consumers):
             return None
         return balancer.redistribute(message, self.queue)
