@@ -110,8 +110,8 @@ def test_regressions_of_votes(seed):
     assert judge(seed, SCENARIOS["quorum"]) == ""
 
 
-def test_a_node_of_a_pair_with_a_clock_behind_is_found_by_the_other_members():
-    """The other members kept the connector of the node before it, and messages for it waited for ever."""
+def test_a_node_of_a_pair_with_an_early_clock_is_found_by_the_other_members():
+    """The other members kept the connector of the node before it, and messages for it waited without end."""
     assert judge(10052, SCENARIOS["member-pairs"]) == ""
 
 

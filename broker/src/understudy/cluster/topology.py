@@ -157,7 +157,7 @@ class Topology:
         if news.event_id <= known.event_id:
             if not first_hand or news.primary is None or news.primary.same_place(known.primary):
                 return False
-            # the clock of this node of the pair is behind that of the one before
+            # the clock of this node of the pair is earlier than that of the one before
             news = replace(news, event_id=known.event_id + 1)
         primary = news.primary or known.primary
         backup = news.backup or known.backup

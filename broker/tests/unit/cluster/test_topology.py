@@ -54,8 +54,8 @@ def test_listeners_hear_changes_of_one_entry_per_node() -> None:
         (Member("n", 101, A, None), True, Member("n", 101, A, B)),
     ],
     ids=[
-        "older", "same time", "older of itself", "another node of the pair of itself, its clock behind",
-        "backup became primary, its clock behind", "newer primary", "newer backup", "backup became primary",
+        "older", "same time", "older of itself", "another node of the pair of itself, its clock early",
+        "backup became primary, its clock early", "newer primary", "newer backup", "backup became primary",
         "newer without backup",
     ],
 )  # fmt: skip
@@ -153,7 +153,7 @@ def test_an_active_node_goes_on_from_the_id_that_others_have_for_it() -> None:
     topology.set_primary("me", A, 100)
     assert topology.update(Member("me", 500, A))
     assert topology.member("me") == Member("me", 500, A)
-    assert not topology.update(Member("me", 500, A)), "what it sends on does not come back for ever"
+    assert not topology.update(Member("me", 500, A)), "members that repeat it to each other come to an end"
     topology.set_backup("me", B)
     assert topology.member("me") == Member("me", 501, A, B), "newer for the others"
 
