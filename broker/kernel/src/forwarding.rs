@@ -6,8 +6,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
 
 use crate::frames::{
-    i32_at, is_name, length_at, parse, Column, Row, Sends, BRIDGE_DUPLICATE_ID, DUPLICATE_ID_BYTES_MAX,
-    DUPLICATE_SHIFT, NO_ADDRESS, PROPERTIES_MAX, SPECIAL,
+    i32_at, is_name, length_at, parse, place_of, text_of, Column, Row, Sends, BRIDGE_DUPLICATE_ID,
+    DUPLICATE_ID_BYTES_MAX, DUPLICATE_SHIFT, NO_ADDRESS, PROPERTIES_MAX, SPECIAL,
 };
 
 /// Before the keys of messages that a bridge forwards.
@@ -224,6 +224,98 @@ pub fn pick_sends(
         of.data.clone_ref(py)
     };
     made.sends(py, of, data)
+}
+
+/// Messages of a queue that move to other queues; see the twin.
+#[pyfunction]
+#[pyo3(signature = (messages, added, added_count))]
+pub fn moved_sends(
+    py: Python<'_>,
+    messages: Vec<Bound<'_, PyBytes>>,
+    added: &Bound<'_, PyBytes>,
+    added_count: usize,
+) -> PyResult<Sends> {
+    let added = added.as_bytes();
+    let route_name = utf16(ROUTE_TO);
+    let bytes = messages
+        .iter()
+        .map(|each| each.as_bytes().len() + added.len() + 4)
+        .sum();
+    let mut made = Made::new(bytes);
+    let mut addresses = Column::new();
+    let mut found = Vec::new();
+    for object in &messages {
+        let message = object.as_bytes();
+        let block = match block_of(message) {
+            Some(block) => block,
+            None => break,
+        };
+        if entries(message, block, &mut found).is_none() {
+            break;
+        }
+        let mut kept = 0;
+        for entry in &mut found {
+            if message[entry.name.0..entry.name.1].starts_with(&route_name) {
+                entry.end = entry.begin;
+            } else {
+                kept += 1;
+            }
+        }
+        let start = made.data.len();
+        made.data.extend_from_slice(&message[..block]);
+        put_count(&mut made.data, kept)?;
+        for entry in &found {
+            made.data.extend_from_slice(&message[entry.begin..entry.end]);
+        }
+        let parsed = match parse(&made.data[start..]) {
+            Some(parsed) if parsed.traits & SPECIAL == 0 && parsed.duplicate_is_kept(&made.data[start..]) => parsed,
+            _ => {
+                made.data.truncate(start);
+                break;
+            }
+        };
+        if added_count > 0 {
+            let flag = start + block;
+            let count = narrow(kept + added_count)?.to_be_bytes();
+            if kept > 0 {
+                made.data[flag + 1..flag + 5].copy_from_slice(&count);
+            } else {
+                made.data[flag] = 1;
+                made.data.extend_from_slice(&count);
+            }
+            made.data.extend_from_slice(added);
+        }
+        let address = match parsed.address {
+            Some((first, last)) => place_of(&mut addresses, &made.data, (start + first, start + last)),
+            None => NO_ADDRESS,
+        };
+        let row = Row {
+            start,
+            header: start + parsed.header,
+            stop: made.data.len(),
+            correlation_id: 0,
+            address,
+            traits: parsed.traits,
+            duplicate: 0,
+            expiration: parsed.expiration,
+            group: parsed.group,
+        };
+        made.push(row, messages.len());
+    }
+    let mut texts = Column::new();
+    let ranges = addresses.as_slice();
+    for &(first, last) in ranges {
+        texts.push(text_of(py, &made.data[first..last])?, ranges.len());
+    }
+    Ok(Sends {
+        data: PyBytes::new(py, &made.data).unbind(),
+        end: 0,
+        requires_response: false,
+        correlation_ids: PyList::new(py, made.correlation_ids)?.unbind(),
+        rows: made.rows,
+        addresses: texts,
+        duplicates: made.duplicates,
+    })
 }
 
 /// The messages from `row` on that a bridge has sent, without its properties, and the ids of their queues; see the twin.

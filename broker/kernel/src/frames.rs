@@ -560,8 +560,12 @@ pub(crate) fn is_name(name: &[u8], text: &str) -> bool {
 }
 
 fn begins_with(name: &[u8], text: &str) -> bool {
-    let mut units = name.chunks_exact(2);
-    text.bytes().all(|byte| units.next() == Some(&[byte, 0]))
+    // byte by byte: comparing slices of two bytes calls a function for each
+    name.len() >= 2 * text.len()
+        && text
+            .bytes()
+            .zip(name.chunks_exact(2))
+            .all(|(byte, unit)| unit[0] == byte && unit[1] == 0)
 }
 
 /// Whether a property of this name is more than the ordinary way of a message handles.
@@ -668,7 +672,7 @@ pub fn split_sends(
 }
 
 /// The index of an address in the addresses of a batch, which gets it if it is not among the last ones.
-fn place_of(addresses: &mut Column<(usize, usize)>, bytes: &[u8], range: (usize, usize)) -> u32 {
+pub(crate) fn place_of(addresses: &mut Column<(usize, usize)>, bytes: &[u8], range: (usize, usize)) -> u32 {
     let known = addresses.as_slice();
     let raw = &bytes[range.0..range.1];
     for (index, &(first, last)) in known.iter().enumerate().rev().take(ADDRESSES_COMPARED) {
@@ -690,7 +694,7 @@ struct Known {
 static KNOWN: Mutex<Vec<Option<Known>>> = Mutex::new(Vec::new());
 
 /// The string of an address. The lock is never held while Python runs.
-fn text_of(py: Python<'_>, raw: &[u8]) -> PyResult<Py<PyString>> {
+pub(crate) fn text_of(py: Python<'_>, raw: &[u8]) -> PyResult<Py<PyString>> {
     if raw.len() > KNOWN_BYTES_MAX {
         return Ok(decode(py, raw)?.unbind());
     }

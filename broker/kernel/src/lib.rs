@@ -20,7 +20,7 @@ mod skim;
 
 /// Version of the functions below; equal to `INTERFACE` in `understudy/kernel/__init__.py`. It changes whenever the
 /// arguments or the result of a function change.
-const INTERFACE: u32 = 11;
+const INTERFACE: u32 = 12;
 
 /// The module as Python imports it.
 #[pymodule]
@@ -46,6 +46,7 @@ fn understudy_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(log::keep_sends, module)?)?;
     module.add_function(wrap_pyfunction!(log::join_runs, module)?)?;
     module.add_function(wrap_pyfunction!(forwarding::pick_sends, module)?)?;
+    module.add_function(wrap_pyfunction!(forwarding::moved_sends, module)?)?;
     module.add_function(wrap_pyfunction!(forwarding::split_forwarded, module)?)?;
     module.add_function(wrap_pyfunction!(forwarding::forward_messages, module)?)?;
     module.add_function(wrap_pyfunction!(forwarding::split_confirms, module)?)?;

@@ -217,6 +217,11 @@ impl Run {
         Ok(PyBytes::new(py, &self.data.as_bytes(py)[start + self.head_bytes..stop]))
     }
 
+    /// The messages of rows `begin` to `end`, the last one excluded.
+    fn messages<'py>(&self, py: Python<'py>, begin: usize, end: usize) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+        (begin..end).map(|row| self.encoded(py, row)).collect()
+    }
+
     /// Bytes of a message.
     fn size(&self, row: usize) -> PyResult<usize> {
         Ok(self.start(row + 1)? - self.start(row)? - self.head_bytes)

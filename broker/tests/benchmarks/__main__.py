@@ -18,6 +18,7 @@ from benchmarks.growth import growth
 from benchmarks.journal_source import journal_source
 from benchmarks.logins import logins
 from benchmarks.machine import as_installed, describe
+from benchmarks.member_steps import member_steps
 from benchmarks.memory import memory
 from benchmarks.peers import peers
 from benchmarks.recovery import recovery
@@ -39,6 +40,7 @@ BENCHMARKS: dict[str, click.Command | Callable[..., None]] = {
     "growth": growth,
     "journal-source": journal_source,
     "logins": logins,
+    "member-steps": member_steps,
     "memory": memory,
     "peers": peers,
     "recovery": recovery,

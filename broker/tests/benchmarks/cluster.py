@@ -27,6 +27,7 @@ from benchmarks.core_link import CoreLink
 from benchmarks.growth import fill
 from benchmarks.load import CannotRun, Consumer, Producer, build_driver, run
 from benchmarks.targets import artemis_home
+from benchmarks.usage import cpu_seconds
 from support.artemis import ArtemisNode
 from support.members import Members, members_xml, url
 from support.processes import COMMAND, Node
@@ -165,6 +166,9 @@ class Redistributed:
     """Peak resident memory of the member where they waited; before it, its memory with the waiting messages."""
     source_before_mib: float
     target_mib: float
+    source_cpu_us: float
+    """Processor time per message of each of the two members."""
+    target_cpu_us: float
 
 
 def settle(directory: Path, queues: int) -> Settled:
@@ -210,6 +214,7 @@ def redistribute(directory: Path, messages: int) -> Redistributed:
         with connect(url(second)) as connection, connection.session() as session:
             session.create_queue("deep")
         before = _memory_mib(first, "VmRSS")
+        spent = [cpu_seconds(node) for node in members.nodes]
         began = time.monotonic()
         subprocess.run(
             [str(COMMAND), "consume", "--url", url(second), "--queue", "deep", "--count", str(messages),
@@ -218,7 +223,8 @@ def redistribute(directory: Path, messages: int) -> Redistributed:
         )  # fmt: skip
         took_s = time.monotonic() - began
         peaks = [_memory_mib(node, "VmHWM") for node in members.nodes]
-        return Redistributed(messages, messages / took_s, peaks[0], before, peaks[1])
+        cpu_us = [1e6 * (cpu_seconds(node) - was) / messages for node, was in zip(members.nodes, spent, strict=True)]
+        return Redistributed(messages, messages / took_s, peaks[0], before, peaks[1], *cpu_us)
     finally:
         members.end()
 
@@ -282,5 +288,6 @@ def cluster(*, rounds: int, window_ms: int, artemis: bool, queues: int, messages
     print(
         f"{moved.messages:,} waiting messages redistributed to a consumer: {moved.per_s:,.0f} a second; source"
         f" {moved.source_before_mib:.0f} MiB before, {moved.source_mib:.0f} at most,"
-        f" target {moved.target_mib:.0f} at most"
+        f" target {moved.target_mib:.0f} at most; {moved.source_cpu_us:.1f} and {moved.target_cpu_us:.1f} µs of"
+        " processor time for each"
     )

@@ -82,6 +82,33 @@ def test_picked_messages_are_those_with_the_properties_added(
         assert picked.correlation_ids[number] == sends.correlation_ids[each]
 
 
+@needs_native
+@given(bridged() | batches | alike_batches, st.integers(0, 2), st.booleans(), st.randoms())
+def test_messages_that_move_lose_the_ids_of_queues_and_get_others(
+    data: bytes, added: int, damaged: bool, random: random.Random
+) -> None:
+    assert NATIVE is not None
+    sends = split(frames, data)
+    encoded = [sends.encoded(row) for row in range(sends.count)]
+    if damaged:
+        encoded[-1] = mutate([encoded[-1]], random, 10_000)
+    new = Properties({f"{names.ROUTE_TO}new {number}": _I64.pack(number) for number in range(added)})
+    arguments = (encoded, entries_of(new) if added else b"", added)
+    moved = forwarding.moved_sends(*arguments)
+    assert view_of_sends(NATIVE.moved_sends(*arguments)) == view_of_sends(moved)
+    for number in range(moved.count):
+        message = Message.decode(encoded[number])
+        changed = Message.decode(moved.encoded(number))
+        expected = {**without_routes(message.properties), **new}
+        assert changed.properties == expected
+        assert not any(name.startswith(names.RESERVED_PREFIXES) for name in expected if name not in new)
+        assert (changed.body, changed.address, changed.durable) == (message.body, message.address, message.durable)
+        fields = moved.address(number), moved.durable(number), moved.priority(number), moved.expiration(number)
+        assert fields == (message.address, message.durable, message.priority, message.expiration)
+        assert moved.duplicate_id(number) == b""
+        assert moved.alike(number, 1 << 30, plain_type(message.properties), 1 << 62, 1 << 62)[0] > 0
+
+
 def names_once(message: Message) -> bool:
     """Whether the properties are encoded as they are decoded."""
     return message.with_properties(message.properties.copy()).encoded == message.encoded

@@ -110,6 +110,11 @@ def test_regressions_of_votes(seed):
     assert judge(seed, SCENARIOS["quorum"]) == ""
 
 
+def test_a_node_of_a_pair_with_an_early_clock_is_found_by_the_other_members():
+    """The other members kept the connector of the node before it, and messages for it waited without end."""
+    assert judge(10052, SCENARIOS["member-pairs"]) == ""
+
+
 def test_an_active_node_without_witness_and_replica_in_a_freeze_ends():
     """It waited forever for writers that were held, and no node served."""
     assert judge(37, SCENARIOS["replication"]) == ""

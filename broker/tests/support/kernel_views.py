@@ -68,6 +68,8 @@ def view_of_run(run: Run) -> Any:
         run.offset,
         run.size_bytes,
         [(run.encoded(row), run.size(row), run.place(row)) for row in rows],
+        run.messages(0, run.count),
+        run.messages(run.count // 2, run.count // 2),
         [run.bytes_between(begin, end) for begin, end in pairs],
         run.offsets(),
         [

@@ -83,7 +83,7 @@ class UnitStore(MessageStore):
             files=LogFiles(applier, writer, writer),
             clock=ManualTime(),
             node_id=NODE_ID,
-            settings=StoreSettings(segment_bytes=_SEGMENT_BYTES, **settings),
+            settings=StoreSettings(**{"segment_bytes": _SEGMENT_BYTES, **settings}),
             on_failure=failed.append,
         )
         assert isinstance(store, cls)

@@ -2,38 +2,46 @@
 
 A queue gives messages away when it has no consumer, or for messages that no filter of its consumers matches, once
 ``redistribution-delay`` is over. A message leaves in one transaction: its copy is in the store-and-forward queue, with
-a new id, when the original is gone. Messages of a group stay, because their order would be lost.
+a new id, when the original is gone. Messages of a group stay, because their order would be lost. Neighbours leave
+together (``routing.moves``), whatever was decided about each; one that needs more than a run can say leaves alone.
 
-While the condition holds the queue is looked at again, sooner when messages came.
+While the condition holds the queue is looked at again, sooner when messages came or others wait for space at the
+store-and-forward queues.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator
+from collections.abc import Sequence
 from enum import Enum, auto
-from typing import Final
+from itertools import accumulate, cycle, groupby, islice
+from typing import Final, NamedTuple
 
 from understudy.balancing.remote_bindings import RemoteBindings
 from understudy.errors import BrokerError, QueueNotFound
+from understudy.kernel import Sends, moved_sends
 from understudy.limits import REDISTRIBUTED_WAITING_MAX
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
-from understudy.message import GROUP_ID, Message
+from understudy.message import GROUP_ID, Encoding, Message
 from understudy.ports import Timer, Timers
-from understudy.routing.acceptance import Acceptance
 from understudy.routing.address import Address
+from understudy.routing.moves import Copies, RunMoves
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.consumer import Consumer
 from understudy.routing.queues.queue import Queue
-from understudy.routing.remote import Balancer, RemoteBinding, addressed_to, without_routes
-from understudy.routing.walk import act_on, one_by_one, requeue
-from understudy.store.reference import MessageReference, References
+from understudy.routing.remote import Balancer, RemoteBinding, addressed_to, route_entries, without_routes
+from understudy.routing.walk import SLICE_MESSAGES, START, Position, next_part, one_by_one, position_after
+from understudy.store.reference import MessageReference, Part, References, RunSlice
 
 log = logging.getLogger(__name__)
 
 #: Wait before a queue is looked at again while it gives messages away: shortest and longest.
 _LOOK_AGAIN_MS: Final = 100
 _LOOK_AGAIN_MAX_MS: Final = 5_000
+#: The first such wait while messages wait for space at the store-and-forward queues.
+_NO_SPACE_MS: Final = 5
+#: Bytes of messages that leave in one turn; the last part of them may exceed it.
+_SLICE_BYTES: Final = 1024 * 1024
 
 
 class State(Enum):
@@ -62,6 +70,18 @@ class Event(Enum):
 
 _S, _E = State, Event
 
+_Leaving = Sequence[tuple[int, RemoteBinding]]
+"""Messages that leave: their numbers in a part, and the queues of other nodes that get them."""
+
+
+class _Chosen(NamedTuple):
+    """Decisions about the first messages of a part."""
+
+    bindings: list[RemoteBinding | None]
+    """The queue of another node that gets each; None: it stays."""
+    messages: dict[int, Message]
+    """Those that leave, by number; empty if none was looked at, because all leave."""
+
 
 class QueueRedistribution(Machine[State, Event]):
     """The redistribution of one queue."""
@@ -70,16 +90,18 @@ class QueueRedistribution(Machine[State, Event]):
     EVENTS = Event
     INITIAL = State.IDLE
 
-    def __init__(self, queue: Queue, address: Address, acceptance: Acceptance, timers: Timers) -> None:
+    def __init__(self, queue: Queue, address: Address, office: PostOffice, timers: Timers) -> None:
         super().__init__()
         self.queue = queue
         self.moved = 0
         """Messages that have left."""
         self._address = address
-        self._acceptance = acceptance
+        self._office = office
+        self._moves = RunMoves(office)
         self._timers = timers
         self._timer: Timer | None = None
-        self._walk: Generator[None, None, int] | None = None
+        self._position: Position | None = None
+        """Where the present look at the queue goes on; None: the next one begins at the front."""
         self._seen = -1
         """``messages_added`` at the last look."""
         self._wait_ms = _LOOK_AGAIN_MS
@@ -118,27 +140,25 @@ class QueueRedistribution(Machine[State, Event]):
 
     def _move(self) -> None:
         self._timer = None
-        if self._walk is None:
+        if self._position is None:
             self._seen = self.queue.messages_added
-            self._walk = act_on(self.queue, self._leaves, self._send_away, self._room())
+            self._position = START
         before = self.moved
         try:
-            next(self._walk)
-        except StopIteration:
-            self._walk = None
+            more = self._move_some()
         except (QueueNotFound, BrokerError) as error:
-            self._walk = None
+            self._position, more = None, False
             log.warning("redistribution", extra={"queue": self.queue.name, "error": str(error)})
         if self.moved > before:
-            self._wait_ms = _LOOK_AGAIN_MS
-        if self._walk is None:
-            self.fire(_E.DONE)
-        else:
+            self._wait_ms = _LOOK_AGAIN_MS if self._position is None else _NO_SPACE_MS
+        if more:
             self._later(0)
+        else:
+            self.fire(_E.DONE)
 
     def _watch(self) -> None:
         if self.queue.messages_added != self._seen:
-            self._wait_ms = _LOOK_AGAIN_MS
+            self._wait_ms = min(self._wait_ms, _LOOK_AGAIN_MS)
         self._later(self._wait_ms)
         self._wait_ms = min(2 * self._wait_ms, _LOOK_AGAIN_MAX_MS)
 
@@ -146,45 +166,134 @@ class QueueRedistribution(Machine[State, Event]):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._walk = None
+        self._position = None
 
     # -- messages ---------------------------------------------------------------------------------
 
-    def _room(self) -> int:
-        """Messages that may be taken out now: the store-and-forward queues do not become as long as this one is."""
-        balancer = self._balancer
-        waiting = [] if balancer is None else [each.queue.message_count for each in balancer.remote.values()]
-        return max(0, REDISTRIBUTED_WAITING_MAX - max(waiting, default=0))
+    def _move_some(self) -> bool:
+        """Look at some messages, and have those leave that are wanted elsewhere. Whether to continue at once; otherwise
+        ``_position`` is None if all were looked at.
 
-    def _leaves(self, reference: MessageReference) -> bool:
-        message, balancer = self.queue.read_waiting(reference), self._balancer
-        if message is None or balancer is None or GROUP_ID in message.properties:
-            return False
+        Raises:
+            BrokerError: they cannot leave now; those that did not are in the queue.
+        """
+        space = self._balancer is not None and has_space(self._balancer)
+        left = SLICE_MESSAGES if space else 0
+        left_bytes = _SLICE_BYTES
+        while left > 0 and left_bytes > 0 and not self.queue.out_of_steps():
+            assert self._position is not None
+            found = next_part(self.queue, self._position, left)
+            if found is None:
+                self._position = None
+                return False
+            (priority, _), part = found
+            part = _within(part, left_bytes)
+            chosen = self._choose(part)
+            # first: an error in one of them is not met again in this look
+            self._position = priority, position_after(part, len(chosen.bindings))
+            left -= len(chosen.bindings)
+            left_bytes -= part.size_bytes
+            self._send_away(part, chosen)
+        return space
+
+    def _choose(self, part: Part) -> _Chosen:
+        """Decide about these messages, or about the first of them, at least one, if filters are at work too long."""
+        queue, balancer = self.queue, self._balancer
+        count = len(part)
+        if balancer is None:
+            return _Chosen([None] * count, {})
+        turns = None if queue.consumers.count else balancer.redistribution_turns(queue)
+        if turns is not None and not turns:
+            return _Chosen([None] * count, {})
+        if turns is not None and isinstance(part, RunSlice) and not part.run.grouped:
+            balancer.served(turns[(count - 1) % len(turns)])
+            return _Chosen([*islice(cycle(turns), count)], {})
+        chosen: list[RemoteBinding | None] = []
+        messages: dict[int, Message] = {}
+        for number in range(count):
+            if number and queue.out_of_steps():
+                break
+            message = queue.read_waiting(part[number])
+            binding: RemoteBinding | None = None
+            if message is not None and GROUP_ID not in message.properties:
+                binding = self._binding_for(message, balancer) if turns is None else turns[len(messages) % len(turns)]
+            if binding is not None and message is not None:
+                messages[number] = message
+                if turns is None:
+                    balancer.served(binding)
+            chosen.append(binding)
+        if turns is not None and messages:
+            balancer.served(turns[(len(messages) - 1) % len(turns)])
+        return _Chosen(chosen, messages)
+
+    def _binding_for(self, message: Message, balancer: Balancer) -> RemoteBinding | None:
+        """The queue of another node that gets a message of no group; None: it stays."""
         if any(each.filter is None or each.filter.matches(message) for each in self.queue.consumers):
-            return False
-        return balancer.redistribute(message, self.queue) is not None
+            return None
+        return balancer.redistribute(message, self.queue)
 
-    def _send_away(self, references: list[MessageReference]) -> int:
-        return one_by_one(self.queue, references, self._send_one)
+    def _send_away(self, part: Part, chosen: _Chosen) -> None:
+        """Have messages leave, neighbours that are alike in one transaction."""
+        bindings, messages = chosen
+        leaving = [(number, binding) for number, binding in enumerate(bindings) if binding is not None]
+        if not leaving:
+            return
+        if messages:
+            encoded = [messages[number].encoded if _is_plain(messages[number]) else b"" for number, _ in leaving]
+        else:
+            encoded = [*part.encoded]
+        targets = dict.fromkeys(binding for _, binding in leaving)
+        entries = route_entries(targets) if len(targets) == 1 else (b"", 0)
+        done = 0
+        while done < len(leaving):
+            sends = moved_sends(encoded[done:], *entries)
+            row = 0
+            while row < sends.count:
+                count = self._moves.alike(sends, row, self.queue)
+                if count:
+                    begin, end = done + row, done + row + count
+                    routed = (sends, row) if len(targets) == 1 else None
+                    self._send_run(part, leaving[begin:end], encoded[begin:end], routed)
+                else:
+                    self._send_alone(part, *leaving[done + row])
+                row += max(count, 1)
+            done += row
+            if done < len(leaving):
+                # it is more than a run can say
+                self._send_alone(part, *leaving[done])
+                done += 1
 
-    def _send_one(self, reference: MessageReference) -> bool:
-        queue, balancer, acceptance = self.queue, self._balancer, self._acceptance
-        message = queue.read(reference)
-        binding = None if balancer is None else balancer.redistribute(message, queue)
-        if balancer is None or binding is None:
-            requeue(queue, (reference,))
-            return False
-        balancer.served(binding)
-        copy = self._copy(message, binding)
-        acceptance.move(copy, self._address, (binding.queue,), queue, reference)
+    def _send_run(self, part: Part, leaving: _Leaving, encoded: list[bytes], routed: tuple[Sends, int] | None) -> None:
+        """Have messages leave that are alike.
+
+        Args:
+            part: Of the queue.
+            leaving: Numbers in it, and queues of other nodes.
+            encoded: The messages.
+            routed: The same, from a row on, with the ids of their queues; None: these are not the same for all.
+        """
+        copies: list[Copies] = []
+        if routed is not None:
+            copies.append(Copies(leaving[0][1].queue, *routed, len(leaving)))
+        else:
+            for target in dict.fromkeys(binding for _, binding in leaving):
+                mine = [each for each, (_, binding) in zip(encoded, leaving, strict=True) if binding is target]
+                copies.append(Copies(target.queue, moved_sends(mine, *route_entries((target,))), 0, len(mine)))
+        gone = [part.part(begin, end) for begin, end in _stretches([number for number, _ in leaving])]
+        self._moves.move(self.queue, self._address, gone, copies)
+        self.moved += len(leaving)
+
+    def _send_alone(self, part: Part, number: int, binding: RemoteBinding) -> None:
+        queue, reference = self.queue, part[number]
+        queue.pending.remove(reference)
+        self.moved += one_by_one(queue, (reference,), lambda each: self._send_one(each, binding))
+
+    def _send_one(self, reference: MessageReference, binding: RemoteBinding) -> None:
+        queue, acceptance = self.queue, self._office.acceptance
+        copy = queue.read(reference)
+        copy = copy.replace(properties=without_routes(copy.properties), message_id=acceptance.store.next_id())
+        acceptance.move(addressed_to(copy, (binding,)), self._address, (binding.queue,), queue, reference)
         queue.forget(References((reference,)))
-        self.moved += 1
-        return True
-
-    def _copy(self, message: Message, binding: RemoteBinding) -> Message:
-        properties = without_routes(message.properties)
-        copy = message.replace(properties=properties, message_id=self._acceptance.store.next_id())
-        return addressed_to(copy, (binding,))
 
     # The table comes last: it names the functions above.
     TABLE = table(
@@ -202,6 +311,40 @@ class QueueRedistribution(Machine[State, Event]):
         },
         otherwise={_E.WANTED: IGNORED, _E.UNWANTED: IGNORED, _E.GO: ILLEGAL, _E.DONE: IGNORED},
     )
+
+
+def has_space(balancer: Balancer) -> bool:
+    """Whether messages are taken out now: the store-and-forward queues do not become as long as the queue is, and get
+    some hundreds at a time.
+    """
+    flows = [each.queue for each in balancer.remote.values()]
+    waiting = max([each.message_count + each.incoming for each in flows], default=0)
+    return waiting + SLICE_MESSAGES <= REDISTRIBUTED_WAITING_MAX
+
+
+def _is_plain(message: Message) -> bool:
+    """Whether the encoded message is all of it."""
+    return not message.is_large and message.encoding == Encoding.CORE
+
+
+def _within(part: Part, bytes_max: int) -> Part:
+    """The first messages of a part, at least one, until they have so many bytes."""
+    if part.size_bytes <= bytes_max:
+        return part
+    if isinstance(part, RunSlice):
+        count = min(part.run.fitting(part.begin, bytes_max, 0, 0), part.end) - part.begin
+    else:
+        sizes = accumulate((reference.size_bytes for reference in part), initial=0)
+        count = sum(size < bytes_max for size in sizes)
+    return part.part(0, max(1, min(count, len(part))))
+
+
+def _stretches(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    """Neighbouring numbers: the first one, and the one after the last."""
+    if numbers[-1] - numbers[0] == len(numbers) - 1:
+        return [(numbers[0], numbers[-1] + 1)]
+    found = [[number for _, number in each] for _, each in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])]
+    return [(each[0], each[-1] + 1) for each in found]
 
 
 class Redistribution:
@@ -230,7 +373,7 @@ class Redistribution:
             address = self._office.directory.addresses.get(queue.address.name)
             if address is None or address.balancer is None or queue.internal:
                 return
-            known = QueueRedistribution(queue, address, self._office.acceptance, self._timers)
+            known = QueueRedistribution(queue, address, self._office, self._timers)
             self.by_queue[queue] = known
         known.reconsider()
 

@@ -204,7 +204,7 @@ class TargetSession:
         if self._peer.version < _VERSION_OF_RUNS:
             return 0
         window_bytes = self._bridge.producer_window_size_bytes
-        if window_bytes >= 0:
+        if 0 <= window_bytes <= sum(map(len, messages)):
             # they take their credit together: no more than the target would be asked for at a time
             begins = accumulate(map(len, messages), initial=0)
             messages = messages[: max(1, sum(each < window_bytes for each in begins) - 1)]
@@ -352,8 +352,13 @@ class TargetSession:
         elif isinstance(packet, packets.ExceptionResponse):
             raise error_of(packet.error_code, packet.message)
 
-    def _confirmed(self, correlation_ids: Sequence[int]) -> None:
+    def _confirmed(self, correlation_ids: list[int]) -> None:
         """Give the owner what the target confirms, neighbours together."""
+        first, last = correlation_ids[0], correlation_ids[-1]
+        if 0 < first <= last <= self._correlation_id and [*range(first, last + 1)] == correlation_ids:
+            self._expected = last + 1
+            self._tell_confirmed(first, last)
+            return
         first = last = 0
         for each in correlation_ids:
             # -1: from a target that does not copy the id; it answers in the order of the requests

@@ -1,9 +1,10 @@
 """The members of the cluster: one entry per node id, shared by a primary and its backup.
 
 Source: artemis-core s. 8.1, artemis-ha s. 3.7, 7.3. Event ids are wall-clock milliseconds of the node that an entry
-describes, so clocks of different nodes are not compared: a change that another node notices counts the event id on by
-one. An update counts when it is newer than the entry; a removal is remembered, so that older news does not revive the
-entry.
+describes: a change that another node notices counts the event id on by one. An update counts when it is newer than the
+entry; a removal is remembered, so that older news does not revive the entry. The two nodes of a pair have clocks of
+their own, so one that became active without having heard of the other may announce an older id: what a node says of
+itself counts, with an id that is newer for all others, and it takes over that id.
 
 An active node protects its own entry: an update with another connector, or a removal, is rejected with the warning
 of Artemis, because it means that two nodes are active under one id.
@@ -154,7 +155,10 @@ class Topology:
             backup = news.backup or (None if news.primary.same_place(known.backup) else known.backup)
             return self._put(replace(news, event_id=max(news.event_id, known.event_id) + 1, backup=backup))
         if news.event_id <= known.event_id:
-            return False
+            if not first_hand or news.primary is None or news.primary.same_place(known.primary):
+                return False
+            # the clock of this node of the pair is earlier than that of the one before
+            news = replace(news, event_id=known.event_id + 1)
         primary = news.primary or known.primary
         backup = news.backup or known.backup
         if backup is not None and backup.same_place(primary):
@@ -173,8 +177,11 @@ class Topology:
                     extra={"id": "AMQ222294", "node_id": news.node_id, "connector": news.primary.to_url()},
                 )
             return False
-        if news.backup is None or news.event_id <= own.event_id or own.primary.same_place(news.backup):
+        if news.event_id <= own.event_id:
             return False
+        if news.backup is None or own.primary.same_place(news.backup):
+            # others have counted on: changes of this node have to be newer
+            return self._put(replace(own, event_id=news.event_id))
         return self._put(replace(own, event_id=news.event_id, backup=news.backup, backup_group=news.backup_group))
 
     def remove(self, node_id: str, event_id: int | None = None) -> bool:

@@ -24,7 +24,7 @@ from understudy.kernel.log import QUEUE_ID_BYTES, RECORD_HEAD_BYTES, LogPosition
 
 #: Version of the functions; ``INTERFACE`` in ``broker/kernel/src/lib.rs`` must be equal. It changes whenever the
 #: arguments or the result of a function change.
-INTERFACE: Final = 11
+INTERFACE: Final = 12
 #: Environment variable that forces a kernel.
 VARIABLE: Final = "UNDERSTUDY_KERNEL"
 #: Functions that the native module must have.
@@ -42,6 +42,7 @@ FUNCTIONS: Final = (
     "join_runs",
     "keep_sends",
     "live_references",
+    "moved_sends",
     "pack_references",
     "pick_sends",
     "plain_references",
@@ -112,7 +113,7 @@ WHY: Final = _chosen[1]
 if TYPE_CHECKING or ACTIVE == "python":
     from understudy.kernel.crc import crc32, crc32_combine
     from understudy.kernel.deliveries import acknowledge_record, confirms, receives
-    from understudy.kernel.forwarding import forward_messages, pick_sends, split_confirms, split_forwarded
+    from understudy.kernel.forwarding import forward_messages, moved_sends, pick_sends, split_confirms, split_forwarded
     from understudy.kernel.frames import Sends, split_sends
     from understudy.kernel.log import Run, append_duplicate_ids, append_sends, join_runs, keep_sends
     from understudy.kernel.records import digest_records, scan
@@ -139,6 +140,7 @@ else:
         join_runs,
         keep_sends,
         live_references,
+        moved_sends,
         pack_references,
         pick_sends,
         plain_references,
@@ -178,6 +180,7 @@ __all__ = [
     "keep_sends",
     "live_references",
     "load_native",
+    "moved_sends",
     "pack_references",
     "pick_sends",
     "plain_references",

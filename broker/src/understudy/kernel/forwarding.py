@@ -2,8 +2,8 @@
 
 ``pick_sends`` adds the ids of remote queues to messages that a client sent, ``forward_messages`` makes the frames that
 a bridge sends, ``split_forwarded`` takes the properties of the bridge out of messages that arrived, and
-``split_confirms`` reads the responses of the target. Each stops before the first message that needs more, which is
-handled as an object.
+``split_confirms`` reads the responses of the target. ``moved_sends`` makes copies of messages that leave a queue for
+another one. Each stops before the first message that needs more, which is handled as an object.
 
 Layouts: SESS_SEND and NULL_RESPONSE as in ``frames`` and ``deliveries``; property block ``b8 flag, i32 count``, then
 for each property ``i32 length, name in UTF-16, b8 type, value``.
@@ -174,6 +174,49 @@ def pick_sends(sends: Sends, row: int, step: int, count: int, entries: bytes, en
     if entry_count:
         picked.data = b"".join(messages)
     return picked
+
+
+def moved_sends(messages: Sequence[bytes], added: bytes, added_count: int) -> Sends:
+    """Messages that move from a queue to others, without the properties whose names begin with ``_AMQ_ROUTE_TO``, with
+    others after their own, and without duplicate ids, because those of the originals count.
+
+    Args:
+        messages: Encoded.
+        added: The properties, encoded one after the other, of names that none of the messages has.
+        added_count: How many these are.
+
+    Returns:
+        Those before the first one that ``add_row`` refuses or calls special; perhaps none. Correlation ids are 0.
+    """
+    found = Sends(b"", requires_response=False)
+    made: list[bytes] = []
+    size = 0
+    for message in messages:
+        stop = len(message)
+        block = _block_of(message, 0, stop)
+        if block < 0:
+            break
+        entries = [*_entries(message, block, stop)]
+        if None in entries:
+            break
+        kept = [
+            message[e[0] : e[5]] for e in entries if e is not None and not message[e[1] : e[2]].startswith(_ROUTE_NAME)
+        ]
+        found.data = _with_entries(message, 0, block, kept, ())
+        if not add_row(found, 0, len(found.data)) or found._traits[-1] & SPECIAL:
+            _drop_last(found)
+            break
+        number = len(made)
+        count = _COUNT.pack(1, len(kept) + added_count)
+        made.append(b"".join((message[:block], count, *kept, added)) if added_count else found.data)
+        found._traits[number] &= (1 << DUPLICATE_SHIFT) - 1
+        found._duplicates.pop(number, None)
+        found._headers[number] += size
+        found._starts[number], found._stops[number] = size, size + len(made[-1])
+        found.correlation_ids.append(0)
+        size = found._stops[number]
+    found.data = b"".join(made)
+    return found
 
 
 def split_forwarded(sends: Sends, row: int) -> tuple[Sends, bytes] | None:

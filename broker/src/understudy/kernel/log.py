@@ -123,6 +123,10 @@ class Run:
         """A message."""
         return self.data[self._starts[row] + self.head_bytes : self._starts[row + 1]]
 
+    def messages(self, begin: int, end: int) -> list[bytes]:
+        """The messages of rows ``begin`` to ``end``, the last one excluded."""
+        return [self.encoded(row) for row in range(begin, end)]
+
     def size(self, row: int) -> int:
         """Bytes of a message."""
         return self._starts[row + 1] - self._starts[row] - self.head_bytes

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator
 from typing import Final
 
+from understudy.balancing.redistribution import has_space
 from understudy.bridges.bridge import Bridge
 from understudy.errors import MessageNotFound
-from understudy.limits import REDISTRIBUTED_WAITING_MAX
 from understudy.management.invocation import ManagedNode
 from understudy.management.wait_reasons import (
     BridgeState,
@@ -168,13 +168,12 @@ class WaitView:
             return None
         known = members.redistribution.by_queue.get(self._queue)
         remaining_ms = 0 if known is None else max(0, known.next_ms - self._clock.monotonic_ms())
-        waiting = max((each.queue.message_count for each in balancer.remote.values()), default=0)
         return RedistributionState(
             balancer.mode.value,
             address.settings.redistribution_delay,
             None if known is None else known.state.name,
             remaining_ms,
-            waiting >= REDISTRIBUTED_WAITING_MAX,
+            not has_space(balancer),
         )
 
     # -- a message --------------------------------------------------------------------------------

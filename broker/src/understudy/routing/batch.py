@@ -36,6 +36,7 @@ from understudy.routing.queues.queue import Queue
 from understudy.routing.remote import queue_ids
 from understudy.routing.response_order import BatchTransaction, ResponseOrder
 from understudy.store.log.operation_context import Lane, tell_owner
+from understudy.store.message_store import MessageStore
 from understudy.store.reference import RunSlice
 
 Answered = Callable[[Sequence[int]], None]
@@ -55,6 +56,11 @@ _UNLIMITED: Final = 1 << 62
 _SEAL_BYTES: Final = 4
 
 
+def longest_plain_bytes(store: MessageStore) -> int:
+    """The longest message of a run."""
+    return min(_PLAIN_BYTES_MAX, store.settings.segment_bytes // 4)
+
+
 class BatchSends:
     """Takes plain messages, of all sessions of a node. Implements ``GatheredRecords``.
 
@@ -69,7 +75,7 @@ class BatchSends:
 
     def __init__(self, office: PostOffice) -> None:
         self._office = office
-        self._longest_bytes = min(_PLAIN_BYTES_MAX, office.store.settings.segment_bytes // 4)
+        self._longest_bytes = longest_plain_bytes(office.store)
         """Of a message that is taken."""
         self._address: Address
         """Of the batch, like everything from here on."""
@@ -198,34 +204,36 @@ class BatchSends:
         turns = balancer.turns(address.routing_types)
         if turns is None:
             return 0, 0
-        most = balancer.share(turns, 1)[0].queues if len(turns.cycles) == 1 else balancer.all_queues()
+        shares = balancer.share(turns, sends.count - row)
+        most = shares[0].queues if len(turns.cycles) == 1 else balancer.all_queues()
         holders = _holders(most)
         count, _, kind = self._alike(address, len(most), holders, turns.routing_type, sends, row, transaction)
         if count and sends.duplicate_id(row):
             count = address.duplicate_ids.unseen(sends.duplicate_ids(row, count))
         if not count:
             return 0, 0
-        shares = balancer.share(turns, count)
-        parts = [
-            (share.queues, pick_sends(sends, row + share.first, share.step, rows, share.entries, share.entry_count))
-            for share in shares
-            for rows in [-(-(count - share.first) // share.step)]
-        ]
-        added_bytes = sum(each.bytes_of(0, each.count) for _, each in parts)
+        parts: list[tuple[tuple[Queue, ...], Sends, int, int]] = []
+        for first, step, queues, entries, entry_count in shares[:count]:
+            if step == 1 and not entry_count:
+                parts.append((queues, sends, row, count))
+            else:
+                rows = -(-(count - first) // step)
+                parts.append((queues, pick_sends(sends, row + first, step, rows, entries, entry_count), 0, rows))
         waits = transaction is None and sends.durable(row)
-        waits = waits and all(any(queue.durable for queue in queues) for queues, _ in parts)
-        if not waits and not all(
-            office.memory.keeps(queue.address, holders, count, added_bytes) for queues, _ in parts for queue in queues
-        ):
-            return 0, 0
+        waits = waits and all(any(queue.durable for queue in queues) for queues, *_ in parts)
+        if not waits:
+            added_bytes = sum(picked.bytes_of(begin, rows) for _, picked, begin, rows in parts)
+            holding = {queue.address for queues, *_ in parts for queue in queues}
+            if not all(office.memory.keeps(each, holders, count, added_bytes) for each in holding):
+                return 0, 0
         balancer.shared(turns, count)
         # one answer for all, after the last of them
         correlation_ids = sends.correlation_ids[row : row + count]
-        for number, (queues, picked) in enumerate(parts, start=1):
-            alike = picked.count, picked.bytes_of(0, picked.count), kind
+        for number, (queues, picked, begin, rows) in enumerate(parts, start=1):
+            alike = rows, picked.bytes_of(begin, rows), kind
             last = answered if number == len(parts) else None
-            taken, _ = self._take_part(address, queues, picked, 0, alike, order, last, transaction, correlation_ids)
-            assert taken == picked.count, f"{taken} of {picked.count} taken"
+            taken, _ = self._take_part(address, queues, picked, begin, alike, order, last, transaction, correlation_ids)
+            assert taken == rows, f"{taken} of {rows} taken"
         return count, sends.bytes_of(row, count)
 
     def _take_part(
@@ -399,7 +407,7 @@ class BatchSends:
             else:
                 arrivals.append(_shared_slices(run, queues, priority))
         if len(queues) > 1:
-            _charge(office, queues, runs, size_bytes, count)
+            charge_runs(office, queues, runs, size_bytes, count)
         if transaction is not None:
             # plain messages wait for the strictest contract (``Address.plain_queues``)
             transaction.lanes.add(None)
@@ -458,8 +466,8 @@ def _holders(queues: tuple[Queue, ...]) -> int:
     return 1 if len(queues) == 1 else len({queue.address for queue in queues})
 
 
-def _charge(office: PostOffice, queues: tuple[Queue, ...], runs: list[Run], size_bytes: int, count: int) -> None:
-    """``Acceptance.charge`` for each message of these runs, which several queues get."""
+def charge_runs(office: PostOffice, queues: tuple[Queue, ...], runs: list[Run], size_bytes: int, count: int) -> None:
+    """``Acceptance.charge`` for each message of these runs, which all of these queues get."""
     queue_counts: dict[AddressMemory, int] = {}
     for queue in queues:
         queue.incoming += count

@@ -32,6 +32,8 @@ _BLOCK_HEAD_BYTES: Final = 5
 #: A node id is a UUID.
 _NODE_ID_CHARACTERS: Final = 36
 _WITHOUT_ANYCAST: Final = (MessageLoadBalancing.OFF, MessageLoadBalancing.OFF_WITH_REDISTRIBUTION)
+#: Combinations of bindings whose encoded ids are kept.
+_ENTRIES_MAX: Final = 1_000
 _REDISTRIBUTES: Final = (MessageLoadBalancing.ON_DEMAND, MessageLoadBalancing.OFF_WITH_REDISTRIBUTION)
 
 
@@ -168,7 +170,7 @@ class Balancer:
     messages of groups about which the members decide together.
     """
 
-    __slots__ = ("_decisions", "_groups", "_local", "_stale", "_turns", "mode", "remote")
+    __slots__ = ("_decisions", "_entries", "_groups", "_kinds", "_local", "_stale", "_turns", "mode", "remote")
 
     def __init__(self, mode: MessageLoadBalancing, decisions: GroupDecisions | None = None) -> None:
         """Args:
@@ -182,6 +184,10 @@ class Balancer:
         self._local: list[Binding] = []
         self._groups: dict[str, list[_Candidate]] = {}
         """By routing name."""
+        self._kinds: set[RoutingType] = set()
+        """Routing types of all candidates."""
+        self._entries: dict[tuple[RemoteBinding, ...], tuple[bytes, int]] = {}
+        """``route_entries`` of bindings that get messages together."""
         self._turns: dict[str, int] = {}
         self._stale = False
         """Whether bindings have changed since they were grouped."""
@@ -218,6 +224,8 @@ class Balancer:
             groups.setdefault(binding.routing_name, []).append(binding)
         self._groups = groups
         self._turns = {name: self._turns.get(name, 0) for name in groups}
+        self._kinds = {_routing_type(each) for candidates in groups.values() for each in candidates}
+        self._entries.clear()
         self._stale = False
         return groups
 
@@ -316,10 +324,11 @@ class Balancer:
             None: the choice depends on the message, or no queue takes it.
         """
         groups = self._by_routing_name()
-        kinds = {_routing_type(each) for candidates in groups.values() for each in candidates}
-        if len(kinds) != 1 or not kinds <= set(routing_types):
+        if len(self._kinds) != 1:
             return None
-        (kind,) = kinds
+        (kind,) = self._kinds
+        if kind not in routing_types:
+            return None
         if kind is RoutingType.MULTICAST and self.mode in _WITHOUT_ANYCAST and self.remote:
             # to other nodes goes only what names the routing type
             return None
@@ -363,8 +372,16 @@ class Balancer:
                 else:
                     local.append(chosen.queue)
             queues = (*dict.fromkeys((*local, *(each.queue for each in remote))),)
-            shares.append(Share(first, period, queues, *_entries(remote)))
+            shares.append(Share(first, period, queues, *self._entries_of(tuple(remote))))
         return shares
+
+    def _entries_of(self, bindings: tuple[RemoteBinding, ...]) -> tuple[bytes, int]:
+        found = self._entries.get(bindings)
+        if found is None:
+            if len(self._entries) >= _ENTRIES_MAX:
+                self._entries.clear()
+            found = self._entries[bindings] = route_entries(bindings)
+        return found
 
     def all_queues(self) -> tuple[Queue, ...]:
         """Every queue that a message may go to."""
@@ -452,6 +469,24 @@ class Balancer:
                 return candidate
         return None
 
+    def redistribution_turns(self, queue: Queue) -> list[RemoteBinding] | None:
+        """The queues of other nodes that get one message each of a queue of this one, again and again, as
+        ``redistribute`` and ``served`` give them any messages; None: it depends on the messages.
+        """
+        name = _name_of(queue)
+        candidates = self._by_routing_name().get(name, [])
+        turn = self._turns.get(name, 0)
+        chosen: list[RemoteBinding] = []
+        for step in range(len(candidates)):
+            candidate = candidates[(turn + step) % len(candidates)]
+            if not isinstance(candidate, RemoteBinding) or not candidate.connected or candidate.queue.deleted:
+                continue
+            if candidate.filter is not None or candidate.consumers.selective:
+                return None
+            if candidate.consumers.want(None):
+                chosen.append(candidate)
+        return chosen
+
     def served(self, binding: RemoteBinding) -> None:
         """It has got a message that was redistributed: the one after it is next."""
         candidates = self._by_routing_name().get(binding.routing_name, [])
@@ -501,7 +536,7 @@ def _ids(bindings: Iterable[RemoteBinding]) -> dict[str, bytes]:
     return ids
 
 
-def _entries(bindings: Iterable[RemoteBinding]) -> tuple[bytes, int]:
+def route_entries(bindings: Iterable[RemoteBinding]) -> tuple[bytes, int]:
     """The properties of ``addressed_to``, encoded, and their number."""
     ids = _ids(bindings)
     return Properties(ids).encode()[_BLOCK_HEAD_BYTES:], len(ids)

@@ -11,18 +11,38 @@ from typing import Final
 
 from understudy.errors import BrokerError, MessageUnreadable, QueueNotFound
 from understudy.routing.queues.queue import Queue
-from understudy.store.reference import MessageReference
+from understudy.store.reference import MessageReference, Part, RunSlice
 
 #: Messages read in one slice.
 SLICE_MESSAGES: Final = 500
 #: Where ``Queue.browse`` starts.
 START: Final = (9, -1)
 
+Position = tuple[int, int]
+"""A place in a queue: a priority, and the position of a message in its level."""
 Wanted = Callable[[MessageReference], bool]
 """Whether a message is wanted."""
 Act = Callable[[list[MessageReference]], int]
 """Called with references that are in no queue any more; returns how many were processed, after it returned the others
 to the queue."""
+
+
+def next_part(queue: Queue, position: Position, count_max: int) -> tuple[Position, Part] | None:
+    """Waiting messages at or after a position, neighbours of one priority, which stay, and the position after them;
+    None: there are none.
+    """
+    priority, index = position
+    for level in list(queue.pending.levels):
+        if level.priority <= priority:
+            part = level.part_from(index if level.priority == priority else -1, count_max)
+            if part is not None:
+                return (level.priority, position_after(part, len(part))), part
+    return None
+
+
+def position_after(part: Part, count: int) -> int:
+    """The position after the first ``count`` messages, at least one, of a part that waits."""
+    return part.position + count if isinstance(part, RunSlice) else part[count - 1].position + 1
 
 
 def look(queue: Queue, wanted: Wanted, seen: Callable[[list[MessageReference]], bool]) -> Generator[None, None, None]:

@@ -221,8 +221,7 @@ class RunSlice(Sequence[MessageReference]):
     @property
     def encoded(self) -> Sequence[bytes]:
         """The messages."""
-        encoded = self.run.encoded
-        return [encoded(row) for row in range(self.begin, self.end)]
+        return self.run.messages(self.begin, self.end)
 
     def kept(self) -> RunSlice:
         """The part that a consumer keeps of delivered messages: itself."""

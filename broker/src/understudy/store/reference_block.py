@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator
+from itertools import islice, takewhile
 from typing import Final, Protocol
 
 from understudy.errors import JournalCorrupt
@@ -170,6 +171,20 @@ class Block:
         )  # fmt: skip
         self._take_first(end)
         return part
+
+    def part_from(self, row: int, count_max: int) -> Part:
+        """A waiting row and neighbours that follow it, which stay: a slice of a run, or objects."""
+        slice_, returned = self.run, self.returned or {}
+        if slice_ is None:
+            rows = self.rows_from(row)
+        elif row in returned:
+            rows = takewhile(returned.__contains__, self.rows_from(row))
+        else:
+            end = min(row + count_max, self.size)
+            part = slice_.part(row, end if self._gone is None else self._unbroken(row, end))
+            part.position = self.base + row
+            return part
+        return References(map(self.at, islice(rows, count_max)))
 
     def _unbroken(self, row: int, end: int) -> int:
         """The end of the rows from ``row`` on that all wait and were not put back."""
@@ -402,9 +417,10 @@ class Block:
         self.take_rows(row, row + 1)
 
     def take_rows(self, first: int, end: int) -> None:
-        """The rows from ``first`` up to ``end``, which all wait as they are in the columns, do not wait any more. None
-        of them has its message in memory.
-        """
+        """The rows from ``first`` up to ``end``, which all wait as they came, do not wait any more."""
+        if self._columns is not None and self._columns.bodies is not None:
+            # a run that was thinned out meanwhile
+            self._columns.bodies[first:end] = [None] * (end - first)
         if first == self.head:
             self._take_first(end)
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -12,9 +12,10 @@ from understudy.bridges.forwarding import Forwarding
 from understudy.message import BRIDGE_DUPLICATE_ID, Message
 from understudy.routing.acceptance import Acceptance
 from understudy.routing.address import Address
+from understudy.routing.moves import Copies, RunMoves
 from understudy.routing.queues.queue import Queue
 from understudy.routing.response_order import ResponseOrder
-from understudy.store.reference import MessageReference, References
+from understudy.store.reference import MessageReference, Part, References
 from understudy.testing.planting import Patch, planted
 
 _MEMBERS: Final = "members"
@@ -76,4 +77,16 @@ def _redistribution_acknowledges_first(patch: Patch) -> None:
         )  # fmt: skip
         self.accept(target, copy, queues, 0, ResponseOrder(), None, None, None)
 
+    def record(self: RunMoves, queue: Queue, address: Address, gone: Sequence[Part], copies: Sequence[Copies]) -> None:
+        queue.log_acknowledges(*gone)
+        for target, sends, row, count in copies:
+            for each in range(row, row + count):
+                copy = Message.decode(sends.encoded(each))
+                copy = Message(
+                    copy.body, address=copy.address, type=copy.type, durable=False, properties=copy.properties,
+                    message_id=self._office.store.next_id(),
+                )  # fmt: skip
+                self._office.acceptance.accept(address, copy, (target,), 0, ResponseOrder(), None, None, None)
+
     old: Callable[..., None] = patch.replace(Acceptance, "move", move)
+    patch.replace(RunMoves, "_record", record)

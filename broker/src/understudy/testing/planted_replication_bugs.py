@@ -21,6 +21,7 @@ from understudy.testing.replicated_pair import with_pair_faults
 from understudy.testing.scenario_run import ScenarioRun
 
 _REPLICATION: Final = "replication"
+_MEMBER_REPLICAS: Final = "member-replicas"
 NOT_LOST: Final = "no confirmed durable message is lost"
 #: What shows when a node serves without the newest data.
 OLD_DATA: Final = ("lost", "duplicated", "reordered", "refused", "unresolved", "epoch", "two-confirming")
@@ -71,7 +72,7 @@ def _epoch_kept(patch: Patch) -> type[ScenarioRun]:
 
 @planted(
     "replica-forgets-acknowledgements", promise="an acknowledged message is not delivered again",
-    checks=["duplicated", "left-over"], elsewhere={_REPLICATION: range(4)},
+    checks=["duplicated", "left-over"], elsewhere={_REPLICATION: range(4), _MEMBER_REPLICAS: range(2)},
 )  # fmt: skip
 def _replica_forgets_acknowledgements(patch: Patch) -> None:
     """Every tenth acknowledgement is confirmed and not written."""

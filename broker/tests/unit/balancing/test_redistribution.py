@@ -11,7 +11,7 @@ from understudy.balancing.redistribution import Redistribution, State
 from understudy.balancing.remote_bindings import RemoteBindings
 from understudy.config.model import AddressSettingsConfiguration, MessageLoadBalancing, RoutingType
 from understudy.limits import REDISTRIBUTED_WAITING_MAX
-from understudy.message import GROUP_ID, ROUTE_TO, Message
+from understudy.message import GROUP_ID, ROUTE_TO, SCHEDULED_DELIVERY, Message
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.filter import parse_filter
 from understudy.routing.queues.queue import Queue
@@ -197,3 +197,112 @@ def test_a_deleted_queue_and_a_node_that_ends_move_nothing(how: str) -> None:
         node.redistribution.close()
     node.move(10_000)
     assert node.flow.message_count == 0
+
+
+def test_a_crash_after_any_write_leaves_each_message_in_one_of_the_queues() -> None:
+    node = Redistributing(automatic=False)
+    bodies = [f"{number}:".ljust(5_000, "x") for number in range(300)]
+    node.send(*bodies)
+    node.world.sync()
+    store = node.world.store
+    jobs = store.writer._jobs
+
+    def found() -> list[str]:
+        held = store.references
+        ids = [each for queue in (node.queue, node.flow) for each in held.get(queue.queue_id, {})]
+        return sorted(store.recorded[each].body.decode() for each in ids)
+
+    node.want()
+    node.world.clock.advance(1)
+    writes = 0
+    while node.flow.message_count < len(bodies):
+        store.flush()
+        if not jobs:
+            node.world.clock.advance(1)
+            continue
+        work, done = jobs.popleft()
+        work()
+        done(None)
+        writes += 1
+        assert found() == sorted(bodies)
+    assert writes > 3, "several segments"
+    assert node.bodies(node.flow) == bodies
+    assert store.survivors(node.queue) == []
+
+
+def test_messages_that_need_more_than_a_run_keep_their_place() -> None:
+    node = Redistributing(automatic=False)
+    session = node.world.session()
+    for number in range(10):
+        long = "x" * (300_000 if number == 4 else 1)
+        properties = {SCHEDULED_DELIVERY: 1} if number == 7 else {}
+        session.send(text(f"{number}{long}", properties=properties))
+    node.world.sync()
+    node.want()
+    node.move()
+    node.world.sync()
+    assert [body[0] for body in node.bodies(node.flow)] == list("0123456789")
+    assert node.queue.message_count == 0
+    assert len(node.world.store.survivors(node.flow)) == 10
+
+
+def test_bodies_out_of_memory_move_and_stay_out_of_memory() -> None:
+    node = Redistributing()
+    node.world.settings.add(
+        AddressSettingsConfiguration("#", redistribution_delay=0, max_size_bytes=1_000, max_size_messages=-1)
+    )
+    node.office.apply_settings()
+    bodies = [f"{number}" for number in range(400)]
+    node.send(*bodies)
+    held = node.office.memory.held_bytes
+    node.want()
+    node.move()
+    assert node.bodies(node.flow) == bodies
+    assert node.office.memory.held_bytes <= held + 1_500
+
+
+def test_a_full_disk_keeps_messages_where_they_are_until_there_is_space() -> None:
+    node = Redistributing()
+    node.send("a", "b")
+    node.want()
+    node.world.store.full = True
+    node.move()
+    assert node.bodies(node.queue) == ["a", "b"]
+    assert node.bodies(node.flow) == []
+    assert (node.queue.message_count, node.queue.delivering_count) == (2, 0)
+    node.world.store.full = False
+    node.move(10_000)
+    assert node.bodies(node.flow) == ["a", "b"]
+
+
+def test_space_at_the_other_way_is_used_soon() -> None:
+    node = Redistributing()
+    session = node.world.session()
+    for _ in range(REDISTRIBUTED_WAITING_MAX + 700):
+        session.send(text("x", durable=False))
+    node.world.turn()
+    node.want()
+    node.move(100)
+    assert node.queue.message_count == 700
+    node.flow.purge()
+    node.move(300)
+    assert node.queue.message_count == 0
+
+
+def test_a_large_message_moves_with_its_body() -> None:
+    node = Redistributing(automatic=False)
+    session = node.world.session()
+    session.send(text("before"))
+    session.large.begin(Message(b"", address="q", durable=True))
+    session.large.finish(b"piece" * 1_000, 5_000, None, lambda: None)
+    for _ in range(5):
+        node.world.sync()
+    session.send(text("after"))
+    node.world.sync()
+    node.want()
+    node.move()
+    node.world.sync()
+    messages = [node._read(node.flow, reference) for _, reference in node.flow.browse((9, -1))]
+    assert [each.is_large for each in messages] == [False, True, False]
+    assert node.queue.message_count == 0
+    assert len(node.world.store.survivors(node.flow)) == 3

@@ -44,14 +44,21 @@ def test_listeners_hear_changes_of_one_entry_per_node() -> None:
     ("news", "first_hand", "expected"),
     [
         (Member("n", 99, C, None), False, Member("n", 100, A, B)),
-        (Member("n", 100, C, None), True, Member("n", 100, A, B)),
+        (Member("n", 100, C, None), False, Member("n", 100, A, B)),
+        (Member("n", 50, A, None), True, Member("n", 100, A, B)),
+        (Member("n", 50, C, None), True, Member("n", 101, C, B)),
+        (Member("n", 50, B, A), True, Member("n", 101, B, A)),
         (Member("n", 101, C, None), False, Member("n", 101, C, B)),
         (Member("n", 101, None, C), False, Member("n", 101, A, C)),
         (Member("n", 101, B, None), False, Member("n", 101, B, None)),
         (Member("n", 101, A, None), True, Member("n", 101, A, B)),
     ],
-    ids=["older", "same time", "newer primary", "newer backup", "backup became primary", "newer without backup"],
-)
+    ids=[
+        "older", "same time", "older of itself", "another node of the pair of itself, its clock early",
+        "backup became primary, its clock early", "newer primary", "newer backup", "backup became primary",
+        "newer without backup",
+    ],
+)  # fmt: skip
 def test_an_update_counts_when_it_is_newer(news: Member, first_hand: bool, expected: Member) -> None:
     topology = Topology()
     topology.update(Member("n", 100, A, B))
@@ -139,6 +146,16 @@ def test_another_member_may_report_the_backup_of_an_active_node() -> None:
     assert topology.member("me") == Member("me", 100, A)
     topology.update(Member("me", 101, connector(1, "other name"), B))
     assert topology.member("me") == Member("me", 101, A, B)
+
+
+def test_an_active_node_goes_on_from_the_id_that_others_have_for_it() -> None:
+    topology = Topology()
+    topology.set_primary("me", A, 100)
+    assert topology.update(Member("me", 500, A))
+    assert topology.member("me") == Member("me", 500, A)
+    assert not topology.update(Member("me", 500, A)), "members that repeat it to each other come to an end"
+    topology.set_backup("me", B)
+    assert topology.member("me") == Member("me", 501, A, B), "newer for the others"
 
 
 def test_the_protection_ends_with_clear() -> None:

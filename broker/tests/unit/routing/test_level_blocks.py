@@ -92,3 +92,41 @@ def test_a_joined_run_gives_each_message_its_own_place_in_the_log() -> None:
     assert [each.location and each.location >> 32 & 0xFFFF_FFFF for each in level] == [
         100 * (1 + 2 * number) for number in range(200)
     ]
+
+
+@pytest.mark.parametrize("add", [add_durable, add_transient])
+def test_neighbours_are_given_as_they_wait_and_taken_from_anywhere(add: Add) -> None:
+    level = filled(200, add=add)
+    returned = [level.next_from(5), level.next_from(6)]
+    for each in returned:
+        assert each is not None
+        level.remove(each.position)
+    level.requeue([each for each in returned if each is not None])
+    level.remove(20)
+    found: list[list[int]] = []
+    position = 0
+    while (part := level.part_from(position, 50)) is not None:
+        found.append([*part.ids])
+        position = part[-1].position + 1
+    assert level.count == 199, "they stay"
+    assert [each for part in found for each in part] == [*range(1, 21), *range(22, 201)]
+    assert [6, 7] in found, "messages that were put back are objects"
+    middle = level.part_from(100, 50)
+    assert middle is not None
+    level.take(middle.part(10, 20))
+    put_back = level.part_from(5, 50)
+    assert put_back is not None
+    level.take(put_back)
+    assert [each.message_id for each in level] == [*range(1, 6), *range(8, 21), *range(22, 111), *range(121, 201)]
+    assert level.count == len([*level])
+
+
+def test_the_rest_of_a_run_gives_up_its_bodies_as_they_are_taken() -> None:
+    level = filled(60)
+    first, rest = level.part_from(0, 50), level.part_from(50, 10)
+    assert first is not None
+    assert rest is not None
+    level.take(first)
+    level.take(rest.part(2, 4))
+    assert [each.message_id for each in level] == [51, 52, *range(55, 61)]
+    assert all(each.message is not None for each in level)

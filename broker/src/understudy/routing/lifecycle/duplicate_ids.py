@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from typing import Final
 
 from understudy.errors import LimitExceeded
@@ -53,6 +54,8 @@ class DuplicateIdCache:
     def unseen(self, ids: Sequence[bytes]) -> int:
         """How many of these ids, from the first on, are new and differ from each other."""
         sequences = self._sequences
+        if sequences.keys().isdisjoint(ids) and len(set(ids)) == len(ids):
+            return len(ids)
         taken: set[bytes] = set()
         for number, duplicate_id in enumerate(ids):
             if duplicate_id in sequences or duplicate_id in taken:
@@ -73,15 +76,15 @@ class DuplicateIdCache:
         order, sequences = self._order, self._sequences
         if order is None:
             order = self._order = deque()
-        taken = 0
-        for duplicate_id in ids:
-            if duplicate_id in sequences:
-                break
-            sequences[duplicate_id] = first_sequence + taken
-            taken += 1
-        order.extend(ids if taken == len(ids) else ids[:taken])
-        for _ in range(len(order) - max(self.capacity, 0)):
-            del sequences[order.popleft()]
+        taken = len(ids)
+        if not sequences.keys().isdisjoint(ids) or len(set(ids)) < taken:
+            taken = self.unseen(ids)
+            ids = ids[:taken]
+        # without a call or a step of the interpreter for each
+        sequences.update(zip(ids, range(first_sequence, first_sequence + taken), strict=True))
+        order.extend(ids)
+        oldest = [*map(deque.popleft, repeat(order, max(0, len(order) - max(self.capacity, 0))))]
+        deque(map(sequences.__delitem__, oldest), maxlen=0)
         return taken
 
     def add(self, duplicate_id: bytes, sequence: int) -> None:

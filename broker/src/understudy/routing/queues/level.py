@@ -321,6 +321,25 @@ class Level:
         found = self._find(position)
         return found[0].at(found[1]) if found is not None else None
 
+    def part_from(self, position: int, count_max: int) -> Part | None:
+        """Neighbours from the first one at or after a position on, which stay; None: there is none."""
+        found = self._find(position)
+        return found[0].part_from(found[1], count_max) if found is not None else None
+
+    def take(self, part: Part) -> None:
+        """Take messages that ``part_from`` just gave, or neighbours of these."""
+        if not isinstance(part, RunSlice):
+            for reference in part:
+                self.remove(reference.position)
+            return
+        index, block = self._block_at(part.position)
+        assert isinstance(block, Block)
+        first = part.position - block.base
+        self.count -= len(part)
+        block.take_rows(first, first + len(part))
+        if not block.count:
+            self._remove_block(index)
+
     def remove(self, position: int) -> None:
         """Take the message of a position, which waits."""
         index, block = self._block_at(position)

@@ -88,6 +88,10 @@ class PendingMessages:
         found = level.next_from(position) if level is not None else None
         return found if found is not None and found.message_id == message_id else None
 
+    def take_part(self, part: Part) -> None:
+        """Take messages that ``Level.part_from`` just gave, or neighbours of these."""
+        self.level(part.priority if isinstance(part, RunSlice) else part[0].priority).take(part)
+
     def remove(self, reference: MessageReference) -> None:
         """Take the one that ``at`` or a level's ``next_from`` just gave."""
         self.level(reference.priority).remove(reference.position)

@@ -103,6 +103,11 @@ class Singles:
         index = bisect_right(self._in_order(), -self.base - row, key=_descending) - 1
         return self._references[index].position - self.base if index >= 0 else -1
 
+    def part_from(self, row: int, count_max: int) -> References:
+        """As ``Block.part_from``."""
+        end = self._index(row) + 1
+        return References(reversed(self._references[max(end - count_max, 0) : end]))
+
     def at(self, row: int) -> MessageReference:
         """The message of a row."""
         return self._references[self._index(row)]
