@@ -11,6 +11,7 @@ import pytest
 from understudy_lab.faults import Fault, cut_from, cut_power, endure, heal, kill, pause, power_on, resume
 from understudy_lab.hosts import Lab
 from understudy_lab.pair import BACKUP, CLIENT, PRIMARY, deploy, make_ready, play
+from understudy_lab.traffic import record_idle_traffic
 
 TABLE = "quorum"
 WITNESS = "h1"
@@ -31,6 +32,12 @@ def test_a_second_deployment_changes_nothing(pair: Lab) -> None:
     # two playbooks show the host of the witness twice
     recaps = set(re.findall(r"^(\w+) +: ok=\d+ +changed=(\d+)", played.output, re.MULTILINE))
     assert recaps == {("witness", "0"), ("a1", "0"), ("a2", "0")}, played.output[-600:]
+
+
+def test_traffic_of_the_idle_pair(pair: Lab) -> None:
+    rates = record_idle_traffic(pair, TABLE, {WITNESS: "witness"})
+    # The passive node asks the witness only when it misses the active one.
+    assert all(rates[between][0] > 0 for between in ("active passive", "active witness")), rates
 
 
 FAULTS = [

@@ -7,14 +7,20 @@ confirmed at once. Times go to .scratch/lab-results/shared_store.jsonl; none is 
 
 from __future__ import annotations
 
+import json
+
 import pytest
-from understudy_lab.faults import Fault, cut_from, cut_power, endure, heal, kill, pause, power_on, resume
+from understudy_lab.faults import Fault, cut_from, cut_power, endure, freeze, heal, kill, pause, power_on, resume, thaw
 from understudy_lab.hosts import Lab
-from understudy_lab.pair import CLIENT, STORE, deploy, deploy_again, play
+from understudy_lab.pair import CLIENT, STORE, UNLIMITED_DELIVERIES, deploy, deploy_again, play
+from understudy_lab.traffic import record_idle_traffic
 
 TABLE = "shared_store"
+OPTIONS = ("--extra-vars", json.dumps(UNLIMITED_DELIVERIES))
 LEASE_S = 10
 """Of tests/lab/playbooks/nfs_server.yml."""
+HALT_S = 195.0
+"""Default critical-analyzer-timeout and -check-period, the second look, and the time to write the reason to the log."""
 
 
 @pytest.fixture(scope="module")
@@ -25,17 +31,23 @@ def pair(lab: Lab) -> Lab:
         "shared_store",
         TABLE,
         *("tests/lab/playbooks/nfs_server.yml", "tests/lab/playbooks/clients.yml", "playbooks/site.yml"),
+        options=OPTIONS,
     )
 
 
 def test_a_second_deployment_changes_nothing(pair: Lab) -> None:
-    deploy_again(pair, "shared_store", TABLE)
+    deploy_again(pair, "shared_store", TABLE, OPTIONS)
 
 
 def test_the_volume_is_measured(pair: Lab) -> None:
     played = play(pair, "shared_store", "playbooks/preflight.yml")
     assert played.code == 0, played.output[-3000:]
     assert played.output.count("10.77.0.11:/ (nfs4)") == 2, played.output[-3000:]
+
+
+def test_traffic_of_the_idle_pair(pair: Lab) -> None:
+    rates = record_idle_traffic(pair, TABLE, {STORE: "store"})
+    assert all(packets > 0 for packets, _bytes in rates.values()), rates
 
 
 def cut_power_without_store(lab: Lab, victim: str) -> None:
@@ -57,6 +69,16 @@ FAULTS = [
         lambda lab, _: lab.pause(STORE),
         3.0 * LEASE_S,
         lambda lab, _: lab.resume(STORE),
+        no_service=True,
+    ),
+    Fault("the file system of the export is frozen for a minute", freeze, 60.0, thaw, no_service=True),
+    Fault(
+        "the file system of the export is frozen until the broker ends itself",
+        freeze,
+        HALT_S,
+        thaw,
+        no_service=True,
+        ends_within_s=HALT_S,
     ),
     Fault(
         "the active host boots before the NFS server", cut_power_without_store, 60.0, lambda lab, _: lab.resume(STORE)

@@ -6,8 +6,23 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from understudy_lab.errors import LabError
 from understudy_lab.hosts import Lab, number_of
-from understudy_lab.pair import UNITS, Load, await_that, longest_window_s, make_ready, record, serves
+from understudy_lab.pair import (
+    STORE,
+    UNITS,
+    Load,
+    assert_kept,
+    await_that,
+    longest_window_s,
+    make_ready,
+    record,
+    served_after_s,
+    serves,
+)
+
+SETTLE_MS = 500
+"""Within which what was confirmed before a fault reaches the ledger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +37,10 @@ class Fault:
     repair: Callable[[Lab, str], None] = lambda lab, victim: None
     taken_over: bool = False
     """Whether the backup must serve while the fault lasts."""
+    no_service: bool = False
+    """Whether no node may confirm anything while the fault lasts, as there is no store."""
+    ends_within_s: float = 0.0
+    """Time within which the fault ends the active broker, whether or not its process goes away; 0: not asked."""
 
     def __str__(self) -> str:
         return self.name.replace(" ", "-")
@@ -68,6 +87,16 @@ def heal(lab: Lab, victim: str) -> None:
     lab.network.heal()
 
 
+def freeze(lab: Lab, victim: str) -> None:
+    """Writes to the file system of the export wait in the server's kernel, which goes on and keeps all leases."""
+    lab.output(STORE, "fsfreeze --freeze /export")
+
+
+def thaw(lab: Lab, victim: str) -> None:
+    """The waiting writes are carried out, also those of processes that have ended."""
+    lab.output(STORE, "fsfreeze --unfreeze /export")
+
+
 def endure(lab: Lab, fault: Fault, table: str) -> None:
     """Strikes a pair under load, repairs the fault, and judges the ledgers; adds a row to a table of measurements.
 
@@ -78,14 +107,24 @@ def endure(lab: Lab, fault: Fault, table: str) -> None:
     active, passive = make_ready(lab)
     load = Load(lab)
     load.await_progress(500)
+    process = process_of(lab, active)
     struck = time.monotonic()
     fault.strike(lab, active)
-    took_over_s = None
+    struck_ms = _now_ms()
+    took_over_s = ended_s = None
     if fault.taken_over:
         await_that(lambda: serves(lab, passive), "the backup serves", fault.lasts_s)
         took_over_s = round(time.monotonic() - struck, 1)
         load.await_progress(timeout_s=60.0)
+    if fault.ends_within_s:
+        await_that(
+            lambda: process_of(lab, active) not in ("", process),
+            "the active broker ended",
+            fault.ends_within_s,
+        )
+        ended_s = round(time.monotonic() - struck, 1)
     time.sleep(max(0.0, struck + fault.lasts_s - time.monotonic()))
+    repaired_ms = _now_ms()
     fault.repair(lab, active)
     load.await_progress(500)
     make_ready(lab)
@@ -93,8 +132,34 @@ def endure(lab: Lab, fault: Fault, table: str) -> None:
     report = load.end()
     counts = report["counts"]
     assert isinstance(counts, dict)
-    row = {"fault": fault.name, "window_s": longest_window_s(report), "taken_over_s": took_over_s}
+    row: dict[str, object] = {"fault": fault.name, "window_s": longest_window_s(report), "taken_over_s": took_over_s}
+    if fault.ends_within_s:
+        row["ended_after_s"] = ended_s
+    if fault.no_service:
+        row["served_after_repair_s"] = served_after_s(report, struck_ms + SETTLE_MS, repaired_ms)
     row.update({name: counts[name] for name in ("confirmed", "lost", "duplicated", "reordered", "unresolved")})
     record(table, row)
-    assert report["verdict"] == "kept", report
-    assert counts["unresolved"] == 0, report
+    assert_kept(report)
+    assert not fault.no_service or row["served_after_repair_s"] is not None, (
+        "a message was confirmed while there was no store"
+    )
+
+
+def process_of(lab: Lab, host: str) -> str:
+    """Which process the broker on a host is: its boot and number, without the number once its main thread has ended.
+
+    Another thread may still wait in the kernel and keep the process. Empty if the host does not answer.
+    """
+    script = f"""
+        cat /proc/sys/kernel/random/boot_id
+        process=$(systemctl show -p MainPID --value {UNITS[host]})
+        grep -q "^State:.[ZX]" /proc/$process/status || echo $process
+    """
+    try:
+        return " ".join(lab.output(host, script, 10.0).split())
+    except LabError:
+        return ""
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

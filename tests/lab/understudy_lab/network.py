@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
+import json
 import os
 import socket
 import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from understudy_lab.errors import LabError, run
@@ -19,6 +23,17 @@ CUTS = "bridge lab cuts"
 """Table and chain of the dropped directions between hosts."""
 FROM_HOSTS, TO_HOSTS = "bridge lab from_hosts", "bridge lab to_hosts"
 """The same between hosts and the controller."""
+COUNTERS = "bridge lab sent"
+"""Table and chain that count what hosts send to each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What one host has sent to another one."""
+
+    packets: int
+    bytes: int
+    """With headers of IP, without those of Ethernet."""
 
 
 def address(number: int) -> str:
@@ -131,6 +146,24 @@ class Network:
         """Ends all cuts."""
         for chain in (CUTS, FROM_HOSTS, TO_HOSTS):
             self.inside("nft", "flush", "chain", *chain.split())
+
+    def count(self, numbers: Iterable[int]) -> None:
+        """Begins to count, from zero, what hosts send to each other; the controller's packets are left out."""
+        self.inside("nft", "add", "chain", *COUNTERS.split(), "{ type filter hook forward priority -10; }")
+        self.inside("nft", "flush", "chain", *COUNTERS.split())
+        for source, target in itertools.permutations(numbers, 2):
+            ports = ["iifname", f"port{source}", "oifname", f"port{target}"]
+            self.inside("nft", "add", "rule", *COUNTERS.split(), *ports, "counter", "comment", f'"{source} {target}"')
+
+    def counted(self) -> dict[tuple[int, int], Sent]:
+        """What was counted, by the numbers of sender and receiver."""
+        found = {}
+        for each in json.loads(self.inside("nft", "--json", "list", "chain", *COUNTERS.split()))["nftables"]:
+            if "rule" in each:
+                source, target = map(int, each["rule"]["comment"].split())
+                (counter,) = (part["counter"] for part in each["rule"]["expr"] if "counter" in part)
+                found[source, target] = Sent(counter["packets"], counter["bytes"])
+        return found
 
     def destroy(self) -> None:
         """Removes the namespace with everything in it."""

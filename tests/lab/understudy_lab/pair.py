@@ -33,6 +33,10 @@ CLIENT_PARAMETERS = (
 )
 """As the playbook ``site`` shows them: a host that vanishes is noticed within 5 seconds."""
 READY_TIMEOUT_S = 120.0
+UNLIMITED_DELIVERIES = {"broker_address_settings": [{"match": "#", "settings": {"max-delivery-attempts": -1}}]}
+"""Variables of a pair whose store may hang. With ``callTimeout`` 5 s a consumer is given the same messages about twelve
+times in a minute, and after ten times a message leaves its queue, as documented.
+"""
 POLL_S = 0.5
 PLAY_TIMEOUT_S = 1800.0
 LOAD_TIMEOUT_S = 3000.0
@@ -110,20 +114,20 @@ def play(
     return Played(done.returncode, done.stdout, time.monotonic() - begun)
 
 
-def deploy(lab: Lab, inventory: str, table: str, *playbooks: str) -> Lab:
+def deploy(lab: Lab, inventory: str, table: str, *playbooks: str, options: Sequence[str] = ()) -> Lab:
     """Runs playbooks one after the other, adds their times to a table of measurements, and returns the hosts.
 
     Raises:
         AssertionError: a playbook failed.
     """
     for playbook in playbooks:
-        played = play(lab, inventory, playbook)
+        played = play(lab, inventory, playbook, options=options)
         assert played.code == 0, played.output[-3000:]
         record(table, {"play": playbook, "seconds": round(played.seconds, 1)})
     return lab
 
 
-def deploy_again(lab: Lab, inventory: str, table: str) -> None:
+def deploy_again(lab: Lab, inventory: str, table: str, options: Sequence[str] = ()) -> None:
     """Runs the playbook ``site`` on a pair that is deployed, which must change nothing and restart no broker.
 
     Raises:
@@ -131,7 +135,7 @@ def deploy_again(lab: Lab, inventory: str, table: str) -> None:
     """
     make_ready(lab)
     before = [lab.output(host, f"systemctl show -p MainPID {unit}") for host, unit in UNITS.items()]
-    played = play(lab, inventory, "playbooks/site.yml")
+    played = play(lab, inventory, "playbooks/site.yml", options=options)
     assert played.code == 0, played.output[-3000:]
     assert played.output.count("changed=0") == 2, played.output[-600:]
     assert before == [lab.output(host, f"systemctl show -p MainPID {unit}") for host, unit in UNITS.items()]
@@ -285,6 +289,29 @@ def _login(pair: Sequence[str]) -> str:
         found.append(f"tcp://{address(number_of(host))}:{port[0] if port else 61616}?connect-timeout-millis=3000")
     places = ",".join(found)
     return f"--url '({places})?{CLIENT_PARAMETERS}' --user drill --password-file password --queue {QUEUE} --json"
+
+
+def assert_kept(report: dict[str, object]) -> None:
+    """Proves that every message was judged and none was lost, and that no two nodes confirmed at the same time.
+
+    Raises:
+        AssertionError: a promise was broken, or could not be judged.
+    """
+    assert report["ok"], report
+    nodes = report["confirmed_by"]
+    assert isinstance(nodes, dict)
+    assert nodes["epochs"], "no confirmation names its node"
+    assert nodes["ok"], nodes["findings"]
+
+
+def served_after_s(report: dict[str, object], from_ms: int, until_ms: int) -> float | None:
+    """Seconds from the end of a time, in which no message was confirmed, to the next confirmation; None if one was."""
+    windows = report["windows"]
+    assert isinstance(windows, list)
+    for one in windows:
+        if one["start_ms"] <= from_ms and until_ms <= one["end_ms"]:
+            return float(one["end_ms"] - until_ms) / 1000
+    return None
 
 
 def longest_window_s(report: dict[str, object], pair: str = "") -> float:

@@ -20,6 +20,7 @@ from understudy_lab.pair import (
     SERVING,
     Load,
     Played,
+    assert_kept,
     await_that,
     environment,
     longest_window_s,
@@ -170,8 +171,7 @@ def judge(load: Load, row: dict[str, object]) -> None:
     gaps = {f"{pair}_gap_s": round(longest_window_s(report, pair), 1) for pair in PAIRS}
     kept = {name: counts[name] for name in ("confirmed", "lost", "duplicated", "unresolved")}
     record(TABLE, {**row, **gaps, **kept})
-    assert report["verdict"] == "kept", report
-    assert counts["unresolved"] == 0, report
+    assert_kept(report)
 
 
 @dataclass(frozen=True, slots=True)

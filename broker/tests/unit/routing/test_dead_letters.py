@@ -42,7 +42,7 @@ def only(world: World, queue: Queue) -> Message:
     return message
 
 
-def test_tried_too_often_goes_to_the_dead_letters_with_its_origin() -> None:
+def test_tried_too_often_goes_to_the_dead_letters_with_its_origin(caplog: pytest.LogCaptureFixture) -> None:
     world = World(DEAD)
     queue, dead = world.queue(), world.queue("DLQ")
     world.session().send(text("m", properties={"colour": "red", ROUTING_TYPE: 1}))
@@ -62,6 +62,7 @@ def test_tried_too_often_goes_to_the_dead_letters_with_its_origin() -> None:
         "_AMQ_ORIG_ROUTING_TYPE": 1,
     }
     assert (copy.address, copy.body, copy.expiration) == ("DLQ", b"m", 0)
+    assert "message dropped" not in caplog.text
     assert world.store.survivors(queue) == []
     assert world.store.survivors(dead) == [copy.message_id]
 
@@ -93,16 +94,18 @@ def test_expired_messages_carry_their_expiry() -> None:
     assert copy.expiration == 0
 
 
-def test_without_a_target_the_message_ends() -> None:
+def test_without_a_target_the_message_ends_and_the_log_says_so(caplog: pytest.LogCaptureFixture) -> None:
     world = World({"#": {"max_delivery_attempts": 1}})
     queue = world.queue()
     world.session().send(text("m"))
     fail_once(world)
     assert (queue.message_count, queue.messages_killed, world.office.memory.held_bytes) == (0, 1, 0)
     assert world.store.survivors(queue) == []
+    (dropped,) = (record for record in caplog.records if "message dropped" in record.message)
+    assert (dropped.__dict__["queue"], dropped.__dict__["deliveries"]) == ("q", 1)
 
 
-def test_a_target_without_a_queue_ends_it_too() -> None:
+def test_a_target_without_a_queue_ends_it_too(caplog: pytest.LogCaptureFixture) -> None:
     world = World(DEAD)
     queue = world.queue()
     world.office.directory.create_address("DLQ", {RoutingType.ANYCAST})
@@ -110,6 +113,7 @@ def test_a_target_without_a_queue_ends_it_too() -> None:
     fail_once(world, 2)
     assert (queue.message_count, queue.messages_killed) == (0, 1)
     assert world.office.directory.addresses["DLQ"].messages_unrouted == 1
+    assert "message dropped" in caplog.text
 
 
 def test_dead_letters_that_die_on_their_own_address_stay_there() -> None:

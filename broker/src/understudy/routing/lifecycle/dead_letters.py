@@ -6,11 +6,13 @@ crash between them neither loses nor doubles the message. The copy carries where
 (``_AMQ_ORIG_*``, artemis-core s. 5.1), has no expiration and no routing type of its own.
 
 Without a target address the message ends here; that is the documented meaning, and it is counted
-(``messages_expired``, ``messages_killed``). What dies on the target address itself stays there, as a
-message that was never delivered and does not expire.
+(``messages_expired``, ``messages_killed``). The log has a warning for each one that was tried too often. What dies on
+the target address itself stays there, as a message that was never delivered and does not expire.
 """
 
 from __future__ import annotations
+
+import logging
 
 from understudy.config.model import RoutingType
 from understudy.message import (
@@ -31,6 +33,8 @@ from understudy.routing.directory import Directory
 from understudy.routing.queues.queue import Queue
 from understudy.routing.response_order import ResponseOrder, RoutingTransaction
 from understudy.store.reference import MessageReference, References
+
+log = logging.getLogger(__name__)
 
 
 class DeadLetters:
@@ -55,8 +59,14 @@ class DeadLetters:
 
     def kill(self, queue: Queue, reference: MessageReference) -> None:
         """A reference in no place any more that was delivered too often. Raises BrokerError: nothing has happened."""
-        self._move(queue, reference, self._dead_letter_address(queue.address.name), expired=False)
+        target = self._dead_letter_address(queue.address.name)
+        taken = self._move(queue, reference, target, expired=False)
         queue.messages_killed += 1
+        if not taken:
+            log.warning(
+                "message dropped: it was delivered too often or rejected, and no dead-letter-address takes it",
+                extra={"queue": queue.name, "message_id": reference.message_id, "deliveries": reference.delivery_count},
+            )
 
     def no_route(
         self, address: Address, message: Message, order: ResponseOrder, transaction: RoutingTransaction | None
@@ -111,7 +121,9 @@ class DeadLetters:
                 )
         return address
 
-    def _move(self, queue: Queue, reference: MessageReference, target: Address | None, *, expired: bool) -> None:
+    def _move(self, queue: Queue, reference: MessageReference, target: Address | None, *, expired: bool) -> bool:
+        """Whether a queue has the message now."""
+        taken = True
         acceptance = self._acceptance
         if target is queue.address:
             # the queue is on the target address: the message is sent to it again, after the others
@@ -126,9 +138,12 @@ class DeadLetters:
             copy = self._copy(message, queue.address.name, queue.name, target, actual_expiry)
             copy, queues = target.destinations(copy, None)
             acceptance.move(copy, target, queues, queue, reference)
+            taken = bool(queues)
         else:
             queue.log_acknowledges(References((reference,)))
+            taken = False
         queue.forget(References((reference,)))
+        return taken
 
     def _copy(
         self, message: Message, source: str, queue: str | None, target: Address, actual_expiry: int | None
