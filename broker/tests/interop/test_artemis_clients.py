@@ -128,6 +128,7 @@ def test_jms_large_messages(java: Java, pair: Pair, options: str) -> None:
     wait_without_large_files(pair)
 
 
+@pytest.mark.long
 @pytest.mark.feature("large messages")
 @pytest.mark.parametrize("compress", [False, True])
 def test_jms_and_our_client_exchange_large_messages(java: Java, pair: Pair, compress: bool) -> None:

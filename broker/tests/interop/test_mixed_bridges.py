@@ -168,6 +168,7 @@ def test_a_bridge_with_every_element(make_both: Make, target: str) -> None:
     assert sorted(each.properties["n"] for each in left) == list(range(90, 100))
 
 
+@pytest.mark.long
 @DIRECTIONS
 @pytest.mark.feature("core bridges")
 def test_large_messages_travel_whole(make_both: Make, target: str) -> None:
@@ -187,6 +188,7 @@ def test_large_messages_travel_whole(make_both: Make, target: str) -> None:
         assert consumer.receive(0.5) is None
 
 
+@pytest.mark.long
 @DIRECTIONS
 @pytest.mark.feature("core bridges")
 @pytest.mark.parametrize("routing_type", ["STRIP", "MULTICAST"])
@@ -199,6 +201,7 @@ def test_a_bridge_gives_the_routing_type(make_both: Make, target: str, routing_t
     assert sorted(each.properties["n"] for each in found) == list(range(5))
 
 
+@pytest.mark.long
 @DIRECTIONS
 @pytest.mark.feature("core bridges")
 def test_without_duplicate_detection_everything_arrives(make_both: Make, target: str) -> None:
@@ -208,6 +211,7 @@ def test_without_duplicate_detection_everything_arrives(make_both: Make, target:
     assert sorted(each.properties["n"] for each in receive(both.target, "q", 200)) == list(range(200))
 
 
+@pytest.mark.long
 @DIRECTIONS
 @pytest.mark.feature("core bridges")
 def test_a_full_address_at_the_target_holds_the_bridge_back(make_both: Make, target: str) -> None:

@@ -97,6 +97,7 @@ def test_our_node_is_scaled_down_to_an_artemis(mixed: Mixed) -> None:
     check(mixed.theirs.port)
 
 
+@pytest.mark.long
 @pytest.mark.feature("scale-down: consumers follow, messages to and from Artemis")
 def test_an_artemis_is_scaled_down_to_our_node(mixed: Mixed) -> None:
     wait_knows(mixed.ours, "q", nodes=1)
