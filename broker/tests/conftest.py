@@ -47,6 +47,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """One small local session for all tests. Files are cut into many pieces, as big ones would be."""
+    from understudy.spark import ledger_source
+
     work_directory = str(tmp_path_factory.mktemp("spark"))
     java = "spark.driver.extraJavaOptions"
     # the plain compiler starts faster; with it the code cache has 48 MiB, which classes generated for all tests fill
@@ -62,5 +64,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.sql.files.openCostInBytes": "0",
         },
     )
-    yield session
+    with pytest.MonkeyPatch.context() as patch:
+        # ledgers have a source of their own
+        patch.setattr(ledger_source, "PARTITION_BYTES", 16384)
+        patch.setattr(ledger_source, "PARTITION_BYTES_MIN", 1024)
+        yield session
     session.stop()

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
 
 use crate::frames::{
-    i32_at, is_name, length_at, parse, place_of, text_of, Column, Row, Sends, BRIDGE_DUPLICATE_ID,
+    i32_at, is_name, length_at, parse, place_of, text_of, Column, Parsed, Row, Sends, BRIDGE_DUPLICATE_ID,
     DUPLICATE_ID_BYTES_MAX, DUPLICATE_SHIFT, NO_ADDRESS, PROPERTIES_MAX, SPECIAL,
 };
 
@@ -149,6 +149,22 @@ impl Made {
         self.rows.push(row, expected);
     }
 
+    /// Append a message without the entries that end where they begin. Nothing, if the rest is not an ordinary message.
+    fn put_kept(&mut self, message: &[u8], block: usize, found: &[Entry], kept: usize) -> PyResult<Option<Parsed>> {
+        let start = self.data.len();
+        self.data.extend_from_slice(&message[..block]);
+        put_count(&mut self.data, kept)?;
+        for entry in found {
+            self.data.extend_from_slice(&message[entry.begin..entry.end]);
+        }
+        let parsed = parse(&self.data[start..])
+            .filter(|parsed| parsed.traits & SPECIAL == 0 && parsed.duplicate_is_kept(&self.data[start..]));
+        if parsed.is_none() {
+            self.data.truncate(start);
+        }
+        Ok(parsed)
+    }
+
     /// The result, with the addresses of the messages it was made of.
     fn sends(self, py: Python<'_>, of: &Sends, data: Py<PyBytes>) -> PyResult<Sends> {
         let mut addresses: Column<Py<PyString>> = Column::new();
@@ -262,17 +278,9 @@ pub fn moved_sends(
             }
         }
         let start = made.data.len();
-        made.data.extend_from_slice(&message[..block]);
-        put_count(&mut made.data, kept)?;
-        for entry in &found {
-            made.data.extend_from_slice(&message[entry.begin..entry.end]);
-        }
-        let parsed = match parse(&made.data[start..]) {
-            Some(parsed) if parsed.traits & SPECIAL == 0 && parsed.duplicate_is_kept(&made.data[start..]) => parsed,
-            _ => {
-                made.data.truncate(start);
-                break;
-            }
+        let parsed = match made.put_kept(message, block, &found, kept)? {
+            Some(parsed) => parsed,
+            None => break,
         };
         if added_count > 0 {
             let flag = start + block;
@@ -364,17 +372,9 @@ pub fn split_forwarded<'py>(
             made.data.reserve(data.len() - each.start);
         }
         let start = made.data.len();
-        made.data.extend_from_slice(&message[..block]);
-        put_count(&mut made.data, kept)?;
-        for entry in &found {
-            made.data.extend_from_slice(&message[entry.begin..entry.end]);
-        }
-        let parsed = match parse(&made.data[start..]) {
-            Some(parsed) if parsed.traits & SPECIAL == 0 && parsed.duplicate_is_kept(&made.data[start..]) => parsed,
-            _ => {
-                made.data.truncate(start);
-                break;
-            }
+        let parsed = match made.put_kept(message, block, &found, kept)? {
+            Some(parsed) => parsed,
+            None => break,
         };
         let duplicate = made.duplicates.len();
         made.duplicates.extend_from_slice(FORWARDED_KEY);

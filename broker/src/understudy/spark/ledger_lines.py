@@ -108,7 +108,7 @@ def _is_valid(found: dict[str, pa.Array]) -> bool:
 
 
 def _parse_each(lines: pa.BinaryArray, ordinals: pa.Int64Array) -> pa.RecordBatch:
-    """The same of any lines."""
+    """The columns of lines that are judged one by one."""
     found: list[dict[str, Any]] = []
     for line, ordinal in zip(lines.to_pylist(), ordinals.to_pylist(), strict=True):
         if not line.strip(BLANKS):

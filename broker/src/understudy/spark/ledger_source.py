@@ -24,12 +24,13 @@ from understudy.spark.ledger_lines import LINES, parse_lines
 
 #: Name of the format.
 FORMAT: Final = "understudy.ledger"
-#: Bytes of ledgers that one task reads at most, and at least if there are more tasks than processors.
+#: Bytes of ledgers that one task reads at most.
 PARTITION_BYTES: Final = 128 * 1024 * 1024
+#: Fewer bytes are not worth a task of their own.
 PARTITION_BYTES_MIN: Final = 1024 * 1024
 #: Bytes of lines that become one batch of rows.
 CHUNK_BYTES: Final = 1024 * 1024
-#: A longer line is cut, and no row.
+#: A longer line is cut and refused.
 LINE_BYTES_MAX: Final = 16 * 1024 * 1024
 #: Ordinals fit in this many bits.
 ORDINAL_BITS: Final = 40
