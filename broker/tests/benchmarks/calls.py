@@ -141,18 +141,21 @@ class Count:
         """Modules of the broker whose functions a typical read calls."""
         return sorted({call.module for call in self.typical() if not call.native})
 
+    def python_calls_typical(self) -> int:
+        """Python calls of a typical read. The mean has in it timers of the node that fell into the measurement."""
+        return sum(not call.native for call in self.typical())
+
     def facts(self) -> dict[str, object]:
         """For --json."""
-        typical = self.typical()
         return {
             "case": self.case,
             "messages": self.messages,
             "python_calls": self.per_message(native=False),
-            "python_calls_typical": sum(not call.native for call in typical),
+            "python_calls_typical": self.python_calls_typical(),
             "c_calls": self.per_message(native=True),
             "modules": self.modules(),
             "polls": self.polls / self.messages,
-            "typical": [call._asdict() for call in typical],
+            "typical": [call._asdict() for call in self.typical()],
         }
 
 
@@ -314,10 +317,9 @@ def calls(cases: str, listed: bool, as_json: bool) -> None:
     for column in ("case", "Python calls", "typical", "C calls", "modules", "polls"):
         table.add_column(column, justify="left" if column == "case" else "right")
     for count in counts:
-        typical = sum(not call.native for call in count.typical())
         table.add_row(
             count.case, f"{count.per_message(native=False):.1f}",
-            "" if count.case.startswith(("batch", "gathered")) else str(typical),
+            "" if count.case.startswith(("batch", "gathered")) else str(count.python_calls_typical()),
             f"{count.per_message(native=True):.1f}",
             str(len(count.modules())), f"{count.polls / count.messages:.1f}",
         )  # fmt: skip
@@ -331,12 +333,12 @@ def calls(cases: str, listed: bool, as_json: bool) -> None:
 
 
 def judge_calls(counts: Sequence[Count]) -> list[Goal]:
-    """Goals for a lone send of every shape."""
+    """Goals for a lone send of every shape, by a typical one."""
     goals = []
     for count in counts:
         if count.case.startswith("send"):
-            mean, modules = count.per_message(native=False), len(count.modules())
-            goals.append(Goal(f"Python calls, {count.case}", f"at most {CALLS_MAX}", f"{mean:.1f}", mean <= CALLS_MAX))
+            calls, modules = count.python_calls_typical(), len(count.modules())
+            goals.append(Goal(f"Python calls, {count.case}", f"at most {CALLS_MAX}", str(calls), calls <= CALLS_MAX))
             goals.append(Goal(f"modules, {count.case}", f"at most {MODULES_MAX}", str(modules), modules <= MODULES_MAX))
     return goals
 

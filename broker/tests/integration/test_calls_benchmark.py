@@ -55,7 +55,7 @@ def test_the_goal_of_a_lone_send(per_message: int, met: bool) -> None:
     calls = [Call(False, "understudy.m", "C.data_received", "t", 0)]
     calls += [Call(False, f"understudy.m{number % 20}", "f", "t", 1) for number in range(per_message - 1)]
     python_calls, modules = judge_calls([Count("send", 3, tuple(calls * 3), 0)])
-    assert (python_calls.found, python_calls.met) == (f"{per_message}.0", met)
+    assert (python_calls.found, python_calls.met) == (str(per_message), met)
     assert (modules.found, modules.met) == ("21", False)
 
 

@@ -151,23 +151,16 @@ class BatchSends:
             count, _ = self._take_in_turn(address, arrived, 0, order, answered, transaction)
         return count, sends.bytes_of(row, count)
 
-    def _alike(
-        self,
-        address: Address,
-        queue_count: int,
-        holders: int,
-        routing_type: int,
-        sends: Sends,
-        row: int,
-        transaction: BatchTransaction | None,
-    ) -> tuple[int, int, int]:
-        """``Sends.alike`` for as many as the address and the transaction may hold."""
+    def _room(
+        self, address: Address, queues: tuple[Queue, ...], transaction: BatchTransaction | None
+    ) -> tuple[int, int]:
+        """How many bytes and messages the address and the transaction may still hold."""
         room_bytes = room_count = _UNLIMITED
         if address.limited:
-            room_bytes, room_count = self._office.memory.room(address, holders)
+            room_bytes, room_count = self._office.memory.room(address, _holders(queues))
         if transaction is not None:
-            room_count = min(room_count, transaction.room(queue_count))
-        return sends.alike(row, self._longest_bytes, routing_type, room_bytes, room_count)
+            room_count = min(room_count, transaction.room(len(queues)))
+        return room_bytes, room_count
 
     def _take_alike(
         self,
@@ -180,8 +173,10 @@ class BatchSends:
         transaction: BatchTransaction | None,
     ) -> tuple[int, int]:
         """Take those from ``row`` on that are alike, all for the same queues. Returns and raises as ``take``."""
-        holders = _holders(queues)
-        alike = self._alike(address, len(queues), holders, queues[0].routing_type, sends, row, transaction)
+        room_bytes = room_count = _UNLIMITED
+        if address.limited or transaction is not None:
+            room_bytes, room_count = self._room(address, queues, transaction)
+        alike = sends.alike(row, self._longest_bytes, queues[0].routing_type, room_bytes, room_count)
         if not alike[0]:
             return 0, 0
         return self._take_part(address, queues, sends, row, alike, order, answered, transaction)
@@ -206,8 +201,8 @@ class BatchSends:
             return 0, 0
         shares = balancer.share(turns, sends.count - row)
         most = shares[0].queues if len(turns.cycles) == 1 else balancer.all_queues()
-        holders = _holders(most)
-        count, _, kind = self._alike(address, len(most), holders, turns.routing_type, sends, row, transaction)
+        room_bytes, room_count = self._room(address, most, transaction)
+        count, _, kind = sends.alike(row, self._longest_bytes, turns.routing_type, room_bytes, room_count)
         if count and sends.duplicate_id(row):
             count = address.duplicate_ids.unseen(sends.duplicate_ids(row, count))
         if not count:
@@ -224,7 +219,7 @@ class BatchSends:
         if not waits:
             added_bytes = sum(picked.bytes_of(begin, rows) for _, picked, begin, rows in parts)
             holding = {queue.address for queues, *_ in parts for queue in queues}
-            if not all(office.memory.keeps(each, holders, count, added_bytes) for each in holding):
+            if not all(office.memory.keeps(each, _holders(most), count, added_bytes) for each in holding):
                 return 0, 0
         balancer.shared(turns, count)
         # one answer for all, after the last of them

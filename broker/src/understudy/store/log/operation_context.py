@@ -183,7 +183,7 @@ class OperationContext(Lane):
         strictest = [voter for voter in self.contract.value if voter in self._marks]
         for lane in self._lanes:
             lane._voters = tuple([voter for voter in strictest if voter in lane.contract.value])
-        self._release()
+        self.advance(self._marks[Voter.LOCAL_DISK])
 
     # --- the replica --------------------------------------------------------------------------------
 
@@ -212,7 +212,7 @@ class OperationContext(Lane):
     # --- releasing ----------------------------------------------------------------------------------
 
     def advance(self, sequence: int, voter: Voter = Voter.LOCAL_DISK) -> None:
-        """A voter has confirmed everything up to ``sequence``: release calls that waited for it.
+        """A voter has confirmed everything up to ``sequence``: release the calls that wait for nothing any more.
 
         The confirmation of a replica that is not in sync is ignored: it came by a connection that has ended.
 
@@ -220,12 +220,11 @@ class OperationContext(Lane):
             BrokerError: of a released call; the node can go on no longer.
             Exception: the first bug that answers no call, after the last call.
         """
-        if self._marks.get(voter, sequence) < sequence:
-            self._marks[voter] = sequence
-            self._release()
-
-    def _release(self) -> None:
-        """Release the calls that wait for nothing any more."""
+        marks = self._marks
+        before = marks.get(voter)
+        if before is None or sequence < before:
+            return
+        marks[voter] = sequence
         bug: Exception | None = None
         for lane in self._lanes:
             # a released call may itself fail the context: the others must then stay unheard
