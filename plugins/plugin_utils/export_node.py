@@ -20,7 +20,7 @@ INVENTORY_ONLY = ("broker_pair", "broker_failure_domain", "broker_port_offset", 
 HINTS = (*INVENTORY_ONLY, "broker_grouping_owner")
 RENDERED = (
     *("cluster_user", "cluster_password", "security_enabled", "security_settings", "address_settings"),
-    *("addresses", "diverts", "bridges"),
+    *("addresses", "diverts", "bridges", "dead_letter_address", "expiry_address"),
 )
 """Inputs of the rendering, without ``broker_``."""
 SECRETS = ("broker_cluster_password",)

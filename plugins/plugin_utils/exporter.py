@@ -20,7 +20,7 @@ from ansible_collections.understudy.broker.plugins.plugin_utils.elements import 
     place_of,
     policy_steps,
 )
-from ansible_collections.understudy.broker.plugins.plugin_utils.render import DEFAULTS
+from ansible_collections.understudy.broker.plugins.plugin_utils.render import DEFAULTS, LEFTOVER_ADDRESSES
 from ansible_collections.understudy.broker.plugins.plugin_utils.sockets import CORE, DEFAULT_PORT, WILDCARDS
 from ansible_collections.understudy.broker.plugins.plugin_utils.structured import as_mapping, at, many, take
 from ansible_collections.understudy.broker.plugins.plugin_utils.variables import Unusable, table
@@ -375,6 +375,36 @@ class _Exporter:
         self._listed("broker_addresses", ["addresses", "address"], address)
         self._listed("broker_diverts", ["diverts", "divert"], divert)
         self._listed("broker_bridges", ["bridges", "bridge"], bridge)
+        self._leftover_addresses()
+
+    def _leftover_addresses(self) -> None:
+        """Variables of the addresses for messages that no consumer takes. The elements that the rendering makes for
+        them are the last ones of their lists; in another place they were inputs.
+        """
+        match = at(self._core, ["wildcard-addresses", "any-words"]) or "#"
+        settings = cast("list[dict[str, object]]", self._variables.pop("broker_address_settings", []))
+        addresses = cast("list[dict[str, object]]", self._variables.pop("broker_addresses", []))
+        for key, name in reversed(LEFTOVER_ADDRESSES.items()):
+            self._variables[f"broker_{key}"] = ""
+            entry = next((each for each in settings if each["match"] == match), None)
+            elements = cast("dict[str, object]", entry["settings"]) if entry is not None else {}
+            value = elements.get(name)
+            if not value or not isinstance(value, str):
+                continue
+            self._variables[f"broker_{key}"] = value
+            if list(elements)[-1] != name:
+                continue
+            if addresses[-1:] == [{"name": value, "anycast": [{"name": value}]}]:
+                addresses.pop()
+            elif all(each["name"] != value for each in addresses):
+                continue
+            del elements[name]
+            if not elements and settings[-1] is entry:
+                settings.pop()
+        if settings:
+            self._variables["broker_address_settings"] = settings
+        if addresses:
+            self._variables["broker_addresses"] = addresses
 
     def _listed(
         self, variable: str, steps: Sequence[str], read: Callable[[dict[str, object]], dict[str, object] | None]

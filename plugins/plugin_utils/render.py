@@ -40,6 +40,10 @@ DEFAULTS = {"critical-analyzer-policy": "HALT"}
 """Elements of ``core`` where no input sets them. A node that hangs on its disk must end so that its backup can serve;
 the file that ``artemis create`` writes says the same."""
 
+LEFTOVER_ADDRESSES = {"dead_letter_address": "dead-letter-address", "expiry_address": "expiry-address"}
+"""By input, the element of an address setting that names an address for messages that no consumer takes. Without it
+the broker drops them."""
+
 _XML_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 
 
@@ -74,7 +78,8 @@ def broker_xml(inputs: Mapping[str, object], prefix: str = "broker_config_") -> 
     Args:
         inputs: ``core`` (structured YAML), ``origins`` (by path of an input, what errors name), ``cluster_user``,
             ``cluster_password``, ``security_enabled``, ``security_settings``, ``address_settings``, ``addresses``,
-            ``diverts``, ``bridges`` and ``extra`` (structured YAML that is added).
+            ``diverts``, ``bridges``, ``extra`` (structured YAML that is added), ``dead_letter_address`` and
+            ``expiry_address`` (of all addresses whose settings name none; absent or empty: none).
         prefix: What precedes these names, for errors.
 
     Raises:
@@ -113,6 +118,9 @@ class _Builder:
         self._bridges(inputs)
         for name, value in _mapping(inputs, "extra", self._prefix).items():
             self._extend(str(name), value, f"{self._prefix}extra.{name}")
+        for key, name in LEFTOVER_ADDRESSES.items():
+            if inputs.get(key):
+                self._leftover_address(name, inputs[key], f"{self._prefix}{key}")
         for name, text in DEFAULTS.items():
             if self._core.find(name) is None:
                 self._set(name, text, "a default")
@@ -231,6 +239,24 @@ class _Builder:
                 self._origins[group] = f"{origin}.{routing}"
                 for index, queue in enumerate(_list(entry, routing, f"{origin}.")):
                     self._queue(group, queue, f"{origin}.{routing}[{index}]")
+
+    def _leftover_address(self, setting_name: str, address: object, origin: str) -> None:
+        """The setting of all addresses, unless another input has it, and the address with a queue of its name, unless
+        another input has that.
+        """
+        match = self._core.findtext("wildcard-addresses/any-words") or "#"
+        settings, addresses = self._group("address-settings"), self._group("addresses")
+        found = [each for each in settings if each.get("match") == match]
+        if not found:
+            self._add(settings, "address-setting", {"@match": match}, origin)
+            found = [settings[-1]]
+        if found[0].find(setting_name) is not None:
+            return
+        self._add(found[0], setting_name, address, origin)
+        name = found[0].findtext(setting_name)
+        if all(each.get("name") != name for each in addresses):
+            entry = {"@name": address, "anycast": {"queue": {"@name": address}}}
+            self._add(addresses, "address", entry, origin)
 
     def _queue(self, group: ET.Element, queue: object, origin: str) -> None:
         if not isinstance(queue, Mapping):

@@ -41,6 +41,7 @@ PAIR: dict[str, dict[str, object]] = {
 def files(hosts: dict[str, dict[str, object]], host: str) -> Files:
     nodes: Any = build_topology(hosts, hosts).as_dict()["nodes"]
     inputs = {"cluster_user": "understudy.cluster", "cluster_password": "top-secret", "security_enabled": True}
+    inputs |= {"dead_letter_address": "DLQ", "expiry_address": "ExpiryQueue"}
     text = broker_xml({"core": nodes[host]["core"], **inputs, "extra": {"id-cache-size": 500}}).text
     return Files(text, f"ann = {HASH}\n", "shops = ann\nempty = \n", SERVICE)
 
@@ -64,6 +65,16 @@ def test_a_node_of_a_pair(host: str) -> None:
         "broker_config_extra": {"id-cache-size": "500"},
     }
     assert {"top-secret", HASH} <= set(exported.secrets)
+
+
+def test_a_node_without_addresses_for_messages_that_no_consumer_takes() -> None:
+    text = files(PAIR, "a").document
+    for element in ("<dead-letter-address>DLQ</dead-letter-address>", "<expiry-address>ExpiryQueue</expiry-address>"):
+        assert element in text
+        text = text.replace(element, "")
+    exported = export_node(Files(text, "", "", SERVICE), "/opt/understudy/instance", "a", PAIR)
+    assert (exported.variables["broker_dead_letter_address"], exported.variables["broker_expiry_address"]) == ("", "")
+    assert "dead-letter-address" not in exported.document
 
 
 def test_a_host_that_is_in_no_inventory() -> None:

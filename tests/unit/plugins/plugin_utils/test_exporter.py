@@ -18,13 +18,16 @@ from hypothesis import strategies as st
 
 Variables = dict[str, object]
 
-NAMES = st.text(st.sampled_from("abcdef.#*-_ü"), min_size=1, max_size=8)
+NAMES = st.text(st.sampled_from("abcdef.#*-_ü"), min_size=1, max_size=8) | st.sampled_from(["#", "DLQ"])
 TEXTS = st.text(st.sampled_from("abc <>&\"'=;:é-1"), min_size=1, max_size=10).filter(lambda text: bool(text.strip()))
 PORTS = st.integers(1, 65535)
 PARAMETERS = st.dictionaries(
     st.text(st.sampled_from("abcXYZ"), min_size=1, max_size=5), TEXTS | PORTS.map(str), max_size=3
 )
-INPUTS = ("security_enabled", "security_settings", "address_settings", "addresses", "diverts", "bridges")
+INPUTS = (
+    *("security_enabled", "security_settings", "address_settings", "addresses", "diverts", "bridges"),
+    *("dead_letter_address", "expiry_address"),
+)
 ONE_FILE_CANNOT_TELL = ("broker_pair", "broker_port_offset", "broker_grouping_owner", "broker_instance_directory")
 
 
@@ -59,7 +62,8 @@ CONTENT = st.fixed_dictionaries(
                 {
                     "match": NAMES,
                     "settings": st.dictionaries(
-                        st.sampled_from(["dead-letter-address", "max-size-bytes"]), TEXTS | PORTS | st.booleans()
+                        st.sampled_from(["dead-letter-address", "expiry-address", "max-size-bytes"]),
+                        TEXTS | PORTS | st.booleans() | st.just("DLQ"),
                     ),
                 }
             ),
@@ -68,6 +72,8 @@ CONTENT = st.fixed_dictionaries(
         "addresses": _listed(
             st.fixed_dictionaries({"name": NAMES}, optional={"anycast": QUEUES, "multicast": QUEUES}), "name"
         ),
+        "dead_letter_address": st.sampled_from(["", "DLQ", "of <two>"]),
+        "expiry_address": st.sampled_from(["", "DLQ", "ExpiryQueue"]),
         "diverts": _listed(
             st.fixed_dictionaries(
                 {"name": NAMES, "address": NAMES, "forwarding-address": NAMES},

@@ -171,6 +171,69 @@ def test_a_node_that_hangs_ends_unless_another_policy_is_given() -> None:
     assert core(extra={"critical-analyzer-policy": "LOG"}).findtext(path("critical-analyzer-policy")) == "LOG"
 
 
+LEFTOVERS = {"dead_letter_address": "DLQ", "expiry_address": "ExpiryQueue"}
+
+
+def leftovers(**changes: object) -> tuple[list[dict[str, str | None]], list[str | None]]:
+    """The settings of each match without the namespace, and the names of the addresses."""
+    found = core(**{"address_settings": [], "addresses": [], **LEFTOVERS, **changes})
+    settings = [
+        {"match": each.get("match"), **{below.tag.removeprefix(CORE): below.text for below in each}}
+        for each in found.findall(path("address-settings", "address-setting"))
+    ]
+    return settings, [each.get("name") for each in found.findall(path("addresses", "address"))]
+
+
+BOTH = {"dead-letter-address": "DLQ", "expiry-address": "ExpiryQueue"}
+
+
+def test_messages_that_no_consumer_takes_have_addresses_with_a_queue() -> None:
+    assert leftovers() == ([{"match": "#", **BOTH}], ["DLQ", "ExpiryQueue"])
+    found = core(**{"address_settings": [], "addresses": [], **LEFTOVERS})
+    assert [each.get("name") for each in found.findall(path("addresses", "address", "anycast", "queue"))] == [
+        "DLQ",
+        "ExpiryQueue",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "settings", "addresses"),
+    [
+        (dict.fromkeys(LEFTOVERS, ""), [], []),
+        (
+            {"address_settings": [{"match": "#", "settings": {"redistribution-delay": 0}}]},
+            [{"match": "#", "redistribution-delay": "0", **BOTH}],
+            ["DLQ", "ExpiryQueue"],
+        ),
+        (
+            {"address_settings": [{"match": "#", "settings": {"dead-letter-address": "own"}}]},
+            [{"match": "#", "dead-letter-address": "own", "expiry-address": "ExpiryQueue"}],
+            ["ExpiryQueue"],
+        ),
+        (
+            {"extra": {"address-settings": {"address-setting": {"@match": "#", "expiry-address": "own"}}}},
+            [{"match": "#", "expiry-address": "own", "dead-letter-address": "DLQ"}],
+            ["DLQ"],
+        ),
+        (
+            {"addresses": [{"name": "DLQ", "multicast": []}], "address_settings": [{"match": "a", "settings": {}}]},
+            [{"match": "a"}, {"match": "#", **BOTH}],
+            ["DLQ", "ExpiryQueue"],
+        ),
+        (
+            {"extra": {"wildcard-addresses": {"any-words": ">"}}},
+            [{"match": ">", **BOTH}],
+            ["DLQ", "ExpiryQueue"],
+        ),
+        ({"expiry_address": "DLQ"}, [{"match": "#", **BOTH, "expiry-address": "DLQ"}], ["DLQ"]),
+    ],
+)
+def test_settings_and_addresses_of_other_inputs_stay(
+    changes: Mapping[str, object], settings: list[dict[str, str]], addresses: list[str]
+) -> None:
+    assert leftovers(**changes) == (settings, addresses)
+
+
 def test_without_a_password_there_is_no_cluster_login() -> None:
     assert core(cluster_password="").find(path("cluster-user")) is None
 
