@@ -96,21 +96,27 @@ def _forwarding(data: bytes) -> None:
         both(forwarding.forward_messages, *arguments)
         both(forwarding.split_confirms, data, 0, 100)
     sends = frames.split_sends(data, 0, _LIMIT_BYTES, _COUNT_MAX)
+    encoded = [] if sends is None else [sends.encoded(row) for row in range(sends.count)]
+    moving = ([*encoded, message], _ADDED if how > b"\x80" else b"", int(how > b"\x80"))
+    moved = forwarding.moved_sends(*moving)
+    if NATIVE is not None:
+        assert view_of_sends(NATIVE.moved_sends(*moving)) == view_of_sends(moved)
     if sends is None:
         return
     found = forwarding.split_forwarded(sends, 0)
-    picked = forwarding.pick_sends(sends, 0, 2, 5, Properties({"_AMQ_ROUTE_TOa": b"1"}).encode()[5:], 1)
+    picked = forwarding.pick_sends(sends, 0, 2, 5, _ADDED, 1)
     if NATIVE is not None:
         same = NATIVE.split_sends(data, 0, _LIMIT_BYTES, _COUNT_MAX)
         native = NATIVE.split_forwarded(same, 0)
         assert (native is None) is (found is None)
         if found is not None:
             assert (view_of_sends(native[0]), native[1]) == (view_of_sends(found[0]), found[1])
-        again = NATIVE.pick_sends(same, 0, 2, 5, Properties({"_AMQ_ROUTE_TOa": b"1"}).encode()[5:], 1)
+        again = NATIVE.pick_sends(same, 0, 2, 5, _ADDED, 1)
         assert view_of_sends(again) == view_of_sends(picked)
 
 
 _ROUTE = "_AMQ_ROUTE_TOa".encode("utf-16-le")
+_ADDED = Properties({"_AMQ_ROUTE_TOa": b"1"}).encode()[5:]
 
 
 def _forwarding_seeds() -> list[bytes]:
