@@ -1,7 +1,7 @@
-"""Two members of a cluster beside a single node: messages produced at one and consumed at the other.
+"""Members of a cluster beside a single node: messages produced at one and consumed at another.
 
-All nodes and the driver share this machine, so two members have the processors of one. Artemis runs the same in turn,
-with its own cluster of two.
+All nodes and the driver share this machine, so two members have the processors of one; further members know the queues
+and have no clients. Artemis runs the same in turn, with its own cluster of two.
 """
 
 from __future__ import annotations
@@ -78,6 +78,7 @@ class Rates:
 
     broker: str
     mode: str
+    members: int
     single: float
     across: float
     single_cpu_us: float
@@ -90,9 +91,9 @@ class Rates:
 
 
 class _Ours:
-    def __init__(self, directory: Path, mode: str) -> None:
+    def __init__(self, directory: Path, mode: str, count: int) -> None:
         balancing = f"<message-load-balancing>{mode}</message-load-balancing>"
-        self.members = Members(directory, 2, cluster=balancing).start()
+        self.members = Members(directory, count, cluster=balancing).start()
         self.ports = [node.port for node in self.members.nodes]
         self.pids = [node.process.pid for node in self.members.nodes if node.process is not None]
 
@@ -101,10 +102,10 @@ class _Ours:
 
 
 class _Artemis:
-    def __init__(self, directory: Path, mode: str) -> None:
+    def __init__(self, directory: Path, mode: str, count: int) -> None:
         balancing = f"<message-load-balancing>{mode}</message-load-balancing>"
         extra = "<journal-type>NIO</journal-type>"
-        configurations = members_xml(directory, 2, cluster=balancing, extra=lambda number: extra)
+        configurations = members_xml(directory, count, cluster=balancing, extra=lambda number: extra)
         command = artemis_home() / "bin" / "artemis"
         self.nodes = [
             ArtemisNode(command, directory / f"instance{number}", port, text)
@@ -122,15 +123,15 @@ class _Artemis:
             node.end()
 
 
-_BROKERS: dict[str, Callable[[Path, str], _Ours | _Artemis]] = {"understudy": _Ours, "artemis": _Artemis}
+_BROKERS: dict[str, Callable[[Path, str, int], _Ours | _Artemis]] = {"understudy": _Ours, "artemis": _Artemis}
 
 
-def rates(broker: str, mode: str, directory: Path, window_ms: int) -> Rates:
+def rates(broker: str, mode: str, members: int, directory: Path, window_ms: int) -> Rates:
     """One broker in one mode: both ends at one member, then at two."""
     driver = build_driver(directory)
-    cluster = _BROKERS[broker](directory / broker, mode)
+    cluster = _BROKERS[broker](directory / broker, mode, members)
     try:
-        first, second = cluster.ports
+        first, second = cluster.ports[:2]
         single, across = [
             run(
                 driver, Across(first, consumers_at, mode), CASES["pipelined"][1], f"q{consumers_at}", cluster.pids,
@@ -138,7 +139,7 @@ def rates(broker: str, mode: str, directory: Path, window_ms: int) -> Rates:
             )
             for consumers_at in (first, second)
         ]  # fmt: skip
-        return Rates(broker, mode, single.per_s, across.per_s, single.broker_cpu_us, across.broker_cpu_us)
+        return Rates(broker, mode, members, single.per_s, across.per_s, single.broker_cpu_us, across.broker_cpu_us)
     finally:
         cluster.end()
 
@@ -239,23 +240,25 @@ def _memory_mib(node: Node, line: str) -> float:
 @click.option("--rounds", default=3, show_default=True, help="Rounds; medians are printed.")
 @click.option("--window-ms", default=5_000, show_default=True, help="Load of each measurement.")
 @click.option("--artemis/--no-artemis", default=True, show_default=True, help="With a cluster of Artemis beside ours.")
+@click.option("--members", default="2,4", show_default=True, help="Sizes of our cluster; that of Artemis has two.")
 @click.option("--queues", default=10_000, show_default=True, help="Queues that four members learn of each other.")
 @click.option("--messages", default=1_000_000, show_default=True, help="Messages that are redistributed.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
-def cluster(*, rounds: int, window_ms: int, artemis: bool, queues: int, messages: int, as_json: bool) -> None:
+def cluster(*, rounds: int, window_ms: int, artemis: bool, members: str, queues: int, messages: int, as_json: bool) -> None:
     """Messages produced at one member of a cluster and consumed at another one, beside a single node."""
-    found: dict[tuple[str, str], list[Rates]] = {}
-    brokers = ["understudy", "artemis"] if artemis else ["understudy"]
+    found: dict[tuple[str, str, int], list[Rates]] = {}
+    clusters = [("understudy", int(count)) for count in members.split(",")]
+    clusters += [("artemis", 2)] if artemis else []
     for _ in range(rounds):
-        for broker in brokers:
+        for broker, count in clusters:
             for mode in MODES:
                 with tempfile.TemporaryDirectory() as directory:
                     try:
-                        measured = rates(broker, mode, Path(directory), window_ms)
+                        measured = rates(broker, mode, count, Path(directory), window_ms)
                     except CannotRun as error:
                         click.echo(f"{broker} left out: {error}", err=True)
                         continue
-                found.setdefault((broker, mode), []).append(measured)
+                found.setdefault((broker, mode, count), []).append(measured)
     with tempfile.TemporaryDirectory() as directory:
         settled = settle(Path(directory) / "settled", queues)
         moved = redistribute(Path(directory) / "redistributed", messages)
@@ -264,15 +267,15 @@ def cluster(*, rounds: int, window_ms: int, artemis: bool, queues: int, messages
         further = {"settled": asdict(settled), "redistributed": asdict(moved)}
         print(json.dumps({"benchmark": "cluster", "rates": rows, **further}))
         return
-    table = Table(title=f"Messages per second between two members, {rounds} rounds, {datetime.now():%Y-%m-%d}")
-    for column in ("broker", "mode", "one member", "across", "% of one", "CPU µs per message", "times Artemis"):
+    table = Table(title=f"Messages per second from one member to another one, {rounds} rounds, {datetime.now():%Y-%m-%d}")
+    for column in ("broker", "members", "mode", "one member", "across", "% of one", "CPU µs per message", "times Artemis"):
         table.add_column(column, justify="right")
-    for (broker, mode), values in found.items():
+    for (broker, mode, count), values in found.items():
         across = statistics.median(each.across for each in values)
-        theirs = found.get(("artemis", mode))
+        theirs = found.get(("artemis", mode, 2))
         beside = "" if theirs is None else f"{across / statistics.median(each.across for each in theirs):.2f}"
         table.add_row(
-            broker, mode, f"{statistics.median(each.single for each in values):,.0f}", f"{across:,.0f}",
+            broker, str(count), mode, f"{statistics.median(each.single for each in values):,.0f}", f"{across:,.0f}",
             f"{statistics.median(each.percent for each in values):.0f}",
             f"{statistics.median(each.single_cpu_us for each in values):.1f},"
             f" {statistics.median(each.across_cpu_us for each in values):.1f}",
