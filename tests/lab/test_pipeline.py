@@ -17,7 +17,7 @@ from understudy_lab.hosts import Lab
 from understudy_lab.pair import PASSWORDS, UNDERSTUDY, await_that, play, record
 
 HOSTS = 1
-MEMORY_MIB = 1536
+MEMORY_MIB = 2560
 NODE = "h1"
 INVENTORY = "tests/lab/inventories/pipeline.yml"
 TABLE = "pipeline"
