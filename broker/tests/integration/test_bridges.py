@@ -188,6 +188,7 @@ def command(made: Node, *arguments: str, text: str | None = None) -> subprocess.
     return subprocess.run(line, input=text, capture_output=True, text=True, check=False, timeout=READY_S)
 
 
+@pytest.mark.long
 def test_a_bridge_made_at_run_time_survives_kills_and_ends_when_it_is_destroyed(
     tmp_path: Path, nodes: list[Node]
 ) -> None:

@@ -75,6 +75,7 @@ def nodes(tmp_path: Path) -> Iterator[tuple[Node, Node, Path]]:
         two.end()
 
 
+@pytest.mark.long
 def test_large_messages_travel_in_pieces(nodes: tuple[Node, Node, Path], tmp_path: Path) -> None:
     one, two, store = nodes
     compressible = b"the same again and again " * 40_000 + body(3, 400_000)
@@ -128,6 +129,7 @@ def test_neither_side_holds_a_body_in_memory(nodes: tuple[Node, Node, Path], tmp
     assert stored.stat().st_size == path.stat().st_size
 
 
+@pytest.mark.long
 def test_prepared_messages_only_when_asked_for(nodes: tuple[Node, Node, Path], tmp_path: Path) -> None:
     one, two, store = nodes
     with connect(url(one)) as connection:

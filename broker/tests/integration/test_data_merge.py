@@ -133,6 +133,7 @@ def test_two_copies_become_one(nodes: tuple[Node, Node, Path, Path], tmp_path: P
         two.end()
 
 
+@pytest.mark.long
 def test_an_interrupted_import_goes_on_where_it_was(nodes: tuple[Node, Node, Path, Path], tmp_path: Path) -> None:
     one, _, left, _ = nodes
     try:

@@ -38,6 +38,7 @@ def test_memory_does_not_follow_the_depth(tmp_path: Path, count: int, max_size_b
     assert figures.peak_mib - figures.idle_mib < growth_mib, figures
 
 
+@pytest.mark.long
 def test_a_takeover_drops_page_files_and_keeps_durable_messages(tmp_path: Path) -> None:
     settings = (
         "<address-settings><address-setting match='#'><max-size-bytes>0</max-size-bytes>"

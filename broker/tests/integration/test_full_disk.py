@@ -44,7 +44,7 @@ def run(*arguments: object, timeout_s: float = 60) -> subprocess.CompletedProces
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s)
 
 
-@pytest.mark.parametrize("address", ["fails", "blocks"])
+@pytest.mark.parametrize("address", ["fails", pytest.param("blocks", marks=pytest.mark.long)])
 def test_messages_confirmed_before_the_disk_was_full_are_all_kept(pair: Pair, tmp_path: Path, address: str) -> None:
     url = f"tcp://127.0.0.1:{pair.primary.port}"
     ledger = tmp_path / "produced.jsonl"

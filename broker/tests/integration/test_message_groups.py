@@ -155,6 +155,7 @@ def wait_linked(nodes: list[Node]) -> None:
         wait_knows(node, "q", nodes=len(nodes) - 1)
 
 
+@pytest.mark.long
 def test_bindings_outlast_kills_of_the_member_that_decides(make_members: Callable[..., Members]) -> None:
     nodes = make_members(3, cluster=STRICT).start().nodes
     first, _, third = nodes
@@ -178,6 +179,7 @@ def test_bindings_outlast_kills_of_the_member_that_decides(make_members: Callabl
     assert facts(third)["proposals"] >= 6
 
 
+@pytest.mark.long
 def test_the_backup_of_the_member_that_decides_has_its_bindings(tmp_path: Path) -> None:
     pair = Pair(tmp_path, extra=handler("LOCAL"))
     for node in (pair.primary, pair.backup):

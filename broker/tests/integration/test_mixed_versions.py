@@ -73,7 +73,7 @@ def test_a_pair_of_two_versions_on_a_shared_store(pair: Pair, previous: Earlier,
     consume(pair.url, 250)
 
 
-@pytest.mark.parametrize("version", ["previous", "before_readers"])
+@pytest.mark.parametrize("version", ["previous", pytest.param("before_readers", marks=pytest.mark.long)])
 def test_a_replica_of_an_earlier_version_gets_nothing_that_it_cannot_read(
     make_pair: Callable[..., ReplicatedPair], request: pytest.FixtureRequest, version: str
 ) -> None:

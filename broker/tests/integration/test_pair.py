@@ -28,7 +28,7 @@ def check_ledgers(*ledgers: Path) -> dict[str, object]:
     return json.loads(finish(start("ledger", "check", "--json", *ledgers)))
 
 
-@pytest.mark.parametrize("ack", ["transacted", "auto"])
+@pytest.mark.parametrize("ack", [pytest.param("transacted", marks=pytest.mark.long), "auto"])
 def test_nothing_is_lost_when_the_active_is_killed_and_comes_back(pair: Pair, tmp_path: Path, ack: str) -> None:
     pair.start()
     produced, consumed = tmp_path / "produced.jsonl", tmp_path / "consumed.jsonl"

@@ -210,6 +210,7 @@ def test_the_contract_of_an_address_decides_whether_a_confirmation_waits_for_a_p
     assert logged(pair.primary, "the node goes on without a replica") == 1
 
 
+@pytest.mark.long
 def test_a_returning_node_keeps_the_common_part_of_its_log(make_pair: Callable[..., ReplicatedPair]) -> None:
     contracts = (("fast", "local"), ("both", "replica-disk"))
     settings = "".join(

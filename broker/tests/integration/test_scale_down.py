@@ -225,6 +225,7 @@ def flows(node: Node) -> dict[str, dict[str, int]]:
     return {each["name"]: each for each in node.get("/api/v1/cluster")[1]["bridges"]}
 
 
+@pytest.mark.long
 def test_a_target_that_is_killed_gets_each_message_once(make_members: Callable[..., Members]) -> None:
     first, second = make_members().start().nodes
     send(first, [f"{number} " + "y" * 500 for number in range(20_000)])
@@ -341,6 +342,7 @@ def test_a_backup_without_a_target_tries_again(pair_and_third: tuple[Pair, Node]
     assert take_all(third, "orders", 30) == numbered(30)
 
 
+@pytest.mark.long
 def test_an_interrupted_scale_down_is_completed_before_clients_are_served(make_members: Callable[..., Members]) -> None:
     """The messages that the target has already would otherwise be delivered by both nodes."""
     first, second = make_members().start().nodes
