@@ -63,10 +63,17 @@ def _is_seen() -> Column:
     return is_kind(Kind.DELIVERED) | is_kind(Kind.REMAINING)
 
 
+def _has_digest(of_kind: Column) -> Column:
+    return of_kind & (F.col("digest") > 0)
+
+
 def messages(rows: DataFrame) -> DataFrame:
-    """One row per message: its first times, address and digests, and whether it may be lost or was refused."""
+    """One row per message: its first times, the least and the greatest digest of its bodies, and whether it may be
+    lost or was refused. All columns are numbers, so that Spark aggregates them in buffers of a fixed length.
+    """
     of_producer = is_kind(Kind.SENT) | is_kind(Kind.CONFIRMED)
-    with_digest = F.col("digest") > 0
+    sent_digest = F.when(_has_digest(is_kind(Kind.SENT)), F.col("digest"))
+    seen_digest = F.when(_has_digest(_is_seen()), F.col("digest"))
     return (
         rows.where(~F.col("kind").isin([kind.value for kind in WITHOUT_MESSAGE]))
         .groupBy(MESSAGE)
@@ -75,12 +82,35 @@ def messages(rows: DataFrame) -> DataFrame:
             F.min(F.when(is_kind(Kind.CONFIRMED), F.col("at_ms"))).alias("confirmed_at"),
             F.min(F.when(is_kind(Kind.DELIVERED), F.col("at_ms"))).alias("delivered_at"),
             F.min(F.when(is_kind(Kind.REMAINING), F.col("at_ms"))).alias("remaining_at"),
-            F.min(F.when(of_producer, F.col("address"))).alias("address"),
             F.max(of_producer & ~F.col("durable")).alias("transient"),
             F.max(is_kind(Kind.REFUSED) & (F.col("queue") == "")).alias("refused"),
-            F.collect_set(F.when(is_kind(Kind.SENT) & with_digest, F.col("digest"))).alias("sent_digests"),
-            F.collect_set(F.when(_is_seen() & with_digest, F.struct("queue", "digest"))).alias("seen_digests"),
+            F.min(sent_digest).alias("sent_least"),
+            F.max(sent_digest).alias("sent_greatest"),
+            F.min(seen_digest).alias("seen_least"),
+            F.max(seen_digest).alias("seen_greatest"),
         )
+    )
+
+
+def suspicious_messages(messages: DataFrame) -> DataFrame:
+    """Those of ``messages`` that ``undelivered``, ``ghosts``, ``refused`` or ``corrupted`` may find, usually few."""
+    gone = "confirmed_at IS NOT NULL AND delivered_at IS NULL AND remaining_at IS NULL AND NOT transient"
+    # all bodies with a digest that were sent and seen are the same one, unless
+    bodies = (
+        "sent_least IS NOT NULL AND seen_least IS NOT NULL"
+        " AND (least(sent_least, seen_least) < greatest(sent_greatest, seen_greatest))"
+    )
+    return messages.where(f"sent_at IS NULL OR refused OR ({gone}) OR ({bodies})")
+
+
+def suspicious_copies(copies: DataFrame, clock_skew_ms: int) -> DataFrame:
+    """Those of ``copies`` that ``unacknowledged``, ``crossed``, ``duplicated``, ``unfounded`` or
+    ``remaining_after_acknowledgement`` may find, usually few.
+    """
+    return copies.where(
+        "(deliveries > 0 AND first_acknowledgement_ms IS NULL AND attempts <= 0)"
+        " OR (deliveries = 0 AND first_acknowledgement_ms IS NOT NULL)"
+        f" OR stored_twice OR again OR consumers > 1 OR last_remaining_ms > first_acknowledgement_ms + {clock_skew_ms}"
     )
 
 
@@ -98,6 +128,17 @@ def address_drains(rows: DataFrame) -> DataFrame:
 def queue_drains(rows: DataFrame) -> DataFrame:
     """When each queue was last seen completely: queue, seen_at."""
     return rows.where(is_kind(Kind.DRAINED)).groupBy("queue").agg(F.max("at_ms").alias("seen_at"))
+
+
+def _with_address(found: DataFrame, rows: DataFrame) -> DataFrame:
+    """With the address that their producer used, which few messages need: ``messages`` does not have it."""
+    addresses = (
+        rows.where(is_kind(Kind.SENT) | is_kind(Kind.CONFIRMED))
+        .join(found.select(MESSAGE).distinct(), on=MESSAGE, how="left_semi")
+        .groupBy(MESSAGE)
+        .agg(F.min("address").alias("address"))
+    )
+    return found.join(addresses, on=MESSAGE, how="left")
 
 
 def _judged(
@@ -120,11 +161,15 @@ def _judged(
     return judged.select(_sorted_finding(reason, queue="queue" in found.columns))
 
 
-def undelivered(messages: DataFrame, drains: DataFrame, remaining: DataFrame | None, clock_skew_ms: int) -> DataFrame:
+def undelivered(
+    rows: DataFrame, messages: DataFrame, drains: DataFrame, remaining: DataFrame | None, clock_skew_ms: int
+) -> DataFrame:
     """Confirmed durable messages that no consumer and no queue has."""
     found = messages.where(
         "confirmed_at IS NOT NULL AND delivered_at IS NULL AND remaining_at IS NULL AND NOT transient"
-    ).select(*MESSAGE, "address", "confirmed_at")
+    ).select(*MESSAGE, "confirmed_at")
+    if remaining is None:
+        found = _with_address(found, rows)
     return _judged(
         found, drains, "confirmed_at", remaining, clock_skew_ms,
         on="address", yes=Reason.NEVER_DELIVERED, no=Reason.DELIVERY_NOT_SEEN,
@@ -161,7 +206,7 @@ def incomplete(
         .distinct()
         .join(messages, on=MESSAGE, how="inner")
         .select(
-            *key, "number", "address", "sent_at", "transient", "refused",
+            *key, "number", "sent_at", "transient", "refused",
             F.least("confirmed_at", "delivered_at", "remaining_at").alias("effect_at"),
         )
     )  # fmt: skip
@@ -173,8 +218,10 @@ def incomplete(
     found = (
         members.where("effect_at IS NULL AND NOT transient")
         .join(effective, on=key, how="inner")
-        .select(*MESSAGE, "address", F.greatest("sent_at", "first_effect").alias("since"))
+        .select(*MESSAGE, F.greatest("sent_at", "first_effect").alias("since"))
     )
+    if remaining is None:
+        found = _with_address(found, rows)
     return _judged(
         found, drains, "since", remaining, clock_skew_ms,
         on="address", yes=Reason.PART_OF_A_TRANSACTION, no=Reason.TRANSACTION_NOT_SEEN,
@@ -205,16 +252,21 @@ def refused(messages: DataFrame, remaining: DataFrame | None) -> DataFrame:
     return seen.select(_finding("refused", Reason.VISIBLE_AFTER_REFUSAL, queue=False))
 
 
-def corrupted(messages: DataFrame) -> DataFrame:
-    """Delivered or in a queue with a body that was not sent."""
+def corrupted(rows: DataFrame, messages: DataFrame) -> DataFrame:
+    """Delivered or in a queue with a body that was not sent.
 
-    def was_sent(seen: Column) -> Column:
-        return ~F.array_contains("sent_digests", seen["digest"])
-
+    Args:
+        rows: All.
+        messages: Of ``suspicious_messages``.
+    """
+    known = messages.where("sent_least IS NOT NULL AND seen_least IS NOT NULL").select(MESSAGE)
+    bodies = rows.join(known, on=MESSAGE, how="left_semi")
+    was_sent = bodies.where(_has_digest(is_kind(Kind.SENT))).select(*MESSAGE, "digest").distinct()
     return (
-        messages.where("size(sent_digests) > 0 AND size(seen_digests) > 0")
-        .select(*MESSAGE, F.explode(F.filter("seen_digests", was_sent)).alias("seen"))
-        .select(*MESSAGE, "seen.queue")
+        bodies.where(_has_digest(_is_seen()))
+        .select(*COPY, "digest")
+        .join(was_sent, on=[*MESSAGE, "digest"], how="left_anti")
+        .select(COPY)
         .distinct()
         .select(_finding("corrupted", Reason.ANOTHER_BODY, queue=True))
     )

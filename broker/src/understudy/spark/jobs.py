@@ -43,6 +43,8 @@ from understudy.spark.live import REFERENCE, live_references, remaining_of
 
 #: Intervals of the plots of an audit.
 INTERVALS: Final = 300
+#: Of ledgers, for each part of an audit: half a million rows, which a task groups in memory.
+_PART_BYTES: Final = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,12 @@ def audit(
         listed = _remaining(spark, remaining)
         kept = listed if kept is None else kept.unionByName(listed).distinct()
     files = LedgerFiles.of(paths)
-    with _kept(read_ledgers(spark, files)) as parsed:
+    parts_count = max(spark.sparkContext.defaultParallelism, -(-sum(files.sizes) // _PART_BYTES))
+    # All rows of a message are in one part, so that nothing that is grouped or joined by messages moves again.
+    with (
+        _partitions(spark, parts_count),
+        _kept(read_ledgers(spark, files).repartition(parts_count, *audits.MESSAGE)) as parsed,
+    ):
         torn = _refuse_bad_lines(parsed, paths, files)
         rows = ledgers.rows_of(parsed)
         messages, consumptions = audits.messages(rows), audits.consumptions(rows)
@@ -110,22 +117,30 @@ def audit(
         with (
             _kept(messages),
             _kept(audits.copies(consumptions)) as copies,
+            _kept(audits.suspicious_messages(messages)) as suspicious,
+            _kept(audits.suspicious_copies(copies, clock_skew_ms)) as suspicious_copies,
             _kept(audits.spans(rows, clock_skew_ms)) as spans,
         ):
-            crossed = audits.crossed(consumptions, copies, clock_skew_ms)
-            parts = (
-                audits.undelivered(messages, by_address, kept, clock_skew_ms),
-                audits.unacknowledged(rows, messages, copies, by_queue, kept, clock_skew_ms),
-                audits.incomplete(rows, messages, by_address, kept, clock_skew_ms),
-                audits.ghosts(messages),
-                audits.unfounded(copies),
-                audits.duplicated(copies, crossed, members=members),
-                audits.remaining_after_acknowledgement(copies, clock_skew_ms),
-                audits.corrupted(messages),
-                audits.refused(messages, kept),
-                # a message that waited at one member comes after later ones that were sent to another one
-                *([] if members else [audits.reordered(audits.first_deliveries(rows, spans))]),
-            )
+            parts = [audits.incomplete(rows, messages, by_address, kept, clock_skew_ms)]
+            # Spark knows the size of a frame that is computed, and joins a small one without sorting the other
+            if suspicious.count():
+                parts += [
+                    audits.undelivered(rows, suspicious, by_address, kept, clock_skew_ms),
+                    audits.ghosts(suspicious),
+                    audits.corrupted(rows, suspicious),
+                    audits.refused(suspicious, kept),
+                ]
+            if suspicious_copies.count():
+                crossed = audits.crossed(consumptions, suspicious_copies, clock_skew_ms)
+                parts += [
+                    audits.unacknowledged(rows, messages, suspicious_copies, by_queue, kept, clock_skew_ms),
+                    audits.unfounded(suspicious_copies),
+                    audits.duplicated(suspicious_copies, crossed, members=members),
+                    audits.remaining_after_acknowledgement(suspicious_copies, clock_skew_ms),
+                ]
+            # a message that waited at one member comes after later ones that were sent to another one
+            if not members:
+                parts.append(audits.reordered(audits.first_deliveries(rows, spans)))
             findings = reduce(DataFrame.unionByName, parts)
             with _kept(findings):
                 shared = copies.select("queue").distinct() if members else audits.shared_queues(spans)
@@ -143,6 +158,25 @@ def _kept(frame: DataFrame) -> Iterator[DataFrame]:
         yield frame
     finally:
         frame.unpersist()
+
+
+@contextmanager
+def _partitions(spark: SparkSession, count: int) -> Iterator[None]:
+    """Let shuffles have so many partitions, of which Spark joins small ones, and keep those of cached frames."""
+    wanted = {
+        "spark.sql.shuffle.partitions": str(count),
+        # a frame in parts by some columns is in parts by these and further ones, too
+        "spark.sql.requireAllClusterKeysForCoPartition": "false",
+        "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "false",
+    }
+    before = {name: spark.conf.get(name) for name in wanted}
+    for name, value in wanted.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
 
 
 def _remaining_of_journals(spark: SparkSession, directories: Sequence[str]) -> DataFrame:
