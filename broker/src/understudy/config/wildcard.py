@@ -1,8 +1,9 @@
 """Wildcards in addresses: matching, and which of several matches is more specific.
 
 A match is made of words between delimiters; ``*`` stands for one word, ``#`` for any number of
-words, including none (manual, wildcard syntax). A wildcard matches whole words only. Matches of settings
-have ``#`` at the end only; a queue's address may have it anywhere.
+words, including none (manual, wildcard syntax). In the address of a queue a wildcard is a whole word, and ``#`` may be
+anywhere. In matches of settings ``#`` is only at the end, ``*`` in a longer word stands for one or more characters of
+it, and ``a#`` is ``a.#`` (``Match`` of Artemis).
 
 Not here: routing by wildcard, and the objects to which matches belong.
 """
@@ -18,35 +19,31 @@ _HEX: Final = frozenset("0123456789abcdefABCDEF-")
 
 
 def check_match(match: str, wildcards: WildcardConfiguration = DEFAULT_WILDCARDS) -> str | None:
-    """Reason why a match is invalid, or None.
-
-    ``#`` is refused except at the end, as in Artemis; so is a wildcard inside a longer word, which
-    would match nothing.
-    """
-    words = match.split(wildcards.delimiter)
+    """Reason why a match of settings is invalid, or None: ``#`` is refused except at the end, as in Artemis."""
     if not match:
         return "the match is empty"
-    for place, word in enumerate(words):
-        if word == wildcards.any_words and place != len(words) - 1:
-            return f"{wildcards.any_words!r} is only possible at the end"
-        for wild in (wildcards.any_words, wildcards.single_word):
-            if wild in word and word != wild:
-                return f"{wild!r} stands for whole words, not for a part of {word!r}"
+    if wildcards.any_words in match[:-1]:
+        return f"{wildcards.any_words!r} is only possible at the end"
     return None
 
 
 def is_wild(match: str, wildcards: WildcardConfiguration = DEFAULT_WILDCARDS) -> bool:
-    """Whether a match contains a wildcard."""
+    """Whether an address contains a wildcard."""
     if wildcards.any_words not in match and wildcards.single_word not in match:
         return False
     words = match.split(wildcards.delimiter)
     return wildcards.any_words in words or wildcards.single_word in words
 
 
+def is_pattern(match: str, wildcards: WildcardConfiguration = DEFAULT_WILDCARDS) -> bool:
+    """Whether a match of settings contains a wildcard, perhaps in a longer word."""
+    return wildcards.any_words in match or wildcards.single_word in match
+
+
 def prefix_of(match: str, wildcards: WildcardConfiguration = DEFAULT_WILDCARDS) -> str:
-    """Prefix of all addresses that match: the first word, empty if that is a wildcard."""
+    """Prefix of all addresses that a match of settings fits: the first word up to a wildcard."""
     first = match.split(wildcards.delimiter, 1)[0]
-    return "" if first in (wildcards.any_words, wildcards.single_word) else first
+    return first.partition(wildcards.any_words)[0].partition(wildcards.single_word)[0]
 
 
 def literal_of(match: str, wildcards: WildcardConfiguration = DEFAULT_WILDCARDS) -> str | None:
@@ -71,9 +68,45 @@ def _is_uuid(name: str) -> bool:
     return [len(group) for group in groups] == [8, 4, 4, 4, 12] and _HEX.issuperset(name)
 
 
+def fits(match: str, address: str, wildcards: WildcardConfiguration = DEFAULT_WILDCARDS) -> bool:
+    """Whether settings with this match are for an address."""
+    any_words, delimiter = wildcards.any_words, wildcards.delimiter
+    if len(match) > 1 and match[-1] == any_words and match[-2] != delimiter:
+        match = f"{match[:-1]}{delimiter}{any_words}"
+    pattern, words = match.split(delimiter), address.split(delimiter)
+    fixed = pattern[:-1] if pattern[-1] == any_words else pattern
+    rest = words[len(fixed) :]
+    if len(words) < len(fixed) or (rest and fixed is pattern) or (fixed and rest == [""]):
+        return False
+    single = wildcards.single_word
+    return all(_fits_word(want, word, single) for want, word in zip(fixed, words, strict=False))
+
+
+def _fits_word(want: str, word: str, single: str) -> bool:
+    """Whether a word is like the one of a match. Each part between two ``*`` is found at its first occurrence, so there
+    is no backtracking.
+    """
+    if want == single:
+        return bool(word)
+    if want == word:
+        return True
+    first, *rest = want.split(single)
+    if not rest or not word.startswith(first):
+        return False
+    *between, last = rest
+    # each * stands for one character at least
+    end, place = len(word) - len(last), len(first) + 1
+    for part in between:
+        found = word.find(part, place, end)
+        if found < 0:
+            return False
+        place = found + len(part) + 1
+    return place <= end and word.endswith(last)
+
+
 def matches(match: str, address: str, wildcards: WildcardConfiguration = DEFAULT_WILDCARDS) -> bool:
-    """Whether an address matches. There is no backtracking: each part between two ``#`` is found at its first
-    occurrence, so the cost is at most the product of both lengths for any number of wildcards.
+    """Whether an address is routed to one with wildcards. There is no backtracking: each part between two ``#`` is
+    found at its first occurrence, so the cost is at most the product of both lengths for any number of wildcards.
     """
     pattern = match.split(wildcards.delimiter)
     words = address.split(wildcards.delimiter)
@@ -111,7 +144,7 @@ def _fit(part: list[str], words: list[str], start: int, wildcards: WildcardConfi
 
 
 def specificity(match: str, wildcards: WildcardConfiguration = DEFAULT_WILDCARDS) -> tuple[object, ...]:
-    """Sort key among matches that fit one address: the most specific comes first.
+    """Sort key among matches of settings that fit one address: the most specific comes first.
 
     The order is that of Artemis (HierarchicalObjectRepository): no wildcard; a literal match; ``*`` only, where the
     one with a plain word further left wins; with ``#``, where the longer text wins. Ties, which
@@ -121,8 +154,8 @@ def specificity(match: str, wildcards: WildcardConfiguration = DEFAULT_WILDCARDS
         return (0, 1, 0, (), match)
     words = match.split(wildcards.delimiter)
     singles = tuple(word == wildcards.single_word for word in words)
-    if wildcards.any_words in words:
+    if wildcards.any_words in match:
         return (2, -len(match), sum(singles), singles, match)
-    if any(singles):
+    if wildcards.single_word in match:
         return (1, 0, 0, singles, match)
     return (0, 0, 0, singles, match)

@@ -26,8 +26,8 @@ class AddressControl(Control):
     address: Address
 
     def names(self) -> list[str]:
-        """Names of its queues."""
-        return list(self.address.bindings)
+        """Names of the queues that get its messages: its own, and those of wildcard addresses that cover it."""
+        return [name for each in (self.address, *self.address.linked) for name in each.bindings]
 
     def roles(self) -> list[dict[str, object]]:
         """Permissions of each role on the address."""
@@ -76,7 +76,6 @@ def _field(name: str) -> Callable[[AddressControl], object]:
 _ATTRIBUTES: Final = (
     ("getId", "id", "Id of the address."),
     ("getAddress", "name", "Its name."),
-    ("getQueueCount", "queueCount", "Queues bound to it."),
     ("getMessageCount", "messageCount", "Messages in its queues; a message in several queues counts once."),
     ("getNumberOfMessages", "messageCount", "The same."),
     ("getRoutedMessageCount", "routedMessageCount", "Messages that went to a queue since the activation."),
@@ -110,7 +109,8 @@ class AddressControls:
             *(operation(name, _field(field), doc) for name, field, doc in _ATTRIBUTES),
             operation("getRoutingTypes", lambda c: [kind.name for kind in sorted(c.address.routing_types)], "How."),
             operation("getRoutingTypesAsJSON", lambda c: routing_types(c.address), "The same as JSON."),
-            operation("getQueueNames", _C.names, "Names of its queues."),
+            operation("getQueueNames", _C.names, "Names of its queues, and of those of wildcard addresses that cover it."),
+            operation("getQueueCount", lambda control: len(control.names()), "Number of these."),
             operation("getAllQueueNames", _C.names, "The same: queues of other nodes are not bound here."),
             operation("getBindingNames", _C.names, "The same."),
             operation("getRemoteQueueNames", lambda control: [], "Queues of other nodes; none are bound here."),

@@ -27,13 +27,13 @@ from understudy.routing.updates import change_queue, change_routing_types
 #: JSON names of a queue configuration that are not derived from the name of the field.
 _JSON_NAMES: Final = {"filter": "filter-string"}
 #: Fields that an operator cannot set.
-_NOT_ASKED: Final = frozenset({"internal", "configuration_managed", "paused", "temporary", "auto_created"})
+_NOT_ASKED: Final = frozenset({"internal", "configuration_managed", "paused", "temporary"})
 #: Additional fields of the Java client's configuration, with the values that are accepted and have no effect.
 _WITHOUT_EFFECT: Final = frozenset({"id", "user", "fqqn", "transient", "consumer-priority"})
 _TEXTS: Final = frozenset({"name", "address", "filter", "last_value_key", "group_first_key"})
 _FLAGS: Final = frozenset(
     {"durable", "purge_on_no_consumers", "exclusive", "last_value", "non_destructive", "group_rebalance",
-     "group_rebalance_pause_dispatch", "auto_delete", "enabled"}
+     "group_rebalance_pause_dispatch", "auto_created", "auto_delete", "enabled"}
 )  # fmt: skip
 
 
@@ -220,7 +220,8 @@ def create_queue_from_json(control: Control, text_of_it: str, ignore_if_exists: 
 def update_queue_from_json(control: Control, text_of_it: str) -> str:
     """Change the given fields of a queue. Raises QueueNotFound, InvalidQueueConfiguration, ManagementError."""
     given = parse_queue_configuration(text_of_it)
-    given.pop("auto_create_address", None)
+    for at_creation in ("auto_create_address", "auto_created"):
+        given.pop(at_creation, None)
     queue = _directory(control).queue(given.pop("name", ""))
     change(control, queue, given)
     return queue_configuration_json(queue)

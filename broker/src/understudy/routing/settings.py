@@ -24,7 +24,7 @@ from understudy.config.model import (
     SlowConsumerUnit,
     WildcardConfiguration,
 )
-from understudy.config.wildcard import DEFAULT_WILDCARDS, literal_of, looked_up_name, matches, prefix_of, specificity
+from understudy.config.wildcard import DEFAULT_WILDCARDS, fits, literal_of, looked_up_name, prefix_of, specificity
 from understudy.store.log.operation_context import Contract, Lane, OperationContext
 
 #: Manual: "Setting this to 0 means max-redelivery-delay = 10 x redelivery-delay".
@@ -260,7 +260,7 @@ class AddressSettingsRepository:
                 literal == name
                 if literal is not None
                 else name.startswith(prefix)
-                and (match == self.wildcards.any_words or matches(match, name, self.wildcards))
+                and (match == self.wildcards.any_words or fits(match, name, self.wildcards))
             )
         )
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from understudy.config.model import SecuritySettingConfiguration, WildcardConfiguration
-from understudy.config.wildcard import DEFAULT_WILDCARDS, is_wild, looked_up_name, matches, specificity
+from understudy.config.wildcard import DEFAULT_WILDCARDS, fits, is_pattern, looked_up_name, specificity
 
 FQQN_SEPARATOR: Final = "::"
 """Separates address and queue in a fully qualified queue name."""
@@ -77,7 +77,7 @@ class SecuritySettings:
         self._exact = {}
         wild: list[SecuritySettingConfiguration] = []
         for setting in (self._configured | self._added).values():
-            if FQQN_SEPARATOR not in setting.match and is_wild(setting.match, self.wildcards):
+            if FQQN_SEPARATOR not in setting.match and is_pattern(setting.match, self.wildcards):
                 wild.append(setting)
             else:
                 self._exact[setting.match] = setting
@@ -93,4 +93,4 @@ class SecuritySettings:
         setting = self._exact.get(address)
         if setting is not None:
             return setting
-        return next((each for each in self._wild if matches(each.match, address, self.wildcards)), None)
+        return next((each for each in self._wild if fits(each.match, address, self.wildcards)), None)

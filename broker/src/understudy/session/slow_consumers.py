@@ -13,6 +13,7 @@ Not here: what a notification looks like (``management``), what being killed mea
 from __future__ import annotations
 
 import logging
+import math
 from typing import Final, Protocol
 
 from understudy.config.model import SlowConsumerPolicy, SlowConsumerUnit
@@ -156,20 +157,24 @@ def _acknowledged(queue: Queue) -> dict[Consumer, int]:
     return {each: each.messages_acknowledged for each in queue.consumers if isinstance(each, ServerConsumer)}
 
 
+def _rate(messages: int, elapsed_s: float) -> float:
+    """Messages a second, rounded up to two decimals as Artemis does: a check is always a little late, and a consumer
+    that is exactly as fast as the threshold is not slow.
+    """
+    return math.ceil(100 * messages / elapsed_s) / 100
+
+
 def _slow(queue: Queue, watch: _Watch, threshold: float, elapsed_s: float) -> list[tuple[ServerConsumer, float]]:
     """Consumers that acknowledged fewer than ``threshold`` messages a second, and their rates."""
-    added = queue.messages_added - watch.messages_added
-    if not added and not queue.message_count:
-        return []
     needed = threshold * queue.consumers.count
-    if added / elapsed_s < needed and queue.message_count < needed:
+    if _rate(queue.messages_added - watch.messages_added, elapsed_s) < needed and queue.message_count < needed:
         return []
     found = []
     for consumer in queue.consumers:
         before = watch.acknowledged.get(consumer)
         if before is None or not isinstance(consumer, ServerConsumer):
             continue
-        rate = (consumer.messages_acknowledged - before) / elapsed_s
+        rate = _rate(consumer.messages_acknowledged - before, elapsed_s)
         if rate < threshold or rate == threshold == 0:
             found.append((consumer, rate))
     return found

@@ -7,6 +7,7 @@ caller arranges (``ServerSession.when_durable``), except for ``commit``, which t
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Final
 
@@ -17,6 +18,8 @@ from understudy.session.branch import Branch, Event, State
 from understudy.session.resource_manager import ResourceManager, Returned
 from understudy.session.state import SessionState
 from understudy.session.transaction import Transaction
+
+log = logging.getLogger(__name__)
 
 #: Longest timeout a client may ask for: what an i32 of seconds holds is 68 years. Milliseconds.
 _TIMEOUT_MAX_MS: Final = 24 * 3_600_000
@@ -41,8 +44,15 @@ class XaRequests:
     # -- its own part -----------------------------------------------------------------------------
 
     def start(self, xid: Xid) -> None:
-        """Work in a new branch from now on."""
-        self._check_free()
+        """Work in a new branch from now on. One that the session works in is rolled back: its manager has lost track
+        of it, as after a failure, and Artemis lets it go on as well.
+        """
+        self._check_xa()
+        branch = self.branch
+        if branch is not None:
+            log.warning("branch replaced", extra={"id": "AMQ222176", "xid": str(branch.xid), "by": str(xid)})
+            self._leave()
+            self._registry.abandon(branch, self)
         self._enter(self._registry.create(xid, Event.START, self._timeout_ms, self._session.work))
 
     def join(self, xid: Xid) -> None:

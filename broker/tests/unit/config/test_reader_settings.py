@@ -45,7 +45,7 @@ def test_absent_address_settings_are_none() -> None:
 @pytest.mark.parametrize(
     ("container", "entry"), [("address-settings", "address-setting"), ("security-settings", "security-setting")]
 )
-@pytest.mark.parametrize("match", ["a.#.b", "a*", "#a"])
+@pytest.mark.parametrize("match", ["a.#.b", "a#b", "#a"])
 def test_a_match_that_cannot_be_meant_is_refused(container: str, entry: str, match: str) -> None:
     error = fails(f'<{container}><{entry} match="{match}"/></{container}>')
     assert error.path == f"core/{container}/{entry}[@match='{match}']"

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from understudy.config.model import WildcardConfiguration
-from understudy.config.wildcard import check_match, is_wild, matches, specificity
+from understudy.config.wildcard import check_match, fits, is_wild, matches, prefix_of, specificity
 
 
 @pytest.mark.parametrize(
@@ -55,6 +59,38 @@ def test_many_wildcards_cost_no_more_than_the_product_of_both_lengths() -> None:
     assert not matches(".".join(["#", "a"] * 200 + ["b"]), ".".join(["a"] * 2_000))
 
 
+@pytest.mark.parametrize(
+    ("match", "address", "fit"),
+    [
+        ("foo*", "foobar", True),
+        ("foo*", "foo", False),
+        ("foo*", "foo.x", False),
+        ("foo#", "foo", True),
+        ("foo#", "foo.x", True),
+        ("foo#", "foobar", False),
+        ("a.b*", "a.bcd", True),
+        ("a.b*", "a.b.c", False),
+        ("*-in.#", "orders-in.eu", True),
+        ("*.", "a.", True),
+        ("a.*", "a.", False),
+        ("#", "", True),
+    ],
+)
+def test_wildcards_in_words_of_settings(match: str, address: str, fit: bool) -> None:
+    assert fits(match, address) is fit
+
+
+@given(st.text(st.sampled_from("ab.*"), max_size=8), st.booleans(), st.text(st.sampled_from("ab."), max_size=10))
+def test_settings_fit_as_the_pattern_of_artemis(match: str, any_words: bool, address: str) -> None:
+    pattern = match.replace(".", "\\.").replace("*", "[^.]+")
+    if any_words:
+        match, pattern = f"{match}#", f"{pattern.removesuffix(chr(92) + '.')}(\\..+)*"
+    expected = match == "#" or re.fullmatch(pattern, address) is not None
+    assert fits(match, address) is expected
+    if expected:
+        assert address.startswith(prefix_of(match))
+
+
 def test_other_signs() -> None:
     signs = WildcardConfiguration(delimiter="/", any_words=">", single_word="+")
     assert matches("a/+/c/>", "a/b/c/d/e", signs)
@@ -75,12 +111,12 @@ def test_specificity_is_a_total_order() -> None:
     assert sorted(["*.b.#", "a.b.#"], key=specificity) == ["a.b.#", "*.b.#"]
 
 
-@pytest.mark.parametrize("match", ["", "#.a", "a.#.b", "a#", "a.b*", "*a.b"])
+@pytest.mark.parametrize("match", ["", "#.a", "a.#.b", "a#b", "##"])
 def test_a_match_that_cannot_be_meant(match: str) -> None:
     assert check_match(match) is not None
 
 
-@pytest.mark.parametrize("match", ["#", "*", "a", "a.*.b", "a.#", "*.#", "activemq.management.#", "a b"])
+@pytest.mark.parametrize("match", ["#", "*", "a", "a.*.b", "a.#", "*.#", "activemq.management.#", "a b", "a#", "a.b*", "*a.b"])
 def test_a_match_that_can(match: str) -> None:
     assert check_match(match) is None
 

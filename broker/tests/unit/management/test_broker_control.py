@@ -122,6 +122,26 @@ def test_json_that_is_no_queue(bad: str) -> None:
     assert node.office.queues() == []
 
 
+def test_a_queue_from_json_may_be_one_that_was_created_automatically() -> None:
+    node = ManagedWorld()
+    for name in ("q", "r"):
+        asked = {"name": name, "routing-type": "ANYCAST", "auto-create-address": True, "auto-created": name == "q"}
+        made = json.loads(node.ask("broker", "createQueue", json.dumps(asked)))
+        assert made["auto-created"] is (name == "q")
+    assert node.refused("broker", "createQueue", '{"name": "s", "auto-created": "perhaps"}')
+    changed = json.loads(node.ask("broker", "updateQueue", json.dumps({"name": "q", "auto-created": False})))
+    assert changed["auto-created"] is True
+
+
+def test_an_address_names_the_queues_of_wildcard_addresses_that_cover_it() -> None:
+    node = ManagedWorld()
+    for address, name in (("w.a.b", "Q1"), ("w.#", "Q"), ("x", "R")):
+        node.ask("broker", "createQueue", address, "MULTICAST", name, None, True, -1, False, True)
+    assert node.ask("address.w.a.b", "getQueueNames") == ["Q1", "Q"]
+    assert node.ask("address.w.a.b", "getQueueCount") == 2
+    assert node.ask("address.w.#", "getQueueNames") == ["Q"]
+
+
 def test_updating_and_destroying() -> None:
     node = ManagedWorld()
     node.ask("broker", "createQueue", "a", "ANYCAST", "q", None, True, -1, False, True)

@@ -10,7 +10,7 @@ from understudy.routing.queues.queue import Queue
 from understudy.session.consumer import ServerConsumer
 from understudy.session.outcomes import ACCEPTED
 from understudy.session.session import ServerSession
-from understudy.session.slow_consumers import SlowConsumers
+from understudy.session.slow_consumers import SlowConsumers, _rate
 
 
 class Listener:
@@ -150,16 +150,33 @@ def test_units(unit: str, threshold: int) -> None:
 
 
 def test_a_threshold_of_zero_is_about_consumers_that_take_nothing_at_all() -> None:
+    """Also where nothing is to be taken, as with Artemis: such a consumer connects again, perhaps at another member."""
     rig = SessionHarness(slow_consumer_threshold=0)
     session = rig.consumer()
-    rig.period()
-    assert rig.listener.slow == [], "nothing was there to take"
     rig.send(2)
     rig.acknowledge(session, 1)
     rig.period()
     assert rig.listener.slow == []
     rig.period()
     assert rig.listener.slow == [("q", 0)]
+    rig.acknowledge(session, 1)
+    rig.period()
+    rig.period()
+    assert rig.listener.slow == [("q", 0)] * 2
+
+
+def test_a_consumer_at_the_threshold_is_not_slow_because_the_check_is_late() -> None:
+    rig = SessionHarness(slow_consumer_threshold=10, slow_consumer_check_period=1)
+    session = rig.consumer()
+    rig.send(40)
+    rig.acknowledge(session, 10)
+    rig.world.clock.advance(1_000)
+    assert rig.listener.slow == []
+    rig.acknowledge(session, 9)
+    rig.world.clock.advance(1_000)
+    assert rig.listener.slow == [("q", 0)]
+    assert [_rate(count, 1.0005) for count in (9, 10, 11)] == [9.0, 10.0, 11.0]
+    assert _rate(0, 2.0) == 0
 
 
 def test_the_period_is_the_setting() -> None:

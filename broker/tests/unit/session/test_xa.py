@@ -111,6 +111,20 @@ def test_a_branch_is_shared_by_sessions() -> None:
     assert count(world) == 2
 
 
+def test_a_branch_that_another_one_replaces_is_rolled_back() -> None:
+    """As XaTimeoutTest.testChangeXID of Artemis has it."""
+    world = World()
+    session = xa_session(world)
+    session.branches.start(XID)
+    session.send(text("of the first"))
+    session.branches.start(OTHER)
+    session.send(text("of the second"))
+    refused(XaCode.UNKNOWN_XID, lambda: session.branches.roll_back(XID))
+    session.branches.end(OTHER, failed=False)
+    commit(session, one_phase=True, xid=OTHER)
+    assert count(world) == 1
+
+
 def test_suspending() -> None:
     world = World()
     session = xa_session(world)
