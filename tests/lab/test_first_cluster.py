@@ -15,7 +15,7 @@ from understudy_lab.hosts import Lab
 from understudy_lab.pair import ROOT
 
 PAGE = ROOT / "docs" / "operations" / "first-cluster.md"
-LAB_HOSTS = {"store": "h1", "a1": "h2", "a2": "h3", "client": "h4"}
+HOST_OF = {"store": "h1", "a1": "h2", "a2": "h3", "client": "h4"}
 BLOCK = re.compile(r"^```bash(?: (?P<host>\w+))?\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 TIMEOUT_S = 1500
 # A disk of a lab host may stop completing syncs under load (tests/lab/README.md).
@@ -33,7 +33,8 @@ def script(page: str) -> str:
         text = block["text"]
         parts.append(f"echo '+++ {(block['host'] or 'controller')}: {text.splitlines()[0][:60].replace(chr(39), '')}'")
         if block["host"]:
-            text = f'ssh -F "$LAB_SSH_CONFIG" {LAB_HOSTS[block["host"]]} "bash -es" <<\'END_OF_BLOCK\'\n{text}END_OF_BLOCK'
+            host = HOST_OF[block["host"]]
+            text = f'ssh -F "$LAB_SSH_CONFIG" {host} "bash -es" <<\'END_OF_BLOCK\'\n{text}END_OF_BLOCK'
         parts.append(text)
     return "\n".join(parts)
 
@@ -42,8 +43,8 @@ def test_the_guide_names_only_hosts_of_its_table() -> None:
     page = PAGE.read_text()
     blocks = list(BLOCK.finditer(page))
     assert len(blocks) == page.count("```bash")
-    assert {block["host"] for block in blocks if block["host"]} <= set(LAB_HOSTS)
-    assert all(f"| {name} | 10.77.0.1{host[1]} |" in page for name, host in LAB_HOSTS.items())
+    assert {block["host"] for block in blocks if block["host"]} <= set(HOST_OF)
+    assert all(f"| {name} | 10.77.0.1{host[1]} |" in page for name, host in HOST_OF.items())
 
 
 def test_the_guide_works_as_it_is_printed(lab: Lab, tmp_path: Path) -> None:

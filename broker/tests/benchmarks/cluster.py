@@ -244,7 +244,9 @@ def _memory_mib(node: Node, line: str) -> float:
 @click.option("--queues", default=10_000, show_default=True, help="Queues that four members learn of each other.")
 @click.option("--messages", default=1_000_000, show_default=True, help="Messages that are redistributed.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
-def cluster(*, rounds: int, window_ms: int, artemis: bool, members: str, queues: int, messages: int, as_json: bool) -> None:
+def cluster(
+    *, rounds: int, window_ms: int, artemis: bool, members: str, queues: int, messages: int, as_json: bool
+) -> None:
     """Messages produced at one member of a cluster and consumed at another one, beside a single node."""
     found: dict[tuple[str, str, int], list[Rates]] = {}
     clusters = [("understudy", int(count)) for count in members.split(",")]
@@ -267,8 +269,9 @@ def cluster(*, rounds: int, window_ms: int, artemis: bool, members: str, queues:
         further = {"settled": asdict(settled), "redistributed": asdict(moved)}
         print(json.dumps({"benchmark": "cluster", "rates": rows, **further}))
         return
-    table = Table(title=f"Messages per second from one member to another one, {rounds} rounds, {datetime.now():%Y-%m-%d}")
-    for column in ("broker", "members", "mode", "one member", "across", "% of one", "CPU µs per message", "times Artemis"):
+    table = Table(title=f"Messages per second between two members, {rounds} rounds, {datetime.now():%Y-%m-%d}")
+    columns = ("broker", "members", "mode", "one member", "across", "% of one", "CPU µs per message", "times Artemis")
+    for column in columns:
         table.add_column(column, justify="right")
     for (broker, mode, count), values in found.items():
         across = statistics.median(each.across for each in values)

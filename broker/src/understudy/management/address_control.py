@@ -109,7 +109,7 @@ class AddressControls:
             *(operation(name, _field(field), doc) for name, field, doc in _ATTRIBUTES),
             operation("getRoutingTypes", lambda c: [kind.name for kind in sorted(c.address.routing_types)], "How."),
             operation("getRoutingTypesAsJSON", lambda c: routing_types(c.address), "The same as JSON."),
-            operation("getQueueNames", _C.names, "Names of its queues, and of those of wildcard addresses that cover it."),
+            operation("getQueueNames", _C.names, "Queues of it and of wildcard addresses that cover it."),
             operation("getQueueCount", lambda control: len(control.names()), "Number of these."),
             operation("getAllQueueNames", _C.names, "The same: queues of other nodes are not bound here."),
             operation("getBindingNames", _C.names, "The same."),

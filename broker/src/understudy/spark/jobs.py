@@ -169,7 +169,7 @@ def _partitions(spark: SparkSession, count: int) -> Iterator[None]:
         "spark.sql.requireAllClusterKeysForCoPartition": "false",
         "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "false",
     }
-    before = {name: spark.conf.get(name) for name in wanted}
+    before = {name: str(spark.conf.get(name)) for name in wanted}
     for name, value in wanted.items():
         spark.conf.set(name, value)
     try:

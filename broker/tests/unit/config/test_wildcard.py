@@ -116,7 +116,9 @@ def test_a_match_that_cannot_be_meant(match: str) -> None:
     assert check_match(match) is not None
 
 
-@pytest.mark.parametrize("match", ["#", "*", "a", "a.*.b", "a.#", "*.#", "activemq.management.#", "a b", "a#", "a.b*", "*a.b"])
+@pytest.mark.parametrize(
+    "match", ["#", "*", "a", "a.*.b", "a.#", "*.#", "activemq.management.#", "a b", "a#", "a.b*", "*a.b"]
+)
 def test_a_match_that_can(match: str) -> None:
     assert check_match(match) is None
 
