@@ -40,8 +40,12 @@ def make_members(tmp_path: Path) -> Iterator[Callable[..., Members]]:
 def send(node: Node, bodies: list[str], address: str = "q", routing: str = "anycast", **options: object) -> None:
     with connect(url(node)) as connection, connection.session() as session:
         producer = session.producer(address, routing=routing)
+        outcomes = []
         for body in bodies:
-            producer.send(body, **options)
+            producer.wait_sendable()
+            outcomes.append(producer.send_nowait(body, **options))
+        for outcome in outcomes:
+            outcome.result(READY_S)
 
 
 def take_all(node: Node, queue: str, count: int, routing: str = "anycast") -> list[str]:
