@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 """Reads one block of the root file system's disk every second.
 
 The disk driver of the kernel may leave a queued request until the next one comes (tests/lab/README.md), which on an idle
