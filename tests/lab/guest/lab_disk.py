@@ -1,8 +1,10 @@
 """Reads one block of the root file system's disk every second.
 
-The disk driver of the kernel may leave a queued request until the next one comes (tests/lab/README.md), which on an idle
-host took minutes.
+The disk driver of the kernel may leave a queued request until the next one comes (tests/lab/README.md), which on an
+idle host took minutes.
 """
+
+from __future__ import annotations
 
 import mmap
 import os
