@@ -140,8 +140,11 @@ public final class Xa {
     expectCode(XAException.XAER_NOTA, () -> resource.commit(xid, false));
     expectCode(XAException.XAER_NOTA, () -> resource.prepare(xid));
     expectCode(XAException.XAER_NOTA, () -> resource.forget(xid));
+    // one branch takes the place of another one, which is rolled back
+    Xid replaced = Name.of("replaced");
+    resource.start(replaced, XAResource.TMNOFLAGS);
     resource.start(xid, XAResource.TMNOFLAGS);
-    expectCode(XAException.XAER_PROTO, () -> resource.start(Name.of("second"), XAResource.TMNOFLAGS));
+    expectCode(XAException.XAER_NOTA, () -> resource.rollback(replaced));
     resource.end(xid, XAResource.TMSUCCESS);
     expectCode(XAException.XAER_DUPID, () -> resource.start(xid, XAResource.TMNOFLAGS));
     expectCode(XAException.XAER_PROTO, () -> resource.commit(xid, false));
