@@ -44,8 +44,8 @@ class XaRequests:
     # -- its own part -----------------------------------------------------------------------------
 
     def start(self, xid: Xid) -> None:
-        """Work in a new branch from now on. One that the session works in is rolled back: its manager has lost track
-        of it, as after a failure, and Artemis lets it go on as well.
+        """Work in a new branch from now on. The branch that the session has worked in until then, if any, is rolled
+        back, as in Artemis (AMQ222176): its transaction manager has forgotten it.
         """
         self._check_xa()
         branch = self.branch

@@ -35,6 +35,14 @@ FINDING: Final = ["sort", "producer", "number", "queue", "reason", "after"]
 BLOCK_BITS: Final = 27
 
 
+#: Messages that no consumer and no queue has, of ``messages``.
+_GONE: Final = "confirmed_at IS NOT NULL AND delivered_at IS NULL AND remaining_at IS NULL AND NOT transient"
+#: Delivered and not acknowledged, of ``copies``.
+_OPEN: Final = "deliveries > 0 AND first_acknowledgement_ms IS NULL AND attempts <= 0"
+#: Acknowledged and not delivered, of ``copies``.
+_UNFOUNDED: Final = "deliveries = 0 AND first_acknowledgement_ms IS NOT NULL"
+
+
 def is_kind(kind: Kind) -> Column:
     """Whether a row is of a kind."""
     return F.col("kind") == kind.value
@@ -94,13 +102,11 @@ def messages(rows: DataFrame) -> DataFrame:
 
 def suspicious_messages(messages: DataFrame) -> DataFrame:
     """Those of ``messages`` that ``undelivered``, ``ghosts``, ``refused`` or ``corrupted`` may find, usually few."""
-    gone = "confirmed_at IS NOT NULL AND delivered_at IS NULL AND remaining_at IS NULL AND NOT transient"
-    # all bodies with a digest that were sent and seen are the same one, unless
-    bodies = (
+    several_bodies = (
         "sent_least IS NOT NULL AND seen_least IS NOT NULL"
-        " AND (least(sent_least, seen_least) < greatest(sent_greatest, seen_greatest))"
+        " AND least(sent_least, seen_least) < greatest(sent_greatest, seen_greatest)"
     )
-    return messages.where(f"sent_at IS NULL OR refused OR ({gone}) OR ({bodies})")
+    return messages.where(f"sent_at IS NULL OR refused OR ({_GONE}) OR ({several_bodies})")
 
 
 def suspicious_copies(copies: DataFrame, clock_skew_ms: int) -> DataFrame:
@@ -108,8 +114,7 @@ def suspicious_copies(copies: DataFrame, clock_skew_ms: int) -> DataFrame:
     ``remaining_after_acknowledgement`` may find, usually few.
     """
     return copies.where(
-        "(deliveries > 0 AND first_acknowledgement_ms IS NULL AND attempts <= 0)"
-        " OR (deliveries = 0 AND first_acknowledgement_ms IS NOT NULL)"
+        f"({_OPEN}) OR ({_UNFOUNDED})"
         f" OR stored_twice OR again OR consumers > 1 OR last_remaining_ms > first_acknowledgement_ms + {clock_skew_ms}"
     )
 
@@ -165,9 +170,7 @@ def undelivered(
     rows: DataFrame, messages: DataFrame, drains: DataFrame, remaining: DataFrame | None, clock_skew_ms: int
 ) -> DataFrame:
     """Confirmed durable messages that no consumer and no queue has."""
-    found = messages.where(
-        "confirmed_at IS NOT NULL AND delivered_at IS NULL AND remaining_at IS NULL AND NOT transient"
-    ).select(*MESSAGE, "confirmed_at")
+    found = messages.where(_GONE).select(*MESSAGE, "confirmed_at")
     if remaining is None:
         found = _with_address(found, rows)
     return _judged(
@@ -184,7 +187,7 @@ def unacknowledged(
     moved = rows.where(_is_seen() & (F.col("origin") != "")).select(F.col("origin").alias("queue"), *MESSAGE).distinct()
     confirmed = messages.where("confirmed_at IS NOT NULL AND remaining_at IS NULL AND NOT transient")
     found = (
-        copies.where("deliveries > 0 AND first_acknowledgement_ms IS NULL AND attempts <= 0")
+        copies.where(_OPEN)
         .select(*COPY, "old")
         .join(moved, on=COPY, how="left_anti")
         .join(confirmed.select(*MESSAGE, "confirmed_at"), on=MESSAGE, how="inner")
@@ -364,9 +367,7 @@ def duplicated(copies: DataFrame, crossed: DataFrame, *, members: bool = False) 
 
 def unfounded(copies: DataFrame) -> DataFrame:
     """Acknowledged on a queue that never delivered it."""
-    return copies.where("deliveries = 0 AND first_acknowledgement_ms IS NOT NULL").select(
-        _finding("unexplained", Reason.ACKNOWLEDGED_NEVER_DELIVERED, queue=True)
-    )
+    return copies.where(_UNFOUNDED).select(_finding("unexplained", Reason.ACKNOWLEDGED_NEVER_DELIVERED, queue=True))
 
 
 def spans(rows: DataFrame, clock_skew_ms: int) -> DataFrame:

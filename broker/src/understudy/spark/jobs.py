@@ -121,10 +121,10 @@ def audit(
             _kept(audits.suspicious_copies(copies, clock_skew_ms)) as suspicious_copies,
             _kept(audits.spans(rows, clock_skew_ms)) as spans,
         ):
-            parts = [audits.incomplete(rows, messages, by_address, kept, clock_skew_ms)]
+            frames = [audits.incomplete(rows, messages, by_address, kept, clock_skew_ms)]
             # Spark knows the size of a frame that is computed, and joins a small one without sorting the other
             if suspicious.count():
-                parts += [
+                frames += [
                     audits.undelivered(rows, suspicious, by_address, kept, clock_skew_ms),
                     audits.ghosts(suspicious),
                     audits.corrupted(rows, suspicious),
@@ -132,7 +132,7 @@ def audit(
                 ]
             if suspicious_copies.count():
                 crossed = audits.crossed(consumptions, suspicious_copies, clock_skew_ms)
-                parts += [
+                frames += [
                     audits.unacknowledged(rows, messages, suspicious_copies, by_queue, kept, clock_skew_ms),
                     audits.unfounded(suspicious_copies),
                     audits.duplicated(suspicious_copies, crossed, members=members),
@@ -140,8 +140,8 @@ def audit(
                 ]
             # a message that waited at one member comes after later ones that were sent to another one
             if not members:
-                parts.append(audits.reordered(audits.first_deliveries(rows, spans)))
-            findings = reduce(DataFrame.unionByName, parts)
+                frames.append(audits.reordered(audits.first_deliveries(rows, spans)))
+            findings = reduce(DataFrame.unionByName, frames)
             with _kept(findings):
                 shared = copies.select("queue").distinct() if members else audits.shared_queues(spans)
                 report = _report(rows, messages, copies, shared, findings, window_ms)
@@ -162,7 +162,7 @@ def _kept(frame: DataFrame) -> Iterator[DataFrame]:
 
 @contextmanager
 def _partitions(spark: SparkSession, count: int) -> Iterator[None]:
-    """Let shuffles have so many partitions, of which Spark joins small ones, and keep those of cached frames."""
+    """Shuffles have so many partitions meanwhile, of which Spark joins small ones, and cached frames keep theirs."""
     wanted = {
         "spark.sql.shuffle.partitions": str(count),
         # a frame in parts by some columns is in parts by these and further ones, too
