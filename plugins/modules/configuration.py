@@ -66,6 +66,41 @@ options:
       - Mode of the directory of the file, which is made if it is missing and gets the group of the file. Without it the
         directory has to be there.
     type: raw
+  also:
+    description:
+      - Further files, which are written in the same step before the one of O(path), as O(apply) says. O(secrets) are
+        masked in them as well. Their directories must exist, except in check mode.
+    type: list
+    elements: dict
+    default: []
+    version_added: 0.2.0
+    suboptions:
+      path:
+        description: Where the file belongs.
+        type: path
+        required: true
+      content:
+        description: The whole content.
+        type: str
+        required: true
+      keep:
+        description: Whether a file that exists keeps its content.
+        type: bool
+        default: false
+      secret:
+        description: Whether the whole content is a secret. The difference says only that it has changed.
+        type: bool
+        default: false
+      owner:
+        description: Name of its owner. Without it the present one stays.
+        type: str
+      group:
+        description: Name of its group. Without it the present one stays.
+        type: str
+      mode:
+        description: Its mode, as M(ansible.builtin.file) takes it.
+        type: raw
+        required: true
 extends_documentation_fragment:
   - ansible.builtin.files
   - understudy.broker.instance.attributes
@@ -84,13 +119,25 @@ EXAMPLES = r"""
     secrets: ["{{ cluster_password }}"]
     check: [/opt/understudy/current/bin/understudy, run, --check, --config, "%s"]
     mode: "0600"
+    also:
+      - path: /opt/understudy/instance/etc/management.token
+        content: "{{ token }}"
+        keep: true
+        secret: true
+        mode: "0600"
 """
 
 RETURN = r"""
 pending:
-  description: Whether the file differs but was left alone, and the content staged, because O(apply=false).
+  description: Whether a file differs but was left alone, and the content staged, because O(apply=false).
   returned: success
   type: bool
+pending_files:
+  description: Paths of these files.
+  returned: success
+  type: list
+  elements: str
+  version_added: 0.2.0
 warnings_of_check:
   description: What the checking command printed although it was content.
   returned: when the file was checked
@@ -102,11 +149,27 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.understudy.broker.plugins.module_utils.generations import STAGED_SUFFIX
 from ansible_collections.understudy.broker.plugins.module_utils.redaction import redact, spellings
+
+#: Keys of a difference that name the file.
+HEADERS = ("before_header", "after_header")
+
+
+@dataclass
+class Written:
+    """What became of one file."""
+
+    changed: bool
+    pending: bool
+    printed: list[str]
+    """By the check."""
+    difference: dict[str, str]
 
 
 def read(path: Path) -> str | None:
@@ -117,25 +180,27 @@ def read(path: Path) -> str | None:
         return None
 
 
-def write_checked(module: AnsibleModule, path: Path, scratch: Path) -> tuple[Path, list[str]]:
-    """Write the content into the directory ``scratch`` and check it; the copy's path and what the check printed."""
-    copy = scratch / path.name
-    present = {name: read(path.with_name(name)) for name in module.params["beside_present"]}
-    found = {name: content for name, content in present.items() if content is not None}
-    for name, content in {**found, **module.params["beside"], path.name: module.params["content"]}.items():
-        with open(scratch / name, "w", encoding="utf-8", opener=private) as target:
-            target.write(content)
-    command = [argument.replace("%s", str(copy)) for argument in module.params["check"]]
+def write_copies(module: AnsibleModule, path: Path, copy: Path, content: str, *, checked: bool) -> list[str]:
+    """Write the content of the file ``path`` to ``copy`` and have it checked there; what the check printed."""
+    files = {copy.name: content}
+    if checked:
+        present = {name: read(path.with_name(name)) for name in module.params["beside_present"]}
+        found = {name: text for name, text in present.items() if text is not None}
+        files = {**found, **module.params["beside"], **files}
+    for name, text in files.items():
+        with open(copy.with_name(name), "w", encoding="utf-8", opener=private) as target:
+            target.write(text)
+    command = [argument.replace("%s", str(copy)) for argument in module.params["check"]] if checked else []
     # Before the first installation, in check mode, the command that would check is not there yet.
     if not command or (module.check_mode and not os.path.exists(command[0])):
-        return copy, []
+        return []
     code, output, error = module.run_command(command)
     text = name_origins(output + error, str(copy), module.params["origins"])
-    text = text.replace(str(scratch), str(path.parent))
+    text = text.replace(str(copy.parent), str(path.parent))
     printed = [line for line in text.splitlines() if line.strip()]
     if code != 0:
         module.fail_json(msg=f"{path} is refused by {command[0]} ({code}): " + "\n".join(printed))
-    return copy, printed
+    return printed
 
 
 def name_origins(text: str, file: str, origins: Mapping[str, str]) -> str:
@@ -173,6 +238,55 @@ def private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
+def write(module: AnsibleModule, wanted: Mapping[str, Any], *, checked: bool) -> Written:
+    """Put one file in place, or stage it, and give it its owner and mode.
+
+    Args:
+        wanted: Parameters of the module, or one element of ``also``.
+        checked: Whether the command has to accept the content.
+    """
+    path, apply = Path(wanted["path"]), module.params["apply"]
+    before, after = read(path), wanted["content"]
+    if before is not None and wanted.get("keep"):
+        after = before
+    differs = before != after
+    staged, placed = path.with_name(path.name + STAGED_SUFFIX), False
+    printed: list[str] = []
+    if differs:
+        # A directory of its own beside the destination: its owner's alone, on the same file system.
+        with tempfile.TemporaryDirectory(
+            dir=path.parent if path.parent.is_dir() else None, prefix=f".{path.name}."
+        ) as scratch:
+            copy = Path(scratch) / path.name
+            printed = write_copies(module, path, copy, after, checked=checked)
+            if not module.check_mode and (apply or read(staged) != after):
+                # Owner and mode before the move: a secret is at no moment where others can read it.
+                arguments = module.load_file_common_arguments({**module.params, **wanted}, path=str(copy))
+                module.set_fs_attributes_if_different(arguments, True)
+                os.replace(copy, path if apply else staged)
+                placed = True
+    removed = unstage(module, staged, differs and not apply)
+    changed = placed or removed or (differs and module.check_mode)
+    if path.exists():
+        arguments = module.load_file_common_arguments({**module.params, **wanted})
+        changed = module.set_fs_attributes_if_different(arguments, changed)
+    shown = difference(before, after, module.params["secrets"], secret=wanted.get("secret", False))
+    return Written(changed, differs and not apply, printed, {**dict.fromkeys(HEADERS, str(path)), **shown})
+
+
+def difference(before: str | None, after: str, secrets: list[str], *, secret: bool) -> dict[str, str]:
+    """Both contents as they may be shown.
+
+    Args:
+        secrets: Parts of them that may not.
+        secret: Whether nothing of them may.
+    """
+    if secret:
+        former = "" if before is None else "a secret\n"
+        return {"before": former, "after": former if before == after else "a new secret\n"}
+    return {"before": redact(before or "", secrets), "after": redact(after, secrets)}
+
+
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
@@ -185,43 +299,39 @@ def main() -> None:
             "origins": {"type": "dict", "default": {}},
             "apply": {"type": "bool", "default": True},
             "parent_mode": {"type": "raw"},
+            "also": {
+                "type": "list",
+                "elements": "dict",
+                "default": [],
+                "options": {
+                    "path": {"type": "path", "required": True},
+                    "content": {"type": "str", "required": True, "no_log": False},
+                    "keep": {"type": "bool", "default": False},
+                    "secret": {"type": "bool", "default": False, "no_log": False},
+                    "owner": {"type": "str"},
+                    "group": {"type": "str"},
+                    "mode": {"type": "raw", "required": True},
+                },
+            },
         },
         add_file_common_args=True,
         supports_check_mode=True,
     )
-    path, secrets, apply = Path(module.params["path"]), module.params["secrets"], module.params["apply"]
-    module.no_log_values |= spellings(secrets)
-    before, after = read(path), module.params["content"]
-    differs = before != after
-    staged, placed = path.with_name(path.name + STAGED_SUFFIX), False
+    path, also = Path(module.params["path"]), module.params["also"]
+    whole = [each["content"].strip() for each in also if each["secret"]]
+    module.no_log_values |= spellings([*module.params["secrets"], *whole])
     made = module.params["parent_mode"] is not None and make_parent(module, path.parent)
-    printed: list[str] = []
-    if differs:
-        # A directory of its own beside the destination: its owner's alone, on the same file system.
-        with tempfile.TemporaryDirectory(
-            dir=path.parent if path.parent.is_dir() else None, prefix=f".{path.name}."
-        ) as scratch:
-            copy, printed = write_checked(module, path, Path(scratch))
-            if not module.check_mode and (apply or read(staged) != after):
-                # Owner and mode before the move: a secret is at no moment where others can read it.
-                arguments = module.load_file_common_arguments(module.params, path=str(copy))
-                module.set_fs_attributes_if_different(arguments, True)
-                os.replace(copy, path if apply else staged)
-                placed = True
-    removed = unstage(module, staged, differs and not apply)
-    changed = made or placed or removed or (differs and module.check_mode)
-    if path.exists():
-        changed = module.set_fs_attributes_if_different(module.load_file_common_arguments(module.params), changed)
+    # The others first: the check of the file may read them.
+    written = {each["path"]: write(module, each, checked=False) for each in also}
+    written[str(path)] = last = write(module, module.params, checked=True)
+    pending = [name for name, each in written.items() if each.pending]
+    differences = [each.difference for each in written.values()]
     module.exit_json(
-        changed=changed,
-        pending=differs and not apply,
-        warnings_of_check=printed,
-        diff={
-            "before_header": str(path),
-            "after_header": str(path),
-            "before": redact(before or "", secrets),
-            "after": redact(after, secrets),
-        },
+        changed=made or any(each.changed for each in written.values()),
+        pending=bool(pending),
+        pending_files=pending,
+        warnings_of_check=last.printed,
+        diff=differences if also else last.difference,
     )
 
 

@@ -26,6 +26,16 @@ options:
     description: Whether the broker is also asked if another node hosts its backup, for RV(hosted).
     type: bool
     default: false
+  user:
+    description: User of this host to return as RV(account).
+    type: str
+    version_added: 0.2.0
+  look_at:
+    description: Paths to look at for RV(present).
+    type: list
+    elements: path
+    default: []
+    version_added: 0.2.0
 extends_documentation_fragment:
   - understudy.broker.instance
   - understudy.broker.instance.attributes
@@ -51,6 +61,17 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+account:
+  description: The account of O(user); empty if there is none.
+  returned: always
+  type: dict
+  version_added: 0.2.0
+  contains:
+    uid: {description: Its number., type: int}
+    gid: {description: Number of its first group., type: int}
+    group: {description: Name of this group., type: str}
+    home: {description: Its home directory., type: str}
+    shell: {description: Its shell., type: str}
 deployed:
   description: Whether an instance is deployed in the directory.
   returned: always
@@ -117,6 +138,12 @@ rollout:
     hold_age_s:
       description: Seconds since that run has renewed it.
       type: int
+present:
+  description: Those of O(look_at) that exist.
+  returned: always
+  type: list
+  elements: str
+  version_added: 0.2.0
 releases:
   description: Completely installed releases, the latest first.
   returned: always
@@ -132,7 +159,9 @@ user_id:
   type: int
 """
 
+import grp
 import os
+import pwd
 from dataclasses import asdict
 from pathlib import Path
 
@@ -156,6 +185,16 @@ def running_release(pid: int | None) -> str:
         return ""
 
 
+def account(user: str) -> dict[str, object]:
+    """A user as the host knows it; empty if it does not."""
+    try:
+        found = pwd.getpwnam(user)
+        group = grp.getgrgid(found.pw_gid).gr_name
+    except KeyError:
+        return {}
+    return {"uid": found.pw_uid, "gid": found.pw_gid, "group": group, "home": found.pw_dir, "shell": found.pw_shell}
+
+
 def rollout(directory: Path, releases: Releases) -> dict[str, object]:
     """Record, saved generation and hold of the instance."""
     generations = Generations(directory, releases)
@@ -176,6 +215,8 @@ def main() -> None:
             "directory": {"type": "path", "required": True},
             "root": {"type": "path"},
             "hosted": {"type": "bool", "default": False},
+            "user": {"type": "str"},
+            "look_at": {"type": "list", "elements": "path", "default": []},
         },
         supports_check_mode=True,
     )
@@ -188,6 +229,8 @@ def main() -> None:
         "releases": releases.installed() if releases else [],
         "systemd": os.path.isdir("/run/systemd/system") and os.geteuid() == 0,
         "user_id": os.geteuid(),
+        "account": account(module.params["user"]) if module.params["user"] else {},
+        "present": [path for path in module.params["look_at"] if os.path.exists(path)],
     }
     try:
         deployed = open_instance(Path(module.params["directory"]), module.run_command, Clock())

@@ -149,6 +149,61 @@ class TestConfiguration:
         result = run_module(configuration, check_mode=True, **self.arguments(path, check=["/no/such/understudy", "%s"]))
         assert result["changed"]
 
+    def further(self, path: Path, **changes: object) -> dict[str, object]:
+        return {"path": str(path), "content": "t0ken-that-is-new\n", "mode": "0600", **changes}
+
+    def test_further_files_land_in_the_same_step_each_with_its_mode(self, tmp_path: Path, run_module: Any) -> None:
+        path, other = tmp_path / "etc/broker.xml", tmp_path / "etc/other"
+        text = "import pathlib, sys; sys.exit(not pathlib.Path(sys.argv[1]).exists())"
+        arguments = self.arguments(
+            path, check=[sys.executable, "-c", text, str(other)], parent_mode="0750", also=[self.further(other)]
+        )
+        preview = run_module(configuration, check_mode=True, **self.arguments(path, also=[self.further(other)]))
+        assert preview["changed"]
+        assert written(tmp_path) == {}
+        first = run_module(configuration, **{**arguments, "mode": "0640"})
+        assert first["changed"]
+        assert [each["after_header"] for each in first["diff"]] == [str(other), str(path)]
+        assert (path.stat().st_mode & 0o777, other.stat().st_mode & 0o777) == (0o640, 0o600)
+        assert not run_module(configuration, **{**arguments, "mode": "0640"})["changed"]
+        other.chmod(0o644)
+        assert run_module(configuration, **{**arguments, "mode": "0640"})["changed"]
+        assert other.stat().st_mode & 0o777 == 0o600
+
+    def test_a_refused_file_names_itself_beside_further_ones(self, tmp_path: Path, run_module: Any) -> None:
+        path = tmp_path / "broker.xml"
+        refusal = [sys.executable, "-c", "import sys; sys.exit(2)", "%s"]
+        arguments = self.arguments(path, check=refusal, also=[self.further(tmp_path / "other")])
+        assert f"{path} is refused" in run_module(configuration, **arguments)["msg"]
+        assert not path.exists()
+
+    def test_a_running_broker_keeps_further_files(self, tmp_path: Path, run_module: Any) -> None:
+        path, other = tmp_path / "broker.xml", tmp_path / "other"
+        other.write_text("old\n")
+        run_module(configuration, **self.arguments(path))
+        result = run_module(configuration, **self.arguments(path, apply=False, also=[self.further(other)]))
+        assert (result["pending"], result["pending_files"]) == (True, [str(other)])
+        assert other.read_text() == "old\n"
+        assert (tmp_path / "other.staged").stat().st_mode & 0o777 == 0o600
+
+    def test_a_file_that_is_kept_is_made_once(self, tmp_path: Path, run_module: Any) -> None:
+        path, token = tmp_path / "broker.xml", tmp_path / "token"
+        first = self.arguments(path, also=[self.further(token, keep=True, secret=True)])
+        assert run_module(configuration, **first)["changed"]
+        second = self.arguments(path, also=[self.further(token, content="another\n", keep=True, secret=True)])
+        again = run_module(configuration, **second)
+        assert not again["changed"]
+        assert token.read_text() == "t0ken-that-is-new\n"
+
+    def test_nothing_is_shown_of_a_secret_file_neither_of_the_former_nor_of_the_new(
+        self, tmp_path: Path, run_module: Any
+    ) -> None:
+        path, token = tmp_path / "broker.xml", tmp_path / "token"
+        token.write_text("t0ken-that-was\n")
+        result = run_module(configuration, **self.arguments(path, also=[self.further(token, secret=True)]))
+        assert (result["diff"][0]["before"], result["diff"][0]["after"]) == ("a secret\n", "a new secret\n")
+        assert "t0ken" not in json.dumps(result)
+
 
 class TestStore:
     """Module store."""

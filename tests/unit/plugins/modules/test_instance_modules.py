@@ -92,6 +92,15 @@ def test_the_user_is_told(deployed: Path, run_module: Any) -> None:
     assert run_module(node_info, directory=str(deployed))["user_id"] == os.geteuid()
 
 
+def test_the_account_of_a_user_and_paths_are_told_where_they_exist(tmp_path: Path, run_module: Any) -> None:
+    missing = str(tmp_path / "missing")
+    result = run_module(node_info, directory=missing, user="root", look_at=[str(tmp_path), missing])
+    assert (result["account"]["uid"], result["account"]["gid"], result["account"]["group"]) == (0, 0, "root")
+    assert result["present"] == [str(tmp_path)]
+    result = run_module(node_info, directory=missing, user="no-such-user")
+    assert (result["account"], result["present"]) == ({}, [])
+
+
 def test_a_gate_that_fails_shows_the_log_of_the_node(running: Path, run_module: Any) -> None:
     (running / "log/understudy.log").write_text("first\nlast words\n")
     nodes = [{"name": "a", "directory": str(running)}]
