@@ -9,8 +9,9 @@ module: failover
 short_description: Hand the service of a pair over to its other node, and wait until this one has let go
 description:
   - Runs on the host of the active node and asks its broker; the broker itself refuses what would leave the pair without
-    service.
-  - Returns when this node is passive or has ended. Whether the partner serves is for M(understudy.broker.gate) to see.
+    service. With V(activate) it runs on the host of the backup.
+  - Returns when this node is passive or has ended, or with V(activate) when it is active. Whether the partner serves is
+    for M(understudy.broker.gate) to see.
 version_added: 0.2.0
 author:
   - The Understudy authors (@understudy)
@@ -22,9 +23,11 @@ options:
       - V(failover) ends the active node, and its partner takes over whatever C(failover-on-shutdown) is. The process
         stays down until it is started.
       - V(failback) makes an active backup yield to its primary, which must run, whatever C(allow-failback) is.
+      - V(activate) lets the backup of a shared store activate although its primary was stopped cleanly, after which it
+        stays passive by itself. It is for a primary that does not come back soon.
     type: str
     required: true
-    choices: [failover, failback]
+    choices: [failover, failback, activate]
   timeout_s:
     description: Seconds to wait.
     type: int
@@ -39,7 +42,7 @@ attributes:
     support: full
 notes:
   - A node that is not active is left alone with V(failback), because it has let go already. With V(failover) it is an
-    error, because the switch was meant for the active node.
+    error, because the switch was meant for the active node. A node that is active is left alone with V(activate).
 seealso:
   - module: understudy.broker.gate
   - module: understudy.broker.instance
@@ -50,6 +53,11 @@ EXAMPLES = r"""
   understudy.broker.failover:
     directory: /opt/understudy/instance
     direction: failback
+
+- name: Let the backup serve whose primary was stopped and is lost
+  understudy.broker.failover:
+    directory: /opt/understudy/instance
+    direction: activate
 """
 
 RETURN = r"""
@@ -58,11 +66,11 @@ acted_at_ms:
   returned: always
   type: int
 elapsed_ms:
-  description: Milliseconds until this node had let go.
+  description: Milliseconds until this node had let go, or was active.
   returned: success
   type: int
 state:
-  description: State of this node in the end, V(passive) or V(stopped).
+  description: State of this node in the end, V(passive), V(stopped) or V(active).
   returned: success
   type: str
 """
@@ -112,11 +120,33 @@ def hand_over(module: AnsibleModule, deployed: DeployedInstance, clock: Clock) -
     )
 
 
+def activate(module: AnsibleModule, deployed: DeployedInstance, clock: Clock) -> None:
+    """Ask the backup, wait until it is active, and end the module."""
+    timeout_s, name = module.params["timeout_s"], deployed.definition.name
+    seen = deployed.instance.see()
+    if seen.broker.state == "active":
+        module.exit_json(changed=False, acted_at_ms=None, elapsed_ms=0, state="active")
+    if seen.broker.state != "passive":
+        module.fail_json(msg=f"{name} is {state_of(seen)}, not passive; only a passive node can activate")
+    diff = {"before": "passive\n", "after": "active\n"}
+    if module.check_mode:
+        module.exit_json(changed=True, acted_at_ms=None, elapsed_ms=0, state="active", diff=diff)
+    acted_at_ms = clock.wall_ms()
+    reply = deployed.management().activate()
+    # A node that refuses because it activates by itself is waited for as well.
+    waited = wait_until(deployed.instance.see, lambda seen: seen.broker.state == "active", timeout_s, clock)
+    if not waited.met:
+        reason = f": it refuses to activate: {reply.refusal}" if reply.status != 202 else ""
+        state = state_of(waited.answer)
+        module.fail_json(msg=f"{name} is still {state} after {timeout_s} s{reason}", changed=True, acted_at_ms=acted_at_ms)
+    module.exit_json(changed=True, acted_at_ms=acted_at_ms, elapsed_ms=waited.elapsed_ms, state="active", diff=diff)
+
+
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "directory": {"type": "path", "required": True},
-            "direction": {"type": "str", "required": True, "choices": list(OPERATIONS)},
+            "direction": {"type": "str", "required": True, "choices": [*OPERATIONS, "activate"]},
             "timeout_s": {"type": "int", "default": 60},
         },
         supports_check_mode=True,
@@ -127,6 +157,8 @@ def main() -> None:
         if deployed is None:
             module.fail_json(msg=f"nothing is deployed in {directory}; run the site playbook on this host first")
             return
+        if module.params["direction"] == "activate":
+            activate(module, deployed, clock)
         hand_over(module, deployed, clock)
     except (ServiceError, OSError) as error:
         module.fail_json(msg=f"{directory}: {error}")

@@ -18,7 +18,7 @@ from ansible_collections.understudy.broker.plugins.module_utils.rollout_model im
 from conftest import HOST_PYTHON, ROOT
 
 MODEL = Path(__file__).with_name("modules") / "rolling_model.py"
-MODELLED = ("gate", "instance", "node_info", "rollout_step")
+MODELLED = ("failover", "gate", "instance", "node_info", "rollout_step")
 OLD, NEW = "old", "new"
 NAMES = ("east_primary", "east_backup", "west_primary", "west_backup")
 
@@ -163,7 +163,8 @@ def test_a_lost_primary_lets_its_backup_serve_and_no_other_wave_begin(home: Path
     rolled = roll(home, {"east_primary": {last: "lose"}})
     assert rolled.code != 0
     assert rolled.state("east_backup") == RESTORED
-    assert rolled.calls("east_backup")[-2:] == ["started ready", "restart"], "passive would wait for the lost primary"
+    # passive would wait for the lost primary, and after its clean stop the backup does not serve by itself
+    assert rolled.calls("east_backup")[-3:] == ["started ready", "activate", "restart"]
     assert "Not restored: east_primary (cannot be reached)" in rolled.output
     assert west_was_left_alone(rolled), rolled.output
 
@@ -181,6 +182,13 @@ def test_a_primary_that_starts_with_neither_release_lets_its_backup_serve(home: 
     rolled = roll(home, {"east_primary": {"started": "fail"}})
     assert rolled.code != 0
     assert rolled.state("east_backup") == RESTORED
-    assert rolled.calls("east_backup")[-2:] == ["started ready", "restart"]
+    assert rolled.calls("east_backup")[-3:] == ["started ready", "activate", "restart"]
     assert "Not restored: east_primary (started active fails on purpose)" in rolled.output
     assert west_was_left_alone(rolled)
+
+
+def test_a_backup_that_does_not_serve_instead_is_named(home: Path) -> None:
+    rolled = roll(home, {"east_primary": {"started": "fail"}, "east_backup": {"activate": "fail"}})
+    assert rolled.code != 0
+    assert "east_backup (activate fails on purpose)" in rolled.output
+    assert west_was_left_alone(rolled), rolled.output

@@ -83,12 +83,13 @@ def management() -> Iterator[Management]:
 
         def do_POST(self) -> None:
             asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            answers.asked.append(f"{self.path} {asked['resource']} {asked['operation']}")
+            called = [asked[key] for key in ("resource", "operation") if key in asked]
+            answers.asked.append(" ".join([self.path, *called]))
             if answers.refuses:
                 self.answer(answers.refusal_status, {"error": {"code": "refused", "message": answers.refuses}})
             else:
                 answers.state = answers.becomes
-                self.answer(200, {"result": None})
+                self.answer(202 if self.path.endswith("/activate") else 200, {"result": None})
 
         def answer(self, status: int, body: dict[str, object]) -> None:
             data = json.dumps(body).encode()

@@ -73,6 +73,26 @@ def test_failover_and_failback_move_the_active_role(pair: Pair) -> None:
         assert message.text == "kept"
 
 
+def test_a_backup_activates_on_request_after_a_clean_stop_of_its_primary(pair: Pair) -> None:
+    pair.backup.start().wait_ready("passive")
+    code, text = run("activate", *options(pair.backup))
+    assert code == 1, text
+    assert "activates by itself" in text
+    with connect(f"tcp://127.0.0.1:{pair.primary.port}") as connection, connection.session() as session:
+        session.producer("q").send("kept")
+    pair.primary.terminate()
+    assert state(pair.backup) == "passive"
+    code, text = run("activate", "--json", *options(pair.backup))
+    assert code == 0, text
+    assert json.loads(text)["state"] == "active"
+    with connect(f"tcp://127.0.0.1:{pair.backup.port}") as connection, connection.session() as session:
+        message = session.consumer("q").receive(timeout_s=30)
+        assert message is not None
+        assert message.text == "kept"
+    pair.primary.start().wait_ready("active")
+    pair.backup.wait_ready("passive")
+
+
 def test_failback_works_without_allow_failback(tmp_path: Path) -> None:
     pair = Pair(tmp_path, failover_on_shutdown=True)
     text = pair.backup.config.read_text()

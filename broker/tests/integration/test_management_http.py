@@ -275,6 +275,19 @@ def test_a_promotion_answers_with_its_record_or_the_reason_of_the_refusal() -> N
     serve(test)
 
 
+def test_an_activation_is_requested_or_refused_with_the_reason() -> None:
+    async def test(server: ManagementServer, node: FakeNodeView) -> None:
+        assert (await ask(server, "POST", "/api/v1/node/activate", data=b'{"x": 1}'))[0] == 400
+        node.activation_refusal = "a test says so"
+        status, answer, _ = await ask(server, "POST", "/api/v1/node/activate", data=b"")
+        assert (status, answer["error"]["message"]) == (422, "a test says so")
+        node.activation_refusal = ""
+        assert (await ask(server, "POST", "/api/v1/node/activate", data=b"{}"))[:2] == (202, {"activating": True})
+        assert node.activations == 1
+
+    serve(test)
+
+
 def test_operations_of_management_over_messages() -> None:
     async def test(server: ManagementServer, node: FakeNodeView) -> None:
         called = b'{"resource": "broker", "operation": "createAddress", "parameters": ["a", null]}'

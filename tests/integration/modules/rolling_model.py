@@ -13,7 +13,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.understudy.broker.plugins.module_utils.rollout_record import Event, Phase, step
 
 SPEC = {
-    **{name: {"type": "str"} for name in ("directory", "root", "step", "wave", "state", "wait_for", "condition")},
+    **{name: {"type": "str"} for name in ("directory", "root", "step", "wave", "state", "wait_for", "condition", "direction")},
     "plan": {"type": "dict"},
     "served": {"type": "bool"},
     "timeout_s": {"type": "int"},
@@ -57,7 +57,7 @@ def main() -> None:
     home = Path(params["directory"] or params["nodes"][0]["directory"]).parent
     path = home / f"{name}.json"
     node = json.loads(path.read_text())
-    said = next((str(params[key]) for key in ("step", "state", "condition") if params[key]), "look")
+    said = next((str(params[key]) for key in ("step", "state", "condition", "direction") if params[key]), "look")
     call = f"{said} {params['wait_for']}" if params["wait_for"] else said
     node["calls"].append(call)
     faults = json.loads((home / "faults.json").read_text()).get(name, {})

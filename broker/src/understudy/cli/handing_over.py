@@ -1,12 +1,14 @@
-"""``understudy failover`` and ``failback``: move the active role between the nodes of a pair.
+"""``understudy failover``, ``failback`` and ``activate``: move the active role between the nodes of a pair.
 
-Both use the management API of the active node. Not here: ``stop --failover``, which needs no backup.
+The first two use the management API of the active node, the last one that of a backup whose primary was stopped. Not
+here: ``stop --failover``, which needs no backup.
 """
 
 from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -79,6 +81,39 @@ def failback(
     _report(node, _wait(place, timeout_s), as_json)
 
 
+@click.command()
+@instance_option
+@server_option
+@url_option
+@token_file_option
+@_timeout
+@_json
+def activate(
+    instance: Path | None,
+    server: str | None,
+    url: str | None,
+    token_file: Path | None,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Let the backup of a shared store activate although its primary was stopped cleanly.
+
+    After a clean stop of a primary without failover-on-shutdown its backup stays passive. This is for a primary that
+    does not come back soon: the lock of the store shows that no other node is active, and no message is lost. When the
+    primary returns, the backup yields to it as after any take-over.
+
+    Returns when the backup is active. Exit codes: 0 it is; 1 it is no passive backup, or activates by itself; 3 not
+    reachable; 4 it is not active after --timeout.
+    """
+    place = Place.of(instance, url, token_file, server)
+    node: dict[str, Any] = place.ask("/api/v1/node")
+    place.ask("/api/v1/node/activate", body={})
+    state = _wait(place, timeout_s, ("active",))
+    if state != "active":
+        raise BrokerError(f"{node['name']} has ended before it was active")
+    _report(node, state, as_json)
+
+
 def _active(place: Place) -> dict[str, Any]:
     node: dict[str, Any] = place.ask("/api/v1/node")
     if node["ha"]["state"] != "active":
@@ -86,15 +121,15 @@ def _active(place: Place) -> dict[str, Any]:
     return node
 
 
-def _wait(place: Place, timeout_s: float) -> str:
-    """Wait until the node is passive or has ended; which of them."""
+def _wait(place: Place, timeout_s: float, states: Sequence[str] = _PASSIVE) -> str:
+    """Wait until the node is in one of the states or has ended; which of them."""
     deadline = time.monotonic() + timeout_s
     while True:
         try:
             state = str(place.ask("/api/v1/node")["ha"]["state"])
         except Unreachable:
             return "stopped"
-        if state in _PASSIVE:
+        if state in states:
             return state
         if time.monotonic() > deadline:
             raise CallTimedOut(f"{place.url}: the node is still {state}")

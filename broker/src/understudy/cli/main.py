@@ -18,6 +18,7 @@ from understudy.errors import BrokerError, CallTimedOut, ConfigError, Connection
 
 _COMMANDS: Final = {
     "accept-store": "understudy.cli.accept_store:accept_store",
+    "activate": "understudy.cli.handing_over:activate",
     "bridge": "understudy.cli.bridge:bridge",
     "browse": "understudy.cli.browse:browse",
     "cluster": "understudy.cli.cluster:cluster",

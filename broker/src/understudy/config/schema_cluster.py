@@ -296,7 +296,7 @@ _REPLICATION_BACKUP: Final = container(
     "The server that holds a copy.",
     *_REPLICATION_ROWS,
     _ALLOW_FAILBACK,
-    _RESTART_BACKUP,
+    *no_effect("a replicated backup always becomes a backup again after a failback", _RESTART_BACKUP),
     *refused(_REPLICA_KEEPS, _SCALE_DOWN),
     *_FAILBACK_DELAY,
     aliases=("slave",),

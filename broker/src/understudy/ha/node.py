@@ -109,6 +109,12 @@ class NodeLife(Machine[NodeState, NodeEvent]):
             return f"the node is {self.state.shown}, not active"
         return self.policy.refuse_failback()
 
+    def take_stopped(self) -> str | None:
+        """Activate on request, although the active node was stopped cleanly; why the node cannot, or None."""
+        if self.state is not NodeState.PASSIVE:
+            return f"the node is {self.state.shown}" + (", in line" if self.state is NodeState.QUEUED else "")
+        return self.policy.take_stopped()
+
     def queue_again(self) -> None:
         """See ``Decisions``."""
         self.fire(NodeEvent.QUEUED_AGAIN)

@@ -180,6 +180,14 @@ class Policy(Protocol):
         """
         ...
 
+    def take_stopped(self) -> str | None:
+        """PASSIVE: activate although the active node was stopped cleanly, as an administrator asks (ADR 0107).
+
+        Returns:
+            Why the node cannot; None: it tries until another node is active.
+        """
+        ...
+
     def leave(self, *, fail_over: bool) -> None:
         """FAILING_BACK or STOPPING: decide nothing more; the activation is about to be undone.
 

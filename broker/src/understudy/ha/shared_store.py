@@ -182,6 +182,12 @@ class SharedStorePolicy:
             return "the primary does not wait for the store: is it running?"
         return None
 
+    def take_stopped(self) -> str | None:
+        """See ``Policy``. The lock shows that no other node is active, and the store is the only one."""
+        if not isinstance(self._claim, BackupClaim):
+            return "it is not a backup: it activates as soon as the store is free"
+        return self._claim.take_stopped()
+
     # --- failing back and stopping -----------------------------------------------------------------
 
     def leave(self, *, fail_over: bool) -> None:

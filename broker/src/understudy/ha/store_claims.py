@@ -138,6 +138,8 @@ class BackupClaim:
         """State of the store at the last read."""
         self._free_since_ms: int | None = None
         """Since when the lock has been found free in every try; None: it was taken in the last one."""
+        self._takes_stopped = False
+        """A store that was stopped cleanly is taken, because an administrator has asked for it."""
 
     def queue(self) -> None:
         """Wait for the backup lock."""
@@ -154,15 +156,27 @@ class BackupClaim:
     def stand_by(self) -> None:
         """Follow, and ask for the primary lock."""
         self._free_since_ms = None
+        self._takes_stopped = False
         self._standby.announce()
         self._standby.follow()
         self._poll()
+
+    def take_stopped(self) -> str | None:
+        """Take the store although it was stopped cleanly; why not, or None: it is tried until another node has it."""
+        state = self._read_state()
+        if state != STOPPED_CLEANLY:
+            return f"its store was not stopped cleanly (state {state}): it activates by itself once the store is free"
+        log.warning("the store was stopped cleanly and is taken on request")
+        self._takes_stopped = True
+        self._polling.later(0, self._poll)
+        return None
 
     def _poll(self) -> None:
         if not self._wait_for_owner():
             return
         if not self._lock.try_primary():
             self._free_since_ms = None
+            self._takes_stopped = False
             self._polling.later(LOCK_POLL_MS, self._poll)
             return
         state = self._read_state()
@@ -170,7 +184,7 @@ class BackupClaim:
         if self._free_since_ms is None:
             self._free_since_ms = now_ms
         unclaimed = state == WANTED and now_ms - self._free_since_ms >= FAILBACK_GRACE_MS
-        if state == OWNED or unclaimed:
+        if state == OWNED or unclaimed or (self._takes_stopped and state == STOPPED_CLEANLY):
             if unclaimed:
                 waited_ms = now_ms - self._free_since_ms
                 log.warning(
@@ -186,7 +200,7 @@ class BackupClaim:
         state = self._store_state
         if state not in (OWNED, WANTED):
             state = self._read_state()
-        if state in (OWNED, WANTED):
+        if state in (OWNED, WANTED) or (self._takes_stopped and state == STOPPED_CLEANLY):
             return True
         self._polling.later(STATE_POLL_MS if state == STOPPED_CLEANLY else LOCK_POLL_MS, self._poll)
         return False

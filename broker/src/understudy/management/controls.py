@@ -323,6 +323,14 @@ class NodeView(Protocol):
         """
         ...
 
+    def request_activation(self) -> None:
+        """Let the backup of a shared store activate although its primary was stopped cleanly (ADR 0107).
+
+        Raises:
+            ManagementError: the node is not such a backup, or activates by itself.
+        """
+        ...
+
     def invoke(self, request: InvocationRequest, answer: Callable[[object, BrokerError | None], None]) -> None:
         """Call a management operation; ``answer`` is called once, with the result
         or the error, after everything it wrote is durable.

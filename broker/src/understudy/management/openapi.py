@@ -203,6 +203,8 @@ _SCHEMAS: Final[dict[str, Schema]] = {
         "additionalProperties": False,
     },
     "Promotion": _PROMOTION,
+    "Activate": {"type": "object", "additionalProperties": False},
+    "Activating": _object({"activating": {"const": True}}),
     "Invoke": {
         "oneOf": [
             {
@@ -429,6 +431,17 @@ def _paths() -> dict[str, Schema]:
                 | {
                     "200": _answer("The node activates; the promotion is recorded.", "Promotion"),
                     "422": _answer("It was refused or failed.", "Error"),
+                },
+            }
+        },
+        "/api/v1/node/activate": {
+            "post": {
+                "summary": "Activate the backup of a shared store although its primary was stopped cleanly.",
+                "requestBody": {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Activate"}}}},
+                "responses": _REFUSED
+                | {
+                    "202": _answer("The node tries until another node is active.", "Activating"),
+                    "422": _answer("It was refused.", "Error"),
                 },
             }
         },

@@ -109,6 +109,7 @@ class ManagementServer:
         self._posted = {
             "/api/v1/node/stop": self._stop,
             "/api/v1/node/promote": self._promote,
+            "/api/v1/node/activate": self._activate,
             "/api/v1/invoke": self._invoke,
             "/api/v1/servers/start": self._start_server,
         }
@@ -299,6 +300,19 @@ class ManagementServer:
         except BrokerError as error:
             return refuse(422, error.code, str(error))
         return await answered
+
+    async def _activate(self, request: web.BaseRequest) -> web.Response:
+        body = await _body(request)
+        if body is None:
+            return _too_large()
+        if body.strip() not in (b"", b"{}"):
+            return refuse(400, "bad-request", "the body must be {} or empty")
+        log.warning("activation requested", extra={"peer": request.remote})
+        try:
+            self.view.request_activation()
+        except BrokerError as error:
+            return refuse(422, error.code, str(error))
+        return _answer(202, {"activating": True})
 
     async def _invoke(self, request: web.BaseRequest) -> web.Response:
         body = await _body(request)

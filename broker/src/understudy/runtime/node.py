@@ -238,6 +238,12 @@ class BrokerNode:
             raise ManagementError(f"no failback: {refusal}")
         self.parts.turn.call_later(0, self._fail_back)
 
+    def take_stopped(self) -> None:
+        """Activate although the active node was stopped cleanly. Raises ManagementError: the node cannot."""
+        refusal = self.life.take_stopped()
+        if refusal is not None:
+            raise ManagementError(f"the node does not activate: {refusal}")
+
     def _fail_back(self) -> None:
         if self.life.state is NodeState.ACTIVE:
             self.life.fail_back()

@@ -246,6 +246,9 @@ class LiveNodeView:
     def request_promotion(self, answer: Promoted) -> None:
         self._promotions.promote(answer)
 
+    def request_activation(self) -> None:
+        self._node.take_stopped()
+
     def request_stop(self, *, failover: bool) -> None:
         task = asyncio.get_running_loop().create_task(self._node.stop(failover=failover))
         self._stopping.append(task)

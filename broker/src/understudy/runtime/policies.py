@@ -83,7 +83,7 @@ def _replication_policy(
     options = ReplicationOptions(
         role=Role(configuration.ha_policy.role.value),
         allow_failback=configuration.ha_policy.allow_failback,
-        restart_backup=configuration.ha_policy.restart_backup,
+        hosted=settings.of_node is not None,
         retry_wait_ms=settings.retry_replication_wait_ms,
         peer=settings.coordination_id is not None,
     )

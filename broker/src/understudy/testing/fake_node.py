@@ -129,6 +129,8 @@ class FakeNodeView:
     quarantine: tuple[int, list[dict[str, object]]] = (0, [])
     queue_facts: list[QueueFacts] = field(default_factory=lambda: [fake_queue()])
     stops: list[bool] = field(default_factory=list)
+    activations: int = 0
+    activation_refusal: str = ""
     """``failover`` of every stop that was requested."""
     waiting_because: str | None = None
     promotion: Promotion | None = None
@@ -169,6 +171,11 @@ class FakeNodeView:
 
     def request_stop(self, *, failover: bool) -> None:
         self.stops.append(failover)
+
+    def request_activation(self) -> None:
+        if self.activation_refusal:
+            raise ManagementError(self.activation_refusal)
+        self.activations += 1
 
     def request_promotion(self, answer: Callable[[Promotion | BrokerError], None]) -> None:
         answer(self.promoted)

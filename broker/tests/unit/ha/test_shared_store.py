@@ -158,6 +158,55 @@ def test_an_idle_backup_asks_for_the_lock_often_and_does_not_read_the_state(time
     assert time.monotonic_ms() - began_ms <= 120
 
 
+def stopped_pair(time: ManualTime) -> tuple[Store, Node, Node]:
+    """A pair whose primary was stopped cleanly."""
+    store, one, two = pair(time)
+    one.life.stop()
+    time.advance(10_000)
+    assert (store.state, store.primary, two.serving) == ("P", None, False)
+    return store, one, two
+
+
+def test_a_backup_takes_a_store_that_was_stopped_cleanly_on_request_only(time: ManualTime) -> None:
+    _, one, two = stopped_pair(time)
+    assert two.life.take_stopped() is None
+    time.advance(1_000)
+    assert two.serving
+    again = restarted(one, time)
+    time.advance(LOCK_CHECK_MS + 1_000)
+    assert again.serving, "the backup yields to it as after any take-over"
+    again.life.stop()
+    time.advance(10_000)
+    assert not two.serving, "a request holds once"
+
+
+def test_a_primary_that_returns_before_the_request_is_served_stays_active(time: ManualTime) -> None:
+    store, one, two = stopped_pair(time)
+    store.primary = Node(store, time, Role.PRIMARY)
+    assert two.life.take_stopped() is None
+    time.advance(5_000)
+    assert not two.serving
+    store.primary = None
+    time.advance(5_000)
+    assert not two.serving, "the request ended when the lock was taken"
+    assert two.life.take_stopped() is None
+    time.advance(1_000)
+    assert two.serving
+    assert one.ended == [None]
+
+
+def test_a_node_that_cannot_or_need_not_be_activated_on_request_says_why(time: ManualTime) -> None:
+    store, one, two = pair(time)
+    assert one.life.take_stopped() == "the node is active"
+    assert "activates by itself" in str(two.life.take_stopped())
+    third = Node(store, time, Role.BACKUP)
+    third.life.start()
+    assert third.life.take_stopped() == "the node is passive, in line"
+    other = Node(store, time, Role.PRIMARY)
+    other.life.start()
+    assert "not a backup" in str(other.life.take_stopped())
+
+
 def test_an_active_backup_looks_for_a_returning_primary_only_while_one_stands_by(time: ManualTime) -> None:
     _, one, two = pair(time)
     one.crash()

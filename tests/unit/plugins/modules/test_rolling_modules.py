@@ -307,6 +307,28 @@ def test_check_mode_asks_for_nothing(host: Path, run_module: Any, management: An
     assert not [question for question in management.asked if "invoke" in question]
 
 
+def test_the_backup_of_a_stopped_store_is_activated_once(host: Path, run_module: Any, management: Any) -> None:
+    run(host)
+    management.state, management.becomes = "passive", "active"
+    assert switch(run_module, host, "activate", check_mode=True)["changed"]
+    assert management.state == "passive"
+    result = switch(run_module, host, "activate")
+    assert (result["changed"], result["state"]) == (True, "active")
+    assert "/api/v1/node/activate" in management.asked
+    assert not switch(run_module, host, "activate")["changed"]
+
+
+def test_a_backup_that_does_not_activate_says_why(host: Path, run_module: Any, management: Any) -> None:
+    run(host)
+    management.state, management.refuses = "passive", "its store was not stopped cleanly"
+    message = switch(run_module, host, "activate")["msg"]
+    assert message == "a1 is still passive after 0 s: it refuses to activate: its store was not stopped cleanly"
+
+
+def test_a_node_that_is_stopped_cannot_be_activated(host: Path, run_module: Any) -> None:
+    assert "a1 is stopped, not passive" in switch(run_module, host, "activate")["msg"]
+
+
 @pytest.mark.parametrize("request_state", ["HOSTED", "ASKING"])
 def test_node_info_says_whether_its_backup_is_hosted(
     host: Path, run_module: Any, management: Any, request_state: str

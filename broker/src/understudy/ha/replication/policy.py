@@ -35,8 +35,9 @@ class ReplicationOptions:
     role: Role
     allow_failback: bool = True
     """allow-failback: an active backup yields when its primary has caught up and asks for it."""
-    restart_backup: bool = True
-    """restart-backup: after yielding it goes on as a backup instead of stopping."""
+    hosted: bool = False
+    """A colocated backup of another node: after yielding it ends, which frees its place. Any other node goes on as a backup; its restart-backup
+    has no effect, as in Artemis (artemis-ha s. 1)."""
     retry_wait_ms: int = 2_000
     """retry-replication-wait."""
     peer: bool = False
@@ -124,6 +125,10 @@ class ReplicationPolicy:
         """See ``Policy``: a replica in sync takes over."""
         return None if self._replication.has_replica() else "no replica is in sync: is the other node running?"
 
+    def take_stopped(self) -> str | None:
+        """See ``Policy``: a replica in sync activates by itself, and any other one may lack messages."""
+        return "it is not the backup of a shared store; `understudy promote` lets a replica activate"
+
     # --- failing back and stopping -------------------------------------------------------------------
 
     def leave(self, *, fail_over: bool) -> None:
@@ -137,10 +142,10 @@ class ReplicationPolicy:
     def _gave_back(self) -> None:
         if self._life.state is not NodeState.YIELDED:
             return
-        if self.options.restart_backup:
-            self._life.queue_again()
-        else:
+        if self.options.hosted:
             self._life.stop()
+        else:
+            self._life.queue_again()
 
     def release(self, ending: Ending) -> BrokerError | None:
         """Give up the connection and the permission."""
