@@ -37,6 +37,7 @@ from understudy.wire.core.codec import ConfirmBatch, encode, encode_send
 from understudy.wire.core.codes import error_of
 from understudy.wire.core.packets import header_of_message
 from understudy.wire.core.peer import CONTROL_CHANNEL, CorePeer, Dialer, PeerOptions
+from understudy.wire.core.refusals import RefusalLog
 from understudy.wire.core.transport import TransportConfiguration
 
 SESSION_SETUP_CHANNEL: Final = 1
@@ -267,6 +268,7 @@ class TargetSession:
 
     def peer_lost(self, peer: CorePeer, reason: str) -> None:
         """The connection has ended, or could not be established."""
+        RefusalLog(self._access.clock).note(peer)
         self._fail(reason)
 
     def peer_received(self, peer: CorePeer, channel_id: int, packet: packets.Packet) -> None:

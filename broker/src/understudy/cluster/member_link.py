@@ -24,6 +24,7 @@ from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.ports import Clock, Timer, Timers
 from understudy.wire.core import packets
 from understudy.wire.core.peer import Answer, CorePeer, Dialer, PeerOptions
+from understudy.wire.core.refusals import RefusalLog
 from understudy.wire.core.transport import TransportConfiguration
 
 log = logging.getLogger(__name__)
@@ -144,6 +145,7 @@ class MemberLink(Machine[State, Event]):
         self._credentials = credentials
         self._dialer = dialer
         self._clock = clock
+        self._refusals = RefusalLog(clock)
         self._timers = timers
         self._peer: CorePeer | None = None
         self._timer: Timer | None = None
@@ -233,6 +235,7 @@ class MemberLink(Machine[State, Event]):
 
     def peer_lost(self, peer: CorePeer, reason: str) -> None:
         """The connection has ended, or could not be established."""
+        self._refusals.note(peer)
         self.fire(Event.LOST, reason, self.joined, peer.dismissed)
 
     # -- actions ----------------------------------------------------------------------------------

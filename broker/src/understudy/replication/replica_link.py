@@ -33,6 +33,7 @@ from understudy.wire.core.packets_replication import (
     ReplicaProblem,
 )
 from understudy.wire.core.peer import CorePeer, Dialer, PeerOptions
+from understudy.wire.core.refusals import RefusalLog
 from understudy.wire.core.transport import TransportConfiguration
 
 log = logging.getLogger(__name__)
@@ -174,6 +175,7 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
         self._new_target = new_target
         self._dialer = dialer
         self._clock = clock
+        self._refusals = RefusalLog(clock)
         self._timers = timers
         self._executor = executor
         self._left: list[TransportConfiguration] = []
@@ -239,6 +241,7 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
 
     def peer_lost(self, peer: CorePeer, reason: str) -> None:
         """See ``PeerOwner``."""
+        self._refusals.note(peer)
         self.fire(ReplicaEvent.LOST, reason)
 
     def _take(self, packet: packets.ReplicationOperations) -> None:

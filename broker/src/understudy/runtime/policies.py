@@ -12,6 +12,7 @@ from understudy.ha.local_sequence import LocalSequence
 from understudy.ha.policy import Decisions, Policy, Role
 from understudy.ha.replication.policy import ReplicationOptions, ReplicationPolicy
 from understudy.ha.shared_store import SharedStoreOptions, SharedStorePolicy
+from understudy.replication.candidates import candidates
 from understudy.replication.replica_link import ReplicaLink, ReplicaOptions
 from understudy.runtime.authorities import make_authority
 from understudy.runtime.cluster import peer_options
@@ -93,19 +94,20 @@ def _replication_policy(
         raise ConfigError("replication needs a cluster-connection", path="core/ha-policy/replication")
     cluster = configuration.cluster_connection(settings.cluster_name)
     saved_max = settings.max_saved_replicated_journals_size
+    replica_options = ReplicaOptions(
+        configuration.name,
+        own,
+        settings.group_name,
+        options.wants_failback,
+        parts.credentials,
+        replace(peer_options(cluster), silence_ms=settings.silence_ms),
+        used.authority.copied_at,
+        lambda: settings.of_node or used.authority.data_node_id(),
+        parts.environment.replication_protocol,
+    )
     replica = ReplicaLink(
-        ReplicaOptions(
-            configuration.name,
-            own,
-            settings.group_name,
-            options.wants_failback,
-            parts.credentials,
-            replace(peer_options(cluster), silence_ms=settings.silence_ms),
-            used.authority.copied_at,
-            lambda: settings.of_node or used.authority.data_node_id(),
-            parts.environment.replication_protocol,
-        ),
-        lambda: _candidates(parts, cluster),
+        replica_options,
+        lambda: _candidates(parts, cluster, replica_options),
         policy.standby_life,
         lambda link: TargetCopy(parts, used.worker, used.local, saved_max, link),
         LoopDialer(parts.loop, parts.turn, parts.configuration.tls_for),
@@ -120,14 +122,11 @@ def _replication_policy(
     return policy
 
 
-def _candidates(parts: NodeParts, cluster: ClusterConnectionConfiguration) -> Sequence[TransportConfiguration]:
-    """Connectors at which an active node may be: first that of the own node id, then all configured and discovered
-    ones.
-    """
-    others = [parts.configuration.connectors.transport(name) for name in cluster.static_connectors]
-    others += parts.discovery.connectors(cluster.discovery_group)
-    member = parts.topology.member(parts.lock.node_id)
-    known = None if member is None else member.primary
-    if known is None:
-        return others
-    return [known, *(each for each in others if not each.same_place(known))]
+def _candidates(
+    parts: NodeParts, cluster: ClusterConnectionConfiguration, options: ReplicaOptions
+) -> Sequence[TransportConfiguration]:
+    """Connectors at which an active node may be."""
+    configured = [parts.configuration.connectors.transport(name) for name in cluster.static_connectors]
+    configured += parts.discovery.connectors(cluster.discovery_group)
+    members = parts.topology.members() if options.node_id() is None else ()
+    return candidates(parts.topology.member(parts.lock.node_id), configured, members, options.group)

@@ -231,8 +231,8 @@ class NodeLock:
         self._disk.sync_directory(self._directory)
 
     def _new_id(self) -> bytes:
-        """Random bytes in the form of a UUID of version 1: tools of Artemis read the file and set this version, so that any
-        other one would be another node id for them (class ``UUID`` of its commons)."""
+        """Random bytes in the form of a UUID of version 1: tools of Artemis read the file and set this version (class
+        ``UUID`` of its commons), so that with any other one they would know another node id."""
         raw = bytearray(self._entropy.token(16))
         raw[6] = raw[6] & 0x0F | 0x10
         raw[8] = raw[8] & 0x3F | 0x80

@@ -144,6 +144,25 @@ def test_refused_credentials_are_tried_again_later(time: ManualTime) -> None:
     assert len(dialer.wires) == 2
 
 
+def test_a_refusal_that_stays_the_same_is_logged_once_a_minute(
+    time: ManualTime, caplog: pytest.LogCaptureFixture
+) -> None:
+    link, dialer, _ = make(time, LinkSettings(retry_interval_ms=500))
+    link.start()
+    for second in range(130):
+        wire = dialer.wires[-1]
+        wire.link.connected(wire)
+        wire.answer(packets.ClusterConnectReply(False))
+        time.advance(500)
+        wire = dialer.wires[-1]
+        wire.link.disconnected("reset by the peer")
+        time.advance(500)
+        assert second or len(caplog.records) == 1
+    refusals = [each for each in caplog.records if each.message == "connection to another node refused"]
+    assert len(refusals) == 3
+    assert "refused the cluster credentials" in str(vars(refusals[0])["error"])
+
+
 def test_a_lost_link_is_made_anew_and_pings_keep_it(time: ManualTime) -> None:
     link, dialer, credentials = make(time)
     link.start()

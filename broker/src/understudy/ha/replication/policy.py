@@ -36,8 +36,8 @@ class ReplicationOptions:
     allow_failback: bool = True
     """allow-failback: an active backup yields when its primary has caught up and asks for it."""
     hosted: bool = False
-    """A colocated backup of another node: after yielding it ends, which frees its place. Any other node goes on as a backup; its restart-backup
-    has no effect, as in Artemis (artemis-ha s. 1)."""
+    """A colocated backup of another node: after yielding it ends, which frees its place. Any other node goes on as a
+    backup; restart-backup has no effect, as in Artemis (artemis-ha s. 1)."""
     retry_wait_ms: int = 2_000
     """retry-replication-wait."""
     peer: bool = False

@@ -8,7 +8,6 @@ Source: artemis-core s. 1.2 (magic), s. 3 (frames, channels), s. 7.2 (pings, con
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,8 +22,6 @@ from understudy.wire.core import packets
 from understudy.wire.core.codec import MAGIC, ConfirmBatch, FrameDecoder, encode
 from understudy.wire.core.codes import error_of
 from understudy.wire.core.transport import TransportConfiguration
-
-log = logging.getLogger(__name__)
 
 CONTROL_CHANNEL: Final = 0
 #: Requests of one peer that wait for their response.
@@ -147,6 +144,8 @@ class CorePeer(Machine[State, Event]):
         self.target = target
         self.dismissed = False
         """The other node ended the connection with DISCONNECT: it stops."""
+        self.refusal = ""
+        """Why one of the sides refused the connection, for ``wire.core.refusals``; empty: neither did."""
         self._options = options
         self._owner: PeerOwner | None = owner
         self._clock = clock
@@ -247,7 +246,7 @@ class CorePeer(Machine[State, Event]):
             for frame in self._decoder.receive_data(data):
                 self._receive(frame.channel_id, frame.packet)
         except BrokerError as error:
-            log.warning("connection to another node refused", extra={"peer": self.target.to_url(), "error": str(error)})
+            self.refusal = str(error)
             self.fire(Event.LOSE, str(error))
 
     def _receive(self, channel_id: int, packet: packets.Packet) -> None:

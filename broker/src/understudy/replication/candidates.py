@@ -1,0 +1,36 @@
+"""Connectors at which a replica looks for its active node (artemis-ha s. 3.2).
+
+Static connectors and discovered ones are only the way into the cluster: a node that may become the replica of any
+active node also asks the members that it knows from the topology, as ``AnyNodeLocatorForReplication`` of Artemis does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from understudy.cluster.topology import Member
+from understudy.wire.core.transport import TransportConfiguration
+
+
+def candidates(
+    own: Member | None,
+    configured: Sequence[TransportConfiguration],
+    members: Sequence[Member],
+    group: str | None,
+) -> list[TransportConfiguration]:
+    """Each place once, in the order of the search: the active node of the own node id, the connectors of the
+    configuration, then other active nodes.
+
+    Args:
+        own: The entry of the own node id in the topology; None if there is none.
+        configured: Static connectors of the cluster connection, and discovered ones.
+        members: Entries of nodes of which this one may become the replica.
+        group: group-name of this node; members that say another one are left out.
+    """
+    known = [] if own is None else [own.primary]
+    fitting = [each.primary for each in members if None in (group, each.backup_group) or each.backup_group == group]
+    found: list[TransportConfiguration] = []
+    for connector in (*known, *configured, *fitting):
+        if connector is not None and not any(each.same_place(connector) for each in found):
+            found.append(connector)
+    return found
