@@ -138,7 +138,9 @@ def activate(module: AnsibleModule, deployed: DeployedInstance, clock: Clock) ->
     if not waited.met:
         reason = f": it refuses to activate: {reply.refusal}" if reply.status != 202 else ""
         state = state_of(waited.answer)
-        module.fail_json(msg=f"{name} is still {state} after {timeout_s} s{reason}", changed=True, acted_at_ms=acted_at_ms)
+        module.fail_json(
+            msg=f"{name} is still {state} after {timeout_s} s{reason}", changed=True, acted_at_ms=acted_at_ms
+        )
     module.exit_json(changed=True, acted_at_ms=acted_at_ms, elapsed_ms=waited.elapsed_ms, state="active", diff=diff)
 
 

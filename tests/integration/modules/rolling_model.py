@@ -12,8 +12,9 @@ from pathlib import Path
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.understudy.broker.plugins.module_utils.rollout_record import Event, Phase, step
 
+TEXTS = ("directory", "root", "step", "wave", "state", "wait_for", "condition", "direction")
 SPEC = {
-    **{name: {"type": "str"} for name in ("directory", "root", "step", "wave", "state", "wait_for", "condition", "direction")},
+    **{name: {"type": "str"} for name in TEXTS},
     "plan": {"type": "dict"},
     "served": {"type": "bool"},
     "timeout_s": {"type": "int"},

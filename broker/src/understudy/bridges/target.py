@@ -36,8 +36,7 @@ from understudy.wire.core import packets
 from understudy.wire.core.codec import ConfirmBatch, encode, encode_send
 from understudy.wire.core.codes import error_of
 from understudy.wire.core.packets import header_of_message
-from understudy.wire.core.peer import CONTROL_CHANNEL, CorePeer, Dialer, PeerOptions
-from understudy.wire.core.refusals import RefusalLog
+from understudy.wire.core.peer import CONTROL_CHANNEL, CorePeer, Dialer, PeerOptions, RefusalLog
 from understudy.wire.core.transport import TransportConfiguration
 
 SESSION_SETUP_CHANNEL: Final = 1

@@ -23,8 +23,7 @@ from understudy.errors import ClusterSecurityError
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.ports import Clock, Timer, Timers
 from understudy.wire.core import packets
-from understudy.wire.core.peer import Answer, CorePeer, Dialer, PeerOptions
-from understudy.wire.core.refusals import RefusalLog
+from understudy.wire.core.peer import Answer, CorePeer, Dialer, PeerOptions, RefusalLog
 from understudy.wire.core.transport import TransportConfiguration
 
 log = logging.getLogger(__name__)

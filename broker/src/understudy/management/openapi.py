@@ -406,23 +406,8 @@ def _process_paths() -> dict[str, Schema]:
     }
 
 
-def _paths() -> dict[str, Schema]:
-    open_to_all: list[object] = []
+def _activation_paths() -> dict[str, Schema]:
     return {
-        "/health/live": _get("Whether the process runs.", {"200": _answer("It runs.", "Live")}, security=open_to_all),
-        "/health/ready": _get(
-            "Active, or passive and caught up.",
-            {"200": _answer("Ready.", "Ready"), "503": _answer("Not ready, and why.", "Ready")},
-            security=open_to_all,
-        ),
-        "/api/v1/node": _get("The node and its queues.", _REFUSED | {"200": _answer("The node.", "Node")}),
-        "/api/v1/node/stop": {
-            "post": {
-                "summary": "Stop the node; with failover, let its peer take over.",
-                "requestBody": {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Stop"}}}},
-                "responses": _REFUSED | {"202": _answer("Stopping has begun.", "Stopping")},
-            }
-        },
         "/api/v1/node/promote": {
             "post": {
                 "summary": "Activate a waiting node although another node may have newer data.",
@@ -445,6 +430,27 @@ def _paths() -> dict[str, Schema]:
                 },
             }
         },
+    }
+
+
+def _paths() -> dict[str, Schema]:
+    open_to_all: list[object] = []
+    return {
+        "/health/live": _get("Whether the process runs.", {"200": _answer("It runs.", "Live")}, security=open_to_all),
+        "/health/ready": _get(
+            "Active, or passive and caught up.",
+            {"200": _answer("Ready.", "Ready"), "503": _answer("Not ready, and why.", "Ready")},
+            security=open_to_all,
+        ),
+        "/api/v1/node": _get("The node and its queues.", _REFUSED | {"200": _answer("The node.", "Node")}),
+        "/api/v1/node/stop": {
+            "post": {
+                "summary": "Stop the node; with failover, let its peer take over.",
+                "requestBody": {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Stop"}}}},
+                "responses": _REFUSED | {"202": _answer("Stopping has begun.", "Stopping")},
+            }
+        },
+        **_activation_paths(),
         **_process_paths(),
         "/api/v1/invoke": {
             "post": {

@@ -32,8 +32,7 @@ from understudy.wire.core.packets_replication import (
     REPLICATION_PROTOCOL_MIN,
     ReplicaProblem,
 )
-from understudy.wire.core.peer import CorePeer, Dialer, PeerOptions
-from understudy.wire.core.refusals import RefusalLog
+from understudy.wire.core.peer import CorePeer, Dialer, PeerOptions, RefusalLog
 from understudy.wire.core.transport import TransportConfiguration
 
 log = logging.getLogger(__name__)
@@ -183,8 +182,6 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
         self._reasons: list[str] = []
         self._problems: set[int] = set()
         """Answers of the nodes of this search."""
-        self._refusal = ""
-        """The last refusal because of versions that was logged: they stay the same until a node is updated."""
         self.found = Found.NOTHING
         """See ``Replica``."""
         self._peer: CorePeer | None = None
@@ -345,9 +342,9 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
         assert isinstance(answer, packets.ReplicaAnswer)
         if answer.problem != ReplicaProblem.NONE:
             self._problems.add(answer.problem)
-            if answer.problem == ReplicaProblem.PROTOCOL and answer.text != self._refusal:
-                self._refusal = answer.text
-                log.error("refused by the active node", extra={"reason": answer.text})
+            if answer.problem == ReplicaProblem.PROTOCOL and self._peer is not None:
+                # stays the same until a node is updated
+                self._refusals.refuse(self._peer, answer.text)
             self.fire(ReplicaEvent.REFUSED, answer.text)
         elif not REPLICATION_PROTOCOL_MIN <= answer.protocol <= self.options.protocol:
             text = (

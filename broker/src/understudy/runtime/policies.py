@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from understudy.config.model import ClusterConnectionConfiguration
 from understudy.errors import ConfigError
 from understudy.ha.local_sequence import LocalSequence
 from understudy.ha.policy import Decisions, Policy, Role
 from understudy.ha.replication.policy import ReplicationOptions, ReplicationPolicy
 from understudy.ha.shared_store import SharedStoreOptions, SharedStorePolicy
-from understudy.replication.candidates import candidates
 from understudy.replication.replica_link import ReplicaLink, ReplicaOptions
 from understudy.runtime.authorities import make_authority
 from understudy.runtime.cluster import peer_options
 from understudy.runtime.connector import LoopDialer
 from understudy.runtime.copied_store import TargetCopy
 from understudy.runtime.parts import NodeParts, Owner
+from understudy.runtime.replica_search import replica_candidates
 from understudy.runtime.replication import NodeReplication, ReplicationParts
 from understudy.runtime.standby import NodeStandby
-from understudy.wire.core.transport import TransportConfiguration
 
 
 def make_replication(parts: NodeParts, owner: Owner) -> NodeReplication | None:
@@ -107,7 +105,7 @@ def _replication_policy(
     )
     replica = ReplicaLink(
         replica_options,
-        lambda: _candidates(parts, cluster, replica_options),
+        lambda: replica_candidates(parts, cluster, replica_options),
         policy.standby_life,
         lambda link: TargetCopy(parts, used.worker, used.local, saved_max, link),
         LoopDialer(parts.loop, parts.turn, parts.configuration.tls_for),
@@ -120,13 +118,3 @@ def _replication_policy(
     replication.replica = replica
     policy.standby_life.listener = replication.listener()
     return policy
-
-
-def _candidates(
-    parts: NodeParts, cluster: ClusterConnectionConfiguration, options: ReplicaOptions
-) -> Sequence[TransportConfiguration]:
-    """Connectors at which an active node may be."""
-    configured = [parts.configuration.connectors.transport(name) for name in cluster.static_connectors]
-    configured += parts.discovery.connectors(cluster.discovery_group)
-    members = parts.topology.members() if options.node_id() is None else ()
-    return candidates(parts.topology.member(parts.lock.node_id), configured, members, options.group)

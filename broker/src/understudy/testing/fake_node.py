@@ -129,8 +129,6 @@ class FakeNodeView:
     quarantine: tuple[int, list[dict[str, object]]] = (0, [])
     queue_facts: list[QueueFacts] = field(default_factory=lambda: [fake_queue()])
     stops: list[bool] = field(default_factory=list)
-    activations: int = 0
-    activation_refusal: str = ""
     """``failover`` of every stop that was requested."""
     waiting_because: str | None = None
     promotion: Promotion | None = None
@@ -173,9 +171,8 @@ class FakeNodeView:
         self.stops.append(failover)
 
     def request_activation(self) -> None:
-        if self.activation_refusal:
-            raise ManagementError(self.activation_refusal)
-        self.activations += 1
+        if self.state == "stopping":
+            raise ManagementError("the node does not activate: the node is stopping")
 
     def request_promotion(self, answer: Callable[[Promotion | BrokerError], None]) -> None:
         answer(self.promoted)

@@ -127,5 +127,5 @@ def test_a_refusal_because_of_versions_is_logged_once(caplog: pytest.LogCaptureF
         link.seek()
         link.fire(ReplicaEvent.PROVED, link._peer)
         parts.link.receive_data(encode(packets.ReplicaAnswer(ReplicaProblem.PROTOCOL, text), REPLICATION_CHANNEL))
-    logged = [record.__dict__["reason"] for record in caplog.records if record.msg == "refused by the active node"]
+    logged = [record.__dict__["error"] for record in caplog.records if "refused" in record.msg]
     assert logged == ["the log has format version 2", "replication protocol 1"]

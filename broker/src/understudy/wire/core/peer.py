@@ -8,6 +8,7 @@ Source: artemis-core s. 1.2 (magic), s. 3 (frames, channels), s. 7.2 (pings, con
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from enum import Enum, auto
 from typing import ClassVar, Final, Protocol
 
 from understudy.errors import BrokerError, RemoteProtocolError
-from understudy.limits import FRAME_BYTES_BEFORE_LOGIN_MAX
+from understudy.limits import CLUSTER_NODES_MAX, FRAME_BYTES_BEFORE_LOGIN_MAX
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.ports import Clock, Connection, Timer, Timers
 from understudy.wire.core import packets
@@ -23,9 +24,13 @@ from understudy.wire.core.codec import MAGIC, ConfirmBatch, FrameDecoder, encode
 from understudy.wire.core.codes import error_of
 from understudy.wire.core.transport import TransportConfiguration
 
+log = logging.getLogger(__name__)
+
 CONTROL_CHANNEL: Final = 0
 #: Requests of one peer that wait for their response.
 REQUESTS_MAX: Final = 1_000
+#: A refusal for the same reason is logged again after this time.
+REFUSAL_REPEATED_MS: Final = 60_000
 
 _DISCONNECTS: Final = (packets.Disconnect, packets.DisconnectV2, packets.DisconnectV3)
 
@@ -145,7 +150,7 @@ class CorePeer(Machine[State, Event]):
         self.dismissed = False
         """The other node ended the connection with DISCONNECT: it stops."""
         self.refusal = ""
-        """Why one of the sides refused the connection, for ``wire.core.refusals``; empty: neither did."""
+        """Why one of the sides refused the connection, for ``RefusalLog``; empty: neither did."""
         self._options = options
         self._owner: PeerOwner | None = owner
         self._clock = clock
@@ -333,3 +338,32 @@ class CorePeer(Machine[State, Event]):
         # an ended peer is not called by its owner, but the shell may still report what happened before
         otherwise={Event.CONNECT: ILLEGAL, Event.LOSE: IGNORED, Event.CLOSE: IGNORED},
     )
+
+
+class RefusalLog:
+    """Log lines about connections that one side refused, not one for every attempt: the reasons that were logged last,
+    by the connector of the other node.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        """Args:
+        clock: Its monotonic time decides when a reason is logged again.
+        """
+        self._clock = clock
+        self._logged: dict[str, tuple[str, int]] = {}
+
+    def note(self, peer: CorePeer) -> None:
+        """A connection has ended; nothing is logged if it was not refused."""
+        if peer.refusal:
+            self.refuse(peer, peer.refusal)
+
+    def refuse(self, peer: CorePeer, reason: str) -> None:
+        """A connection is refused."""
+        url, now_ms = peer.target.to_url(), self._clock.monotonic_ms()
+        logged, logged_ms = self._logged.get(url, ("", 0))
+        if logged == reason and now_ms - logged_ms < REFUSAL_REPEATED_MS:
+            return
+        if url not in self._logged and len(self._logged) >= CLUSTER_NODES_MAX:
+            self._logged.clear()
+        self._logged[url] = (reason, now_ms)
+        log.warning("connection to another node refused", extra={"peer": url, "error": reason})

@@ -9,7 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from understudy.cluster.topology import Member
+from understudy.config.model import ClusterConnectionConfiguration
+from understudy.replication.replica_link import ReplicaOptions
+from understudy.runtime.parts import NodeParts
 from understudy.wire.core.transport import TransportConfiguration
+
+
+def replica_candidates(
+    parts: NodeParts, cluster: ClusterConnectionConfiguration, options: ReplicaOptions
+) -> Sequence[TransportConfiguration]:
+    """Connectors at which the active node of a replica may be."""
+    configured = [parts.configuration.connectors.transport(name) for name in cluster.static_connectors]
+    configured += parts.discovery.connectors(cluster.discovery_group)
+    members = parts.topology.members() if options.node_id() is None else ()
+    return candidates(parts.topology.member(parts.lock.node_id), configured, members, options.group)
 
 
 def candidates(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from understudy.cluster.topology import Member
-from understudy.replication.candidates import candidates
+from understudy.runtime.replica_search import candidates
 from understudy.wire.core.transport import TransportConfiguration
 
 
