@@ -81,7 +81,13 @@ def test_a_backup_activates_on_request_after_a_clean_stop_of_its_primary(pair: P
     with connect(f"tcp://127.0.0.1:{pair.primary.port}") as connection, connection.session() as session:
         session.producer("q").send("kept")
     pair.primary.terminate()
-    assert state(pair.backup) == "passive"
+    facts = pair.backup.facts()["ha"]
+    assert isinstance(facts, dict)
+    assert facts["state"] == "passive"
+    wait_for(
+        "the backup has read the state", pair.backup, lambda: "understudy activate" in str(pair.backup.facts()["ha"])
+    )
+    assert pair.backup.get("/health/ready")[1]["ready"], "a backup that waits for its primary is ready"
     code, text = run("activate", "--json", *options(pair.backup))
     assert code == 0, text
     assert json.loads(text)["state"] == "active"

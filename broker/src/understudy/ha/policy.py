@@ -149,6 +149,13 @@ class Policy(Protocol):
         """
         ...
 
+    @property
+    def stays_passive(self) -> str | None:
+        """Why a node that is passive and ready does not activate although no other node is active (ADR 0107); None if
+        it is not so.
+        """
+        ...
+
     def queue(self) -> None:
         """QUEUED: look for a place, then ``take_place``."""
         ...

@@ -24,7 +24,14 @@ from understudy.ha.activation import Step
 from understudy.ha.lock_proof import LockProof
 from understudy.ha.policy import Decisions, Ending, NodeState, Role, Standby
 from understudy.ha.polling import Polling
-from understudy.ha.store_claims import FAILBACK_GRACE_MS, LOCK_POLL_MS, BackupClaim, LockTimeout, PrimaryClaim
+from understudy.ha.store_claims import (
+    FAILBACK_GRACE_MS,
+    LOCK_POLL_MS,
+    STAYS_PASSIVE,
+    BackupClaim,
+    LockTimeout,
+    PrimaryClaim,
+)
 from understudy.ha.store_lock import OWNED, STOPPED_CLEANLY, WANTED, StoreLock
 from understudy.ports import Clock, Fence, Timers
 
@@ -114,6 +121,13 @@ class SharedStorePolicy:
         if self.role is Role.PRIMARY_ONLY or self._life.state is not NodeState.QUEUED:
             return None
         return IN_LINE
+
+    @property
+    def stays_passive(self) -> str | None:
+        """See ``Policy``: the store was stopped cleanly."""
+        claim = self._claim
+        waits = isinstance(claim, BackupClaim) and claim.finds_stopped
+        return STAYS_PASSIVE if waits and self._life.state is NodeState.PASSIVE else None
 
     # --- passive -------------------------------------------------------------------------------
 

@@ -28,6 +28,8 @@ LOCK_POLL_MS: Final = 100
 #: the store cleanly stopped waits before it reads it again. A backup does not read the state while the lock is taken:
 #: the state matters only once the lock is acquired, and then it is always read.
 STATE_POLL_MS: Final = 1_000
+#: Reason of a backup that is ready and does not activate.
+STAYS_PASSIVE: Final = "the primary was stopped cleanly: its backup waits for it, or for `understudy activate`"
 #: Time within which a returning primary must acquire a store it requested, once the lock is free.
 FAILBACK_GRACE_MS: Final = 5_000
 
@@ -161,6 +163,11 @@ class BackupClaim:
         self._standby.follow()
         self._poll()
 
+    @property
+    def finds_stopped(self) -> bool:
+        """Whether the store was stopped cleanly when its state was read last."""
+        return self._store_state == STOPPED_CLEANLY
+
     def take_stopped(self) -> str | None:
         """Take the store although it was stopped cleanly; why not, or None: it is tried until another node has it."""
         state = self._read_state()
@@ -206,5 +213,7 @@ class BackupClaim:
         return False
 
     def _read_state(self) -> str:
-        self._store_state = self._lock.read_state()
+        before, self._store_state = self._store_state, self._lock.read_state()
+        if before != STOPPED_CLEANLY == self._store_state:
+            log.info(STAYS_PASSIVE)
         return self._store_state

@@ -300,8 +300,8 @@ class NodeView(Protocol):
 
     @property
     def waiting_because(self) -> str | None:
-        """Why a passive node of a replicated pair does not use its data while no other node is active; None if it does
-        not wait.
+        """Why a passive node does not activate while no other node is active: the data of a replica may be old, or the
+        primary of a shared store was stopped cleanly. None if it does not wait.
         """
         ...
 

@@ -117,7 +117,7 @@ class LiveNodeView:
         node = self._node
         if node.state == "active":
             return f"disk full: {node.store.full_reason}" if node.store is not None and node.store.full else None
-        return node.standby.following_error or self.waiting_because
+        return node.standby.following_error or self._promotions.waiting_because
 
     @property
     def in_line(self) -> str | None:
@@ -237,7 +237,7 @@ class LiveNodeView:
 
     @property
     def waiting_because(self) -> str | None:
-        return self._promotions.waiting_because
+        return self._promotions.waiting_because or self._node.policy.stays_passive
 
     @property
     def promotion(self) -> LastPromotion:

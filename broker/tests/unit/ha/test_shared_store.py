@@ -169,9 +169,11 @@ def stopped_pair(time: ManualTime) -> tuple[Store, Node, Node]:
 
 def test_a_backup_takes_a_store_that_was_stopped_cleanly_on_request_only(time: ManualTime) -> None:
     _, one, two = stopped_pair(time)
+    assert two.policy.stays_passive is not None
     assert two.life.take_stopped() is None
     time.advance(1_000)
     assert two.serving
+    assert two.policy.stays_passive is None
     again = restarted(one, time)
     time.advance(LOCK_CHECK_MS + 1_000)
     assert again.serving, "the backup yields to it as after any take-over"

@@ -95,6 +95,11 @@ class ReplicationPolicy:
         """See ``Policy``: an active node has one replica."""
         return IN_LINE if self.standby_life.spare else None
 
+    @property
+    def stays_passive(self) -> str | None:
+        """See ``Policy``: such a node is not ready (``StandbyLife.waiting_because``)."""
+        return None
+
     # --- passive -----------------------------------------------------------------------------------
 
     def queue(self) -> None:
