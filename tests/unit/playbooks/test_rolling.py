@@ -69,6 +69,7 @@ def test_restore_stops_before_it_puts_back_and_starts_after_it() -> None:
         "Start primaries",
         "Remember whether the node serves again",
         "Start backups",
+        "Let backups of lost primaries serve",
         "Record it",
         "Remember how it ended",
         "Fail with the reason",
