@@ -38,6 +38,10 @@ class Refused(Exception):
     """The node did not do as it was asked; the message names the node, the operation and the reason."""
 
 
+class NoSuchResource(Refused):
+    """There is no address or queue of that name, or not any more."""
+
+
 class NodeIsPassive(Refused):
     """The node is not active, so nothing can be managed at it."""
 
@@ -54,13 +58,15 @@ class Administration:
 
         Raises:
             NodeIsPassive: nothing can be managed here.
+            NoSuchResource: the address or queue is gone.
             Refused: it was refused or failed, or the node did not answer.
         """
         reply = self._client.invoke(call.operation, *call.parameters, resource=call.resource)
         if reply.status == NOT_ACTIVE:
             raise NodeIsPassive(f"{self._name} is not active: {reply.refusal}")
         if reply.status != 200:
-            raise Refused(f"{self._name} refuses {call.operation} of {call.resource}: {reply.refusal}")
+            error = NoSuchResource if reply.code == "resource-not-found" else Refused
+            raise error(f"{self._name} refuses {call.operation} of {call.resource}: {reply.refusal}")
         return reply.body.get("result")
 
     def queue(self, name: str) -> dict[str, object] | None:

@@ -59,6 +59,12 @@ class Reply:
     problem: str = ""
 
     @property
+    def code(self) -> str:
+        """Code of the error (docs/management-api.md); empty without one."""
+        error = self.body.get("error")
+        return str(error.get("code", "")) if isinstance(error, Mapping) else ""
+
+    @property
     def refusal(self) -> str:
         """Why an operation was refused, as the broker says it."""
         error = self.body.get("error")

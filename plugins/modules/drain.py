@@ -115,7 +115,11 @@ state:
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.understudy.broker.plugins.module_utils.administration import Administration, Refused
+from ansible_collections.understudy.broker.plugins.module_utils.administration import (
+    Administration,
+    NoSuchResource,
+    Refused,
+)
 from ansible_collections.understudy.broker.plugins.module_utils.comparison import NotComparable, read_json
 from ansible_collections.understudy.broker.plugins.module_utils.deployed import (
     DeployedInstance,
@@ -144,10 +148,16 @@ def set_blocked(administration: Administration, *, wanted: bool, dry_run: bool) 
     for row in administration.rows("listAddresses"):
         name = str(row["name"])
         resource = f"address.{name}"
-        if typed(row["internal"], "bool") or administration.perform(Call(resource, "isBlocked")) is wanted:
+        if typed(row["internal"], "bool"):
             continue
-        if not dry_run:
-            administration.perform(Call(resource, "block" if wanted else "unblock"))
+        try:
+            if administration.perform(Call(resource, "isBlocked")) is wanted:
+                continue
+            if not dry_run:
+                administration.perform(Call(resource, "block" if wanted else "unblock"))
+        except NoSuchResource:
+            # deleted since the list, as an address without queues and messages deletes itself
+            continue
         changed.append(name)
     return changed
 

@@ -42,6 +42,7 @@ class Management:
     """Why operations are refused; empty if they are carried out."""
     refusal_status: int = 422
     """Status of a refusal; 503 from a node that is not active."""
+    refusal_code: str = "refused"
     becomes: str = "passive"
     """State after an operation."""
     asked: list[str] = field(default_factory=list)
@@ -86,7 +87,9 @@ def management() -> Iterator[Management]:
             called = [asked[key] for key in ("resource", "operation") if key in asked]
             answers.asked.append(" ".join([self.path, *called]))
             if answers.refuses:
-                self.answer(answers.refusal_status, {"error": {"code": "refused", "message": answers.refuses}})
+                self.answer(
+                    answers.refusal_status, {"error": {"code": answers.refusal_code, "message": answers.refuses}}
+                )
             else:
                 answers.state = answers.becomes
                 self.answer(202 if self.path.endswith("/activate") else 200, {"result": None})

@@ -12,9 +12,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.understudy.broker.plugins.module_utils.administration import Refused
+from ansible_collections.understudy.broker.plugins.module_utils.administration import (
+    Administration,
+    NoSuchResource,
+    Refused,
+)
 from ansible_collections.understudy.broker.plugins.module_utils.credentials import fits
 from ansible_collections.understudy.broker.plugins.module_utils.destinations import Call
+from ansible_collections.understudy.broker.plugins.module_utils.management import ManagementClient
 from ansible_collections.understudy.broker.plugins.module_utils.waiting import Clock
 from ansible_collections.understudy.broker.plugins.modules import (
     address,
@@ -131,6 +136,39 @@ def test_producers_go_on_when_the_node_refuses_an_answer(
     assert administration.blocked is blocked
     assert str(failed["msg"]).endswith(said)
     assert (failed["changed"], failed["blocked"]) == (True, ["orders"])
+
+
+class Vanishing:
+    """A node one of whose addresses is deleted after it was listed."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def rows(self, operation: str) -> list[dict[str, object]]:
+        return [{"name": name, "internal": "false"} for name in ("gone", "orders")]
+
+    def perform(self, call: Call) -> object:
+        if call.resource == "address.gone":
+            raise NoSuchResource(f"n refuses {call.operation} of address.gone: no address 'gone'")
+        self.calls.append(call.operation)
+        return False
+
+
+def test_an_address_that_is_deleted_meanwhile_is_passed_over() -> None:
+    administration = Vanishing()
+    assert drain.set_blocked(administration, wanted=True, dry_run=False) == ["orders"]  # type: ignore[arg-type]
+    assert administration.calls == ["isBlocked", "block"]
+
+
+def test_a_missing_resource_is_a_refusal_of_its_own(management: Any) -> None:
+    management.refuses, management.refusal_status = "no address 'gone'", 422
+    administration = Administration(ManagementClient(management.url, "right"), "n")
+    with pytest.raises(Refused) as refused:
+        administration.perform(Call("address.gone", "isBlocked"))
+    assert not isinstance(refused.value, NoSuchResource)
+    management.refusal_code = "resource-not-found"
+    with pytest.raises(NoSuchResource, match="no address 'gone'"):
+        administration.perform(Call("address.gone", "isBlocked"))
 
 
 def test_a_user_is_added_changed_and_removed(instance: Path, run_module: Any) -> None:
