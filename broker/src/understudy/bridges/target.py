@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final, Protocol
 
@@ -89,6 +89,11 @@ class TargetAccess:
     entropy: Entropy
     credentials: ClusterCredentials | None
     """For bridges without user; None: there are none."""
+    refusals: RefusalLog = field(init=False)
+    """Of all attempts at the targets."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "refusals", RefusalLog(self.clock))
 
 
 class _Credits:
@@ -267,7 +272,7 @@ class TargetSession:
 
     def peer_lost(self, peer: CorePeer, reason: str) -> None:
         """The connection has ended, or could not be established."""
-        RefusalLog(self._access.clock).note(peer)
+        self._access.refusals.note(peer)
         self._fail(reason)
 
     def peer_received(self, peer: CorePeer, channel_id: int, packet: packets.Packet) -> None:

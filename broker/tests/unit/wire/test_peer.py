@@ -10,7 +10,7 @@ from understudy.testing.manual_time import ManualTime
 from understudy.wire.core import packets, peer
 from understudy.wire.core.codec import MAGIC, FrameDecoder, encode
 from understudy.wire.core.codes import ErrorCode
-from understudy.wire.core.peer import CorePeer, Event, PeerOptions, State
+from understudy.wire.core.peer import REFUSAL_REPEATED_MS, CorePeer, Event, PeerOptions, RefusalLog, State
 from understudy.wire.core.transport import TransportConfiguration
 
 CHANNEL = 3
@@ -206,3 +206,17 @@ def test_a_failed_dial_is_reported_once() -> None:
 def test_only_a_second_connection_is_illegal(state: State, event: Event) -> None:
     illegal = CorePeer.TABLE[state, event] is ILLEGAL
     assert illegal == (event is Event.CONNECT and state is not State.DIALLING)
+
+
+def test_reasons_of_refusals_are_logged_by_target_and_again_when_they_change(caplog: pytest.LogCaptureFixture) -> None:
+    rig = PeerHarness()
+    log = RefusalLog(rig.time)
+    log.note(rig.peer)
+    assert not caplog.records, "it was not refused"
+    for reason in ("first", "first", "second", "second"):
+        rig.peer.refusal = reason
+        log.note(rig.peer)
+    assert [vars(each)["error"] for each in caplog.records] == ["first", "second"]
+    rig.time.advance(REFUSAL_REPEATED_MS)
+    log.note(rig.peer)
+    assert len(caplog.records) == 3
