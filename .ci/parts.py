@@ -8,10 +8,14 @@ processor; those after --then wait until all parts before it have ended.
 Each part's output goes to the terminal as it comes, that of a part after --beside when the part ends. A part that
 ends with exit code 77 could not run on this machine: its last line says why, and it counts as skipped. Every other
 non-zero exit is a failure; the remaining parts still run. Exit code 1 when a part failed.
+
+The table at the end has the time of each part and the processor time of its processes: where the second is far below
+the first, the part waited, for timers or for the parts beside it.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -29,11 +33,12 @@ class Outcome:
     name: str
     outcome: str
     seconds: float
+    processor_seconds: float
     why: str
 
 
-def run_part(command: str, show: Callable[[str], object]) -> tuple[int, str]:
-    """Exit code and last line of a part; ``show`` gets its output line by line."""
+def run_part(command: str, show: Callable[[str], object]) -> tuple[int, float, str]:
+    """Exit code, processor time in s, and last line of a part; ``show`` gets its output line by line."""
     last = ""
     with subprocess.Popen(
         ["bash", "-o", "pipefail", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -42,7 +47,10 @@ def run_part(command: str, show: Callable[[str], object]) -> tuple[int, str]:
         for line in process.stdout:
             show(line)
             last = line.strip() or last
-    return process.returncode, last
+        # the time of the children that it waited for is part of it
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    return process.returncode, usage.ru_utime + usage.ru_stime, last
 
 
 def run_group(parts: list[str], rows: list[Outcome], collected: bool) -> None:
@@ -62,9 +70,10 @@ def run_group(parts: list[str], rows: list[Outcome], collected: bool) -> None:
         else:
             print(head, flush=True)
         began = time.monotonic()
-        code, last = run_part(command, lines.append if collected else show_line)
+        code, processor_seconds, last = run_part(command, lines.append if collected else show_line)
         outcome = {0: "passed", SKIPPED: "skipped"}.get(code, "failed")
-        row = Outcome(name, outcome, time.monotonic() - began, last if outcome == "skipped" else "")
+        seconds = time.monotonic() - began
+        row = Outcome(name, outcome, seconds, processor_seconds, last if outcome == "skipped" else "")
         rows.append(row)
         print(f"{''.join(lines)}=== {name}: {outcome} in {row.seconds:.0f} s", flush=True)
 
@@ -99,7 +108,8 @@ def main(arguments: list[str]) -> int:
     width = max(len(row.name) for row in rows)
     print("\nWhat ran")
     for row in rows:
-        print(f"  {row.name:<{width}}  {row.outcome:<7}  {row.seconds:6.1f} s  {row.why}")
+        processor = f"{row.processor_seconds:6.1f} s of processor"
+        print(f"  {row.name:<{width}}  {row.outcome:<7}  {row.seconds:6.1f} s  {processor}  {row.why}".rstrip())
     counts = {word: sum(row.outcome == word for row in rows) for word in ("passed", "failed", "skipped")}
     print(f"\n{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped")
     return 1 if counts["failed"] else 0

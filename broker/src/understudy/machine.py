@@ -10,10 +10,10 @@ as Mermaid; ``docs/machines/`` is generated from it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, Final, Generic, TypeVar, cast
 
+from understudy.dataclass import dataclass
 from understudy.errors import MachineError
 
 S = TypeVar("S", bound=Enum)

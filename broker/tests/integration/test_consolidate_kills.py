@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pytest
 from tests.support.copies import act, restart, write_out
-from tests.support.store import StoreHarness, contents_of, order_of
+from tests.support.store import StoreHarness
+from tests.support.store_model import contents_of, order_of
 
 from understudy.runtime.disk import RealDisk
 from understudy.store.log.follower import Follower

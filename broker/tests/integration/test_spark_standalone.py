@@ -22,7 +22,8 @@ from tests.support.copies import act, fork, go_on, restart, write_out
 from tests.support.journals import plain_records
 from tests.support.processes import Pair
 from tests.support.snapshots import canonical
-from tests.support.store import StoreHarness, contents_of, order_of
+from tests.support.store import StoreHarness
+from tests.support.store_model import contents_of, order_of
 from tests.support.stream_job import StreamJob
 
 import understudy.cli

@@ -20,7 +20,8 @@ from pyspark.sql import SparkSession
 from tests.support.copies import act, restart, write_out
 from tests.support.seeds import seeds
 from tests.support.snapshots import broker_snapshot, canonical, read
-from tests.support.store import StoreHarness, contents_of, order_of
+from tests.support.store import StoreHarness
+from tests.support.store_model import contents_of, order_of
 
 from understudy.errors import ConfigError
 from understudy.runtime.disk import RealDisk

@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.property.test_store_model import RELAXED, live_of
-from tests.support.store import DIRECTORY, Crashed, StoreHarness, contents_of, order_of
+from tests.support.store import DIRECTORY, Crashed, StoreHarness
+from tests.support.store_model import contents_of, order_of
 
 from understudy.errors import JournalCorrupt
 from understudy.message import Message

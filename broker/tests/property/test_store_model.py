@@ -14,7 +14,8 @@ from unittest import mock
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.support.store import DIRECTORY, Crashed, StoreHarness, contents_of, order_of
+from tests.support.store import DIRECTORY, Crashed, StoreHarness
+from tests.support.store_model import contents_of, order_of
 
 from understudy.errors import JournalCorrupt
 from understudy.store import backlog

@@ -7,7 +7,8 @@ import random
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.store import DIRECTORY, Model, StoreHarness
+from tests.support.store import DIRECTORY, StoreHarness
+from tests.support.store_model import Model
 
 from understudy.store.log.follower import Follower
 

@@ -116,3 +116,19 @@ def named(message: LargeMessage) -> str:
     name = message.properties["name"]
     assert isinstance(name, str)
     return name
+
+
+def node_with_dead_letters() -> Node:
+    """A node with queues q and DLQ; a message goes from one to the other after two deliveries."""
+    made = Node(StoreHarness(random.Random(1)), "a", {"#": {"dead_letter_address": "DLQ", "max_delivery_attempts": 2}})
+    made.world.queue("q")
+    made.world.queue("DLQ")
+    return made
+
+
+def sent(node: Node, *names: str) -> None:
+    """Send large messages with these names, and wait until they are stored."""
+    session = node.world.session()
+    for name in names:
+        node.send(session, header_of(name), body_of(name))
+        node.settle()

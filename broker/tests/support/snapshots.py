@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support.store import contents_of, order_of
+from tests.support.store_model import contents_of, order_of
 
 from understudy.runtime.disk import RealDisk
 from understudy.runtime.environment import SystemClock

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from understudy.balancing.cluster_bridge import ClusterConversion, bridge_configuration
@@ -25,6 +24,7 @@ from understudy.cluster.member_link import MemberLink
 from understudy.cluster.topology import Topology
 from understudy.config.cluster_addresses import covers, split_addresses
 from understudy.config.model import ClusterConnectionConfiguration, RoutingType
+from understudy.dataclass import dataclass
 from understudy.errors import BrokerError
 from understudy.protocols.services import ProtocolServices
 from understudy.routing.configuration import QueueConfiguration

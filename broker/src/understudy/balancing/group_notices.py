@@ -9,10 +9,10 @@ Source: artemis-core s. 10.2, artemis-ha s. 7.8.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from understudy.balancing.notices import ADDRESS, BINDING_TYPE, DISTANCE, TYPE
+from understudy.dataclass import dataclass
 from understudy.limits import NAME_UNITS_MAX
 from understudy.properties import Properties, PropertyValue
 

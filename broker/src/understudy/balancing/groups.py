@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -25,6 +25,7 @@ from understudy.balancing.group_notices import (
     GroupNotifications,
 )
 from understudy.config.grouping import GroupingConfiguration
+from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, DiskFull
 from understudy.limits import GROUP_BINDINGS_MAX, GROUP_HELD_BYTES_OF_NODE_MAX, GROUP_HELD_BYTES_OF_SESSION_MAX
 from understudy.ports import Clock, Timer, Timers

@@ -5,11 +5,11 @@ Source: artemis-core s. 9.3, 10.2.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from understudy.config.cluster_addresses import split_addresses
 from understudy.config.model import ClusterConnectionConfiguration
+from understudy.dataclass import dataclass
 from understudy.errors import RemoteProtocolError
 from understudy.limits import NAME_UNITS_MAX
 from understudy.properties import Properties

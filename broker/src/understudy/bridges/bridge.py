@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol
 
@@ -22,6 +21,7 @@ from understudy.bridges.target import TargetAccess, TargetSession
 from understudy.cluster.member_link import LinkSettings
 from understudy.cluster.topology import Member
 from understudy.config.bridge import BridgeConfiguration
+from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, IllegalState
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.ports import Timer

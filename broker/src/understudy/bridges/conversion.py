@@ -6,11 +6,11 @@ Source: manual, "Core Bridges"; the duplicate id is that of Artemis, so that bro
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from understudy.config.bridge import BridgeConfiguration
 from understudy.config.model import RoutingType
+from understudy.dataclass import dataclass
 from understudy.message import BRIDGE_DUPLICATE_ID, ROUTE_TO, ROUTING_TYPE, Message
 from understudy.properties import BYTE
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import accumulate
 from typing import Final, Protocol
 
@@ -21,6 +21,7 @@ from understudy.cluster.credentials import ClusterCredentials
 from understudy.cluster.handshake import CLUSTER_CHANNEL, prove
 from understudy.cluster.topology import Member
 from understudy.config.bridge import BridgeConfiguration
+from understudy.dataclass import dataclass
 from understudy.errors import AddressFull, AddressNotFound, IncompatibleVersion, RemoteProtocolError
 from understudy.kernel import forward_messages
 from understudy.limits import (

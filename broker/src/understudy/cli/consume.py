@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from understudy.cli.load import (
 from understudy.client import aio
 from understudy.client.core.consumer import AcknowledgeMode, ReceivedMessage
 from understudy.client.core.url import parse_url
+from understudy.dataclass import dataclass
 from understudy.errors import CallTimedOut, CommitOutcomeUnknown, TransactionRolledBack
 from understudy.ledger import LedgerWriter
 

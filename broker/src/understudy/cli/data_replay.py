@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from understudy.cli.load import connection_options, now_ms, read_password
 from understudy.cli.sending import Outgoing, SendPlan, send_all
 from understudy.cli.stored_body import StoredBody
 from understudy.cli.stores import STORE, open_store
+from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, DiskFailed, LargeMessageFailed
 from understudy.message import LARGE_COMPRESSED, LargeBody, Message
 from understudy.ports import Disk

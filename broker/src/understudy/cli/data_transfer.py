@@ -10,7 +10,6 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final, TextIO
@@ -21,6 +20,7 @@ from understudy.cli.export_file import ExportFile
 from understudy.cli.load import connection_options, print_summary, read_password
 from understudy.cli.sending import SendPlan, send_all
 from understudy.cli.stores import STORE, open_store
+from understudy.dataclass import dataclass
 from understudy.errors import (
     ConfigError,
     DiskFailed,

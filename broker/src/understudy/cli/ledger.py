@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TextIO
 
 import click
 
 from understudy.cli.report import console, exit_code_of_report, print_report
+from understudy.dataclass import dataclass
 from understudy.errors import ConfigError, LedgerDamaged
 from understudy.ledger import WINDOW_MS, Row, check, check_epochs, read, read_remaining
 

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -31,6 +31,7 @@ from understudy.cli.load import (
 )
 from understudy.client import aio
 from understudy.client.core.url import parse_url
+from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
 from understudy.ledger import digest_of
 from understudy.limits import FRAME_BYTES_MAX

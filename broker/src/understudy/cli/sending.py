@@ -7,7 +7,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -19,6 +19,7 @@ from understudy.cli.load import Meter, connected, print_summary, run, show_progr
 from understudy.client import aio
 from understudy.client.core.destinations import RoutingType
 from understudy.client.core.url import parse_url
+from understudy.dataclass import dataclass
 from understudy.errors import AddressExists, ConfigError, InvalidQueueConfiguration, QueueExists
 from understudy.limits import ID_CACHE_SIZE
 from understudy.message import Message

@@ -6,7 +6,7 @@ import json
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -21,6 +21,7 @@ from understudy.cli.user_files import security_of, watched_files
 from understudy.config.instance_files import USERS_FILE
 from understudy.config.model import Configuration, ConfigWarning
 from understudy.config.servers import LoadedConfig
+from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
 from understudy.runtime.file_modes import check_directories, check_files
 from understudy.runtime.management_listener import ManagementListener

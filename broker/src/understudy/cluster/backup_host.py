@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
+from understudy.dataclass import dataclass
 from understudy.wire.core import packets
 from understudy.wire.core.transport import TransportConfiguration
 

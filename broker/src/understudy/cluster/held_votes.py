@@ -14,10 +14,10 @@ A voter that ends forgets. Not here: the questions (``ha.votes``), the connectio
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from understudy.cluster.topology import Topology
+from understudy.dataclass import dataclass
 from understudy.limits import CLUSTER_NODES_MAX
 from understudy.wire.core.packets import FailoverVote, NodeAnnounce, PairState
 from understudy.wire.core.transport import TransportConfiguration

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, auto
 from functools import partial
 from typing import Protocol
 
 from understudy.cluster.credentials import ClusterCredentials
 from understudy.cluster.handshake import CLUSTER_CHANNEL, prove
+from understudy.dataclass import dataclass
 from understudy.errors import ClusterSecurityError
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.ports import Clock, Timer, Timers

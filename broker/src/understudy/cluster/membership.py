@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, auto
 from functools import partial
 from typing import Protocol, TypeVar
@@ -27,6 +27,7 @@ from understudy.cluster.credentials import ClusterCredentials
 from understudy.cluster.member_link import LinkSettings, MemberLink
 from understudy.cluster.topology import Member, Topology
 from understudy.cluster.unreached import UnreachedMembers
+from understudy.dataclass import dataclass
 from understudy.limits import CLUSTER_NODES_MAX
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.ports import Clock, Timer, Timers

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from understudy.cluster.membership import Membership
 from understudy.cluster.topology import Topology
+from understudy.dataclass import dataclass
 from understudy.wire.core.peer import Dialer
 from understudy.wire.core.transport import TransportConfiguration
 

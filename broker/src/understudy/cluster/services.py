@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from understudy.cluster.backup_host import BackupHost
 from understudy.cluster.connectors import Connectors
@@ -14,6 +14,7 @@ from understudy.cluster.passive_formats import PassiveFormats
 from understudy.cluster.replicas import Replicas
 from understudy.cluster.scaled_down import ScaledDownNodes
 from understudy.cluster.topology import Topology
+from understudy.dataclass import dataclass
 from understudy.wire.core.peer import Dialer
 from understudy.wire.core.transport import TransportConfiguration
 

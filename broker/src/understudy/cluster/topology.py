@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from understudy.dataclass import dataclass
 from understudy.limits import CLUSTER_NODES_MAX, NODE_ID_CHARACTERS_MAX
 from understudy.wire.core.transport import TransportConfiguration
 

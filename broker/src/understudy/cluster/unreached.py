@@ -5,9 +5,9 @@ refuses the connection.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 
 from understudy.cluster.member_link import MemberLink
+from understudy.dataclass import dataclass
 from understudy.wire.core.transport import TransportConfiguration
 
 log = logging.getLogger(__name__)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from understudy.config.schema import Defaults
+from understudy.dataclass import dataclass
 
 _BRIDGE: Final = Defaults("core/bridges/bridge")
 

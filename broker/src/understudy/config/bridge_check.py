@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from understudy.config.bridge import BridgeConfiguration
+from understudy.dataclass import dataclass
 from understudy.limits import BRIDGE_CONCURRENCY_MAX
 
 #: These numbers are integers of 32 bits in Artemis, and credit is one on the wire.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from understudy.config.bridge import BridgeConfiguration, BridgeConnection, BridgeTarget
 from understudy.config.bridge_check import bridge_faults
 from understudy.config.document import Document, Node
 from understudy.config.model import AcceptorConfiguration, ConnectorConfiguration
+from understudy.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

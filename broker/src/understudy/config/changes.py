@@ -9,11 +9,12 @@ Not here: reading the file (``reader``), applying the changes (``routing.deploym
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any, Final
 
 from understudy.config.model import Configuration
 from understudy.config.schema import CORE
+from understudy.dataclass import dataclass
 
 #: Fields of ``Configuration`` that a running node applies, and their elements.
 RELOADED: Final = {

@@ -8,7 +8,7 @@ ports, the directories of its store, and the HA policy of the element ``backup``
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from understudy.config.document import Document, Node
@@ -21,6 +21,7 @@ from understudy.config.model import (
     CriticalAnalyzerPolicy,
     ParameterValue,
 )
+from understudy.dataclass import dataclass
 
 #: Name of the connector to the requesting node in the configuration of a hosted backup.
 REQUESTER: Final = "requester-of-the-backup"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from understudy.config.schema import Defaults
+from understudy.dataclass import dataclass
 
 _BROADCAST_GROUP: Final = Defaults("core/broadcast-groups/broadcast-group")
 _DISCOVERY_GROUP: Final = Defaults("core/discovery-groups/discovery-group")

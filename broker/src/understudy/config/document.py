@@ -15,7 +15,7 @@ from __future__ import annotations
 import difflib
 import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from lxml import etree
@@ -23,6 +23,7 @@ from lxml import etree
 from understudy.config.grammar import Attribute, Element, Kind, Support, Value, parse_value
 from understudy.config.model import ConfigWarning
 from understudy.config.schema import CORE, PLACES, SERVER, is_container
+from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
 from understudy.limits import CONFIG_BYTES_MAX
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.units import parse_bytes, parse_duration_ms
 
 Value = bool | int | float | str

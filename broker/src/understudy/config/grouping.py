@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from understudy.config.schema import Defaults
+from understudy.dataclass import dataclass
 
 _HANDLER: Final = Defaults("core/grouping-handler")
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Final
 
 from understudy.config.lock_options import LockManagerOptions
 from understudy.config.schema import Defaults
+from understudy.dataclass import dataclass
 
 _CORE: Final = Defaults("core")
 _PRIMARY: Final = Defaults("core/ha-policy/shared-store/primary")

@@ -9,10 +9,10 @@ command line's task.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from understudy.config.model import format_url
+from understudy.dataclass import dataclass
 
 CONFIG_FILE: Final = "broker.xml"
 USERS_FILE: Final = "artemis-users.properties"

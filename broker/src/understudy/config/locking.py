@@ -8,11 +8,11 @@ and its line.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from understudy.config.document import Document, Node, nearest
 from understudy.config.lock_options import FileLockOptions, LockManagerOptions, WitnessLockOptions, ZooKeeperLockOptions
+from understudy.dataclass import dataclass
 from understudy.limits import LEASE_MS_MAX, LEASE_MS_MIN
 
 

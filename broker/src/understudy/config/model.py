@@ -10,7 +10,7 @@ merging of address settings (``routing.settings``). Invariant: every name a valu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, IntEnum, StrEnum
 from typing import Final
 
@@ -20,6 +20,7 @@ from understudy.config.discovery import BroadcastGroupConfiguration, DiscoveryGr
 from understudy.config.grouping import GroupingConfiguration
 from understudy.config.high_availability import HighAvailabilityPolicy
 from understudy.config.schema import Defaults
+from understudy.dataclass import dataclass
 from understudy.tls.settings import TlsSettings
 
 ParameterValue = bool | int | str

@@ -9,7 +9,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 from typing import Final
 
@@ -23,6 +23,7 @@ from understudy.config.model import (
     ConnectorConfiguration,
     CriticalAnalyzerPolicy,
 )
+from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
 
 #: A name of a server is also the name of a directory.

@@ -8,11 +8,11 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from understudy.config.document import Document, Node
 from understudy.config.password_codec import KEY_VARIABLE, is_masked
+from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
 from understudy.tls.settings import (
     PROTOCOLS,

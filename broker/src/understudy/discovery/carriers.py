@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
+
+from understudy.dataclass import dataclass
 
 Receive = Callable[[bytes, str], None]
 """Called with a datagram and the address of its sender."""

@@ -13,9 +13,9 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 
+from understudy.dataclass import dataclass
 from understudy.errors import ProtocolError
 from understudy.limits import BROADCAST_NODES_MAX, BROADCAST_NODES_PER_SOURCE_MAX
 from understudy.wire.core.broadcast import Broadcast, is_usable

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum, auto
 
+from understudy.dataclass import dataclass
 from understudy.discovery.carriers import Carrier, Endpoint
 from understudy.discovery.entries import Entries, Outcome
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table

@@ -17,10 +17,10 @@ import difflib
 import ipaddress
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 from xml.parsers import expat
 
+from understudy.dataclass import dataclass
 from understudy.discovery.carriers import AnnouncementDirectory, Carrier, MemberList, Multicast
 from understudy.errors import ConfigError
 from understudy.limits import BROADCAST_NAME_UNITS_MAX, DISCOVERY_HOSTS_MAX, DISCOVERY_PORTS_MAX, JGROUPS_BYTES_MAX

@@ -8,7 +8,8 @@ and the time of each step are part of the status of the node.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+
+from understudy.dataclass import dataclass
 
 Act = Callable[[], Awaitable[None] | None]
 """Done when it returns None, else when the returned awaitable has been awaited."""

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import ClassVar, Final, Protocol
 
+from understudy.dataclass import dataclass
 from understudy.ha.vote_round import Decided, Pending
 from understudy.ha.votes import QuorumVoter
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table

@@ -12,10 +12,10 @@ declared machine of its own, within one state of the node. ADR 0046 goes through
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, Protocol
 
+from understudy.dataclass import dataclass
 from understudy.errors import BrokerError
 from understudy.ha.activation import Step
 from understudy.ports import Fence

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, DescriptorsExhausted, DiskFailed, LockLost
 from understudy.ha.activation import Step
 from understudy.ha.lock_proof import LockProof

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import ClassVar, Protocol
 
+from understudy.dataclass import dataclass
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.ports import Timer, Timers
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
 from typing import Final, Protocol
 
+from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, LockManagerUnavailable
 from understudy.ha.distributed_lock import Finished, Held, ManagerListener, Read
 from understudy.ha.witness_frames import NO_TOKEN, Answer, Kind, Request

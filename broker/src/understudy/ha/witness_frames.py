@@ -11,10 +11,10 @@ from __future__ import annotations
 import hashlib
 import hmac
 import struct
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NoReturn
 
+from understudy.dataclass import dataclass
 from understudy.errors import ClusterSecurityError, IncompatibleVersion, LimitExceeded, RemoteProtocolError
 from understudy.limits import (
     WITNESS_FRAME_BYTES_BEFORE_LOGIN_MAX,

@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import JournalCorrupt, StoreVersionUnsupported
 
 STATE_FILE: Final = "witness.state"

@@ -12,9 +12,10 @@ Together they mean that at no instant two nodes confirm. Rows without an epoch a
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.ledger.rows import Kind, Row
 
 #: Findings that a report lists.

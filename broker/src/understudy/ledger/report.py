@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from heapq import nsmallest
 from typing import Any, Final
 
+from understudy.dataclass import dataclass
 from understudy.ledger.rows import Kind, Row, encode, sort_key
 
 #: Findings of one sort listed in a report; the totals count all of them.

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Final, NamedTuple, NoReturn
 
+from understudy.dataclass import dataclass
 from understudy.errors import LedgerDamaged
 
 #: Numbers and message ids lie in 0 .. this.

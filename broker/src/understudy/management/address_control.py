@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import ResourceNotFound
 from understudy.management import queue_messages as messages
 from understudy.management.broker_control import BrokerControl

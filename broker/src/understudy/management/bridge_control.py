@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Final
 
 from understudy.bridges.bridge import Bridge
 from understudy.bridges.bridges import Bridges
+from understudy.dataclass import dataclass
 from understudy.errors import IllegalState, ManagementError, ResourceNotFound
 from understudy.management.invocation import Control, ManagedNode, Requester
 from understudy.management.listing import to_json

@@ -7,7 +7,9 @@ discovered one are texts of any sender.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
+
+from understudy.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,10 @@ passive one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Protocol
 
+from understudy.dataclass import dataclass
 from understudy.errors import BrokerError
 from understudy.ha.activation import ActivationFacts
 from understudy.ha.replication.promotion import Promotion

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from understudy.config.model import ADD_HEADERS_TRANSFORMER, DivertConfiguration, DivertRouting
+from understudy.dataclass import dataclass
 from understudy.errors import DivertNotFound, ManagementError, ResourceNotFound
 from understudy.management.invocation import Control, ManagedNode, Requester
 from understudy.management.operations import Operation, Operations, flag, mapping, operation, text

@@ -13,13 +13,14 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Protocol
 
 from understudy.balancing.exchange import MemberExchange
 from understudy.bridges.bridges import Bridges
 from understudy.cluster.topology import Topology
 from understudy.config.model import Configuration, Permission
+from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, DiskFull, LimitExceeded, ResourceNotFound, StoreError
 from understudy.limits import MANAGEMENT_REQUESTS_MAX
 from understudy.management.controls import InvocationRequest

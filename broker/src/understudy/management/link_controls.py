@@ -6,9 +6,8 @@ has failed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from understudy.config.model import AcceptorConfiguration, ClusterConnectionConfiguration
+from understudy.dataclass import dataclass
 from understudy.errors import ManagementError, ResourceNotFound
 from understudy.management.invocation import Control, ManagedNode, Requester
 from understudy.management.listing import to_json

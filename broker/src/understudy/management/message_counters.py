@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, date, datetime
 from itertools import islice
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import ManagementError
 from understudy.ports import Clock, Timer, Timers
 from understudy.routing.address import Address

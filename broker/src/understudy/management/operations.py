@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
 from understudy.config.model import Configuration, Permission
+from understudy.dataclass import dataclass
 from understudy.errors import OperationNotFound
 
 #: The default of view-permission-method-match-pattern: these require only the view permission.

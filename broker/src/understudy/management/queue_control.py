@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from understudy.config.model import Permission
+from understudy.dataclass import dataclass
 from understudy.errors import ManagementError
 from understudy.management import queue_messages as messages
 from understudy.management.invocation import Control

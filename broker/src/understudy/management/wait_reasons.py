@@ -9,9 +9,10 @@ Not here: how the view is made from a running node (``wait_view``), the operatio
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+
+from understudy.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from understudy.dataclass import dataclass
 from understudy.ports import Clock, Connection, Entropy
 from understudy.protocols.access import Access
 from understudy.protocols.registry import ConnectionRegistry

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import ClassVar, Final, Protocol
 
 from understudy.cluster.passive_formats import PassiveFormats
 from understudy.cluster.replicas import ReplicaChannel
+from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, ReplicaFailed
 from understudy.ha.replication.ports import Authority
 from understudy.limits import REPLICA_BEHIND_BYTES_PAUSE

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import ClassVar, Final, Protocol
 
 from understudy.cluster.credentials import ClusterCredentials
 from understudy.cluster.handshake import prove
+from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, ReplicaFailed
 from understudy.ha.replication.ports import Found, ReplicaListener
 from understudy.limits import FRAME_BYTES_MAX, REPLICATED_SUBMISSION_BYTES_MAX

@@ -5,9 +5,8 @@ Queues of other nodes have bindings of their own (``remote``).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from understudy.config.model import RoutingType
+from understudy.dataclass import dataclass
 from understudy.routing.filter import Filter
 from understudy.routing.queues.queue import Queue
 

@@ -5,10 +5,11 @@ Field names and meanings are those of CREATE_QUEUE_V2 (artemis-core s. 4.2).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from understudy.config.model import RoutingType
+from understudy.dataclass import dataclass
 from understudy.errors import InvalidQueueConfiguration
 from understudy.limits import NAME_UNITS_MAX
 from understudy.message import LAST_VALUE

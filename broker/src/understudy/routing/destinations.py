@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
+from understudy.dataclass import dataclass
 from understudy.message import ACK_ROUTE_TO, ROUTE_TO, SCALE_DOWN_TO, Message
 from understudy.properties import Properties, PropertyValue
 from understudy.routing.address import Address

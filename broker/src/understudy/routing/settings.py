@@ -10,7 +10,7 @@ Not here: reading broker.xml (``config``), or acting on any of this.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from enum import Enum
 from typing import Final
 
@@ -25,6 +25,7 @@ from understudy.config.model import (
     WildcardConfiguration,
 )
 from understudy.config.wildcard import DEFAULT_WILDCARDS, fits, literal_of, looked_up_name, prefix_of, specificity
+from understudy.dataclass import dataclass
 from understudy.store.log.operation_context import Contract, Lane, OperationContext
 
 #: Manual: "Setting this to 0 means max-redelivery-delay = 10 x redelivery-delay".

@@ -18,10 +18,10 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.routing.batch import Arrival, discard_together, enqueue_together
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 from understudy.config.colocated import HostedBackup
 from understudy.config.model import Configuration
+from understudy.dataclass import dataclass
 from understudy.runtime.endpoints import Endpoints
 from understudy.runtime.hosted_node import HostedNode
 from understudy.runtime.management_listener import ManagementListener

@@ -7,8 +7,9 @@ import os
 import resource
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from understudy.dataclass import dataclass
 from understudy.discovery.carriers import Carrier, Endpoint
 from understudy.ha.distributed_lock import LockManager
 from understudy.ha.network_check import Prober

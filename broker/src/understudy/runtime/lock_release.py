@@ -22,9 +22,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import BrokerError
 from understudy.ha.witness_frames import Answer, Kind, Request
 from understudy.ha.witness_link import WitnessLink

@@ -9,9 +9,9 @@ import http.client
 import json
 import urllib.error
 import urllib.request
-from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
+from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, ConfigError, NotActive, QueueNotFound, Unreachable
 
 #: Longest wait for one answer of a node.

@@ -12,10 +12,10 @@ import logging
 import re
 import socket
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import Final
 
 from understudy.config.high_availability import NetworkCheckConfiguration
+from understudy.dataclass import dataclass
 from understudy.ha.network_check import (
     PING6_COMMAND,
     PING_COMMAND,

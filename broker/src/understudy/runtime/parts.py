@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from understudy.cluster.credentials import ClusterCredentials
@@ -11,6 +11,7 @@ from understudy.cluster.membership import Membership
 from understudy.cluster.network import ClusterNetwork
 from understudy.cluster.passive_formats import PassiveFormats
 from understudy.cluster.topology import Topology
+from understudy.dataclass import dataclass
 from understudy.errors import BrokerError
 from understudy.ha.network_check import NetworkCheck
 from understudy.runtime.discovery import NodeDiscovery

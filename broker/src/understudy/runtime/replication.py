@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from understudy.cluster.replicas import Replicas
 from understudy.config.high_availability import ReplicationConfiguration
+from understudy.dataclass import dataclass
 from understudy.errors import BrokerError
 from understudy.ha.activation import Step
 from understudy.ha.local_sequence import LocalSequence

@@ -11,10 +11,10 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, ClassVar, Final, Protocol, cast
 
+from understudy.dataclass import dataclass
 from understudy.limits import (
     OUTGOING_BYTES_BEFORE_LOGIN_MAX,
     READ_BYTES_BEFORE_LOGIN_MAX,

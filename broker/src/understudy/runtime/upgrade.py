@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Protocol, cast
 
 from understudy.config.colocated import SERVER_NAME
 from understudy.config.model import AcceptorConfiguration
+from understudy.dataclass import dataclass
 from understudy.ports import Connection
 from understudy.protocols.handlers import ConnectionHandler, Handlers
 from understudy.runtime.detection import LayerBeforeProtocol, Layered

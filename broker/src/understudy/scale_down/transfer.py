@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
 from understudy.bridges.target import TargetAccess, TargetSession
 from understudy.cluster.topology import Member
 from understudy.config.bridge import BridgeConfiguration
+from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, StoreError
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.message import Message

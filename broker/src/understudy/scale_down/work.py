@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TypeVar
 
+from understudy.dataclass import dataclass
 from understudy.message import Message
 from understudy.wire.core import packets
 

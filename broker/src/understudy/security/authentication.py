@@ -20,9 +20,9 @@ import hashlib
 import hmac
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import AuthenticationFailed, ConfigError
 from understudy.ports import Clock, Entropy
 from understudy.security.certificate_users import CertificateUsers, make_certificate_users

@@ -11,10 +11,10 @@ nothing.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import Final
 
 from understudy.config.model import Configuration, Permission
+from understudy.dataclass import dataclass
 from understudy.errors import NotAuthorized
 from understudy.ports import Clock, Entropy
 from understudy.security.authentication import (

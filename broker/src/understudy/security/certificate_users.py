@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
+from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
 from understudy.limits import CERTIFICATE_USERS_MAX
 from understudy.tls.certificates import DistinguishedName, normalised

@@ -6,9 +6,9 @@ Precedence, weakest first: OR; AND; NOT; = <> IS [NOT] NULL; < <= > >= [NOT] BET
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.limits import SELECTOR_DEPTH_MAX, SELECTOR_LIKES_MAX, SELECTOR_STEPS_MAX
 from understudy.selector import evaluation
 from understudy.selector.evaluation import ARITHMETIC, ORDERS, Evaluate, LikeTexts, Operation, Value

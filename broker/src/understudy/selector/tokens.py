@@ -7,9 +7,9 @@ Literals are those of Java (JMS 2.0 s. 3.8.1.1); comments are skipped, as Artemi
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import InvalidSelector
 
 INTEGER_MAX: Final = 2**63

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
+from understudy.dataclass import dataclass
 from understudy.errors import AddressFull, BrokerError, IllegalState, LargeMessageFailed, LimitExceeded, forget_frames
 from understudy.limits import LARGE_HEADER_BYTES_MAX, LARGE_MESSAGE_IDLE_MS, LARGE_MESSAGES_STORING_MAX
 from understudy.message import LargeMessage, Message

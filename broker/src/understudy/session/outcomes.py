@@ -17,10 +17,10 @@ every other one of the transaction. EXPIRED always takes effect at once, as in A
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.consumer import Consumer
 from understudy.routing.queues.queue import Queue

@@ -10,10 +10,10 @@ Not here: what a session does with the name.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from understudy.config.model import AcceptorConfiguration, RoutingType
+from understudy.dataclass import dataclass
 from understudy.message import ROUTING_TYPE, Message
 from understudy.properties import BYTE
 

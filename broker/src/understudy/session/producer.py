@@ -6,7 +6,7 @@ send of an unknown producer is as good as any (artemis-core s. 4.3).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from understudy.dataclass import dataclass
 
 
 @dataclass(slots=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from understudy.config.model import RoutingType
+from understudy.dataclass import dataclass
 from understudy.routing.address import Address
 from understudy.routing.queues.queue import Queue
 from understudy.routing.settings import AddressSettings

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
+from understudy.dataclass import dataclass
 from understudy.ports import Clock
 from understudy.routing.post_office import PostOffice
 from understudy.session.management import Management

@@ -7,8 +7,7 @@ checked: without security-enabled no user is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from understudy.dataclass import dataclass
 from understudy.errors import IllegalState
 from understudy.message import Message
 

@@ -13,7 +13,6 @@ import uuid
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from understudy.dataclass import dataclass
 from understudy.errors import DiskFailed, JournalCorrupt, LargeMessageFailed
 from understudy.kernel import crc32
 from understudy.message import BODY_END_BIAS, LargeBody, large_body_of

@@ -27,10 +27,11 @@ import secrets
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
 from understudy.spark.stream_offsets import StreamOffset, parse_offset
 from understudy.spark.synced_files import sync_directory, write_synced

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
+from understudy.dataclass import dataclass
 from understudy.errors import ConfigError, ConnectionFailed, JournalCorrupt, StoreInUse
 from understudy.limits import READER_HELD_BYTES
 from understudy.runtime.disk import RealDisk

@@ -10,7 +10,6 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +17,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, ConfigError
 from understudy.spark.archive_files import Target, Written, merge_files, rows_in, write_messages
 from understudy.spark.archive_layout import INCOMING, Archive, DataFile, check_archive, open_archive

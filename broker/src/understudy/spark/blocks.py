@@ -9,9 +9,9 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import JournalCorrupt
 from understudy.kernel import crc32, scan
 from understudy.kernel.records import MORE, OTHER, SHORT

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
+from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, ConfigError, ConnectionFailed, ManagementError
 from understudy.runtime.management_client import ManagementAddress
 from understudy.spark.stream_offsets import StreamOffset

@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +19,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, ConfigError, StoreInUse
 from understudy.ids import NodeId
 from understudy.limits import ID_CACHE_SIZE

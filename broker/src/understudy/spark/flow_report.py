@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
+from understudy.dataclass import dataclass
 from understudy.spark.log_plan import LogPlan
 from understudy.spark.names import Names
 from understudy.store.log.records import RecordType

@@ -10,12 +10,12 @@ Not here: reading (``flows``) and arithmetic on the series (``forecasts``).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from understudy.dataclass import dataclass
 from understudy.spark.driver_rows import frame_of
 from understudy.spark.log_plan import LogPlan, Piece
 from understudy.store.log.segment import HEADER_BLOCK_BYTES

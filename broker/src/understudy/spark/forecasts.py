@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.ports import Disk
 from understudy.spark.log_plan import LogPlan, Piece
 from understudy.store.log.replay import Cursor, replay

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import Row as SparkRow
 from pyspark.sql import functions as F  # noqa: N812
 
+from understudy.dataclass import dataclass
 from understudy.errors import LedgerDamaged
 from understudy.ledger import (
     INTEGER_MAX,

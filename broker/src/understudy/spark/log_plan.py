@@ -15,10 +15,11 @@ import json
 import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import ConfigError, DiskFailed, JournalCorrupt, StoreInUse, WrongNode
 from understudy.limits import ID_CACHE_SIZE
 from understudy.ports import Disk, File

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import JournalCorrupt
 from understudy.kernel import skim_records
 from understudy.ports import Disk

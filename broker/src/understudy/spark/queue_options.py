@@ -6,10 +6,11 @@ Imports neither pyspark nor pyarrow. A password is only ever in a file: Spark sh
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from understudy.client import ClientUrl, parse_url
+from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
 from understudy.selector import parse_selector
 from understudy.spark.log_plan import number_option

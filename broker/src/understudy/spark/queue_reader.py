@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +16,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructField, StructType
 
+from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
 from understudy.spark.queue_consumer import QueueConsumer, open_session, received_message, require_queue
 from understudy.spark.queue_options import SourceOptions

@@ -6,11 +6,11 @@ Works without a running Spark.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
 
+from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
 from understudy.message import DUPLICATE_ID, SCHEDULED_DELIVERY, Message, MessageType
 from understudy.properties import LONG, Properties, encode_simple_string

@@ -10,7 +10,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +19,7 @@ from pyspark.sql.types import StructType
 
 from understudy.client.sync import Connection, Producer, connect
 from understudy.client.sync import Session as ClientSession
+from understudy.dataclass import dataclass
 from understudy.errors import AddressNotFound
 from understudy.spark.queue_options import SEND_WINDOW, SinkOptions
 from understudy.spark.queue_rows import check_sent, message_to_send, sent_rows

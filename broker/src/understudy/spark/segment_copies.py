@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Container, Iterable, Iterator
-from dataclasses import dataclass
 
 from pyspark.sql import Row
 
+from understudy.dataclass import dataclass
 from understudy.ports import Disk
 from understudy.spark.log_plan import LogPlan
 from understudy.spark.store_output import FileCopy, copy_file

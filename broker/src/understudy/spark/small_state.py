@@ -8,9 +8,10 @@ Not here: references, transactions and duplicate ids, which are worked out by Sp
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import JournalCorrupt
 from understudy.ports import Disk
 from understudy.spark.effects import SEGMENT

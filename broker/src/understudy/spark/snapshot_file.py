@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import BrokerError
 from understudy.ids import NodeId
 from understudy.ports import Clock

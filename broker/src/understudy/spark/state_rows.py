@@ -10,13 +10,13 @@ Not here: bindings and segments (``small_state``), and the bytes (``packing``).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import reduce
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from understudy.dataclass import dataclass
 from understudy.spark.driver_rows import frame_of
 from understudy.spark.effects import REFERENCE, TRANSACTION
 from understudy.spark.packing import REFERENCE_COLUMNS, TRANSACTION_COLUMNS

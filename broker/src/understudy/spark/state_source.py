@@ -13,7 +13,7 @@ import json
 import os
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,6 +30,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from understudy.dataclass import dataclass
 from understudy.errors import BrokerError
 from understudy.runtime.disk import RealDisk
 from understudy.spark.base_rows import base_rows

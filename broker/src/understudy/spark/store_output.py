@@ -16,10 +16,10 @@ import shutil
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import ConfigError, DiskFailed
 from understudy.ids import NodeId
 from understudy.runtime.disk import RealDisk

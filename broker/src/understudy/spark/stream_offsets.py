@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
 from understudy.limits import READER_HELD_BYTES
 from understudy.spark.log_plan import Layout, Mode, Options, number_option, parse_options

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, ConnectionFailed, JournalCorrupt, StoreVersionUnsupported, WrongNode
 from understudy.ports import Disk
 from understudy.runtime.disk import RealDisk

@@ -16,10 +16,11 @@ import os
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import ConfigError, DiskFailed, JournalCorrupt, WrongNode
 from understudy.kernel.records import SHORT
 from understudy.limits import RECORD_BYTES_MAX

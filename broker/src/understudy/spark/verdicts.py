@@ -8,12 +8,12 @@ copy against its digests and crcs in parallel, which is nearly all of the bytes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from understudy.dataclass import dataclass
 from understudy.errors import JournalCorrupt
 from understudy.ports import Disk
 from understudy.spark.journal_source import read_journal

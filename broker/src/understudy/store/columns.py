@@ -14,7 +14,6 @@ import struct
 import sys
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, chain, compress, islice, repeat
 from operator import add, lt, sub
@@ -22,6 +21,7 @@ from typing import Final
 from zlib import compress as deflate
 from zlib import decompressobj, error
 
+from understudy.dataclass import dataclass
 from understudy.message import LargeMessage, Message
 from understudy.store.reference import (
     LargeReference,

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from understudy.dataclass import dataclass
 from understudy.errors import StoreFormatHeld
 from understudy.store.log.journal import Journal
 from understudy.store.setting_record import SettingRecord

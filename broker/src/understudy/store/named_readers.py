@@ -14,9 +14,10 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import LimitExceeded, ManagementError, ResourceNotFound, StoreError
 from understudy.limits import NAMED_READERS_MAX, READER_HELD_BYTES_MAX
 from understudy.ports import Clock

@@ -20,9 +20,10 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, fields, replace
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import DiskFailed, LimitExceeded, StoreError
 from understudy.limits import QUARANTINE_BYTES_MAX, QUARANTINE_ENTRIES_MAX
 from understudy.ports import Disk, DiskReader, LogWriter, Operation

@@ -6,9 +6,9 @@ Not here: which messages (``routing``), how neighbours are read together (``read
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import JournalCorrupt, RemoteProtocolError, SegmentMissing
 from understudy.kernel import crc32
 from understudy.message import Encoding, LargeMessage, Message, large_body_of

@@ -18,9 +18,9 @@ import re
 import struct
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import JournalCorrupt, StoreError
 from understudy.ports import Disk, File
 from understudy.store.log.records import HEADER_BYTES, RecordType

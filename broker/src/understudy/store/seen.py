@@ -22,9 +22,9 @@ import logging
 import posixpath
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import StoreBehind, StoreError, WrongStore
 from understudy.ports import Disk, DiskReader
 from understudy.store.log.chain import newest_epoch

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.store.log.format_version import FORMAT_VERSION_FIRST
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from understudy.dataclass import dataclass
 from understudy.limits import ID_CACHE_SIZE
 from understudy.store.log.batch import Sync
 from understudy.store.log.segment import SEGMENT_BYTES

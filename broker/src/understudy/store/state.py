@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any, Final
 
+from understudy.dataclass import dataclass
 from understudy.ids import NodeId, uuid_text
 from understudy.limits import ID_CACHE_SIZE, SKIMMED_BYTES_MAX
 from understudy.message import large_body_of

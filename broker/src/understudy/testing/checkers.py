@@ -12,9 +12,9 @@ A violation carries the name of its check, so that a test can ask for the one it
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.ledger import LISTED_SORTS, Finding, Kind, Reason, Row, check
 from understudy.testing.sim_loop import Failure
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import contextvars
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from understudy.config.model import Configuration
+from understudy.dataclass import dataclass
 from understudy.errors import BrokerError
 from understudy.runtime.node import BrokerNode
 from understudy.security.authorization import NoSecurity

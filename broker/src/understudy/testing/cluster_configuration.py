@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
 from understudy.config.model import Configuration
 from understudy.config.reader import read_broker_xml
+from understudy.dataclass import dataclass
 
 PORT: Final = 61616
 STORE: Final = "/store"

@@ -9,12 +9,12 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from understudy.config.grammar import Element, Kind, Support
 from understudy.config.schema import CORE
+from understudy.dataclass import dataclass
 
 _HEAD: Final = """\
 # Parameters of clusters, and the tests that prove them

@@ -10,9 +10,9 @@ import asyncio
 import json
 import random
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import StoreError
 from understudy.message import Message
 from understudy.store.log.follower import Follower

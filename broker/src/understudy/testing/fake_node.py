@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, ManagementError, NotActive
 from understudy.ha.activation import ActivationFacts
 from understudy.ha.replication.promotion import Promotion

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from typing import Final
+
+from understudy.dataclass import dataclass
 
 
 class FaultKind(Enum):

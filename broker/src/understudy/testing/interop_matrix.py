@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 import sys
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
+
+from understudy.dataclass import dataclass
 
 DIRECTIONS: Final = (
     "Artemis Java client -> Understudy",

@@ -8,10 +8,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TypeVar
 
+from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, LockManagerUnavailable
 from understudy.ha.distributed_lock import Finished, Held, ManagerListener, Read
 from understudy.ha.lease import Lease

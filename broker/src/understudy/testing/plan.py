@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any, Final
 
+from understudy.dataclass import dataclass
 from understudy.testing.cluster_configuration import PAIR, PORT, QUEUE, NodeRole, PairOptions
 from understudy.testing.fault_plan import WEIGHTS, Fault, FaultKind, draw_damage, draw_faults, draw_later_faults
 from understudy.testing.sim_environment import Skew

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
+from understudy.dataclass import dataclass
 from understudy.testing.fault_plan import Fault
 from understudy.testing.plan import Plan
 from understudy.testing.scenario import Outcome

@@ -8,9 +8,10 @@ from ``Scenario`` and add it to ``scenarios.SCENARIOS``; planted bugs name the s
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from typing import Any, ClassVar
 
+from understudy.dataclass import dataclass
 from understudy.testing.checkers import Violation
 from understudy.testing.cluster_configuration import NodeRole
 from understudy.testing.fault_plan import WEIGHTS, FaultKind

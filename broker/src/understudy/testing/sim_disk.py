@@ -18,9 +18,10 @@ import posixpath
 import random
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import DiskFailed, DiskFull
 from understudy.ports import Disk, File, Space
 

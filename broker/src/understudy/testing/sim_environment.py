@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.ports import Timer
 from understudy.testing.sim_loop import SimLoop
 

@@ -44,10 +44,10 @@ from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, NoReturn, TypeVar, cast
 
+from understudy.dataclass import dataclass
 from understudy.testing.sim_trace import Trace
 
 T = TypeVar("T")

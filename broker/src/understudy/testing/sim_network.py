@@ -26,9 +26,9 @@ import contextvars
 import errno
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
+from understudy.dataclass import dataclass
 from understudy.testing.sim_loop import Death, SimLoop, SimProcess, with_strand
 from understudy.testing.sim_tcp import Pipe, SimTransport
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from understudy.dataclass import dataclass
 from understudy.ports import (
     Disk,
     Executor,

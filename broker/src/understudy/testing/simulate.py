@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TextIO
 
@@ -20,6 +19,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from understudy.dataclass import dataclass
 from understudy.testing.fault_plan import FaultKind
 from understudy.testing.planted_bugs import BUGS
 from understudy.testing.scenario import Outcome, Scenario

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Final, Protocol
 
 from understudy.client import aio
 from understudy.client.core.consumer import ReceivedMessage
 from understudy.client.core.listeners import FailureCode
+from understudy.dataclass import dataclass
 from understudy.errors import (
     AddressFull,
     BrokerError,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, auto
 from functools import partial
 from typing import Final
@@ -21,6 +21,7 @@ from typing import Final
 from understudy.client import aio
 from understudy.client.core.listeners import FailureCode
 from understudy.client.core.xa import is_rollback
+from understudy.dataclass import dataclass
 from understudy.errors import AddressFull, BrokerError, ConnectionLost, XaCode, XaError
 from understudy.ids import Xid
 from understudy.ledger import Row

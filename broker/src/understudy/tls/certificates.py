@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Final
+
+from understudy.dataclass import dataclass
 
 _SEQUENCE: Final = 0x30
 _SET: Final = 0x31

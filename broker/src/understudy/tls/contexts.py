@@ -10,9 +10,9 @@ import re
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
 from understudy.limits import TLS_FILE_BYTES_MAX
 from understudy.tls.certificates import CertificateFacts, facts_of

@@ -6,9 +6,10 @@ the types PEM, PEMCFG and PKCS12; the Java formats JKS and JCEKS are refused wit
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
 
 #: Types of stores that can be read.

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from base64 import encodebytes
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
 from understudy.tls.certificates import pem_blocks
 from understudy.tls.settings import JAVA_TYPES, PEM, PEMCFG, PKCS12, Store, conversion_hint

@@ -12,9 +12,9 @@ Not here: the lock of the store, which the caller holds while it compacts.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import DiskFailed, DiskFull
 from understudy.ids import NodeId
 from understudy.ports import Clock, Disk

@@ -11,10 +11,11 @@ Strictly read-only. Not here: how it is shown (``cli.data_compare``); changing a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from itertools import combinations
 
+from understudy.dataclass import dataclass
 from understudy.errors import JournalCorrupt, WrongNode
 from understudy.ports import Disk
 from understudy.tools.contents import (

@@ -10,9 +10,10 @@ Not here: where two copies split (``tools.compare``); how messages are written t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import JournalCorrupt
 from understudy.limits import ID_CACHE_SIZE, RECORD_BYTES_MAX
 from understudy.ports import File

@@ -17,10 +17,10 @@ import struct
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Callable
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import BrokerError
 from understudy.ids import Xid
 from understudy.kernel import crc32

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import JournalCorrupt, RemoteProtocolError
 from understudy.kernel import crc32
 from understudy.message import Message

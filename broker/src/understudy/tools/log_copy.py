@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from hashlib import sha256
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import DiskFailed, JournalCorrupt
 from understudy.ids import NodeId
 from understudy.kernel import crc32

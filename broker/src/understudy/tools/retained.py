@@ -11,8 +11,8 @@ sending.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from understudy.dataclass import dataclass
 from understudy.errors import JournalCorrupt
 from understudy.message import LargeBody, Message, large_body_of
 from understudy.ports import Disk

@@ -16,9 +16,10 @@ Not here: the command (``cli.data_salvage``).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import DiskFailed, DiskFull, JournalCorrupt, LargeMessageFailed, RemoteProtocolError, StoreError
 from understudy.ids import NodeId
 from understudy.limits import RECORD_BYTES_MAX

@@ -6,7 +6,8 @@ import random
 import re
 
 import pytest
-from tests.support.store import DIRECTORY, NODE_ID, StoreHarness, contents_of
+from tests.support.store import DIRECTORY, NODE_ID, StoreHarness
+from tests.support.store_model import contents_of
 
 from understudy.errors import DiskFailed, DiskFull, JournalCorrupt, LimitExceeded, SegmentMissing, StoreError, WrongNode
 from understudy.ids import NodeId, first_id_of_epoch

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
-from tests.support.store import DIRECTORY, NODE_ID, Crashed, StoreHarness, contents_of, order_of
+from tests.support.store import DIRECTORY, NODE_ID, Crashed, StoreHarness
+from tests.support.store_model import contents_of, order_of
 
 from understudy.errors import DiskFailed, DiskFull, WrongNode
 from understudy.ids import NodeId

@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from support.store import DIRECTORY, NODE_ID, StoreHarness, contents_of, order_of
+from support.store import DIRECTORY, NODE_ID, StoreHarness
+from support.store_model import contents_of, order_of
 from understudy.store.log.follower import recover
 from understudy.store.log.records import RecordType
 from understudy.tools.inspect import read_log

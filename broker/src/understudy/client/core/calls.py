@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol, TypeVar
 
+from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, CallTimedOut
 from understudy.ports import Clock
 from understudy.wire.core.packets import NullResponse, Packet

@@ -18,12 +18,12 @@ from __future__ import annotations
 import zlib
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol
 
 from understudy.client.core.bodies import decode_text
 from understudy.client.core.body_stream import READ_AHEAD_BYTES, BodyStream
+from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, ConnectionLost, IllegalState, LimitExceeded, RemoteProtocolError
 from understudy.limits import FRAME_BYTES_MAX
 from understudy.message import FORCED_DELIVERY, LARGE_COMPRESSED, Message

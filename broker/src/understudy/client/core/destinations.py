@@ -8,10 +8,10 @@ it is not asked to create anything.
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypedDict, Unpack
 
+from understudy.dataclass import dataclass
 from understudy.errors import (
     AddressExists,
     AddressNotFound,

@@ -7,8 +7,10 @@ or what becomes of parameters that only mean something in Java (``parameters``).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple
+
+from understudy.dataclass import dataclass
 
 DISCOVERY_PORT: Final = 9876
 

@@ -13,7 +13,7 @@ Not here: commit and rollback (``transactions``), the order of restoring several
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, Final, Protocol
 
 from understudy.client.core.calls import Call, Calls, Interrupted, Waiter, settle
@@ -25,6 +25,7 @@ from understudy.client.core.options import ClientOptions
 from understudy.client.core.sends import Pending, ProducerState, Sends
 from understudy.client.core.transactions import Transactions
 from understudy.client.core.xa import Branches
+from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, DuplicateMetadata, ObjectClosed
 from understudy.message import DUPLICATE_ID, Message
 from understudy.ports import Clock

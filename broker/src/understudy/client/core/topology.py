@@ -8,10 +8,11 @@ known one. Not here: what the client does with it (``failover``).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from understudy.client.core.options import Connector
+from understudy.dataclass import dataclass
 
 #: Nodes remembered; a cluster is far smaller, and a peer must not fill our memory.
 _NODES_MAX: Final = 1024

@@ -17,7 +17,7 @@ import difflib
 import ipaddress
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Final
 from urllib.parse import parse_qsl, unquote
 
@@ -30,6 +30,7 @@ from understudy.client.core.options import (
     TlsOptions,
 )
 from understudy.client.core.parameters import ALIASES, REFUSED, WITHOUT_EFFECT
+from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
 from understudy.tls.settings import check_protocols, make_store
 from understudy.units import parse_bytes

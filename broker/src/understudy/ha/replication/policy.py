@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import BrokerError
 from understudy.ha.activation import Step
 from understudy.ha.policy import Decisions, Ending, NodeState, Role, Standby

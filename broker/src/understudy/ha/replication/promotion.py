@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import JournalCorrupt
 
 FILE_NAME: Final = "promotions.json"

@@ -28,9 +28,9 @@ log = logging.getLogger(__name__)
 REQUEST_MS: Final = 3_000
 #: Before the permission is requested again after an error.
 REQUEST_AGAIN_MS: Final = 1_000
-#: Searches without an active node before a node listens for its last replica. The second ends at once, the third one
-#: after retry-replication-wait: a node that yielded to its replica finds it active by then, and never accepts
-#: connections of clients that look for that replica.
+#: Searches without an active node before a node listens for its last replica, and logs why it was refused. The second
+#: ends at once, the third one after retry-replication-wait: a node that yielded to its replica finds it active by then,
+#: and never accepts connections of clients that look for that replica.
 SEARCHES_BEFORE_LISTENING: Final = 3
 
 
@@ -128,7 +128,9 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
         self._promotion: Callable[[Promotion | BrokerError], None] | None = None
         """Gets the answer to ``promote``."""
         self._said: str | None = None
-        """The last reason for waiting that was logged."""
+        """The last reason for waiting."""
+        self._unlogged: BrokerError | None = None
+        """The same reason, if it is to be logged once enough searches found no active node."""
 
     # --- called by the policy ----------------------------------------------------------------------
 
@@ -210,7 +212,10 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
     def _seek(self, error: BrokerError | None) -> None:
         self._forget_timer()
         self._authority.cancel()
-        self._say(error)
+        if not isinstance(error, ActivationRefused):
+            self._say(error)
+        elif str(error) != self._said:
+            self._said, self._unlogged = str(error), error
         self.replica.seek()
 
     def _pause(self, reason: str) -> None:
@@ -222,6 +227,9 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
             wait_ms = self._retry_wait_ms if self._searches or not self._authority.by_votes else 0
             self._searches += 1
         if self._searches >= SEARCHES_BEFORE_LISTENING:
+            # not earlier: after a failback that goes well the reason would advise to accept a loss of data
+            if self._unlogged is not None:
+                self._log(self._unlogged)
             self._listen()
         self._timer = self._timers.call_later(wait_ms, lambda: self.fire(StandbyEvent.RETRY))
         if self._promotion is not None:
@@ -264,7 +272,7 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
 
     def _copy(self) -> None:
         self._stop_listening()
-        self._said = None
+        self._said = self._unlogged = None
         self._answer_promotion(ManagementError("an active node was found: this node copies its data"))
         self._life.take_place()
 
@@ -324,7 +332,11 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
         """Log why the node does not activate, once."""
         if error is not None and str(error) != self._said:
             self._said = str(error)
-            log.warning("not active", extra={"error": str(error), "hint": error.hint})
+            self._log(error)
+
+    def _log(self, error: BrokerError) -> None:
+        self._unlogged = None
+        log.warning("not active", extra={"error": str(error), "hint": error.hint})
 
     @property
     def waiting_because(self) -> str | None:

@@ -7,9 +7,10 @@ into sync with this node; and the state of the copy, if the data is one. Not her
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
+
+from understudy.dataclass import dataclass
 
 _PROMOTE: Final = (
     "run 'understudy promote --accept-data-loss' here: messages that only the other node has are lost then"

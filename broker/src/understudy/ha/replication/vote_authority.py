@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import ActivationRefused, BrokerError, DiskFailed, LockLost
 from understudy.ha.local_sequence import LocalSequence
 from understudy.ha.network_check import NetworkCheck

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from understudy.cluster.services import ClusterServices
+from understudy.dataclass import dataclass
 from understudy.protocols.core.reattachment import Reattachments
 from understudy.protocols.core.resend import ResendBudget
 from understudy.protocols.services import ProtocolServices

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, DiskFailed, LockLost, StoreError
 from understudy.kernel import crc32
 from understudy.ports import Disk, File, LogWriter, Operation

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
 from typing import Final, NamedTuple
 
+from understudy.dataclass import dataclass
 from understudy.store.log.operations import Append, SealSegment
 from understudy.store.log.preallocation import Segment
 from understudy.store.state import SegmentUse

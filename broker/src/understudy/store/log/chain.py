@@ -8,8 +8,7 @@ Not here: reading the records of the segments, or waiting for more.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from understudy.dataclass import dataclass
 from understudy.errors import JournalCorrupt, WrongNode
 from understudy.ids import NodeId, uuid_text
 from understudy.limits import RECORD_BYTES_MAX

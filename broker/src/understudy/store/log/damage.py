@@ -20,9 +20,10 @@ from __future__ import annotations
 import logging
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.kernel import crc32
 from understudy.limits import RECORD_BYTES_MAX
 from understudy.ports import DiskReader

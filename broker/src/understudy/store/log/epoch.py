@@ -12,9 +12,9 @@ Not here: the lock of the store, which the caller holds.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import DiskFailed, DiskFull, WrongNode
 from understudy.ids import NodeId, uuid_bytes
 from understudy.ports import Clock, Disk

@@ -15,10 +15,10 @@ Not here: why and when a file changes (``journal``, ``preallocation``, ``large_m
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
+from understudy.dataclass import dataclass
 from understudy.ports import Operation
 from understudy.store.log.records import SealRecord, SegmentEnd
 from understudy.store.log.segment import SegmentHeader, segment_name

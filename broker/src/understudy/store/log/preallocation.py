@@ -18,10 +18,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, auto
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import DiskFull
 from understudy.ids import NodeId
 from understudy.ports import Clock, LogWriter, Operation

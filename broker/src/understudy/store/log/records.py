@@ -12,10 +12,11 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.message import Encoding, large_body_of
 from understudy.store.binding_text import read_address, read_queue
 from understudy.store.setting_record import SettingRecord, decode_setting

@@ -12,10 +12,10 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import JournalCorrupt
 from understudy.kernel import crc32, scan
 from understudy.kernel.records import BAD, BLANK, ENDED, MORE, OTHER, SHORT

@@ -13,9 +13,9 @@ import re
 import struct
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import DiskFailed, DiskFull, JournalCorrupt, LockLost, StoreError, StoreVersionUnsupported
 from understudy.ids import NodeId, uuid_bytes, uuid_text
 from understudy.kernel import crc32, digest_records

@@ -15,10 +15,10 @@ Not here: when which message is sent (``copy_source``, ``copy_target``).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import LimitExceeded, RemoteProtocolError
 from understudy.ids import NodeId
 from understudy.limits import COPY_MESSAGE_BYTES_MAX

@@ -20,10 +20,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import DiskFailed, LimitExceeded, RemoteProtocolError
 from understudy.limits import COPY_FILES_MAX, COPY_LIST_FILES_MAX, COPY_PIECE_BYTES_MAX, COPY_WINDOW_BYTES_MAX
 from understudy.ports import File

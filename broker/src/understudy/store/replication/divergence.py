@@ -13,10 +13,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from itertools import zip_longest
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.limits import DIVERGENCE_NOTE_BYTES_MAX
 from understudy.ports import Disk, DiskReader
 from understudy.store.log.records import RecordType

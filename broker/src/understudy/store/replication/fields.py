@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from understudy.dataclass import dataclass
 from understudy.errors import LimitExceeded, RemoteProtocolError
 from understudy.ids import NodeId, uuid_bytes, uuid_text
 from understudy.limits import REPLICATED_NAME_BYTES_MAX

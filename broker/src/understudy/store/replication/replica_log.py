@@ -19,9 +19,9 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
+from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, LimitExceeded, RemoteProtocolError, StoreError
 from understudy.limits import REPLICA_BACKLOG_BYTES_MAX
 from understudy.ports import Operation

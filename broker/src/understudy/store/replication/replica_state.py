@@ -15,10 +15,10 @@ from __future__ import annotations
 import logging
 import struct
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import StoreVersionUnsupported
 from understudy.ids import NodeId, uuid_bytes, uuid_text
 from understudy.kernel import crc32

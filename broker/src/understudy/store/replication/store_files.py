@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.ports import Disk, DiskReader
 from understudy.store.log.applier import UNFINISHED
 from understudy.store.log.segment import NEW_SUFFIX, parse_name

@@ -11,9 +11,9 @@ Not here: what the work is (``consolidator``).
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from typing import Any, Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import DiskFull
 from understudy.ports import File, LogWriter, Operation
 from understudy.store.log.journal import Journal

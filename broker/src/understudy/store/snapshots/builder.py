@@ -10,10 +10,10 @@ Not here: when (``consolidator``), the bytes (``snapshot``).
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import JournalCorrupt, StoreError
 from understudy.kernel import crc32
 from understudy.kernel.skim import Step

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import compress, groupby
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.kernel import live_references, pack_references, reference_blocks, unseen_bytes
 from understudy.store.backlog import Backlog
 from understudy.store.columns import Columns

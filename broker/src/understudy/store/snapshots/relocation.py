@@ -16,9 +16,10 @@ import struct
 from array import array
 from bisect import bisect_left
 from collections.abc import Container, Generator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import DiskFull, JournalCorrupt
 from understudy.limits import RECORD_BYTES_MAX
 from understudy.ports import Disk, File

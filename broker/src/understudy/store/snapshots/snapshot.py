@@ -12,11 +12,11 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from itertools import islice
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import JournalCorrupt, StoreVersionUnsupported
 from understudy.ids import NodeId, uuid_bytes, uuid_text
 from understudy.kernel import crc32, plain_references

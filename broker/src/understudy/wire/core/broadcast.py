@@ -9,9 +9,9 @@ Any host of the network can send such a datagram, so everything is limited befor
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import LimitExceeded, ProtocolError
 from understudy.limits import BROADCAST_BYTES_MAX, BROADCAST_CONNECTORS_MAX, BROADCAST_NAME_UNITS_MAX
 from understudy.wire.buffer import Reader, Writer

@@ -12,10 +12,10 @@ import binascii
 import hashlib
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, LocalProtocolError, RemoteProtocolError
 
 #: Largest head of a request. Bytes.

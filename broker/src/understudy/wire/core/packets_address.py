@@ -5,9 +5,9 @@ A field that is None is not specified: the address settings apply.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from understudy.dataclass import dataclass
 from understudy.wire.core.layout import (
     I8,
     I32,

@@ -23,9 +23,10 @@ Type -16 (federation downstream connect) is not documented and therefore not sup
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar, Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import LocalProtocolError
 from understudy.wire.buffer import Reader, Writer
 from understudy.wire.core.layout import (

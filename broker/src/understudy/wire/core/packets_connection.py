@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import ClassVar
 
+from understudy.dataclass import dataclass
 from understudy.wire.core.layout import (
     I8,
     I32,

@@ -15,10 +15,10 @@ copies are equal byte by byte. Bodies::
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import ClassVar, Final
 
+from understudy.dataclass import dataclass
 from understudy.wire.core.layout import (
     I8,
     I32,

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import RemoteProtocolError
 from understudy.message import BODY_END_BIAS, Message
 from understudy.wire.buffer import Reader, Writer

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from understudy.dataclass import dataclass
 from understudy.errors import XaCode
 from understudy.wire.core.layout import I32, Flag, Packet, TextOrNull, XidField, Xids
 

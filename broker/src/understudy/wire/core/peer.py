@@ -11,10 +11,10 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import ClassVar, Final, Protocol
 
+from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, RemoteProtocolError
 from understudy.limits import CLUSTER_NODES_MAX, FRAME_BYTES_BEFORE_LOGIN_MAX
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
@@ -69,6 +69,9 @@ class PeerOptions:
         if self.silence_ms > 0:
             limits.append(self.silence_ms)
         return min(limits, default=None)
+
+
+DEFAULT_OPTIONS: Final = PeerOptions()
 
 
 class Link(Protocol):
@@ -136,7 +139,7 @@ class CorePeer(Machine[State, Event]):
         target: TransportConfiguration,
         clock: Clock,
         timers: Timers,
-        options: PeerOptions = PeerOptions(),
+        options: PeerOptions = DEFAULT_OPTIONS,
     ) -> None:
         """Args:
         owner: Called when something happens.

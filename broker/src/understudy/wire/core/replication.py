@@ -6,10 +6,10 @@ their log differently (docs/journal-format.md); these packets exist for mixed pa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import ClassVar, Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import LocalProtocolError, RemoteProtocolError
 from understudy.limits import NAME_UNITS_MAX
 from understudy.message import Message

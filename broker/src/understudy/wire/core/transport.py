@@ -6,10 +6,11 @@ Wire form: artemis-core s. 2.4. URL form: ``tcp://host:port?key=value``, as in c
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 from urllib.parse import parse_qsl, quote, urlsplit
 
+from understudy.dataclass import dataclass
 from understudy.errors import LocalProtocolError, RemoteProtocolError
 from understudy.limits import TRANSPORT_PARAMETERS_MAX
 from understudy.wire.buffer import Reader, Writer

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from support.store import DIRECTORY, StoreHarness, contents_of
+from support.store import DIRECTORY, StoreHarness
+from support.store_model import contents_of
 from understudy.errors import JournalCorrupt
 from understudy.store.log.applier import Applier
 from understudy.store.log.follower import Follower, recover

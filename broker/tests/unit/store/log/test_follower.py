@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
-from tests.support.store import DIRECTORY, NODE_ID, StoreHarness, contents_of
+from tests.support.store import DIRECTORY, NODE_ID, StoreHarness
+from tests.support.store_model import contents_of
 
 from understudy.errors import DiskFailed, JournalCorrupt, WrongNode
 from understudy.ids import NodeId

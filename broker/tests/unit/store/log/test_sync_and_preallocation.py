@@ -8,7 +8,8 @@ import random
 from dataclasses import replace
 
 import pytest
-from tests.support.store import DIRECTORY, StoreHarness, contents_of
+from tests.support.store import DIRECTORY, StoreHarness
+from tests.support.store_model import contents_of
 
 from understudy.store.log.batch import Sync
 from understudy.store.log.follower import recover

@@ -10,7 +10,8 @@ from dataclasses import replace
 from unittest import mock
 
 import pytest
-from tests.support.store import DIRECTORY, Crashed, StoreHarness, contents_of
+from tests.support.store import DIRECTORY, Crashed, StoreHarness
+from tests.support.store_model import contents_of
 
 from understudy.errors import DiskFailed, JournalCorrupt
 from understudy.message import Message

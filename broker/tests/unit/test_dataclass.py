@@ -1,0 +1,162 @@
+"""``understudy.dataclass`` beside ``dataclasses``: the same classes made by both behave the same."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import pickle
+import re
+from collections.abc import Callable
+from dataclasses import field
+from typing import Any
+
+import pytest
+
+from understudy.dataclass import dataclass
+
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"frozen": True},
+    {"slots": True},
+    {"frozen": True, "slots": True},
+    {"eq": False, "slots": True},
+    {"repr": False},
+    {"frozen": True, "slots": True, "order": True},
+    {"unsafe_hash": True},
+    {"slots": True, "kw_only": True},
+]
+
+
+def plain() -> type:
+    class Plain:
+        number: int
+        text: str = "a"
+        hidden: int = field(default=0, repr=False)
+        ignored: int = field(default=0, compare=False)
+        unhashed: tuple[int, ...] = field(default=(), hash=False)
+
+    return Plain
+
+
+def without_fields() -> type:
+    class Nothing:
+        pass
+
+    return Nothing
+
+
+def with_own_methods() -> type:
+    class Own:
+        number: int = 0
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, type(self)) and self.number % 2 == other.number % 2
+
+        def __repr__(self) -> str:
+            return "own"
+
+    return Own
+
+
+def with_own_hash() -> type:
+    class Own:
+        number: int = 0
+
+        def __hash__(self) -> int:
+            return 7
+
+    return Own
+
+
+def of_one_field() -> type:
+    class One:
+        number: int = 0
+
+    return One
+
+
+def outcome(call: Callable[[], object]) -> object:
+    """The value of a call, or the type and text of its error."""
+    try:
+        return call()
+    except (TypeError, AttributeError, KeyError) as error:
+        return type(error), re.sub("0x[0-9a-f]+", "", str(error))
+
+
+def set_number(instance: Any) -> None:
+    instance.number = 2
+
+
+def described(made: Any) -> list[object]:
+    """Texts, comparisons, hashes and errors of three instances of a class."""
+    values: list[dict[str, int]] = [{"number": 1}, {"number": 1}, {"number": 3}]
+    known = {each.name for each in dataclasses.fields(made)}
+    one, same, other = (made(**{name: value for name, value in each.items() if name in known}) for each in values)
+    changed = dataclasses.replace(one, ignored=1, unhashed=(1,)) if "ignored" in known else one
+    return [
+        re.sub("0x[0-9a-f]+", "", repr(one)),
+        one == same, one == other, one == changed, one != other, one == 1, one == 1,
+        outcome(lambda: hash(one) == hash(same)), outcome(lambda: hash(one) == hash(other)),
+        outcome(lambda: hash(changed) == hash(one)),
+        outcome(lambda: {one: 1}[same] if hash(one) == hash(same) else None),
+        outcome(lambda: one < other),
+        copy.copy(one) == one,
+        dataclasses.asdict(one),
+        outcome(lambda: set_number(one)),
+        made.__match_args__, made.__hash__ is None,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("body", [plain, without_fields, with_own_methods, with_own_hash, of_one_field])
+def test_both_behave_the_same(body: Callable[[], type], options: dict[str, Any]) -> None:
+    found, expected = (
+        outcome(lambda decorate=decorate: described(decorate(**options)(body())))  # type: ignore[misc]
+        for decorate in (dataclass, dataclasses.dataclass)
+    )
+    assert found == expected
+
+
+def test_a_class_equals_neither_its_subclass_nor_a_class_with_the_same_fields() -> None:
+    @dataclass(frozen=True, slots=True)
+    class One:
+        number: int
+
+    @dataclass(frozen=True, slots=True)
+    class Two(One):
+        further: int = 0
+
+    @dataclass(frozen=True, slots=True)
+    class Three:
+        number: int
+
+    assert One(1) != Two(1)
+    assert One(1) != Three(1)  # type: ignore[comparison-overlap]
+    assert repr(Two(1)).endswith("Two(number=1, further=0)")
+    assert Two(1) == Two(1, 0)
+    assert Two(1) != Two(1, 1)
+
+
+@dataclass(slots=True)
+class Node:
+    """Refers to itself."""
+
+    next: Node | None = None
+
+
+@dataclass
+class Bare:
+    """Made without options."""
+
+    number: int = 1
+
+
+def test_a_cycle_is_shown_once() -> None:
+    node = Node()
+    node.next = node
+    assert repr(node) == "Node(next=...)"
+
+
+def test_used_without_options_and_pickled() -> None:
+    assert Bare() == Bare(1)
+    assert pickle.loads(pickle.dumps(Node(Node()))) == Node(Node())
