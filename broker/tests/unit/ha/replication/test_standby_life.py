@@ -281,6 +281,37 @@ def test_a_node_listens_for_its_last_replica_after_the_third_search_and_until_it
     assert listening == [True, False]
 
 
+def test_a_refusal_is_logged_after_the_third_search_and_shown_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    """After a failback that goes well the node is refused, and finds the new active node with one of these searches."""
+    node = Node()
+    node.life.begin()
+    for searched in range(3):
+        node.authority.answer(ActivationRefused("the newest is 7"))
+        assert node.life.waiting_because == "the newest is 7"
+        assert caplog.messages == [], searched
+        node.life.not_found("refused")
+        node.time.advance(2_000)
+    node.authority.answer(ActivationRefused("the newest is 7"))
+    node.life.not_found("refused")
+    assert caplog.messages == ["not active"], "once"
+
+
+def test_a_refusal_is_not_logged_if_an_active_node_is_found(caplog: pytest.LogCaptureFixture) -> None:
+    node = Node()
+    node.in_sync()
+    node.life.lost("connection reset")
+    node.replica.ended.pop()()
+    node.authority.answer()
+    assert "not active" not in caplog.messages
+
+
+def test_a_lock_manager_without_an_answer_is_logged_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    node = Node()
+    node.life.begin()
+    node.authority.answer(LockManagerUnavailable("no answer"))
+    assert caplog.messages == ["not active"]
+
+
 def test_a_promotion_ends_if_an_active_node_is_found() -> None:
     node = by_votes()
     answers: list[Promotion | BrokerError] = []
