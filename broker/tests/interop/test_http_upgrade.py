@@ -45,6 +45,7 @@ def test_the_stock_client_connects_and_fails_over_through_an_upgrade(java: Java,
         pair.end()
 
 
+@pytest.mark.long
 @pytest.mark.feature("HTTP upgrade")
 @pytest.mark.parametrize("stop", ["kill", "terminate"])
 @pytest.mark.parametrize("kind", ["shared-store", "replication"])

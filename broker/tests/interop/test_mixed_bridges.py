@@ -253,6 +253,7 @@ def test_kills_of_both_brokers_lose_and_double_nothing(make_both: Make, tmp_path
         traffic.end()
 
 
+@pytest.mark.long
 @pytest.mark.feature("core bridges")
 def test_artemis_finds_our_broker_in_a_discovery_group(make_both: Make) -> None:
     port = free_port()
@@ -271,6 +272,7 @@ def test_artemis_finds_our_broker_in_a_discovery_group(make_both: Make) -> None:
     assert sorted(each.properties["n"] for each in receive(both.ours, "q", 20)) == list(range(20))
 
 
+@pytest.mark.long
 @pytest.mark.feature("core bridges")
 def test_the_same_requests_make_bridges_at_both(make_both: Make) -> None:
     both = make_both("artemis")
@@ -303,6 +305,7 @@ def test_the_same_requests_make_bridges_at_both(make_both: Make) -> None:
     assert seen[0][1] == ["p", "t", "w"]
 
 
+@pytest.mark.long
 @pytest.mark.feature("core bridges")
 @pytest.mark.parametrize("how", ["restart", "kill"])
 def test_bridges_made_at_run_time_are_there_after_the_next_start(make_both: Make, how: str) -> None:
@@ -325,6 +328,7 @@ def test_bridges_made_at_run_time_are_there_after_the_next_start(make_both: Make
     assert len(receive(both.theirs, "in", 10)) == 10
 
 
+@pytest.mark.long
 @pytest.mark.feature("core bridges")
 def test_connectors_added_at_run_time_serve_bridges_and_are_there_after_the_next_start(make_both: Make) -> None:
     both = make_both("artemis")
@@ -398,6 +402,7 @@ def _noticed(node: Node | ArtemisNode) -> dict[str, set[tuple[tuple[str, str], .
     return found
 
 
+@pytest.mark.long
 @pytest.mark.feature("notifications of bridges, groups, cluster connections and acceptors")
 def test_the_parts_of_both_brokers_are_notified_with_the_same_properties(make_both: Make) -> None:
     """A durable queue takes the notifications, here those of a clean stop and of the next start."""

@@ -129,6 +129,7 @@ def test_messages_from_artemis_go_to_a_consumer_here(make_mixed: Callable[..., M
         assert rest(consumer) == []
 
 
+@pytest.mark.long
 @pytest.mark.feature("subscriptions at several members")
 def test_a_subscription_at_each_broker_gets_a_copy(make_mixed: Callable[..., Mixed]) -> None:
     mixed = make_mixed()
@@ -156,6 +157,7 @@ def test_a_subscription_at_each_broker_gets_a_copy(make_mixed: Callable[..., Mix
         assert (found.text or "").startswith("from there")
 
 
+@pytest.mark.long
 @pytest.mark.feature("redistribution between members")
 def test_redistribution_between_the_two(make_mixed: Callable[..., Mixed]) -> None:
     mixed = make_mixed("OFF_WITH_REDISTRIBUTION")
@@ -171,6 +173,7 @@ def test_redistribution_between_the_two(make_mixed: Callable[..., Mixed]) -> Non
                 assert rest(consumer) == []
 
 
+@pytest.mark.long
 @pytest.mark.feature("cluster password")
 @pytest.mark.parameter("cluster-connection/artemis-members/connector-ref", "cluster-password")
 def test_without_artemis_members_the_password_is_neither_sent_nor_taken(artemis: Path, tmp_path: Path) -> None:
@@ -209,6 +212,7 @@ def test_kills_of_both_brokers_lose_and_double_nothing(
         traffic.end()
 
 
+@pytest.mark.long
 @pytest.mark.feature("load balancing between members")
 def test_two_cluster_connections_balance_each_address_in_both_directions(make_mixed: Callable[..., Mixed]) -> None:
     """``q`` with ON_DEMAND goes to consumers; ``q2`` with STRICT goes to both nodes in turn. Nothing comes twice."""

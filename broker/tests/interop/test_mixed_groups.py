@@ -13,7 +13,7 @@ from support.members import members_xml, url, wait_knows, wait_until
 from support.processes import Node
 from understudy.client.sync import Connection, Consumer, Session, connect
 
-pytestmark = pytest.mark.maven
+pytestmark = [pytest.mark.maven, pytest.mark.long]
 
 GROUPS = [f"g{number}" for number in range(10)]
 
@@ -135,7 +135,6 @@ def test_a_group_stays_with_one_consumer(make_mixed: Callable[..., Mixed], ours:
     assert mixed.grouping()["ungrouped"] == 0
 
 
-@pytest.mark.long
 @pytest.mark.feature("message groups between members")
 @pytest.mark.parametrize(("ours", "theirs"), [("LOCAL", "REMOTE"), ("REMOTE", "LOCAL")])
 def test_bindings_outlast_a_kill_of_the_broker_that_decides(
@@ -154,7 +153,6 @@ def test_bindings_outlast_a_kill_of_the_broker_that_decides(
     assert mixed.places("second") == places
 
 
-@pytest.mark.long
 @pytest.mark.feature("message groups between members")
 @pytest.mark.parametrize(("ours", "theirs"), [("LOCAL", "REMOTE"), ("REMOTE", "LOCAL")])
 def test_an_idle_group_is_free_at_both(make_mixed: Callable[..., Mixed], ours: str, theirs: str) -> None:

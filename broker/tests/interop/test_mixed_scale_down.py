@@ -13,7 +13,7 @@ from support.members import members_xml, wait_knows, wait_until
 from support.processes import READY_S, Node
 from understudy.client.sync import connect
 
-pytestmark = pytest.mark.maven
+pytestmark = [pytest.mark.maven, pytest.mark.long]
 
 
 def scale_down(name: str) -> str:
@@ -97,7 +97,6 @@ def test_our_node_is_scaled_down_to_an_artemis(mixed: Mixed) -> None:
     check(mixed.theirs.port)
 
 
-@pytest.mark.long
 @pytest.mark.feature("scale-down: consumers follow, messages to and from Artemis")
 def test_an_artemis_is_scaled_down_to_our_node(mixed: Mixed) -> None:
     wait_knows(mixed.ours, "q", nodes=1)

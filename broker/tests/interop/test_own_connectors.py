@@ -14,7 +14,7 @@ from support.networks_of_two import TwoNetworks, nodes_of
 from support.processes import READY_S, Node, invoke
 from understudy.client.sync import connect
 
-pytestmark = pytest.mark.maven
+pytestmark = [pytest.mark.maven, pytest.mark.long]
 
 Java = Callable[..., "subprocess.Popen[str]"]
 

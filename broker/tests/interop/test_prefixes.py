@@ -11,7 +11,7 @@ import pytest
 from support.ports import free_port
 from support.targets import start_target
 
-pytestmark = pytest.mark.maven
+pytestmark = [pytest.mark.maven, pytest.mark.long]
 
 
 @pytest.mark.feature("acceptor prefixes")

@@ -11,7 +11,7 @@ import pytest
 
 from support.processes import Pair
 
-pytestmark = pytest.mark.maven
+pytestmark = [pytest.mark.maven, pytest.mark.long]
 
 Java = Callable[..., "subprocess.Popen[str]"]
 

@@ -12,7 +12,7 @@ import pytest
 from support.members import Members, depth, url
 from support.processes import COMMAND
 
-pytestmark = pytest.mark.maven
+pytestmark = [pytest.mark.maven, pytest.mark.long]
 
 Java = Callable[..., subprocess.Popen[str]]
 

@@ -57,6 +57,7 @@ def test_sessions(java: Java, small_pair: Pair) -> None:
     assert run(java, "Sessions", small_pair).count("ok ") == 13
 
 
+@pytest.mark.long
 @pytest.mark.feature("sessions, subscriptions and acknowledgement modes")
 def test_sessions_across_a_kill(java: Java, pair: Pair) -> None:
     run_across_a_kill(java, "Sessions", pair)
@@ -67,6 +68,7 @@ def test_transactions(java: Java, small_pair: Pair) -> None:
     assert run(java, "Transactions", small_pair).count("ok ") == 6
 
 
+@pytest.mark.long
 @pytest.mark.feature("local transactions and duplicate ids")
 def test_transactions_across_a_kill(java: Java, pair: Pair) -> None:
     run_across_a_kill(java, "Transactions", pair)
@@ -77,6 +79,7 @@ def test_flow_control(java: Java, small_pair: Pair) -> None:
     assert run(java, "FlowControl", small_pair).count("ok ") == 8
 
 
+@pytest.mark.long
 @pytest.mark.feature("flow control, full addresses and slow consumers")
 def test_flow_control_across_a_kill(java: Java, pair: Pair) -> None:
     run_across_a_kill(java, "FlowControl", pair)

@@ -12,7 +12,7 @@ import pytest
 from support.processes import COMMAND
 from support.two_servers import TwoServers, states
 
-pytestmark = pytest.mark.maven
+pytestmark = [pytest.mark.maven, pytest.mark.long]
 
 Java = Callable[..., "subprocess.Popen[str]"]
 

@@ -14,7 +14,7 @@ from understudy.wire.buffer import Reader, Writer
 from understudy.wire.core import packets
 from understudy.wire.core.transport import TransportConfiguration
 
-pytestmark = pytest.mark.maven
+pytestmark = [pytest.mark.maven, pytest.mark.long]
 
 OWN = TransportConfiguration("own", parameters={"host": "10.0.0.1", "port": "61616"})
 

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -19,6 +19,8 @@ from understudy.units import parse_bytes
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+#: Lines of Spark's own output that are shown when it fails.
+LOG_LINES_SHOWN: Final = 40
 #: Options of every job.
 MASTER = click.option(
     "--master", default="local[*]", show_default=True, help="Spark master; the inputs must be visible to it."
@@ -49,7 +51,13 @@ def job_session(name: str, master: str, work_dir: Path | None) -> Iterator[Spark
     from pyspark.errors import PySparkException
 
     with tempfile.TemporaryDirectory(prefix="understudy-spark-", dir=work_dir) as directory:
-        spark = open_session(master, work_directory=directory, name=f"understudy {name}")
+        log = Path(directory) / "spark.log"
+        try:
+            with _errors_into(log):
+                spark = open_session(master, work_directory=directory, name=f"understudy {name}")
+        except BaseException:
+            _show_end_of(log)
+            raise
         try:
             yield spark
         except (LedgerDamaged, StoreError) as error:
@@ -60,9 +68,37 @@ def job_session(name: str, master: str, work_dir: Path | None) -> Iterator[Spark
             own = _own_error(str(error))
             if own is not None:
                 raise ConfigError(own) from error
+            _show_end_of(log)
             raise BrokerError(f"Spark failed: {str(error).strip().splitlines()[0]}") from error
         finally:
             spark.stop()
+
+
+@contextmanager
+def _errors_into(log: Path) -> Iterator[None]:
+    """Processes that are started meanwhile write their standard error into a file.
+
+    Spark's Java process hands on a traceback of ``pyspark.daemon`` for each worker whose answer it does not read to the
+    end, which happens in jobs that succeed. Under spark-submit that process exists already.
+    """
+    before = os.dup(2)
+    try:
+        with log.open("wb") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        os.dup2(before, 2)
+        os.close(before)
+
+
+def _show_end_of(log: Path) -> None:
+    """Show the last lines that Spark wrote, because a job has failed."""
+    try:
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return
+    for line in lines[-LOG_LINES_SHOWN:]:
+        click.echo(line, err=True)
 
 
 def _own_error(text: str) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import random
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -73,6 +74,32 @@ def test_a_damaged_ledger_is_a_configuration_error_with_its_place(borrowed: Borr
     assert isinstance(result.exception, ConfigError)
     assert f"{path}:1:" in str(result.exception)
     assert borrowed.stopped
+
+
+def test_output_of_spark_is_shown_only_if_it_fails(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Processes of Spark write to the descriptor, not to ``sys.stderr``."""
+    path = tmp_path / "p"
+    path.write_text("")
+
+    def started(*arguments: object, **more: object) -> Borrowed:
+        os.write(2, b"Traceback of a worker\n")
+        return Borrowed(spark)
+
+    monkeypatch.setattr(spark_job, "open_session", started)
+    assert CliRunner().invoke(pipeline, ["audit", str(path)]).exit_code == 0
+    os.write(2, b"afterwards\n")
+    assert capfd.readouterr().err == "afterwards\n"
+
+    def broken(*arguments: object, **more: object) -> Borrowed:
+        os.write(2, b"OutOfMemoryError\n")
+        raise RuntimeError("no session")
+
+    monkeypatch.setattr(spark_job, "open_session", broken)
+    failed = CliRunner().invoke(pipeline, ["audit", str(path)])
+    assert isinstance(failed.exception, RuntimeError)
+    assert failed.stderr == "OutOfMemoryError\n"
 
 
 def test_without_pyspark_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
