@@ -68,16 +68,15 @@ test: $(VENV)/.kernel $(VENV)/.spark ## All checks of a change, at most 20 minut
 	  "rust=$(MAKE) --no-print-directory rust" \
 	  "twin=$(PY) .ci/has_native_kernel.py && $(MAKE) --no-print-directory twin" \
 	  "fuzz-smoke=$(MAKE) --no-print-directory fuzz-smoke" \
-	  "ssh=$(PY) .ci/ssh_hosts.py --check && $(MAKE) --no-print-directory ssh" \
 	  --beside \
 	  "collection=$(MAKE) --no-print-directory collection" \
 	  "spark=$(MAKE) --no-print-directory spark" \
-	  --then \
-	  "integration=$(MAKE) --no-print-directory integration" \
-	  --beside \
 	  "interop-short=$(MAKE) --no-print-directory interop-short" \
+	  --beside \
+	  "integration=$(MAKE) --no-print-directory integration" \
 	  "collection-integration=$(MAKE) --no-print-directory collection-integration" \
-	  "molecule=$(MAKE) --no-print-directory molecule-default"
+	  "molecule=$(MAKE) --no-print-directory molecule-default" \
+	  "ssh=$(PY) .ci/ssh_hosts.py --check && $(MAKE) --no-print-directory ssh"
 
 .PHONY: test-all
 test-all: $(VENV)/.kernel $(VENV)/.spark ## make test, new examples, every interop scenario and 4,000 seeds

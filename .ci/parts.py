@@ -3,8 +3,8 @@
 
     .ci/parts.py NAME=COMMAND [NAME=COMMAND ...] [--beside NAME=COMMAND ...] [--then NAME=COMMAND ... [--beside ...]]
 
-Parts run one after the other. Those after --beside run at the same time as the ones before it, on the second
-processor; those after --then wait until all parts before it have ended.
+Parts run one after the other. Those after a --beside run at the same time as the ones before it: some parts compute,
+others mostly wait. Those after --then wait until all parts before it have ended.
 Each part's output goes to the terminal as it comes, that of a part after --beside when the part ends. A part that
 ends with exit code 77 could not run on this machine: its last line says why, and it counts as skipped. Every other
 non-zero exit is a failure; the remaining parts still run. Exit code 1 when a part failed.
@@ -86,25 +86,25 @@ def main(arguments: list[str]) -> int:
     if not arguments or "--help" in arguments:
         print(__doc__)
         return 0 if arguments else 2
-    # of each phase: the parts that run one after the other, and those that run beside them
-    phases: list[tuple[list[str], list[str]]] = [([], [])]
-    group = phases[0][0]
+    # of each phase: the groups that run at the same time, each of parts that run one after the other
+    phases: list[list[list[str]]] = [[[]]]
     for argument in arguments:
         if argument == "--beside":
-            group = phases[-1][1]
+            phases[-1].append([])
         elif argument == "--then":
-            phases.append(([], []))
-            group = phases[-1][0]
+            phases.append([[]])
         else:
-            group.append(argument)
+            phases[-1][-1].append(argument)
     rows: list[Outcome] = []
-    for first, others in phases:
-        beside = threading.Thread(target=run_group, args=(others, rows, True))
-        beside.start()
+    for first, *others in phases:
+        beside = [threading.Thread(target=run_group, args=(group, rows, True)) for group in others]
+        for thread in beside:
+            thread.start()
         run_group(first, rows, False)
-        if beside.is_alive():
+        if any(thread.is_alive() for thread in beside):
             print("\n=== waiting for the parts that run beside", flush=True)
-        beside.join()
+        for thread in beside:
+            thread.join()
     width = max(len(row.name) for row in rows)
     print("\nWhat ran")
     for row in rows:
