@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 PY := $(BIN)/python
 ROOT := $(CURDIR)
 # bytecode, and the rewritten assertions of the tests, are kept outside of the source tree
-PYTEST := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(ROOT)/.scratch/bytecode $(BIN)/pytest -q --no-header -c broker/pyproject.toml --rootdir broker
+PYTEST := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(ROOT)/.scratch/bytecode $(BIN)/pytest -q --no-header --durations 10 --durations-min 5 -c broker/pyproject.toml --rootdir broker
 RUFF := $(BIN)/ruff
 SCRATCH := $(ROOT)/.scratch
 INTEROP_PAGE := $(PY) -m understudy.testing.interop_matrix .scratch/interop/results.json docs/interop.md
@@ -180,8 +180,8 @@ simulation-long: $(VENV)/.kernel ## 4,000 seeds: 500 of each scenario
 	$(PY) -m understudy.testing.simulate --seeds 0-499 --jobs 2
 
 .PHONY: integration
-integration: $(VENV)/.kernel $(VENV)/.spark ## Real processes on loopback, kill -9
-	$(PYTEST) -m "not long" broker/tests/integration
+integration: $(VENV)/.kernel $(VENV)/.spark ## Real processes on loopback, kill -9; those with Spark are in spark
+	$(PYTEST) -m "not long and not spark" broker/tests/integration
 
 .PHONY: spark
 spark: $(VENV)/.spark ## The journal source and the Spark jobs against plain Python
