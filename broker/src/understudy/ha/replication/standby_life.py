@@ -28,10 +28,12 @@ log = logging.getLogger(__name__)
 REQUEST_MS: Final = 3_000
 #: Before the permission is requested again after an error.
 REQUEST_AGAIN_MS: Final = 1_000
-#: Searches without an active node before a node listens for its last replica, and logs why it was refused. The second
-#: ends at once, the third one after retry-replication-wait: a node that yielded to its replica finds it active by then,
-#: and never accepts connections of clients that look for that replica.
-SEARCHES_BEFORE_LISTENING: Final = 3
+#: After the first searches without an active node the next one follows these parts of retry-replication-wait later, in
+#: percent: a node that yielded to its replica, or lost its connection, has its place again soon after the other node
+#: serves. The parts are one retry-replication-wait together. A node without an active one by then listens for its last
+#: replica, and logs why it was refused; earlier, clients that look for that replica would be connected to it, and a
+#: failback that goes well would advise to accept a loss of data.
+FIRST_WAITS_PERCENT: Final = (5, 10, 20, 65)
 
 
 class StandbyState(Enum):
@@ -224,16 +226,26 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
             # a search among some of the nodes does not show that none is active
             wait_ms = REQUEST_AGAIN_MS
         else:
-            wait_ms = self._retry_wait_ms if self._searches or not self._authority.by_votes else 0
+            wait_ms = self._next_wait_ms()
             self._searches += 1
-        if self._searches >= SEARCHES_BEFORE_LISTENING:
-            # not earlier: after a failback that goes well the reason would advise to accept a loss of data
+        if self._searches > self._early_searches:
             if self._unlogged is not None:
                 self._log(self._unlogged)
             self._listen()
         self._timer = self._timers.call_later(wait_ms, lambda: self.fire(StandbyEvent.RETRY))
         if self._promotion is not None:
             self._promote_unless_found()
+
+    @property
+    def _early_searches(self) -> int:
+        """Searches that take one retry-replication-wait together. A node that votes searches again at once, first."""
+        return len(FIRST_WAITS_PERCENT) + self._authority.by_votes
+
+    def _next_wait_ms(self) -> int:
+        place = self._searches - self._authority.by_votes
+        if place >= len(FIRST_WAITS_PERCENT):
+            return self._retry_wait_ms
+        return 0 if place < 0 else self._retry_wait_ms * FIRST_WAITS_PERCENT[place] // 100
 
     def _promote_unless_found(self) -> None:
         """Both nodes of a pair would be active if this one were promoted beside the other one."""

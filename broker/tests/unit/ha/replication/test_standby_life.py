@@ -204,10 +204,31 @@ def test_a_node_that_votes_looks_for_an_active_one_before_it_requests_the_permis
     node.authority.answer(ActivationRefused("a copy"))
     assert node.replica.seeks == 2
     node.life.not_found("refused")
-    node.time.advance(1_999)
+    node.time.advance(99)
     assert node.authority.calls == ["request"]
     node.time.advance(1)
     assert node.authority.calls == ["request"] * 2
+
+
+@pytest.mark.parametrize(
+    ("votes", "waits_ms"), [(True, [0, 100, 200, 400, 1_300]), (False, [100, 200, 400, 1_300])], ids=["votes", "lock"]
+)
+def test_the_first_searches_take_one_retry_replication_wait_together(votes: bool, waits_ms: list[int]) -> None:
+    node = by_votes() if votes else Node()
+    node.life.begin()
+    if not votes:
+        node.authority.answer(ActivationRefused("stale"))
+    assert sum(waits_ms) == 2_000
+    for seeks, wait_ms in enumerate([*waits_ms, 2_000, 2_000], 1):
+        assert node.replica.seeks == seeks
+        node.life.not_found("refused")
+        requests = len(node.authority.calls)
+        if wait_ms:
+            node.time.advance(wait_ms - 1)
+            assert len(node.authority.calls) == requests, wait_ms
+        node.time.advance(1 if wait_ms else 0)
+        assert len(node.authority.calls) == requests + 1, wait_ms
+        node.authority.answer(ActivationRefused("stale"))
 
 
 def test_a_search_counts_once_all_broadcasts_were_heard() -> None:
@@ -262,14 +283,14 @@ def test_a_promotion_waits_for_the_end_of_the_search_then_the_node_asks_again(ea
     assert node.calls == ["watch", "take place", "activate"]
 
 
-def test_a_node_listens_for_its_last_replica_after_the_third_search_and_until_it_copies() -> None:
+def test_a_node_listens_for_its_last_replica_after_one_retry_wait_and_until_it_copies() -> None:
     node = by_votes()
     listening: list[bool] = []
     node.authority.listening = True
     node.life.listener = ManualListener(listening)
     node.life.begin()
     node.life.not_found("refused")
-    for wait_ms in (0, 2_000):
+    for wait_ms in (0, 100, 200, 400, 1_300):
         node.time.advance(wait_ms)
         node.authority.answer(ActivationRefused("its replica may have newer data"))
         assert listening == []
@@ -281,16 +302,16 @@ def test_a_node_listens_for_its_last_replica_after_the_third_search_and_until_it
     assert listening == [True, False]
 
 
-def test_a_refusal_is_logged_after_the_third_search_and_shown_at_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_refusal_is_logged_after_one_retry_wait_and_shown_at_once(caplog: pytest.LogCaptureFixture) -> None:
     """After a failback that goes well the node is refused, and finds the new active node with one of these searches."""
     node = Node()
     node.life.begin()
-    for searched in range(3):
+    for wait_ms in (100, 200, 400, 1_300, 2_000):
         node.authority.answer(ActivationRefused("the newest is 7"))
         assert node.life.waiting_because == "the newest is 7"
-        assert caplog.messages == [], searched
+        assert caplog.messages == [], wait_ms
         node.life.not_found("refused")
-        node.time.advance(2_000)
+        node.time.advance(wait_ms)
     node.authority.answer(ActivationRefused("the newest is 7"))
     node.life.not_found("refused")
     assert caplog.messages == ["not active"], "once"
