@@ -5,12 +5,15 @@ Pure: rows of ``listQueues`` go in, one ``Sample`` for each look; ``Progress`` c
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-STORE_AND_FORWARD = "$.artemis.internal.sf."
-"""Beginning of the queues with messages for other members of the cluster."""
+_STORE_AND_FORWARD = re.compile(r"sf\..+\.[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}$")
+"""End of the names of queues with messages for other members of the cluster: a cluster connection and a node id. What
+is in front is ``internal-naming-prefix``.
+"""
 SETTLE_S = 2.0
 """Queues must be empty, and get no messages, for so long: producers may still use credits that they have."""
 SAMPLES_MAX = 100
@@ -42,7 +45,8 @@ def counts(row: Mapping[str, object], ignored: Iterable[str]) -> bool:
     named by a pattern.
     """
     name = str(row["name"])
-    own = str(row["internalQueue"]).lower() == "true" and not name.startswith(STORE_AND_FORWARD)
+    internal = str(row["internalQueue"]).lower() == "true"
+    own = internal and _STORE_AND_FORWARD.search(name) is None
     return not own and not any(fnmatchcase(name, pattern) for pattern in ignored)
 
 

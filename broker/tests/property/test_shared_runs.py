@@ -130,7 +130,7 @@ class Member:
 selectors = st.sampled_from((None, None, None, "n = 1"))
 local = st.tuples(st.booleans() | st.just(True), selectors, st.lists(selectors, max_size=2))
 remote = st.tuples(
-    st.integers(0, 2), st.sampled_from(("q0", "q1", "x")), selectors, st.none() | st.lists(selectors, max_size=2)
+    st.integers(0, 2), st.sampled_from(("q0", "q1", "x", "y")), selectors, st.none() | st.lists(selectors, max_size=2)
 )
 plans = st.fixed_dictionaries(
     {
@@ -182,6 +182,19 @@ reads = st.lists(st.tuples(messages, st.integers(1, 9)), min_size=1, max_size=4)
     {"settings": None, "kind": MULTICAST, "types": {MULTICAST}, "local": [(True, None, [None])], "of_cluster": False,
      "mode": MessageLoadBalancing.ON_DEMAND,
      "remote": [(0, "q0", None, [None]), (1, "x", None, [None]), (2, "x", None, [None])]},
+    [([Message(bytes((number,)), address="a", properties=properties({}, 0)) for number in range(20)], True)],
+)  # fmt: skip
+@example(
+    # q0 gets every message, the members get x in turn
+    {"settings": None, "kind": MULTICAST, "types": {MULTICAST}, "local": [(True, None, [None])], "of_cluster": False,
+     "mode": MessageLoadBalancing.ON_DEMAND, "remote": [(0, "x", None, [None]), (1, "x", None, [None])]},
+    [([Message(bytes((number,)), address="a", properties=properties({}, 0)) for number in range(20)], False)],
+)  # fmt: skip
+@example(
+    # the way to one member is that of y, always, and of x, every other time
+    {"settings": None, "kind": MULTICAST, "types": {MULTICAST}, "local": [], "of_cluster": False,
+     "mode": MessageLoadBalancing.STRICT,
+     "remote": [(0, "y", None, [None]), (0, "x", None, [None]), (1, "x", None, [None])]},
     [([Message(bytes((number,)), address="a", properties=properties({}, 0)) for number in range(20)], True)],
 )  # fmt: skip
 def test_runs_and_single_messages_go_to_the_same_queues(

@@ -49,7 +49,7 @@ class MemberExchange:
         for each in connections:
             network = cluster.of(each.name)
             parts = bridge_parts(network, services, timers, listener)
-            settings = _flow_settings(configuration, each)
+            settings = _flow_settings(configuration, each, office.directory.internal_prefix)
             flows.append(MessageFlows(settings, network.topology, services, parts, self.bindings))
         handler = configuration.grouping_handler
         grouping = None if handler is None else (cluster_of(connections, handler.address) or connections[0]).name
@@ -104,7 +104,9 @@ class MemberExchange:
         self.bindings.close()
 
 
-def _flow_settings(configuration: Configuration, connection: ClusterConnectionConfiguration) -> FlowSettings:
+def _flow_settings(
+    configuration: Configuration, connection: ClusterConnectionConfiguration, internal_prefix: str
+) -> FlowSettings:
     direct = None
     sharing = [each for each in configuration.cluster_connections if each.connector_ref == connection.connector_ref]
     # alone it dials no other members (``MembershipSettings.direct_connections_only``)
@@ -113,7 +115,7 @@ def _flow_settings(configuration: Configuration, connection: ClusterConnectionCo
         direct = frozenset((each.host.lower(), each.port) for each in members)
     return FlowSettings(
         connection,
-        configuration.internal_naming_prefix,
+        internal_prefix,
         configuration.management_address,
         configuration.management_notification_address,
         configuration.name,

@@ -42,7 +42,7 @@ class FlowSettings:
 
     cluster: ClusterConnectionConfiguration
     internal_prefix: str
-    """``internal-naming-prefix``."""
+    """Of the store (``routing.internal_names``)."""
     management_address: str
     notifications: str
     """Address of notifications."""

@@ -140,6 +140,8 @@ class MemberLink(Machine[State, Event]):
         self.error = ""
         """Why the latest attempt failed or the connection ended."""
         self.ever_joined = False
+        self.stopped = False
+        """The other node has said that it stops, and has not been reached since."""
         self._owner = owner
         self._settings = settings
         self._credentials = credentials
@@ -272,6 +274,7 @@ class MemberLink(Machine[State, Event]):
         log.debug("link to another node", extra={"to": self.target.to_url(), "reason": reason})
         self.failures += 1
         self.error = reason
+        self.stopped = dismissed or (self.stopped and not joined)
         self._forget()
         self._timer = self._timers.call_later(self._settings.retry_ms(self.failures), lambda: self.fire(Event.RETRY))
         questions, self._questions = self._questions, {}

@@ -417,8 +417,11 @@ class Membership(Machine[State, Event]):
         if self.state is not State.JOINED:
             return False
         if link.ever_joined:
-            # the loss of the connection was no attempt
-            return 0 <= settings.reconnect_attempts < link.failures
+            # A static connector of a node that stopped is tried as at the start (Artemis: ServerLocatorImpl). The loss
+            # of the connection was no attempt.
+            anew = static and link.stopped
+            limit = settings.initial_connect_attempts if anew else settings.reconnect_attempts
+            return 0 <= limit < link.failures
         if static and any(each.joined for each in self.links.values()):
             limit = settings.topology_scanner_attempts
         else:

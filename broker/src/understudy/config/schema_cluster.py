@@ -259,7 +259,12 @@ _REPLICATION_ROWS: Final = (
     row("vote-retries", INTEGER, "12", "How often a lost vote is repeated."),
     row("vote-retry-wait", MS, "5000", "Wait between two votes."),
     row("quorum-vote-wait", Kind.SECONDS, "30", "Longest wait for the answers of a vote."),
-    row("retry-replication-wait", MS, "2000", "Wait before asking again for a primary to replicate; the first times it is shorter."),
+    row(
+        "retry-replication-wait",
+        MS,
+        "2000",
+        "Wait before asking again for a primary to replicate; shorter at first.",
+    ),
     row(
         "replica-silence",
         MS,

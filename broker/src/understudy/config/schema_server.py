@@ -88,8 +88,8 @@ _IDENTITY: Final[tuple[Element, ...]] = (
     row(
         "internal-naming-prefix",
         TEXT,
-        "$.activemq.internal.",
-        "Prefix of names given by the broker: the address, queues and divert of a retroactive address.",
+        "$.artemis.internal.",
+        "Prefix of names given by the broker: queues for other members, and the resources of retroactive addresses.",
     ),
 )
 

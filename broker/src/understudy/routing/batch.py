@@ -33,7 +33,7 @@ from understudy.routing.destinations import queues_of_ids
 from understudy.routing.memory import AddressMemory
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
-from understudy.routing.remote import queue_ids
+from understudy.routing.remote import Share, queue_ids
 from understudy.routing.response_order import BatchTransaction, ResponseOrder
 from understudy.store.log.operation_context import Lane, tell_owner
 from understudy.store.message_store import MessageStore
@@ -54,6 +54,14 @@ _PLAIN_BYTES_MAX: Final = 256 * 1024
 _UNLIMITED: Final = 1 << 62
 #: A record takes so much of its segment beside itself, for its offset in the seal.
 _SEAL_BYTES: Final = 4
+
+
+def _are_apart(shares: Sequence[Share]) -> bool:
+    """Whether no queue gets messages of two destinations."""
+    if len(shares) == 1:
+        return True
+    queues = [queue for share in shares for queue in share.queues]
+    return len(set(queues)) == len(queues)
 
 
 def longest_plain_bytes(store: MessageStore) -> int:
@@ -207,13 +215,19 @@ class BatchSends:
             count = address.duplicate_ids.unseen(sends.duplicate_ids(row, count))
         if not count:
             return 0, 0
+        # Destinations follow each other, unless they have a queue in common, which needs the order of the producer.
+        picked_rows = (
+            [(share, 0, -(-(count - share.first) // share.step)) for share in shares[:count]]
+            if _are_apart(shares)
+            else [(shares[number % len(shares)], number // len(shares), 1) for number in range(count)]
+        )
         parts: list[tuple[tuple[Queue, ...], Sends, int, int]] = []
-        for first, step, queues, entries, entry_count in shares[:count]:
+        for (first, step, queues, entries, entry_count), passed, rows in picked_rows:
             if step == 1 and not entry_count:
                 parts.append((queues, sends, row, count))
             else:
-                rows = -(-(count - first) // step)
-                parts.append((queues, pick_sends(sends, row + first, step, rows, entries, entry_count), 0, rows))
+                begin = row + first + passed * step
+                parts.append((queues, pick_sends(sends, begin, step, rows, entries, entry_count), 0, rows))
         waits = transaction is None and sends.durable(row)
         waits = waits and all(any(queue.durable for queue in queues) for queues, *_ in parts)
         if not waits:

@@ -17,6 +17,7 @@ from understudy.config.model import RoutingType
 from understudy.errors import BrokerError, InvalidQueueConfiguration, InvalidSelector, StoreError
 from understudy.routing.address import Address
 from understudy.routing.configuration import QueueConfiguration, check_name
+from understudy.routing.internal_names import internal_prefix
 from understudy.routing.lifecycle.retroactive import Retroactive
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
@@ -87,18 +88,19 @@ def restore(office: PostOffice, state: StoreState) -> int:
     return total
 
 
-def settle(office: PostOffice, internal_prefix: str) -> None:
+def settle(office: PostOffice, internal_naming_prefix: str) -> None:
     """Let messages go that a crash left behind in queues of special kinds, and make retroactive resources that are
     missing; once, when everything that is prepared was taken over, too.
 
     Args:
         office: Restored.
-        internal_prefix: Of the names of retroactive resources.
+        internal_naming_prefix: As configured, of the names of retroactive resources.
     """
     for queue in office.queues():
         if queue.kind is not None:
             queue.kind.load()
-    Retroactive(office, internal_prefix)
+    office.directory.internal_prefix = internal_prefix(office.directory, internal_naming_prefix)
+    Retroactive(office, office.directory.internal_prefix)
 
 
 class _Configurations:

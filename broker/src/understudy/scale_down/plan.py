@@ -59,13 +59,12 @@ class ScaleDown:
         self._services = services
         self._timers = timers
         connection = configuration.cluster_connections[0]
-        self._kept_prefixes = tuple(
-            f"{configuration.internal_naming_prefix}sf.{each.name}." for each in configuration.cluster_connections
-        )
         session = bridge_configuration("scale-down", connection)
         session = replace(session, target=replace(session.target, ha=True))
         access = TargetAccess(cluster.dialer, services.clock, timers, services.entropy, cluster.credentials)
         office = services.sessions.post_office
+        internal_prefix = office.directory.internal_prefix
+        self._kept_prefixes = tuple(f"{internal_prefix}sf.{each.name}." for each in configuration.cluster_connections)
         self.moving = MovingMessages(office, timers, services.node_id, settings.commit_interval)
         self.transfer = Transfer(
             TransferSettings(

@@ -270,6 +270,28 @@ def test_reconnect_attempts_end_the_search_for_a_member_that_was_connected() -> 
     assert len(network.dials) == 2
 
 
+@pytest.mark.parametrize(("attempts", "dials"), [(-1, 40), (3, 3)])
+def test_a_static_connector_of_a_node_that_stopped_is_tried_as_at_the_start(attempts: int, dials: int) -> None:
+    """Whatever reconnect-attempts says: an operator who stops a member starts it again."""
+    network = Network()
+    settings = MembershipSettings(reconnect_attempts=0, initial_connect_attempts=attempts)
+    other = network.node("b").activate("B")
+    node = network.node("a", "b", settings=settings).activate("A")
+    network.run(1_000)
+    other.stop()
+    network.dials.clear()
+    network.run(20_000)
+    assert len(network.dials) in (dials, dials - 1)
+    if attempts < 0:
+        other.activate("B")
+        network.run(1_000)
+        assert set(node.sees()) == {"A", "B"}
+        other.die()
+        network.dials.clear()
+        network.run(20_000)
+        assert network.dials == [], "it did not stop this time"
+
+
 @pytest.mark.parameter("cluster-connection/notification-interval", "cluster-connection/notification-attempts")
 def test_announcements_are_repeated_as_often_as_configured() -> None:
     network = Network()

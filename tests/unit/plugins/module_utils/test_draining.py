@@ -8,7 +8,6 @@ import pytest
 from ansible_collections.understudy.broker.plugins.module_utils.draining import (
     SAMPLES_MAX,
     SETTLE_S,
-    STORE_AND_FORWARD,
     Progress,
     Sample,
     complaint,
@@ -66,7 +65,10 @@ def test_queues_that_count() -> None:
     assert not counts(row("DLQ"), ["DLQ", "Expiry*"])
     assert not counts(row("ExpiryQueue"), ["DLQ", "Expiry*"])
     assert not counts(row("notif", internal=True), [])
-    assert counts(row(f"{STORE_AND_FORWARD}n.x", internal=True), []), "messages for other members"
+    for prefix in ("$.artemis.internal.", "$.activemq.internal.", ""):
+        name = f"{prefix}sf.my.cluster.0f1e2d3c-4b5a-1697-8897-a6b5c4d3e2f1"
+        assert counts(row(name, internal=True), []), "messages for other members"
+    assert not counts(row("$.artemis.internal.sf.my-cluster.notif", internal=True), [])
 
 
 def test_what_is_left_is_named() -> None:
