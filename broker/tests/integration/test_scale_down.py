@@ -187,6 +187,35 @@ def test_without_a_target_messages_stay_and_the_log_says_so(make_members: Callab
     assert take_all(first, "q", 20) == numbered(20)
 
 
+@pytest.mark.parametrize("connector", ["n2", None])
+def test_management_scales_down_a_member_that_is_not_configured_for_it(
+    make_members: Callable[..., Members], connector: str | None
+) -> None:
+    """scaleDown(connector) of Artemis: the connector is tried first; without one any member takes the messages."""
+    members = make_members(3, extra=lambda number: "").start()
+    first, second, third = members.nodes
+    wait_knows(first, "q", nodes=2)
+    send(first, numbered(50))
+    assert invoke(first, "broker", "scaleDown", "unknown") == (422, "there is no connector 'unknown'")
+    assert invoke(first, "broker", "scaleDown", connector) == (200, None)
+    assert first.process is not None
+    assert first.process.wait(READY_S) == 0, first.tail()
+    if connector is not None:
+        assert depth(second, "q") == 0
+    taken = take_all(third, "q", 50 if connector else depth(third, "q"))
+    assert taken + take_all(second, "q", depth(second, "q")) == numbered(50)
+    first.start().wait_ready("active")
+    assert depth(first, "q") == 0, "it was moved, not copied"
+    assert first.terminate() == 0
+    assert first.log.read_text().count("messages move") == 1, "asked for once"
+
+
+def test_a_node_of_a_pair_is_not_scaled_down_on_request(pair_and_third: tuple[Pair, Node]) -> None:
+    pair, _ = pair_and_third
+    status, text = invoke(pair.primary, "broker", "scaleDown", None)
+    assert (status, str(text)[:29]) == (422, "only a node without a backup,")
+
+
 @pytest.mark.parameter("scale-down/group-name")
 def test_only_a_member_of_the_group_takes_the_messages(make_members: Callable[..., Members]) -> None:
     def extra(number: int) -> str:

@@ -41,6 +41,7 @@ class ManagedWorld(CoreNode):
         self.configuration = Configuration(**(configuration or {}))
         self.office = self.world.office
         self.failed_over = self.failed_back = 0
+        self.scaled_down: list[str | None] = []
         self.refuses_failback = False
         self.notifications = Notifications(
             self.office,
@@ -71,7 +72,7 @@ class ManagedWorld(CoreNode):
             topology=self.topology,
             configuration=self.configuration,
             timers=clock,
-            handing_over=HandingOver(self._fail_over, self._fail_back),
+            handing_over=HandingOver(self._fail_over, self._fail_back, self._scale_down),
             global_max_size_bytes=1_000_000,
             activated_ms=clock.monotonic_ms(),
             counters=self.counters,
@@ -95,6 +96,9 @@ class ManagedWorld(CoreNode):
         if self.refuses_failback:
             raise ManagementError("no failback: a test says so")
         self.failed_back += 1
+
+    def _scale_down(self, connector: str | None) -> None:
+        self.scaled_down.append(connector)
 
     def session(self, **options: Any) -> ServerSession:
         """A session that can manage."""

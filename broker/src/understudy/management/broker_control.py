@@ -189,6 +189,10 @@ class BrokerControl(Control):
         """Yield to the primary."""
         self.node.handing_over.fail_back()
 
+    def scale_down(self, connector: str | None) -> None:
+        """Stop after the reply, and let another member take the messages."""
+        self.node.handing_over.scale_down(connector)
+
 
 def duration_text(duration_ms: int) -> str:
     """``12.345 seconds``, ``3 minutes``, ``2 hours 5 minutes``, ``4 days 1 hour``: with the two largest units."""
@@ -302,4 +306,6 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     operation("reloadConfigurationFile", _C.reload, "Apply changed files as far as no restart is needed."),
     operation("forceFailover", _C.fail_over, "Stop, and let the peer take over."),
     operation("failback", _C.fail_back, "Yield to the primary that waits, whatever allow-failback says."),
+    operation("scaleDown", _C.scale_down, "Stop, and move all messages to another member.",
+              text("connector", nullable=True)),
 )  # fmt: skip

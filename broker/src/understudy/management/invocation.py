@@ -52,6 +52,9 @@ class HandingOver:
     """Begins to stop, so that the peer takes over."""
     fail_back: Callable[[], None]
     """Begins to yield to the node that it took over from. Raises ManagementError: it cannot."""
+    scale_down: Callable[[str | None], None]
+    """Begins to stop, and to move its messages to another member: that of a connector first, if one is named. Raises
+    ManagementError: it cannot."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ def make_broker(
         worker=worker,
         wake=parts.turn.request,
         global_max_size_bytes=parts.configuration.global_max_size_bytes(),
-        handing_over=HandingOver(owner.fail_over, owner.fail_back),
+        handing_over=HandingOver(owner.fail_over, owner.fail_back, owner.scale_down),
         reload=reload,
         pages=Pages(environment.disk, configuration.paging_directory, store.epoch),
     )

@@ -244,6 +244,26 @@ class BrokerNode:
         if refusal is not None:
             raise ManagementError(f"the node does not activate: {refusal}")
 
+    def scale_down(self, connector: str | None) -> None:
+        """Stop after the reply, and let another member take the messages, whatever ``scale-down`` says.
+
+        Args:
+            connector: Name of the connector of the member that is tried first; None: as configured.
+
+        Raises:
+            ManagementError: the node is not a single member of a cluster, or has no such connector.
+        """
+        configuration, connectors = self.configuration, self.parts.configuration.connectors
+        if configuration.ha_policy.is_pair or not configuration.cluster_connections:
+            raise ManagementError("only a node without a backup, with a cluster-connection, is scaled down on request")
+        if connector is not None and connectors.get(connector) is None:
+            raise ManagementError(f"there is no connector {connector!r}")
+        self.serving.scale_down.request(connector)
+        self.parts.turn.call_later(0, self._stop_soon)
+
+    def _stop_soon(self) -> None:
+        self._spawn(self.stop())
+
     def _fail_back(self) -> None:
         if self.life.state is NodeState.ACTIVE:
             self.life.fail_back()

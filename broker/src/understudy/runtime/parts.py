@@ -83,3 +83,8 @@ class Owner(Protocol):
     def fail_back(self) -> None:
         """Management asked the node to yield to the node that it took over from. Raises ManagementError: it cannot."""
         ...
+
+    def scale_down(self, connector: str | None) -> None:
+        """Management asked the node to stop and to move its messages to another member. Raises ManagementError: it
+        cannot."""
+        ...

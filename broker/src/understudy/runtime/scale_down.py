@@ -38,10 +38,22 @@ class NodeScaleDown:
         """From the choice of the target to the end; None: messages stay here."""
         self.complete = False
         """Whether the last one left no message here."""
+        self._requested: ScaleDownConfiguration | None = None
+        """Settings of one that an administrator asked for."""
+
+    def request(self, connector: str | None) -> None:
+        """Scale down at the stop that follows, whether that is configured or not.
+
+        Args:
+            connector: Name of that of the member that is tried first; None: as configured.
+        """
+        found = self._settings or ScaleDownConfiguration()
+        connectors = found.connectors if connector is None else (connector, *found.connectors)
+        self._requested = replace(found, enabled=True, connectors=connectors)
 
     @property
     def _settings(self) -> ScaleDownConfiguration | None:
-        return self._parts.configuration.current.ha_policy.scale_down
+        return self._requested or self._parts.configuration.current.ha_policy.scale_down
 
     @property
     def group_name(self) -> str | None:
@@ -76,7 +88,8 @@ class NodeScaleDown:
 
     async def choose_target(self, broker: Broker) -> None:
         """Look for a node that takes the messages; clients are served meanwhile."""
-        if self._settings is not None and self._owner.error is None and not self._owner.isolating:
+        wanted = self._settings is not None and self._settings.enabled
+        if wanted and self._owner.error is None and not self._owner.isolating:
             pending = _pending(broker)
             await self._choose(broker, pending)
             if self._plan is None:
@@ -86,6 +99,9 @@ class NodeScaleDown:
     async def _choose(self, broker: Broker, pending: SettingRecord | None) -> None:
         self.complete = False
         configuration = self._parts.configuration.current
+        if self._requested is not None:
+            policy = replace(configuration.ha_policy, scale_down=self._requested)
+            configuration = replace(configuration, ha_policy=policy)
         plan = ScaleDown(configuration, broker.cluster, broker.services, self._parts.turn, pending)
         membership = self._parts.membership if configuration.ha_policy.moves_instead_of_serving else None
         if membership is not None:

@@ -84,8 +84,8 @@ class Serving:
             Step("start the bridges", self._start_bridges, self._stop_bridges),
             Step("begin housekeeping", self._begin_housekeeping, self._end_housekeeping),
         ]
-        if policy.scales_down:
-            # messages move when the clients have left, to a node that is chosen before
+        if policy.scales_down or not policy.is_pair:
+            # messages move when the clients have left, to a node that is chosen before; management may ask for it
             steps.insert(1, Step("prepare to move messages", _nothing, self._move_messages))
             steps.append(Step("prepare to choose a node", _nothing, self._choose_target))
         return steps

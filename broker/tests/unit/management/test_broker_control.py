@@ -382,6 +382,9 @@ def test_the_node_itself() -> None:
     assert node.failed_back == 1
     node.refuses_failback = True
     assert "no failback" in node.refused("broker", "failback")
+    assert node.ask("broker", "scaleDown", None) is None
+    assert node.ask("broker", "scaleDown", "other") is None
+    assert node.scaled_down == [None, "other"]
 
 
 def test_every_attribute_of_every_resource_answers(monkeypatch: pytest.MonkeyPatch) -> None:
