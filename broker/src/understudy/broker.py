@@ -72,7 +72,7 @@ class Broker:
         self.resources = self._resources(configuration, clock, timers)
         self.resources.restore(store.state)
         settle(self.post_office, configuration.internal_naming_prefix)
-        deploy(self.post_office, configuration.addresses, configuration.diverts)
+        deploy(self.post_office, configuration.addresses, configuration.diverts, refuse=False)
         self.post_office.auto_deletion.sweep_at_activation()
         self.services = ProtocolServices(
             node_id=store.node_id,

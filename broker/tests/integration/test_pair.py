@@ -57,6 +57,22 @@ def test_nothing_is_lost_when_the_active_is_killed_and_comes_back(pair: Pair, tm
     assert (counts["confirmed"], counts["messages"]) == (count, count)
 
 
+def test_a_backup_whose_file_has_a_queue_on_another_address_takes_over(pair: Pair) -> None:
+    """The file of each node is its own; one that does not fit the store must not leave the pair without service."""
+    for node, address in ((pair.primary, "a"), (pair.backup, "b")):
+        queues = f'<address name="{address}"><anycast><queue name="q"/></anycast></address>'
+        text = node.config.read_text()
+        node.config.write_text(text.replace("</core>", f"<addresses>{queues}</addresses></core>"))
+    pair.start()
+    finish(start("produce", "--url", pair.url, "--queue", "a::q", "--count", 5))
+    pair.primary.kill()
+    pair.backup.wait_ready("active")
+    queue = pair.backup.queue("q")
+    assert queue is not None
+    assert (queue["address"], queue["message_count"]) == ("a", 5)
+    assert "queue 'q' exists on address 'a', not 'b'" in pair.backup.log.read_text()
+
+
 def test_clean_stop_leaves_the_store_stopped_and_the_backup_passive(pair: Pair) -> None:
     pair.start()
     assert pair.primary.terminate() == 0

@@ -9,12 +9,13 @@ again. Not here: reading the configuration (``config``).
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from understudy.config.model import AddressConfiguration, ConfigDeletionPolicy, DivertConfiguration, RoutingType
 from understudy.config.model import QueueConfiguration as ConfiguredQueue
-from understudy.errors import InvalidQueueConfiguration, QueueExists
+from understudy.errors import AddressError, DiskFull, InvalidQueueConfiguration, LimitExceeded, QueueExists
 from understudy.routing.address import Address
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.divert import Divert
@@ -26,11 +27,22 @@ log = logging.getLogger(__name__)
 
 
 def deploy(
-    office: PostOffice, addresses: Sequence[AddressConfiguration], diverts: Iterable[DivertConfiguration] = ()
+    office: PostOffice,
+    addresses: Sequence[AddressConfiguration],
+    diverts: Iterable[DivertConfiguration] = (),
+    *,
+    refuse: bool = True,
 ) -> None:
     """Make or change everything that is configured, and delete the items that the configuration does not have any more
     where ``config-delete-queues`` (queues that came from it) and ``config-delete-addresses`` (addresses that were not
     made on demand, with all their queues and messages) say so.
+
+    Args:
+        office: Of the node.
+        addresses: With their queues.
+        diverts: Made after them.
+        refuse: False: an address, queue or divert that cannot be made as configured is logged and left out, so that a backup
+            whose file does not fit the store takes over.
 
     Raises:
         QueueExists: a queue of that name is on another address; it is never moved.
@@ -40,21 +52,43 @@ def deploy(
     named: set[str] = set()
     for wanted in addresses:
         types = _routing_types(wanted)
-        address = directory.addresses.get(wanted.name)
-        if address is None:
-            directory.create_address(wanted.name, types)
-        else:
-            directory.add_routing_types(address, types)
-        for entry in wanted.queues:
-            named.add(entry.name)
-            _deploy_queue(office, _configured(entry, wanted.name))
-        _drop_routing_types(office, directory.addresses[wanted.name], types)
+        named.update(entry.name for entry in wanted.queues)
+        with _refusals(refuse, wanted.name):
+            address = directory.addresses.get(wanted.name)
+            if address is None:
+                address = directory.create_address(wanted.name, types)
+            else:
+                directory.add_routing_types(address, types)
+            for entry in wanted.queues:
+                with _refusals(refuse, wanted.name, entry.name):
+                    _deploy_queue(office, _configured(entry, wanted.name))
+            _drop_routing_types(office, address, types)
     for queue in office.queues():
         gone = queue.configuration.configuration_managed and queue.name not in named
         if gone and queue.address.settings.config_delete_queues is ConfigDeletionPolicy.FORCE:
             directory.delete_queue(queue.name, disconnect=True)
     _delete_addresses(office, {wanted.name for wanted in addresses})
-    office.diverts.deploy(diverts)
+    usable: list[DivertConfiguration] = []
+    for each in diverts:
+        with _refusals(refuse, each.address, each.name):
+            Divert(each)
+            usable.append(each)
+    office.diverts.deploy(usable)
+
+
+@contextmanager
+def _refusals(raised: bool, address: str, name: str = "") -> Iterator[None]:
+    """Log why an address, or a queue or divert of it, is not as configured, unless the error is to be raised."""
+    try:
+        yield
+    except (AddressError, LimitExceeded, DiskFull) as error:
+        if raised:
+            raise
+        log.error(
+            "left out of the configuration, because it cannot be made",
+            # ``name`` is a field of every log record
+            extra={"address": address, "item": name, "error": str(error)},
+        )
 
 
 def check_deployable(

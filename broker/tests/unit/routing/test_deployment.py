@@ -43,6 +43,27 @@ def test_deploying_makes_what_is_missing_and_moves_nothing() -> None:
         deploy(world.office, [elsewhere])
 
 
+def test_an_activation_leaves_out_a_queue_that_cannot_be_made(caplog: pytest.LogCaptureFixture) -> None:
+    """A backup whose file has the queue on another address than the store has it serves everything else."""
+    world = World()
+    world.queue("q", address="a")
+    wanted = [
+        AddressConfiguration("b", frozenset({ANYCAST}), (
+            DeployedQueue("q", "b", ANYCAST),
+            DeployedQueue("bad", "b", ANYCAST, filter="("),
+            DeployedQueue("good", "b", ANYCAST),
+        )),
+        anycast(DeployedQueue("last", "last", ANYCAST)),
+    ]  # fmt: skip
+    deploy(world.office, wanted, refuse=False)
+    queues = {name: queue.address.name for name, queue in world.office.directory.queues.items()}
+    assert queues == {"q": "a", "good": "b", "last": "last"}
+    assert [(record.address, record.item) for record in caplog.records] == [("b", "q"), ("b", "bad")]  # type: ignore[attr-defined]
+    assert "exists on address 'a', not 'b'" in caplog.records[0].error  # type: ignore[attr-defined]
+    with pytest.raises(QueueExists):
+        deploy(world.office, wanted)
+
+
 def test_a_queue_that_is_there_becomes_what_the_configuration_says() -> None:
     world = World({"q": {"default_max_consumers": 7}})
     queue = world.queue(filter="a = 1", ring_size=5)
