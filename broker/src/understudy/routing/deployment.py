@@ -41,8 +41,8 @@ def deploy(
         office: Of the node.
         addresses: With their queues.
         diverts: Made after them.
-        refuse: False: an address, queue or divert that cannot be made as configured is logged and left out, so that a backup
-            whose file does not fit the store takes over.
+        refuse: False: an address, queue or divert that cannot be made as configured is logged and left out, so that a
+            backup whose file does not fit the store takes over.
 
     Raises:
         QueueExists: a queue of that name is on another address; it is never moved.
