@@ -14,6 +14,7 @@ import pytest
 
 from support.ports import free_port
 from support.processes import COMMAND, READY_S, Node, Pair, invoke
+from understudy.client.sync import connect
 from understudy.ledger import check, read
 
 _XML = """<?xml version="1.0"?>
@@ -108,6 +109,29 @@ class Traffic:
 
 def url_of(made: Node) -> str:
     return f"tcp://127.0.0.1:{made.port}?reconnectAttempts=-1&initialConnectAttempts=-1&retryInterval=100"
+
+
+@pytest.mark.parametrize("detects", ["true", "false"])
+def test_large_messages_are_forwarded_between_others(tmp_path: Path, nodes: list[Node], detects: str) -> None:
+    """Without duplicate detection the window is one message, and a large one needs credit for each of its pieces."""
+    target = node(tmp_path, "target")
+    more = f"<use-duplicate-detection>{detects}</use-duplicate-detection>"
+    source = node(tmp_path, "source", connectors=connectors_to(target.port), extra=bridge_to(target.port, more=more))
+    nodes += [target, source]
+    for each in nodes:
+        each.start().wait_ready("active")
+    sizes = (10, 300_000, 300_000, 20, 1_200_000, 30)
+    bodies = [str(number).ljust(size, "x").encode() for number, size in enumerate(sizes)]
+    with connect(url_of(source)) as connection, connection.session() as session:
+        producer = session.producer("q", routing="anycast")
+        for body in bodies:
+            producer.send(body)
+    with connect(url_of(target)) as connection, connection.session() as session:
+        consumer = session.consumer("q")
+        for body in bodies:
+            received = consumer.receive(10)
+            assert received is not None, "a bridge stands still"
+            assert received.read_body() == body
 
 
 def test_kills_of_source_and_target_lose_and_double_nothing(tmp_path: Path, nodes: list[Node]) -> None:

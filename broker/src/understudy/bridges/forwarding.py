@@ -269,7 +269,9 @@ class Forwarding:
         return _cost_bytes(part)
 
     def deliver_large(self, consumer_id: int, message: LargeMessage, delivery_count: int) -> int:
-        """Announce a large message to the target; its body is not counted against the window."""
+        """Announce a large message to the target. Its body is not counted against the window; the rest is, with its
+        last piece: pieces are delivered only while the consumer has credit, and the window may be a single message.
+        """
         large = self._conversion.convert(message, message.message_id)
         assert isinstance(large, LargeMessage)
         reference = MessageReference(message.message_id, message.priority, 0, 0, len(message.header), False, None)
@@ -277,12 +279,14 @@ class Forwarding:
         self._sent.append(_Sent(self._target.begin_large(large), part))
         self.unconfirmed += 1
         self._counts.forwarded += 1
-        return _cost_bytes(part)
+        return 0
 
     def deliver_piece(self, consumer_id: int, piece: bytes, continues: bool) -> int:
-        """The next piece of the large message; costs nothing, because the target's credit limits it."""
+        """The next piece of the large message; the target's credit limits it."""
+        # the target may confirm a message with its last piece
+        last = self._sent[-1].part
         self._target.send_piece(piece, continues)
-        return 0
+        return 0 if continues else _cost_bytes(last)
 
     def disconnect_consumer(self, consumer_id: int) -> None:
         """The queue was deleted, or the file of a large message that is under way cannot be read."""
