@@ -189,8 +189,15 @@ class Listener:
 class Bridged:
     """A bridge from queue ``q`` of ``source`` to address ``t`` of ``target``."""
 
-    def __init__(self, *, ports: tuple[int, ...] = (1,), queue: bool = True, **options: Any) -> None:
-        self.source = World()
+    def __init__(
+        self,
+        *,
+        ports: tuple[int, ...] = (1,),
+        queue: bool = True,
+        settings: dict[str, dict[str, object]] | None = None,
+        **options: Any,
+    ) -> None:
+        self.source = World(settings)
         if queue:
             self.source.queue("q")
         self.producer = self.source.session()

@@ -12,18 +12,19 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
+from functools import partial
 from typing import Final
 
 from understudy.bridges.conversion import Converts
 from understudy.bridges.target import SEND_OVERHEAD_BYTES, TargetSession
 from understudy.config.bridge import BridgeConfiguration
 from understudy.config.model import Permission
-from understudy.errors import BrokerError
+from understudy.errors import BrokerError, IllegalState
 from understudy.limits import BRIDGE_UNCONFIRMED_BYTES_MAX, BRIDGE_UNCONFIRMED_MESSAGES_MAX
 from understudy.message import LargeMessage, Message
 from understudy.routing.queues.queue import Queue
 from understudy.session.connection_scope import ConnectionScope
-from understudy.session.outcomes import ACCEPTED
+from understudy.session.outcomes import ACCEPTED, REJECTED
 from understudy.session.registry import SessionRegistry
 from understudy.session.services import SessionOptions, SessionServices
 from understudy.session.session import ServerSession
@@ -146,6 +147,8 @@ class Forwarding:
         self._later = later
         self._confirmed_bytes = 0
         """Credit that the consumer gets back with the next grant."""
+        self._refused_large: tuple[Part, IllegalState] | None = None
+        """A large message that cannot be sent and why, while its pieces come."""
         window_bytes = configuration.confirmation_window_size_bytes
         if not 0 < window_bytes <= BRIDGE_UNCONFIRMED_BYTES_MAX:
             window_bytes = BRIDGE_UNCONFIRMED_BYTES_MAX
@@ -206,10 +209,26 @@ class Forwarding:
         if sent and first > sent[0].first:
             for correlation_id in range(first, min(last, sent[-1].last) + 1):
                 self._confirmed_early(correlation_id)
+        self._grant()
+
+    def _grant(self) -> None:
         if self._confirmed_bytes * 4 >= self._window_bytes or not self.unconfirmed:
             granted_bytes, self._confirmed_bytes = self._confirmed_bytes, 0
             if _CONSUMER in self._session.consumers:
                 self._session.receive_consumer_credits(_CONSUMER, granted_bytes)
+
+    def _refuse(self, part: Part, error: IllegalState) -> None:
+        """A message cannot be sent, and would keep all later ones from their target: it goes to the dead letter
+        address, as in Artemis, once its delivery is complete.
+        """
+        log.error("a message cannot be forwarded", extra={"bridge": self._configuration.name, "error": str(error)})
+        self._later(partial(self._settle_refused, part))
+
+    def _settle_refused(self, part: Part) -> None:
+        self._confirmed_bytes += _cost_bytes(part)
+        if _CONSUMER in self._session.consumers:
+            self._session.settle(_CONSUMER, part.ids[0], REJECTED)
+        self._grant()
 
     def _confirmed_early(self, correlation_id: int) -> None:
         """The target has a message, and not all before it."""
@@ -253,29 +272,38 @@ class Forwarding:
         """Send messages to the target."""
         count, form = len(part), self._conversion.form
         ids, encoded = part.ids, part.encoded
-        sent = 0
+        sent = refused = 0
         while sent < count:
             together = 0 if form is None else self._target.send_together(encoded[sent:], ids[sent:], form)
             if together:
                 first = self._target.last_sent - together + 1
             else:
                 together = 1
-                message = Message.decode(encoded[sent])
-                first = self._target.send(self._conversion.convert(message, ids[sent]))
+                try:
+                    message = self._conversion.convert(Message.decode(encoded[sent]), ids[sent])
+                except IllegalState as error:
+                    self._refuse(part.part(sent, sent + 1), error)
+                    sent, refused = sent + 1, refused + 1
+                    continue
+                first = self._target.send(message)
             self._sent.append(_Sent(first, part.part(sent, sent + together)))
             sent += together
-        self.unconfirmed += count
-        self._counts.forwarded += count
+        self.unconfirmed += count - refused
+        self._counts.forwarded += count - refused
         return _cost_bytes(part)
 
     def deliver_large(self, consumer_id: int, message: LargeMessage, delivery_count: int) -> int:
         """Announce a large message to the target. Its body is not counted against the window; the rest is, with its
         last piece: pieces are delivered only while the consumer has credit, and the window may be a single message.
         """
-        large = self._conversion.convert(message, message.message_id)
-        assert isinstance(large, LargeMessage)
         reference = MessageReference(message.message_id, message.priority, 0, 0, len(message.header), False, None)
         part = References((reference,))
+        try:
+            large = self._conversion.convert(message, message.message_id)
+        except IllegalState as error:
+            self._refused_large = part, error
+            return 0
+        assert isinstance(large, LargeMessage)
         self._sent.append(_Sent(self._target.begin_large(large), part))
         self.unconfirmed += 1
         self._counts.forwarded += 1
@@ -283,6 +311,12 @@ class Forwarding:
 
     def deliver_piece(self, consumer_id: int, piece: bytes, continues: bool) -> int:
         """The next piece of the large message; the target's credit limits it."""
+        if self._refused_large is not None:
+            if continues:
+                return 0
+            refused, self._refused_large = self._refused_large, None
+            self._refuse(*refused)
+            return _cost_bytes(refused[0])
         # the target may confirm a message with its last piece
         last = self._sent[-1].part
         self._target.send_piece(piece, continues)

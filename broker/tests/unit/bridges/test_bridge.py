@@ -9,7 +9,8 @@ import pytest
 from support.bridged import NODE_ID, Bridged, connector
 from support.routing import FakeSecurity, text
 from understudy.bridges.bridge import State
-from understudy.config.bridge import BridgeConnection, BridgeTarget
+from understudy.bridges.conversion import Conversion
+from understudy.config.bridge import BridgeConfiguration, BridgeConnection, BridgeTarget
 from understudy.config.model import Permission
 from understudy.errors import IllegalState
 from understudy.message import BRIDGE_DUPLICATE_ID, DUPLICATE_ID, GROUP_ID, ROUTING_TYPE, Message
@@ -156,6 +157,45 @@ def test_messages_wait_for_credit_of_the_target() -> None:
     wire.give()
     bridged.settle()
     assert bridged.target.bodies() == [b"a", b"b"]
+
+
+class NamesQueues(Conversion):
+    """Refuses messages that name no queues, as that of a store-and-forward queue."""
+
+    def __init__(self, configuration: BridgeConfiguration, node_id: str) -> None:
+        super().__init__(configuration, node_id)
+        self.form = None
+
+    def convert(self, message: Message, message_id: int) -> Message:
+        """See ``Conversion``."""
+        if message.body.startswith(b"bad"):
+            raise IllegalState(f"message {message_id} names no queues")
+        return super().convert(message, message_id)
+
+
+@pytest.mark.parametrize("detects", [True, False], ids=["window", "one at a time"])
+def test_a_message_that_cannot_be_sent_goes_to_the_dead_letter_address(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, detects: bool
+) -> None:
+    """It would keep all later messages from the target for ever."""
+    monkeypatch.setattr("support.bridged.Conversion", NamesQueues)
+    bridged = Bridged(
+        settings={"q": {"dead_letter_address": "DLQ"}},
+        use_duplicate_detection=detects,
+        confirmation_window_size_bytes=2_000,
+    )
+    bridged.source.queue("DLQ")
+    wire = bridged.connect()
+    bodies = [name for number in range(20) for name in (f"bad {number}", f"good {number}")]
+    send(bridged, *bodies)
+    for _ in bodies:
+        # each may end a turn without a packet
+        bridged.settle()
+    assert not wire.closed
+    assert bridged.target.bodies() == [f"good {number}".encode() for number in range(20)]
+    assert bridged.waiting() == 0
+    assert bridged.source.office.directory.queues["DLQ"].message_count == 20
+    assert caplog.messages.count("a message cannot be forwarded") == 20
 
 
 @pytest.mark.parameter("cluster-connection/min-large-message-size")
