@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-_SIZE = re.compile(r"\s*(-?[0-9]{1,18})\s*(?:([kKmMgG])(?:i?[bB])?|[bB])?\s*", re.ASCII)
+_SIZE = re.compile(r"\s*(-?[0-9]{1,19})\s*(?:([kKmMgG])(?:i?[bB])?|[bB])?\s*", re.ASCII)
 _FACTORS = {"k": 1024, "m": 1024**2, "g": 1024**3}
-_DURATION = re.compile(r"\s*([0-9]{1,18})\s*(ms|s|m|h|d)?\s*", re.ASCII)
+_DURATION = re.compile(r"\s*([0-9]{1,19})\s*(ms|s|m|h|d)?\s*", re.ASCII)
 _DURATION_FACTORS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
