@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 else:
     from dataclasses import dataclass as _standard
 
-    def dataclass(cls=None, /, *, eq=True, repr=True, order=False, unsafe_hash=False, frozen=False, **options):  # noqa: A002
+    def dataclass(cls=None, /, *, eq=True, repr=True, order=False, unsafe_hash=False, frozen=False, **options):  # noqa: A002  # its names
         """See ``dataclasses.dataclass``."""
 
         def make(written):

@@ -67,7 +67,9 @@ def deploy(
         gone = queue.configuration.configuration_managed and queue.name not in named
         if gone and queue.address.settings.config_delete_queues is ConfigDeletionPolicy.FORCE:
             directory.delete_queue(queue.name, disconnect=True)
-    _delete_addresses(office, {wanted.name for wanted in addresses})
+    # a queue that is on another address than the file says was left out, and keeps its messages
+    kept = {queue.address.name for queue in office.queues() if queue.name in named}
+    _delete_addresses(office, kept.union(wanted.name for wanted in addresses))
     usable: list[DivertConfiguration] = []
     for each in diverts:
         with _refusals(refuse, each.address, each.name):
@@ -85,7 +87,7 @@ def _refusals(raised: bool, address: str, name: str = "") -> Iterator[None]:
         if raised:
             raise
         log.error(
-            "left out of the configuration, because it cannot be made",
+            "an address, queue or divert of the configuration is left out",
             # ``name`` is a field of every log record
             extra={"address": address, "item": name, "error": str(error)},
         )

@@ -45,7 +45,7 @@ class NodeScaleDown:
         """Scale down at the stop that follows, whether that is configured or not.
 
         Args:
-            connector: Name of that of the member that is tried first; None: as configured.
+            connector: Name of the connector of the member that is tried first; None: as configured.
         """
         found = self._settings or ScaleDownConfiguration()
         connectors = found.connectors if connector is None else (connector, *found.connectors)
