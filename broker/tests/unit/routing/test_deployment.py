@@ -46,6 +46,7 @@ def test_deploying_makes_what_is_missing_and_moves_nothing() -> None:
 def test_an_activation_leaves_out_a_queue_that_cannot_be_made(caplog: pytest.LogCaptureFixture) -> None:
     """A backup whose file has the queue on another address than the store has it serves everything else."""
     world = World({"a": {"config_delete_addresses": ConfigDeletionPolicy.FORCE}})
+    world.office.directory.create_address("a", {ANYCAST})
     world.queue("q", address="a")
     wanted = [
         AddressConfiguration("b", frozenset({ANYCAST}), (
