@@ -335,6 +335,22 @@ def test_a_client_cannot_choose_queues_or_use_a_queue_of_the_broker(make_members
         assert receive(session.consumer("q"), 1) == ["here"]
 
 
+def test_a_session_that_has_sent_to_the_name_before_may_not_any_more(make_members: Callable[..., Members]) -> None:
+    first, second = make_members().start().nodes
+    wait_knows(first, "q")
+    (bridge,) = first.get("/api/v1/cluster")[1]["bridges"]  # type: ignore[misc]
+    name = str(bridge["queue"])  # type: ignore[index]
+    assert invoke(first, "broker", "destroyQueue", name, True)[0] == 200
+    with connect(url(first)) as connection, connection.session() as session:
+        producer = session.producer(name, routing="multicast")
+        producer.send("to an address without queues")
+        second.kill()
+        second.start().wait_ready("active")
+        wait_until(lambda: depth(first, name) == 0, "there is no store-and-forward queue again", first)
+        with pytest.raises(BrokerError, match="takes no messages of clients"):
+            producer.send("for the member")
+
+
 @pytest.mark.parameter("cluster-connection/use-duplicate-detection")
 def test_kills_of_both_members_lose_and_double_nothing(make_members: Callable[..., Members], tmp_path: Path) -> None:
     first, second = make_members().start().nodes

@@ -182,6 +182,8 @@ class MessageFlows:
                 ),
                 may_create_address=True,
             )
+            # a session that has sent to this name before may not any more
+            self._services.sessions.registry.forget_permissions()
         cluster = self.settings.cluster
         conversion = ClusterConversion(
             name, self._services.node_id, use_duplicate_detection=cluster.use_duplicate_detection

@@ -62,11 +62,11 @@ class NodeSettings:
         self._registry = registry
         self._store = store
         self._matches: dict[SettingKind, set[str]] = {kind: set() for kind in SettingKind}
-        security.listeners.append(self._forget_permissions)
+        security.listeners.append(registry.forget_permissions)
 
     def close(self) -> None:
         """Stop listening to the security settings, when the node is not active any more."""
-        self._security.listeners.remove(self._forget_permissions)
+        self._security.listeners.remove(self._registry.forget_permissions)
 
     def restore(self, state: StoreState) -> None:
         """Restore the settings in the log, before any address is created.
@@ -161,8 +161,3 @@ class NodeSettings:
         self._office.directory.settings.configure(configuration.address_settings)
         self._office.apply_settings()
         self._security.configure(configuration.security_settings)
-
-    def _forget_permissions(self) -> None:
-        """Make every session check its permissions again before its next message."""
-        for session in self._registry:
-            session.sends.forget_permissions()

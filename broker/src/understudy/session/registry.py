@@ -16,12 +16,24 @@ from understudy.session.security import SessionSecurity
 from understudy.session.upload_slots import UploadSlots
 
 
+class Permitted(Protocol):
+    """The sending side of a session, as the registry uses it."""
+
+    def forget_permissions(self) -> None:
+        """Ask for permission before the next message to each address."""
+
+
 class Registered(Protocol):
     """A session, as the registry uses it."""
 
     name: str
     metadata: dict[str, str]
     security: SessionSecurity
+
+    @property
+    def sends(self) -> Permitted:
+        """Its sending side."""
+        ...
 
     @property
     def alias(self) -> str:
@@ -62,6 +74,11 @@ class SessionRegistry(Generic[S]):
 
     def __iter__(self) -> Iterator[S]:
         return iter(list(self._by_name.values()))
+
+    def forget_permissions(self) -> None:
+        """Make every session ask for permission again before its next message: an answer may be another one now."""
+        for session in self._by_name.values():
+            session.sends.forget_permissions()
 
     def check_sessions(self, user: str) -> None:
         """Whether a user may have one more session. Raises SessionRejected."""

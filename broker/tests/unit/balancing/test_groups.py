@@ -337,7 +337,7 @@ def test_a_freed_group_is_proposed_again() -> None:
     node.heard("UNPROPOSAL", "g.q", FAR)
     assert node.groups.queue_of("g.q") is None
     assert not node.ask("g.q", NEAR)
-    assert node.published == [GroupNotice("PROPOSAL", "g.q", NEAR)]
+    assert [each for each in node.published if each.kind == "PROPOSAL"] == [GroupNotice("PROPOSAL", "g.q", NEAR)]
 
 
 def test_groups_of_a_queue_that_is_gone_are_forgotten_without_a_notification() -> None:
@@ -375,10 +375,18 @@ def test_notifications_are_passed_on_as_far_as_max_hops_allows() -> None:
         ("PROPOSAL", 1),
         ("PROPOSAL_RESPONSE", 1),
         ("UNPROPOSAL", 1),
+        ("UNPROPOSAL", 2),
     ]
-    near = GroupingNode("REMOTE")
-    near.heard("PROPOSAL", "g.q", NEAR)
-    assert near.published == []
+
+
+@pytest.mark.parametrize("kind", ["LOCAL", "REMOTE"])
+def test_management_clients_of_every_member_learn_that_a_group_is_free(kind: str) -> None:
+    node = GroupingNode(kind)
+    node.heard("UNPROPOSAL", "g.q", NEAR)
+    assert node.published == [GroupNotice("UNPROPOSAL", "g.q", NEAR, distance=1)]
+    if kind == "REMOTE":
+        node.heard("PROPOSAL", "g.q", NEAR)
+        assert len(node.published) == 1
 
 
 def test_sessions_that_wait_share_the_bytes_that_they_may_hold() -> None:
