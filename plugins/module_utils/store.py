@@ -15,7 +15,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ansible_collections.understudy.broker.plugins.module_utils.mounts import ROOT, Mount, depth
+from ansible_collections.understudy.broker.plugins.module_utils.mounts import (
+    MOUNTINFO,
+    ROOT,
+    Mount,
+    depth,
+    mount_of,
+    read_mounts,
+)
 from ansible_collections.understudy.broker.plugins.module_utils.process import read_record
 
 STORES = ("bindings", "journal", "large-messages", "paging")
@@ -65,6 +72,20 @@ class Elsewhere:
         if not isinstance(mount, Mapping) or not isinstance(store_id, str):
             raise StoreError(f"peers: {host}: give what store_info returned")
         return cls(host, Mount.from_dict(mount), store_id)
+
+
+def look_at_store(path: Path) -> dict[str, object]:
+    """The mount that a directory is on, or would be on, and the identity of the store in it, as the module store_info
+    returns them.
+
+    Raises:
+        OSError, ValueError: the directory cannot be read.
+    """
+    # First what makes an automount happen, then the list of mounts.
+    found = StoreIdentity.read(path / IDENTITY)
+    mounts = read_mounts(Path(MOUNTINFO).read_text(encoding="utf-8", errors="surrogateescape"))
+    mount = mount_of(os.path.realpath(path), mounts)
+    return {"mount": mount.as_dict(), "store_id": found.store_id if found else ""}
 
 
 def refuse_unmounted(

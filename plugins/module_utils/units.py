@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+DIRECTORY = Path("/etc/systemd/system")
+"""Of the files."""
 PROPERTIES = ("Id", "UnitFileState", "ActiveState", "NeedDaemonReload")
 STARTED, ANY, ABSENT = "started", "any", "absent"
 

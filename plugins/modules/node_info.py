@@ -36,6 +36,16 @@ options:
     elements: path
     default: []
     version_added: 0.2.0
+  store:
+    description: Directory of a store to look at for RV(store).
+    type: path
+    version_added: 0.2.0
+  units:
+    description: Names of units of systemd to look at for RV(units).
+    type: list
+    elements: str
+    default: []
+    version_added: 0.2.0
 extends_documentation_fragment:
   - understudy.broker.instance
   - understudy.broker.instance.attributes
@@ -149,10 +159,24 @@ releases:
   returned: always
   type: list
   elements: str
+store:
+  description: Results of M(understudy.broker.store_info) for O(store); empty without it, or if it cannot be read.
+  returned: always
+  type: dict
+  version_added: 0.2.0
+  contains:
+    mount: {description: The mount that the directory is on., type: dict}
+    store_id: {description: Identity of the store in the directory; empty if there is none., type: str}
 systemd:
   description: Whether this host is run by systemd and the module could manage a unit.
   returned: always
   type: bool
+units:
+  description: Those of O(units) that have a file in C(/etc/systemd/system), by name. Empty on a host without systemd.
+  returned: always
+  type: dict
+  version_added: 0.2.0
+  sample: {"understudy-a1.service": {"enabled": true, "active": true, "outdated": false}}
 user_id:
   description: Number of the user that the module runs as on this host; 0 with become.
   returned: always
@@ -174,7 +198,12 @@ from ansible_collections.understudy.broker.plugins.module_utils.rollout_facts im
 from ansible_collections.understudy.broker.plugins.module_utils.rollout_hold import HoldFile
 from ansible_collections.understudy.broker.plugins.module_utils.rollout_record import Record
 from ansible_collections.understudy.broker.plugins.module_utils.service import ServiceError
+from ansible_collections.understudy.broker.plugins.module_utils.store import look_at_store
+from ansible_collections.understudy.broker.plugins.module_utils.units import DIRECTORY, PROPERTIES, parse_units
 from ansible_collections.understudy.broker.plugins.module_utils.waiting import Clock
+
+SYSTEMD = "/run/systemd/system"
+"""Exists where systemd runs the host (sd_booted(3))."""
 
 
 def running_release(pid: int | None) -> str:
@@ -193,6 +222,23 @@ def account(user: str) -> dict[str, object]:
     except KeyError:
         return {}
     return {"uid": found.pw_uid, "gid": found.pw_gid, "group": group, "home": found.pw_dir, "shell": found.pw_shell}
+
+
+def store(path: str) -> dict[str, object]:
+    """The store in a directory; empty if it cannot be read, which ``store_info`` would report."""
+    try:
+        return look_at_store(Path(path))
+    except (OSError, ValueError):
+        return {}
+
+
+def units(module: AnsibleModule, names: list[str]) -> dict[str, dict[str, bool]]:
+    """Those units that have a file, as systemd knows them."""
+    found = [name for name in names if (DIRECTORY / name).exists()]
+    if not found:
+        return {}
+    code, output, _ = module.run_command(["systemctl", "show", f"--property={','.join(PROPERTIES)}", *found])
+    return {name: asdict(present) for name, present in parse_units(output).items()} if code == 0 else {}
 
 
 def rollout(directory: Path, releases: Releases) -> dict[str, object]:
@@ -217,20 +263,24 @@ def main() -> None:
             "hosted": {"type": "bool", "default": False},
             "user": {"type": "str"},
             "look_at": {"type": "list", "elements": "path", "default": []},
+            "store": {"type": "path"},
+            "units": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,
     )
-    root = module.params["root"]
+    root, has_systemd = module.params["root"], os.path.isdir(SYSTEMD)
     releases = Releases(Path(root)) if root else None
     result: dict[str, object] = {
         "deployed": False,
         "broker": NodeState(reachable=False, ready=False, state="not deployed").as_dict(),
         "release": releases.current() if releases else "",
         "releases": releases.installed() if releases else [],
-        "systemd": os.path.isdir("/run/systemd/system") and os.geteuid() == 0,
+        "systemd": has_systemd and os.geteuid() == 0,
         "user_id": os.geteuid(),
         "account": account(module.params["user"]) if module.params["user"] else {},
         "present": [path for path in module.params["look_at"] if os.path.exists(path)],
+        "store": store(module.params["store"]) if module.params["store"] else {},
+        "units": units(module, module.params["units"]) if has_systemd else {},
     }
     try:
         deployed = open_instance(Path(module.params["directory"]), module.run_command, Clock())

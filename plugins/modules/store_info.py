@@ -49,25 +49,21 @@ store_id:
   type: str
 """
 
-import os
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.understudy.broker.plugins.module_utils.mounts import MOUNTINFO, mount_of, read_mounts
-from ansible_collections.understudy.broker.plugins.module_utils.store import IDENTITY, StoreIdentity
+from ansible_collections.understudy.broker.plugins.module_utils.store import look_at_store
 
 
 def main() -> None:
     module = AnsibleModule(argument_spec={"path": {"type": "path", "required": True}}, supports_check_mode=True)
     path = Path(module.params["path"])
     try:
-        # First what makes an automount happen, then the list of mounts.
-        found = StoreIdentity.read(path / IDENTITY)
-        mounts = read_mounts(Path(MOUNTINFO).read_text(encoding="utf-8", errors="surrogateescape"))
-        mount = mount_of(os.path.realpath(path), mounts)
+        found = look_at_store(path)
     except (OSError, ValueError) as error:
         module.fail_json(msg=f"broker_store_directory: {path}: {error}")
-    module.exit_json(changed=False, mount=mount.as_dict(), store_id=found.store_id if found else "")
+        return
+    module.exit_json(changed=False, **found)
 
 
 if __name__ == "__main__":

@@ -92,6 +92,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.understudy.broker.plugins.module_utils.units import (
     ABSENT,
     ANY,
+    DIRECTORY,
     PROPERTIES,
     STARTED,
     Present,
@@ -100,8 +101,6 @@ from ansible_collections.understudy.broker.plugins.module_utils.units import (
     outdated,
     parse_units,
 )
-
-DIRECTORY = Path("/etc/systemd/system")
 
 
 def write(module: AnsibleModule, unit: Unit) -> dict[str, str]:

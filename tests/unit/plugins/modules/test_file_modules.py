@@ -18,6 +18,7 @@ from ansible_collections.understudy.broker.plugins.module_utils import releases 
 from ansible_collections.understudy.broker.plugins.modules import (
     configuration,
     ledger_info,
+    node_info,
     release,
     sockets_info,
     store,
@@ -276,7 +277,17 @@ class TestStore:
         assert seen["store_id"] == ""
         made = run_module(store, **arguments, peers={"b": seen})
         assert made["mount_point"] == ("" if seen["mount"]["point"] == "/" else seen["mount"]["point"])
-        assert run_module(store_info, path=arguments["path"])["store_id"] == made["store_id"]
+        found = run_module(store_info, path=arguments["path"])
+        assert found["store_id"] == made["store_id"]
+        node = run_module(node_info, directory=str(tmp_path / "none"), store=arguments["path"])
+        assert node["store"] == {"mount": found["mount"], "store_id": made["store_id"]}
+
+    def test_a_store_that_cannot_be_read_is_none_for_node_info(self, tmp_path: Path, run_module: Any) -> None:
+        (tmp_path / "store").mkdir()
+        (tmp_path / "store/store.json").mkdir()
+        node = run_module(node_info, directory=str(tmp_path / "none"), store=str(tmp_path / "store"))
+        assert node["store"] == {}
+        assert run_module(store_info, path=str(tmp_path / "store"))["failed"]
 
     def test_a_group_that_may_read_gets_the_files_of_an_earlier_deployment(
         self, tmp_path: Path, run_module: Any

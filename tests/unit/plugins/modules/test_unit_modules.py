@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.understudy.broker.plugins.module_utils.units import mount_unit_name
-from ansible_collections.understudy.broker.plugins.modules import directories, units
+from ansible_collections.understudy.broker.plugins.modules import directories, node_info, units
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,7 +49,9 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     monkeypatch.setenv("STATE", str(tmp_path / "state"))
-    monkeypatch.setattr(units, "DIRECTORY", tmp_path / "system")
+    for module in (units, node_info):
+        monkeypatch.setattr(module, "DIRECTORY", tmp_path / "system")
+    monkeypatch.setattr(node_info, "SYSTEMD", str(tmp_path))
     return tmp_path / "state"
 
 
@@ -59,6 +61,21 @@ def done(state: Path) -> list[str]:
     lines = path.read_text().splitlines() if path.exists() else []
     path.unlink(missing_ok=True)
     return [line for line in lines if not line.startswith("show")]
+
+
+def test_node_info_returns_units_that_have_a_file(
+    state: Path, run_module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_module(units, units=[RETRY, MOUNT])
+    (state / "srv-retry.service.outdated").touch()
+    arguments = {"directory": str(tmp_path / "none"), "units": ["srv.mount", "srv-retry.service", "other.service"]}
+    found = run_module(node_info, **arguments)["units"]
+    assert found == {
+        "srv.mount": {"enabled": True, "active": True, "outdated": False},
+        "srv-retry.service": {"enabled": False, "active": False, "outdated": True},
+    }
+    monkeypatch.setattr(node_info, "SYSTEMD", str(tmp_path / "none"))
+    assert run_module(node_info, **arguments)["units"] == {}
 
 
 def test_units_are_written_and_started_once(state: Path, run_module: Any) -> None:
