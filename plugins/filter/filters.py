@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.understudy.broker.plugins.module_utils import credentials, drill, pem, units
+from ansible_collections.understudy.broker.plugins.module_utils import credentials, drill, files, pem, units
 from ansible_collections.understudy.broker.plugins.plugin_utils import (
     firewall,
     grants,
@@ -152,6 +152,22 @@ def mount_unit_name(path: str) -> str:
         raise AnsibleFilterError(f"mount_unit_name: {error}") from error
 
 
+def in_place(wanted: Sequence[Mapping[str, object]], found: Mapping[str, Mapping[str, object]]) -> bool:
+    """Whether files and directories are as wanted; see in_place.yml."""
+    try:
+        return files.in_place(wanted, found)
+    except (KeyError, TypeError, ValueError) as error:
+        raise AnsibleFilterError(f"in_place: {type(error).__name__}: {error}") from error
+
+
+def units_in_place(wanted: Sequence[Mapping[str, object]], node: Mapping[str, Mapping[str, object]]) -> bool:
+    """Whether nothing is to be done for units; see units_in_place.yml."""
+    try:
+        return units.in_place(wanted, node.get("files", {}), node.get("units", {}))  # type: ignore[arg-type]
+    except (KeyError, TypeError, ValueError) as error:
+        raise AnsibleFilterError(f"units_in_place: {type(error).__name__}: {error}") from error
+
+
 Result = TypeVar("Result")
 
 
@@ -184,4 +200,6 @@ class FilterModule:
             "with_grants": with_grants,
             "pipeline_definitions": pipeline_definitions,
             "mount_unit_name": mount_unit_name,
+            "in_place": in_place,
+            "units_in_place": units_in_place,
         }

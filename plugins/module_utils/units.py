@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ansible_collections.understudy.broker.plugins.module_utils import files
+
 DIRECTORY = Path("/etc/systemd/system")
 """Of the files."""
 PROPERTIES = ("Id", "UnitFileState", "ActiveState", "NeedDaemonReload")
@@ -75,6 +77,34 @@ def commands(units: Sequence[Unit], present: Mapping[str, Present]) -> list[list
         "start": [unit.name for unit in units if unit.started and not states[unit.name].active],
     }
     return [[verb, *names] for verb, names in wanted.items() if names]
+
+
+def in_place(
+    wanted: Iterable[Mapping[str, object]],
+    found: Mapping[str, Mapping[str, object]],
+    states: Mapping[str, Mapping[str, bool]],
+) -> bool:
+    """Whether nothing is to be done for units.
+
+    Args:
+        wanted: As the module ``units`` takes them.
+        found: What ``files.describe`` returned for their files, by path.
+        states: Their enabled, active and outdated (``Present``), by name, of those that have a file.
+    """
+    for unit in wanted:
+        name, content, state = str(unit["name"]), unit.get("content"), states.get(str(unit["name"]))
+        if unit.get("state") == ABSENT:
+            if state is not None:
+                return False
+            continue
+        file = {"path": f"{DIRECTORY}/{name}", "content": content, "mode": "0644"}
+        if state is None or (content is not None and not files.in_place([file], found)):
+            return False
+        if state["outdated"] or state["enabled"] != bool(unit.get("enabled", False)):
+            return False
+        if unit.get("state") == STARTED and not state["active"]:
+            return False
+    return True
 
 
 def mount_unit_name(path: str) -> str:

@@ -90,7 +90,8 @@ def main() -> None:
                 if module.check_mode:
                     continue
                 path.mkdir(parents=True)
-            arguments = module.load_file_common_arguments({**module.params, **wanted})
+            given = {key: value or None for key, value in wanted.items()}
+            arguments = module.load_file_common_arguments({**module.params, **given})
             changed = module.set_fs_attributes_if_different(arguments, changed)
     except OSError as error:
         module.fail_json(msg=str(error), made=made)

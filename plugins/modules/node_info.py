@@ -36,6 +36,12 @@ options:
     elements: path
     default: []
     version_added: 0.2.0
+  files:
+    description: Paths of files and directories to look at for RV(files). Not for files with secrets.
+    type: list
+    elements: path
+    default: []
+    version_added: 0.2.0
   store:
     description: Directory of a store to look at for RV(store).
     type: path
@@ -148,6 +154,17 @@ rollout:
     hold_age_s:
       description: Seconds since that run has renewed it.
       type: int
+files:
+  description: Those of O(files) that are there and are a file or a directory, by path.
+  returned: always
+  type: dict
+  version_added: 0.2.0
+  contains:
+    sha256: {description: Digest of the content; empty for a directory., type: str}
+    mode: {description: Four octal digits., type: str}
+    owner: {description: Name of the owner., type: str}
+    group: {description: Name of the group., type: str}
+    staged: {description: Whether another content is staged beside it., type: bool}
 present:
   description: Those of O(look_at) that exist.
   returned: always
@@ -191,6 +208,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.understudy.broker.plugins.module_utils.deployed import open_instance
+from ansible_collections.understudy.broker.plugins.module_utils.files import describe
 from ansible_collections.understudy.broker.plugins.module_utils.generations import Generations
 from ansible_collections.understudy.broker.plugins.module_utils.management import NodeState
 from ansible_collections.understudy.broker.plugins.module_utils.releases import Releases
@@ -263,6 +281,7 @@ def main() -> None:
             "hosted": {"type": "bool", "default": False},
             "user": {"type": "str"},
             "look_at": {"type": "list", "elements": "path", "default": []},
+            "files": {"type": "list", "elements": "path", "default": []},
             "store": {"type": "path"},
             "units": {"type": "list", "elements": "str", "default": []},
         },
@@ -279,6 +298,7 @@ def main() -> None:
         "user_id": os.geteuid(),
         "account": account(module.params["user"]) if module.params["user"] else {},
         "present": [path for path in module.params["look_at"] if os.path.exists(path)],
+        "files": {path: seen for path in module.params["files"] if (seen := describe(Path(path))) is not None},
         "store": store(module.params["store"]) if module.params["store"] else {},
         "units": units(module, module.params["units"]) if has_systemd else {},
     }

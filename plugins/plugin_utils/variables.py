@@ -314,7 +314,7 @@ def _option(variable: Variable) -> dict[str, object]:
     return option
 
 
-_MARKUP = re.compile(r"[CVOM]\(([^)]*)\)")
+_MARKUP = re.compile(r"(?:RV|[CVOM])\((?:[\w.]+#\w+:)?([^)]*)\)")
 
 
 def _plain(text: str) -> str:
