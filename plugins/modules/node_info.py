@@ -298,7 +298,7 @@ def main() -> None:
         "user_id": os.geteuid(),
         "account": account(module.params["user"]) if module.params["user"] else {},
         "present": [path for path in module.params["look_at"] if os.path.exists(path)],
-        "files": {path: seen for path in module.params["files"] if (seen := describe(Path(path))) is not None},
+        "files": {path: found for path in module.params["files"] if (found := describe(Path(path))) is not None},
         "store": store(module.params["store"]) if module.params["store"] else {},
         "units": units(module, module.params["units"]) if has_systemd else {},
     }
