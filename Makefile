@@ -59,7 +59,8 @@ include .ci/collection.mk
 # --- tests -------------------------------------------------------------------------------------
 
 .PHONY: test
-test: $(VENV)/.kernel $(VENV)/.spark ## All checks of a change, at most 20 minutes
+test: $(VENV)/.complete ## All checks of a change, at most 20 minutes
+	@$(MAKE) --no-print-directory --jobs 2 $(VENV)/.kernel $(VENV)/.spark
 	@$(PY) .ci/parts.py \
 	  "static=$(MAKE) --no-print-directory static" \
 	  "unit=$(MAKE) --no-print-directory unit" \
