@@ -278,6 +278,22 @@ def test_a_reply_goes_to_the_temporary_queue_of_a_client_of_another_member(
     wait_until(lambda: "replies" not in str(invoke(first, "broker", "getAddressNames")[1]), "the address stayed", first)
 
 
+def test_the_answer_to_an_address_query_has_cluster_names_of_queues_elsewhere(
+    make_members: Callable[..., Members],
+) -> None:
+    """So a JMS client that consumes makes a queue of that name at its own member, as at Artemis."""
+    first, second = make_members().start().nodes
+    with connect(url(first)) as connection, connection.session() as session:
+        session.create_queue("far", address="far", routing="anycast")
+    wait_knows(second, "far")
+    node_id = str(first.get("/api/v1/node")[1]["node_id"])
+    with connect(url(second)) as connection, connection.session() as session:
+        found = session.query_address("far")
+        assert (found.exists, found.queue_names) == (True, (f"far{node_id}",))
+        session.create_queue("far", address="far", routing="anycast")
+        assert set(session.query_address("far").queue_names) == {"far", f"far{node_id}"}
+
+
 @pytest.mark.parametrize("mode", ["ON_DEMAND", "STRICT", "OFF", "OFF_WITH_REDISTRIBUTION"])
 def test_messages_for_a_queue_of_another_member_are_not_divided_with_a_queue_made_here(
     make_members: Callable[..., Members], mode: str

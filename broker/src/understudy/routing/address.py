@@ -315,10 +315,13 @@ class Address(AddressMemory):
         return None
 
     def queue_names(self) -> list[str]:
-        """Names of everything bound, on this node and others, for the address query."""
+        """Names of everything bound, for the address query; of queues of other nodes the cluster names, as in Artemis
+        (``ActiveMQServerImpl.bindingQuery``). A JMS client that consumes makes the queue here unless its plain name is
+        among them.
+        """
         names = list(self.bindings)
         if self.balancer is not None:
-            names += [each.queue_name for each in self.balancer.remote.values() if each.queue_name not in self.bindings]
+            names += [each.name for each in self.balancer.remote.values()]
         return names
 
 

@@ -7,6 +7,7 @@ it is not asked to create anything.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator
 from enum import IntEnum
 from typing import TypedDict, Unpack
@@ -189,6 +190,11 @@ def _make_address(address: str, routing: RoutingType, answer: BindingQueryRespon
         return  # another client was faster
 
 
+def _cluster_names(queue: str) -> re.Pattern[str]:
+    """Names of a queue of other nodes: its name and the id of the node, a UUID (artemis-ha s. 7.5)."""
+    return re.compile(rf"{re.escape(queue)}[0-9a-f]{{8}}(-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}")
+
+
 def ensure_queue(name: str, routing: RoutingType, *, producing: bool = False) -> Conversation:
     """Create the queue, and its address, unless it exists.
 
@@ -210,7 +216,7 @@ def ensure_queue(name: str, routing: RoutingType, *, producing: bool = False) ->
         return
     known = yield query_address(address)
     assert isinstance(known, BindingQueryResponse), "the request said so"
-    if producing and queue in known.queue_names:
+    if producing and any(map(_cluster_names(queue).fullmatch, known.queue_names)):
         # another node of the cluster has it
         return
     if not known.exists:
