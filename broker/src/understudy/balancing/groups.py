@@ -257,8 +257,10 @@ class Groups:
         self.parts.notifications.group_noticed(notice.kind, notice.properties(self.settings.address))
 
     def _pass_on(self, notice: GroupNotice) -> None:
-        """Publish a notification of another member for those that are further away, which take it by its distance. That
-        a group is free is published at every member, for management clients (``RemoteGroupingHandler.remove`` of Artemis).
+        """Publish a notification of another member for those that are further away, which take it by its distance.
+
+        That a group is free is published at every member, for management clients (as Artemis's
+        ``RemoteGroupingHandler.remove``).
         """
         if notice.kind == UNPROPOSAL or notice.distance + 1 < self.parts.max_hops:
             self._publish(replace(notice, distance=notice.distance + 1))
