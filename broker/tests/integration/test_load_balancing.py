@@ -309,6 +309,30 @@ def test_messages_for_a_queue_of_another_member_are_not_divided_with_a_queue_mad
         assert receive(session.consumer("far"), 10) == bodies_of(10)
 
 
+def test_a_message_that_expires_on_its_way_to_a_member_goes_to_the_expiry_address_of_its_address(
+    make_members: Callable[..., Members],
+) -> None:
+    """Not to that of the address of the store-and-forward queue."""
+    settings = (
+        '</address-setting><address-setting match="far"><expiry-address>EXP</expiry-address>'
+        "<auto-create-expiry-resources>true</auto-create-expiry-resources>"
+    )
+    often = "<message-expiry-scan-period>200</message-expiry-scan-period>"
+    first, second = make_members(settings=settings, extra=lambda _: often).start().nodes
+    with connect(url(second)) as connection, connection.session() as session:
+        session.create_queue("far", address="far", routing="anycast")
+    wait_knows(first, "far")
+    second.kill()
+    wait_until(lambda: "member of the cluster lost" in first.log.read_text(), "the loss was not noticed", first)
+    with connect(url(first)) as connection, connection.session() as session:
+        session.producer("far", routing="anycast").send("late", time_to_live_ms=500)
+        wait_until(lambda: "EXP" in str(invoke(first, "broker", "getAddressNames")[1]), "nothing has expired", first)
+        expired = session.consumer("EXP::EXP.far", routing="multicast").receive(READY_S)
+        assert expired is not None
+        assert (expired.text, expired.properties["_AMQ_ORIG_ADDRESS"]) == ("late", "far")
+        assert not [name for name in expired.properties if name.startswith("_AMQ_ROUTE_TO")]
+
+
 def test_a_message_for_an_address_elsewhere_survives_kills_of_both(
     make_members: Callable[..., Members],
 ) -> None:

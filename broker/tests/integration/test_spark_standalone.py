@@ -443,7 +443,8 @@ def test_every_job_is_submitted_with_py_files_alone(submit: Submit, tmp_path: Pa
     segment.write_bytes(content)
     refused = submit.job("archive", right, "-o", str(tmp_path / "none"))
     assert refused.returncode == 2
-    told = [line for line in refused.stderr.splitlines() if line.startswith("understudy: ")]
+    # spark-submit hands on both outputs of a program as its standard output
+    told = [line for line in refused.stdout.splitlines() if line.startswith("understudy: ")]
     assert len(told) == 1
     assert segment.name in told[0]
     assert not (tmp_path / "none").exists()

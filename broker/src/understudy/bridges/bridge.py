@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
-from typing import Protocol
+from typing import Final, Protocol
 
 from understudy.bridges.conversion import Converts
 from understudy.bridges.forwarding import BridgeCounts, Forwarding, Stall
@@ -30,6 +30,9 @@ from understudy.session.services import SessionServices
 from understudy.wire.core.transport import TransportConfiguration
 
 log = logging.getLogger(__name__)
+
+FAILURE_REPEATED_MS: Final = 60_000
+"""After the first failed attempt a further one is logged this often, while the target is away."""
 
 
 class State(Enum):
@@ -135,6 +138,8 @@ class Bridge(Machine[State, Event]):
         """Monotonic time of the next attempt, while it waits for that."""
         self._failures = 0
         """Failed attempts since the last connection."""
+        self._logged_ms = 0
+        """Monotonic time when one of them was logged last."""
         self._ever_connected = False
         self._next = 0
         """Connector of the next attempt, from the first of this round."""
@@ -322,13 +327,20 @@ class Bridge(Machine[State, Event]):
             if self._ever_connected
             else self.configuration.connection.initial_connect_attempts
         )
-        log.warning(
-            "bridge not connected", extra={"bridge": self.name, "reason": self.last_error, "failures": self._failures}
-        )
+        self._log_failure()
         if 0 <= limit < self._failures:
             self.fire(_E.GIVE_UP)
         else:
             self._wait(self._retry.retry_ms(self._failures))
+
+    def _log_failure(self) -> None:
+        now_ms = self._parts.services.clock.monotonic_ms()
+        if self._failures == 1 or now_ms - self._logged_ms >= FAILURE_REPEATED_MS:
+            self._logged_ms = now_ms
+            log.warning(
+                "bridge not connected",
+                extra={"bridge": self.name, "reason": self.last_error, "failures": self._failures},
+            )
 
     def _wait(self, delay_ms: int) -> None:
         self.retry_ms = self._parts.services.clock.monotonic_ms() + delay_ms

@@ -235,7 +235,14 @@ class Address(AddressMemory):
 
     def takes_for_members(self, queues: Iterable[Queue]) -> bool:
         """Whether ordinary messages of another member, which has chosen these queues, need nothing else."""
-        return self.lane is None and not self.alters_messages and all(queue.kind is None for queue in queues)
+        special = (
+            self.lane is not None or self.alters_messages or any(each.configuration.exclusive for each in self.diverts)
+        )
+        return not special and all(queue.kind is None for queue in queues)
+
+    def is_diverted(self, message: Message) -> bool:
+        """Whether an exclusive divert takes it, so that no queue gets it."""
+        return any(each.configuration.exclusive and each.takes(message) for each in self.diverts)
 
     def refresh(self) -> None:
         """Recompute the routes after a change here, of one of the queues, or in a linked wildcard address."""

@@ -15,7 +15,7 @@ from understudy.routing.binding import Binding
 from understudy.routing.directory import Directory
 from understudy.routing.grouping import Undecided, group_of
 from understudy.routing.queues.queue import Queue
-from understudy.routing.remote import RemoteBinding, addressed_to, queue_ids
+from understudy.routing.remote import RemoteBinding, addressed_to, queue_ids, without_routes
 
 __all__ = [
     "NamedQueue",
@@ -26,6 +26,7 @@ __all__ = [
     "queues_of_ids",
     "undecided",
     "without_acknowledgements",
+    "without_chosen_queues",
 ]
 
 log = logging.getLogger(__name__)
@@ -189,6 +190,11 @@ def kept_for_other(message: Message, queues: Mapping[str, Queue]) -> tuple[Messa
 def is_of_member(properties: Properties) -> bool:
     """Whether another node of the cluster has chosen the queues of a message."""
     return any(name == ROUTE_TO or name.startswith(SCALE_DOWN_TO) for name in properties)
+
+
+def without_chosen_queues(message: Message) -> Message:
+    """The message without the ids of queues that another node has chosen."""
+    return message.with_properties(without_routes(message.properties))
 
 
 def without_acknowledgements(message: Message) -> tuple[Message, frozenset[int]]:

@@ -222,6 +222,10 @@ class Directory:
                 if address in other.linked:
                     other.refresh()
 
+    def is_wildcard(self, name: str) -> bool:
+        """Whether the address of this name also gets the messages of others."""
+        return name in self._wildcards
+
     def covered_by(self, name: str) -> list[Address]:
         """The addresses that a wildcard address stands for, itself not among them."""
         wildcards = self.settings.wildcards

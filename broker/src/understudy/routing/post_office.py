@@ -40,6 +40,7 @@ from understudy.routing.destinations import (
     kept_for_other,
     undecided,
     without_acknowledgements,
+    without_chosen_queues,
 )
 from understudy.routing.directory import Directory
 from understudy.routing.lifecycle.auto_deletion import AutoDeletion
@@ -343,9 +344,11 @@ class PostOffice:
         transaction: SessionTransaction | None,
         credited: bool,
     ) -> None:
-        """Take a message of another node of the cluster, which has chosen its queues: none is made for it, diverts have
-        seen it there, and the id of its producer does not count, because it may have been here before. Otherwise as
-        ``send``.
+        """Take a message of another node of the cluster, which has chosen its queues. Otherwise as ``send``.
+
+        None is made for it, and the id of its producer does not count, because it may have been here before. An
+        exclusive divert takes it before those queues do; other diverts have seen it at the other node (as in Artemis,
+        ``BindingsImpl.route``).
         """
         kept = kept_for_other(message, self.directory.queues)
         if kept is None:
@@ -371,6 +374,10 @@ class PostOffice:
         message.assign_id(self.store.next_id())
         message, acknowledged = without_acknowledgements(message)
         try:
+            if kept is None and not acknowledged and address.is_diverted(message):
+                message, routing_type = without_chosen_queues(message), message.properties.get(ROUTING_TYPE)
+                self.diverts.send(address, message, routing_type, None, order, done, transaction, duplicate_id)
+                return
             if kept is None:
                 message, queues = destinations(address, message, message.properties.get(ROUTING_TYPE), None)
             else:

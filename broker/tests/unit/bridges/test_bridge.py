@@ -8,7 +8,7 @@ import pytest
 
 from support.bridged import NODE_ID, Bridged, connector
 from support.routing import FakeSecurity, text
-from understudy.bridges.bridge import State
+from understudy.bridges.bridge import FAILURE_REPEATED_MS, State
 from understudy.bridges.conversion import Conversion
 from understudy.config.bridge import BridgeConfiguration, BridgeConnection, BridgeTarget
 from understudy.config.model import Permission
@@ -398,3 +398,19 @@ def test_without_a_discovered_broker_the_bridge_waits_for_one() -> None:
     bridged.wire.open()
     bridged.settle()
     assert bridged.bridge.state is State.RUNNING
+
+
+def test_failed_attempts_are_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    bridged = Bridged(connection=BridgeConnection(retry_interval_ms=1_000))
+    bridged.bridge.start()
+    begun = bridged.source.clock.now_ms
+    while bridged.source.clock.now_ms < begun + 2 * FAILURE_REPEATED_MS + 1_000:
+        bridged.wire.cut()
+        while bridged.bridge.state is State.WAITING:
+            bridged.source.clock.advance(100)
+    logged = [each for each in caplog.records if each.message == "bridge not connected"]
+    assert [each.failures for each in logged] == [1, 61, 121]  # type: ignore[attr-defined]
+    bridged.wire.open()
+    bridged.settle()
+    bridged.wire.cut()
+    assert len([each for each in caplog.records if each.message == "bridge not connected"]) == 4

@@ -94,6 +94,29 @@ def test_expired_messages_carry_their_expiry() -> None:
     assert copy.expiration == 0
 
 
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        # settings of the message's own address count, those of the queue's do not
+        ({"w.a": {"expiry_address": "EXP"}}, 1),
+        ({"w.*": {"expiry_address": "EXP"}, "w.a": {"expiry_address": ""}}, 0),
+    ],
+)
+def test_a_message_of_a_wildcard_queue_expires_by_its_own_address(
+    settings: dict[str, dict[str, Any]], expected: int
+) -> None:
+    world = World(settings)
+    queue, target = world.queue("all", address="w.*", routing_type=RoutingType.MULTICAST), world.queue("EXP")
+    world.queue("other", address="w.a", routing_type=RoutingType.MULTICAST, filter="no = 1")
+    world.session().send(text("m", address="w.a", expiration=world.clock.now_ms + 1))
+    assert queue.message_count == 1
+    world.clock.advance(1)
+    queue.expire_overdue(world.clock.now_ms)
+    assert (queue.message_count, target.message_count) == (0, expected)
+    if expected:
+        assert only(world, target).properties["_AMQ_ORIG_ADDRESS"] == "w.a"
+
+
 def test_without_a_target_the_message_ends_and_the_log_says_so(caplog: pytest.LogCaptureFixture) -> None:
     world = World({"#": {"max_delivery_attempts": 1}})
     queue = world.queue()

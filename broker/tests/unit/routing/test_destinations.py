@@ -88,6 +88,33 @@ def test_a_message_that_no_queue_takes_is_answered_and_counted(address: str) -> 
     assert node.depths() == {}
 
 
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"exclusive": True}, {"other": 1}),
+        ({"exclusive": True, "filter": "x = 1"}, {"b": 1}),
+        # copies were made where the message was sent
+        ({"exclusive": False}, {"b": 1}),
+    ],
+)
+def test_an_exclusive_divert_takes_it_before_the_named_queues(
+    options: dict[str, object], expected: dict[str, int]
+) -> None:
+    node = Receiving()
+    queue = node.queue("b")
+    other = node.world.queue("other", routing_type=RoutingType.MULTICAST)
+    node.world.office.diverts.create(DivertConfiguration("d", "a", "other", **options))  # type: ignore[arg-type]
+    assert queue.address.takes_for_members([queue]) is not options["exclusive"]
+    for _ in range(2):
+        node.node.send(forwarded("m", queue.queue_id, duplicate=7), node.world.answers.of("m"))
+    assert node.depths() == expected
+    assert node.world.answers.names == ["m", "m"]
+    for _, reference in other.browse((9, -1)):
+        copy = other.read(reference).properties
+        assert ROUTE_TO not in copy
+        assert copy["_AMQ_ORIG_ADDRESS"] == "a"
+
+
 def test_a_message_that_is_sent_again_is_dropped() -> None:
     node = Receiving()
     queue = node.queue("b")

@@ -28,9 +28,10 @@ from understudy.message import (
 from understudy.properties import BYTE
 from understudy.routing.acceptance import Acceptance
 from understudy.routing.address import Address
-from understudy.routing.configuration import QueueConfiguration
+from understudy.routing.configuration import FQQN_SEPARATOR, QueueConfiguration
 from understudy.routing.directory import Directory
 from understudy.routing.queues.queue import Queue
+from understudy.routing.remote import without_routes
 from understudy.routing.response_order import ResponseOrder, RoutingTransaction
 from understudy.store.reference import MessageReference, References
 
@@ -45,22 +46,29 @@ class DeadLetters:
         self._acceptance = acceptance
 
     def expire(self, queue: Queue, reference: MessageReference) -> None:
-        """A reference in no place any more whose time is over. Raises BrokerError: nothing has happened."""
-        settings = queue.address.settings
+        """A reference in no place any more whose time is over. Raises BrokerError: nothing has happened.
+
+        The settings of the message's own address count, as in Artemis (``QueueImpl.expire``): a queue of a wildcard
+        address, or one that keeps messages for another member, has messages of several.
+        """
+        source, settings = queue.address.name, queue.address.settings
+        if queue.internal or self._directory.is_wildcard(source):
+            source = (queue.read(reference).address or source).partition(FQQN_SEPARATOR)[0]
+            settings = self._directory.settings.of(source)
         target = self._target(
-            queue.address.name,
+            source,
             settings.expiry_address,
             settings.auto_create_expiry_resources,
             settings.expiry_queue_prefix,
             settings.expiry_queue_suffix,
         )
-        self._move(queue, reference, target, expired=True)
+        self._move(queue, reference, target, source, expired=True)
         queue.messages_expired += 1
 
     def kill(self, queue: Queue, reference: MessageReference) -> None:
         """A reference in no place any more that was delivered too often. Raises BrokerError: nothing has happened."""
         target = self._dead_letter_address(queue.address.name)
-        taken = self._move(queue, reference, target, expired=False)
+        taken = self._move(queue, reference, target, queue.address.name, expired=False)
         queue.messages_killed += 1
         if not taken:
             log.warning(
@@ -121,8 +129,10 @@ class DeadLetters:
                 )
         return address
 
-    def _move(self, queue: Queue, reference: MessageReference, target: Address | None, *, expired: bool) -> bool:
-        """Whether a queue has the message now."""
+    def _move(
+        self, queue: Queue, reference: MessageReference, target: Address | None, source: str, *, expired: bool
+    ) -> bool:
+        """Whether a queue has the message now. ``source``: address whose settings name the target."""
         taken = True
         acceptance = self._acceptance
         if target is queue.address:
@@ -135,7 +145,7 @@ class DeadLetters:
             message = queue.read(reference)
             # the time at which it went, not the one it carries: an operator may expire a message without one
             actual_expiry = acceptance.clock.wall_ms() if expired else None
-            copy = self._copy(message, queue.address.name, queue.name, target, actual_expiry)
+            copy = self._copy(message, source, queue.name, target, actual_expiry)
             copy, queues = target.destinations(copy, None)
             acceptance.move(copy, target, queues, queue, reference)
             taken = bool(queues)
@@ -148,7 +158,8 @@ class DeadLetters:
     def _copy(
         self, message: Message, source: str, queue: str | None, target: Address, actual_expiry: int | None
     ) -> Message:
-        properties = message.properties.copy()
+        # those of a message for another member name its queues there
+        properties = without_routes(message.properties)
         routing_type = properties.pop(ROUTING_TYPE, None)
         properties.pop(SCHEDULED_DELIVERY, None)
         properties[ORIGINAL_ADDRESS] = source
