@@ -170,7 +170,7 @@ class Balancer:
     messages of groups about which the members decide together.
     """
 
-    __slots__ = ("_decisions", "_entries", "_groups", "_kinds", "_local", "_stale", "_turns", "mode", "remote")
+    __slots__ = ("_arrived", "_decisions", "_entries", "_groups", "_kinds", "_stale", "_turns", "mode", "remote")
 
     def __init__(self, mode: MessageLoadBalancing, decisions: GroupDecisions | None = None) -> None:
         """Args:
@@ -181,7 +181,8 @@ class Balancer:
         self._decisions = decisions
         self.remote: dict[str, RemoteBinding] = {}
         """By cluster name."""
-        self._local: list[Binding] = []
+        self._arrived: dict[int, _Candidate] = {}
+        """All candidates by identity, in the order in which they came: the order of their turns, as in Artemis."""
         self._groups: dict[str, list[_Candidate]] = {}
         """By routing name."""
         self._kinds: set[RoutingType] = set()
@@ -201,27 +202,32 @@ class Balancer:
 
     def refresh(self, local: Iterable[Binding]) -> None:
         """Take the bindings of this node as they are now: of the address and of wildcard addresses that cover it."""
-        self._local = list(local)
+        present = {id(each): each for each in local}
+        self._arrived = {
+            key: each for key, each in self._arrived.items() if isinstance(each, RemoteBinding) or key in present
+        } | present
         self._stale = True
 
     def add(self, binding: RemoteBinding) -> None:
         """A queue of another node gets messages from now on."""
+        if binding.name in self.remote:
+            self.remove(binding.name)
         self.remote[binding.name] = binding
+        self._arrived[id(binding)] = binding
         self._stale = True
 
     def remove(self, name: str) -> None:
         """A queue of another node is gone."""
-        del self.remote[name]
+        del self._arrived[id(self.remote.pop(name))]
         self._stale = True
 
     def _by_routing_name(self) -> dict[str, list[_Candidate]]:
         if not self._stale:
             return self._groups
         groups: dict[str, list[_Candidate]] = {}
-        for local in self._local:
-            groups.setdefault(routing_name(local), []).append(local)
-        for binding in self.remote.values():
-            groups.setdefault(binding.routing_name, []).append(binding)
+        for each in self._arrived.values():
+            name = each.routing_name if isinstance(each, RemoteBinding) else routing_name(each)
+            groups.setdefault(name, []).append(each)
         self._groups = groups
         self._turns = {name: self._turns.get(name, 0) for name in groups}
         self._kinds = {_routing_type(each) for candidates in groups.values() for each in candidates}

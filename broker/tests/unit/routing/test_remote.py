@@ -99,6 +99,19 @@ def test_strict_takes_turns_without_consumers() -> None:
     assert [cluster.route()[0] for _ in range(6)] == ["q", "sf.0[11]", "sf.1[12]"] * 2
 
 
+def test_turns_are_in_the_order_in_which_queues_came() -> None:
+    cluster = Cluster(STRICT)
+    cluster.remote(0, 11)
+    cluster.world.office.directory.create_queue(QueueConfiguration("q", "a", RoutingType.ANYCAST))
+    cluster.remote(1, 12)
+    assert [cluster.route()[0] for _ in range(6)] == ["sf.0[11]", "q", "sf.1[12]"] * 2
+    cluster.balancer.remove("q" + NODES[0])
+    cluster.remote(0, 11)
+    assert [cluster.route()[0] for _ in range(3)] == ["q", "sf.1[12]", "sf.0[11]"]
+    cluster.world.office.directory.delete_queue("q")
+    assert {cluster.route()[0] for _ in range(4)} == {"sf.1[12]", "sf.0[11]"}
+
+
 @pytest.mark.parametrize("mode", [OFF, OFF_WITH])
 def test_off_leaves_anycast_messages_here(mode: MessageLoadBalancing) -> None:
     cluster = Cluster(mode, "q")
