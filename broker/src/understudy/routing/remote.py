@@ -202,7 +202,7 @@ class Balancer:
 
     def refresh(self, local: Iterable[Binding]) -> None:
         """Take the bindings of this node as they are now: of the address and of wildcard addresses that cover it."""
-        present = {id(each): each for each in local}
+        present: dict[int, _Candidate] = {id(each): each for each in local}
         self._arrived = {
             key: each for key, each in self._arrived.items() if isinstance(each, RemoteBinding) or key in present
         } | present
