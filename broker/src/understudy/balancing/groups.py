@@ -462,6 +462,9 @@ class RemoteGroups(Groups):
             binding = self.bindings.get(key)
             if binding is not None and binding.queue and notice.queue in (None, binding.queue):
                 self._fire(binding, Event.FREE)
+            elif notice.queue is not None:
+                # the member that decides does not publish groups of messages that were sent there
+                self._end_ownership(key, notice.queue)
         self._pass_on(notice)
 
     def member_reported(self, node_id: str) -> None:

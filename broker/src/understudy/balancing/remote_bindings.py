@@ -108,9 +108,10 @@ class RemoteBindings:
 
     def _make_balancer(self, address: Address) -> Balancer:
         balancer = self._balancers[address.name] = Balancer(self._mode_of(address.name), self.decisions)
+        # queues of this node came before those of others, or the balancer would exist: so they take their turn first
+        address.balance_by(balancer)
         for binding in self._of(address.name):
             balancer.add(binding)
-        address.balance_by(balancer)
         return balancer
 
     def balancer_of(self, address: Address) -> Balancer:

@@ -96,10 +96,15 @@ def test_a_group_whose_queue_is_gone_is_free_and_the_others_learn_it() -> None:
     assert (kept(node), node.groups.bound, node.groups.counts.freed) == ({}, 0, 2)
 
 
-def test_a_consumer_does_not_own_a_group_any_more_that_its_queue_has_lost() -> None:
-    node = GroupingNode("LOCAL")
+@pytest.mark.parametrize(("kind", "known"), [("LOCAL", True), ("REMOTE", True), ("REMOTE", False)])
+def test_a_consumer_does_not_own_a_group_any_more_that_its_queue_has_lost(kind: str, known: bool) -> None:
+    """Also where the group is not known, because all its messages were sent at the member that decides."""
+    node = GroupingNode(kind)
     queue = node.world.queue("q")
-    node.ask("g.q", NEAR)
+    if kind == "LOCAL":
+        node.ask("g.q", NEAR)
+    elif known:
+        node.heard("PROPOSAL_RESPONSE", "g.q", NEAR)
     node.sync()
     consumer: Any = object()
     queue.groups.owners["g"] = queue.groups.owners["h"] = consumer

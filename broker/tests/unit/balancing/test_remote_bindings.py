@@ -1,0 +1,28 @@
+"""The queues of other members as one node knows them."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.grouping import THERE, GroupingNode
+from understudy.config.model import RoutingType
+from understudy.message import Message
+from understudy.properties import Properties
+
+
+@pytest.mark.parametrize("local_first", [True, False])
+def test_the_queue_that_came_first_gets_the_first_message(local_first: bool) -> None:
+    """As in Artemis; ``STRICT``, so consumers do not matter."""
+    node = GroupingNode("REMOTE")
+    directory = node.world.office.directory
+    if local_first:
+        node.world.queue("q", routing_type=RoutingType.MULTICAST)
+    node.remote()
+    if not local_first:
+        assert directory.find_address("q") is not None
+        node.world.queue("q", routing_type=RoutingType.MULTICAST)
+    balancer = directory.addresses["q"].balancer
+    assert balancer is not None
+    message = Message(b"", address="q", properties=Properties(), message_id=7)
+    names = [balancer.route(message)[1][0].name for _ in range(4)]
+    assert names == (["q", f"sf.{THERE}"] * 2 if local_first else [f"sf.{THERE}", "q"] * 2)
