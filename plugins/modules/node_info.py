@@ -255,7 +255,7 @@ def units(module: AnsibleModule, names: list[str]) -> dict[str, dict[str, bool]]
     found = [name for name in names if (DIRECTORY / name).exists()]
     if not found:
         return {}
-    code, output, _ = module.run_command(["systemctl", "show", f"--property={','.join(PROPERTIES)}", *found])
+    code, output = module.run_command(["systemctl", "show", f"--property={','.join(PROPERTIES)}", *found])[:2]
     return {name: asdict(present) for name, present in parse_units(output).items()} if code == 0 else {}
 
 
