@@ -52,10 +52,10 @@ def in_place(wanted: Iterable[Mapping[str, object]], found: Mapping[str, Mapping
             not matter.
         found: What ``describe`` returned, by path.
     """
-    return all(_is(each, found.get(str(each["path"]), {})) for each in wanted)
+    return all(_is_as_wanted(each, found.get(str(each["path"]), {})) for each in wanted)
 
 
-def _is(wanted: Mapping[str, object], found: Mapping[str, object]) -> bool:
+def _is_as_wanted(wanted: Mapping[str, object], found: Mapping[str, object]) -> bool:
     if not found or found["staged"] or int(str(wanted["mode"]), 8) != int(str(found["mode"]), 8):
         return False
     content = wanted.get("content")

@@ -25,10 +25,10 @@ options:
         type: path
         required: true
       owner:
-        description: Name of its owner. Without it the present one stays.
+        description: Name of its owner. Without it, or if it is empty, the present one stays.
         type: str
       group:
-        description: Name of its group. Without it the present one stays.
+        description: Name of its group. Without it, or if it is empty, the present one stays.
         type: str
       mode:
         description: Its mode, as M(ansible.builtin.file) takes it.

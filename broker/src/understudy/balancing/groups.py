@@ -463,7 +463,7 @@ class RemoteGroups(Groups):
             if binding is not None and binding.queue and notice.queue in (None, binding.queue):
                 self._fire(binding, Event.FREE)
             elif notice.queue is not None:
-                # the member that decides does not publish groups of messages that were sent there
+                # not known here if all its messages were sent at the deciding member; its consumer may be here
                 self._end_ownership(key, notice.queue)
         self._pass_on(notice)
 

@@ -63,7 +63,7 @@ def test_another_owner_or_group_is_not_in_place(wanted: list[dict[str, Any]], tm
     (tmp_path / "etc").chmod(0o750)
     assert in_place(wanted[:1], seen(wanted))
     for key in ("owner", "group"):
-        assert not in_place([wanted[0] | {key: "somebody-else"}], seen(wanted))
+        assert not in_place([wanted[0] | {key: "another-name"}], seen(wanted))
 
 
 def test_a_number_stands_for_an_owner_without_a_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
