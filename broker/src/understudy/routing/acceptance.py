@@ -24,6 +24,9 @@ from understudy.routing.response_order import Done, ResponseOrder, RoutingTransa
 from understudy.store.message_store import MessageStore
 from understudy.store.reference import LargeReference, MessageReference, References
 
+Delivered = tuple[Queue, MessageReference]
+"""A message that counts as delivered by its queue."""
+
 
 def scheduled_ms(message: Message) -> int:
     """Wall time before which a message is not delivered; 0: at once."""
@@ -121,29 +124,41 @@ class Acceptance:
         done: Done | None,
         transaction: SessionTransaction,
     ) -> None:
-        """Append a message that its transaction, of a node that is scaled down, has taken out of these queues: no
-        consumer sees it unless the transaction is rolled back. Raises DiskFull.
+        """Hold a message that its transaction, of a node that is scaled down, has taken out of these queues. The log
+        and the queues get it when the transaction is prepared (``keep_acknowledged``): the other node has it so long.
         """
-        location = None
-        if message.durable:
-            durable_ids = tuple(queue.queue_id for queue in queues if queue.durable)
-            if durable_ids:
-                location = self.store.store_message(message, address.address_id, durable_ids, large=message.is_large)
-        references = references_of(self.store, message, queues, location, 0)
+        references = references_of(self.store, message, queues, None, 0)
         self.charge(message.message_id, len(message.encoded), queues)
+        transaction.held(address, message, queues, references)
+        self.answer(order, done)
 
-        def taken(error: BrokerError | None) -> None:
-            for queue, reference in zip(queues, references, strict=True):
-                queue.add(reference)
-                queue.pending.remove_last(reference)
-                queue.delivering_count += 1
-                transaction.acknowledge(queue, [References((reference,))])
-            if done is not None:
-                done(error)
+    def log_acknowledged(
+        self, address: Address, message: Message, queues: tuple[Queue, ...], references: list[MessageReference]
+    ) -> None:
+        """Append such a message to the log, outside its transaction. Raises DiskFull: nothing has happened."""
+        durable_ids = tuple([queue.queue_id for queue in queues if queue.durable]) if message.durable else ()
+        if not durable_ids:
+            return
+        location = self.store.store_message(message, address.address_id, durable_ids, large=message.is_large)
+        for queue, reference in zip(queues, references, strict=True):
+            if queue.durable:
+                reference.durable, reference.location = True, location
 
-        order.lane = None
-        order.sequence = sequence = self.store.last_sequence if location is not None else self.context.appended
-        self.context.when_durable(sequence, taken, None)
+    def keep_acknowledged(self, queues: tuple[Queue, ...], references: list[MessageReference]) -> list[Delivered]:
+        """Put such a message into its queues as one that was delivered. Returns the deliveries, without those of queues
+        that are gone.
+        """
+        kept: list[Delivered] = []
+        for queue, reference in zip(queues, references, strict=True):
+            if queue.deleted:
+                queue.incoming -= 1
+                self.discharge(queue, reference)
+                continue
+            queue.add(reference)
+            queue.pending.remove_last(reference)
+            queue.delivering_count += 1
+            kept.append((queue, reference))
+        return kept
 
     def charge(self, message_id: int, size_bytes: int, queues: tuple[Queue, ...]) -> None:
         """Count a message, with its body in memory, for its queues, their addresses and the node."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from understudy.errors import BrokerError
+from understudy.message import Message
 from understudy.routing.address import Address
 from understudy.routing.queues.queue import Queue
 from understudy.store.log.operation_context import Lane, OperationContext
@@ -100,6 +101,12 @@ class RoutingTransaction(Protocol):
 
 class SessionTransaction(RoutingTransaction, Protocol):
     """The transaction of a session."""
+
+    def held(
+        self, address: Address, message: Message, queues: tuple[Queue, ...], references: list[MessageReference]
+    ) -> None:
+        """A message of a node that is scaled down, which the transaction has taken out of these queues there."""
+        ...
 
     def acknowledge(self, queue: Queue, parts: list[Part]) -> None:
         """Deliveries that are done if it commits, and go back if it does not.

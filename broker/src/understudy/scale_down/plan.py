@@ -153,7 +153,9 @@ class ScaleDown:
     def _move_transactions(self, target: TargetSession) -> Steps[None]:
         remote = self._remote_queues(target)
         moves = BranchMoves(target, remote, self.moving, self._kept_for_target)
-        yield from moves.move(self._services.sessions.resources)
+        member = self.transfer.target
+        assert member is not None
+        yield from moves.move(self._services.sessions.resources, member.node_id)
         yield from self._finish(target)
 
     def _finish(self, target: TargetSession) -> Steps[None]:

@@ -58,11 +58,12 @@ class BranchMoves:
         self._moving = moving
         self._kept = kept
 
-    def move(self, resources: ResourceManager) -> Steps[None]:
+    def move(self, resources: ResourceManager, node_id: str) -> Steps[None]:
         """Move all prepared branches. One whose messages cannot be read, or whose queue cannot be made, stays here.
 
         Args:
             resources: The branches of this node.
+            node_id: Of the target.
 
         Raises:
             RemoteProtocolError: the target refuses a branch.
@@ -74,7 +75,7 @@ class BranchMoves:
                 log.error("a prepared transaction stays here", extra={"xid": str(branch.xid)})
                 continue
             known = yield from self._prepare(branch, messages)
-            resources.hand_over(branch)
+            resources.hand_over(branch, node_id)
             self._moving.progress += 1
             log.info("a prepared transaction was moved", extra={"xid": str(branch.xid), "known_there": known})
 

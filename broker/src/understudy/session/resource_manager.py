@@ -2,7 +2,8 @@
 
 Branches that were not prepared are rolled back when they are too old (``transaction-timeout``); a
 prepared one waits for its transaction manager without limit, through restarts and takeovers, unless an
-operator decides (a *heuristic* outcome), which is remembered until the manager forgets it.
+operator decides (a *heuristic* outcome), which is remembered until the manager forgets it. So is the node
+to which a scale-down moved one (``moved_branches``).
 
 Not here: what a session asks about branches (``xa``).
 """
@@ -22,6 +23,7 @@ from understudy.routing.memory import AddressMemory
 from understudy.routing.post_office import Done, PostOffice, ResponseOrder
 from understudy.routing.queues.queue import Queue
 from understudy.session.branch import Branch, BranchMember, Event, Kind, State, decode_name, encode_name
+from understudy.session.moved_branches import MovedBranches
 from understudy.session.transaction import Transaction, Work
 from understudy.store.reference import MessageReference
 from understudy.store.state import StoreState, TransactionRecord
@@ -61,6 +63,7 @@ class ResourceManager:
         self._branches: dict[Xid, Branch] = {}
         self._heuristics: dict[Xid, tuple[Kind, int]] = {}
         """Kind, and the transaction of the log that remembers it."""
+        self._moved = MovedBranches(office)
         self._order = ResponseOrder()
         self._sweep = PeriodicScan(timers, scan_period_ms, self._expire)
 
@@ -88,6 +91,7 @@ class ResourceManager:
         branch = Branch(xid, transaction, expires_ms=now_ms + timeout_ms)
         branch.fire(event)
         self._branches[xid] = branch
+        self._moved.remove(xid)
         return branch
 
     def failed(self, xid: Xid, timeout_ms: int, work: Work) -> Branch:
@@ -98,11 +102,12 @@ class ResourceManager:
         is not registered and is rolled back when the session leaves it. The same if there are too many branches.
         """
         branch = self._branches.get(xid)
-        if branch is None and xid not in self._heuristics and len(self._branches) < XA_BRANCHES_MAX:
+        elsewhere = xid in self._heuristics or self._moved.node_of(xid) is not None
+        if branch is None and not elsewhere and len(self._branches) < XA_BRANCHES_MAX:
             branch = self.create(xid, Event.FAILED, timeout_ms, work)
         elif branch is None or branch.state in (State.PREPARED, State.ROLLED_BACK):
             # a prepared branch may still commit: its end must not say that it was rolled back
-            decided = xid in self._heuristics or (branch is not None and branch.state is State.PREPARED)
+            decided = elsewhere or (branch is not None and branch.state is State.PREPARED)
             branch = Branch(xid, Transaction(self._office, within=work), expires_ms=0)
             branch.undone = XaCode.PROTOCOL if decided else XaCode.ROLLED_BACK
             branch.fire(Event.FAILED)
@@ -112,12 +117,17 @@ class ResourceManager:
         return branch
 
     def get(self, xid: Xid) -> Branch:
-        """Raises XaError: no such branch, or its outcome was heuristic."""
+        """Raises XaError: no such branch, its outcome was heuristic, or it was moved to another node."""
         branch = self._branches.get(xid)
         if branch is None:
             heuristic = self._heuristics.get(xid)
             if heuristic is not None:
                 raise XaError(f"the branch was {heuristic[0].name.lower()}", xa_code=_HEURISTIC_CODES[heuristic[0]])
+            node_id = self._moved.node_of(xid)
+            if node_id is not None:
+                # not UNKNOWN_XID, which a transaction manager takes as decided
+                text = f"the branch was moved to the node {node_id}, which decides it"
+                raise XaError(text, xa_code=XaCode.RESOURCE_MANAGER_FAILED)
             raise XaError("no branch of this name", xa_code=XaCode.UNKNOWN_XID)
         return branch
 
@@ -258,8 +268,9 @@ class ResourceManager:
         """Branches that wait for their outcome."""
         return (branch for branch in self._branches.values() if branch.state is State.PREPARED)
 
-    def hand_over(self, branch: Branch) -> None:
-        """Another node has a prepared branch, as prepared; this one forgets it."""
+    def hand_over(self, branch: Branch, node_id: str) -> None:
+        """Another node has a prepared branch, as prepared; this one remembers only which node."""
+        self._moved.add(branch.xid, node_id)
         branch.fire(Event.ROLL_BACK)
         del self._branches[branch.xid]
         branch.transaction.hand_over()
@@ -298,9 +309,11 @@ class ResourceManager:
             self.give_back(self.roll_back(branch))
 
     def forget(self, xid: Xid) -> None:
-        """The manager knows the heuristic outcome. Raises XaError(UNKNOWN_XID)."""
+        """The manager knows the heuristic outcome, or where the branch is. Raises XaError(UNKNOWN_XID)."""
         found = self._heuristics.pop(xid, None)
         if found is None:
+            if self._moved.remove(xid):
+                return
             raise XaError("no heuristic outcome of this name", xa_code=XaCode.UNKNOWN_XID)
         self._office.store.store_rollback(found[1])
 
@@ -312,6 +325,7 @@ class ResourceManager:
         Raises:
             StoreError: the name of one cannot be read.
         """
+        self._moved.restore(state)
         records = [record for record in state.transactions.values() if record.xid is not None]
         if not records:
             return

@@ -17,6 +17,7 @@ from typing import ClassVar, Final
 from understudy.errors import BrokerError, DuplicateIdRejected, RollbackOnly, TransactionTooLarge
 from understudy.limits import TRANSACTION_DUPLICATE_IDS_MAX, TRANSACTION_MESSAGES_MAX
 from understudy.machine import ILLEGAL, Machine, To, table
+from understudy.message import Message
 from understudy.routing.address import Address
 from understudy.routing.batch import Arrival
 from understudy.routing.post_office import PostOffice
@@ -24,6 +25,9 @@ from understudy.routing.queues.queue import Queue
 from understudy.routing.response_order import Done, Lanes, ResponseOrder, strictest
 from understudy.routing.staging import Acknowledgements, StagedSends
 from understudy.store.reference import MessageReference, Part, References
+
+_Held = tuple[Address, Message, tuple[Queue, ...], list[MessageReference]]
+"""A message of an address, and a reference for each of its queues."""
 
 
 class State(Enum):
@@ -137,13 +141,15 @@ class Transaction(Machine[State, Event]):
         self._acknowledged = Acknowledgements(office)
         self.lanes: Lanes = set()
         """Of the addresses whose messages were sent or settled in it."""
+        self._held: list[_Held] = []
+        """Until it is prepared: messages of a node that is scaled down, which it has taken out of queues there."""
         self._outcomes: list[tuple[Queue, Part, Callable[[], None]]] = []
         """Deliveries settled otherwise than by an acknowledgement, and what the commit does with each."""
 
     @property
     def empty(self) -> bool:
         """Whether nothing was done in it."""
-        return not (self._sends or self._duplicate_ids or self._acknowledged or self._outcomes)
+        return not (self._sends or self._duplicate_ids or self._acknowledged or self._held or self._outcomes)
 
     @property
     def rollback_only(self) -> bool:
@@ -196,6 +202,14 @@ class Transaction(Machine[State, Event]):
     def staged_duplicate_id(self, address: Address, duplicate_id: bytes) -> None:
         """An id that counts as seen at commit."""
         self._duplicate_ids.append((address, duplicate_id))
+
+    def held(
+        self, address: Address, message: Message, queues: tuple[Queue, ...], references: list[MessageReference]
+    ) -> None:
+        """See ``SessionTransaction``."""
+        self.fire(Event.WORK)
+        self._work.add(len(queues))
+        self._held.append((address, message, queues, references))
 
     # -- work ------------------------------------------------------------------------------------
 
@@ -256,8 +270,37 @@ class Transaction(Machine[State, Event]):
         if self._state is State.ROLLBACK_ONLY:
             raise self.failure or RollbackOnly("the transaction can only be rolled back")
         self._check_duplicate_ids()
+        self._acknowledge_held()
         self._office.store.store_prepare(self.log_id(), name)
         self.fire(Event.PREPARE)
+
+    def _acknowledge_held(self) -> None:
+        """Take the held messages out of their queues, in which they are from now on if it is rolled back.
+
+        Raises:
+            DiskFull: they are held, or no queue has them.
+        """
+        acceptance, held = self._office.acceptance, self._held
+        logged: list[_Held] = []
+        try:
+            for each in held:
+                acceptance.log_acknowledged(*each)
+                logged.append(each)
+        except BaseException:
+            # the other node sends them again: those that the log has must not come from here
+            for _, _, queues, references in logged:
+                for queue, reference in acceptance.keep_acknowledged(queues, references):
+                    queue.acknowledge(References((reference,)))
+            del held[: len(logged)]
+            raise
+        held.clear()
+        for _, _, queues, references in logged:
+            for queue, reference in acceptance.keep_acknowledged(queues, references):
+                part = References((reference,))
+                self._acknowledged.add(queue, [part])
+                self.lanes.add(queue.address.lane)
+                if reference.durable:
+                    queue.log_acknowledges(part, transaction_id=self.log_id())
 
     @classmethod
     def restored(
@@ -327,6 +370,7 @@ class Transaction(Machine[State, Event]):
             seen.add(key)
 
     def _committed(self, done: Done | None) -> None:
+        self._drop_held()
         self._work.add(-self._work.count)
         self._sends.commit()
         self._acknowledged.commit()
@@ -370,8 +414,14 @@ class Transaction(Machine[State, Event]):
         self._outcomes.clear()
         return returned
 
+    def _drop_held(self) -> None:
+        held, self._held = self._held, []
+        for _, _, queues, references in held:
+            self._office.acceptance.discard(queues, references)
+
     def _end_unseen(self) -> None:
         """The log forgets it, and no queue sees its sends."""
+        self._drop_held()
         if self._log_id:
             self._office.store.store_rollback(self._log_id)
         self._work.add(-self._work.count)

@@ -1,6 +1,6 @@
 """SETTING records: address settings and security settings that management added or removed at run time, the
-target of a scale-down that is not complete, the bindings of message groups in a cluster, bridges that
-management created, and named readers (docs/journal-format.md s. 4.15).
+target of a scale-down that is not complete, XA branches that it moved, the bindings of message groups in a cluster,
+bridges that management created, and named readers (docs/journal-format.md s. 4.15).
 
 The store keeps the values as a JSON object and does not interpret them: ``config.json_settings``
 does. A later record for the same kind and match replaces an earlier one; a record without values
@@ -33,6 +33,8 @@ class SettingKind(StrEnum):
     """A bridge that management created; the match is its name."""
     CONNECTOR = "connector"
     """A connector that management added; the match is its name."""
+    MOVED_BRANCH = "moved-branch"
+    """The node to which a scale-down moved the prepared XA branch whose name is the match, in hexadecimal digits."""
     READER = "reader"
     """The reader of the log whose name is the match (``store.named_readers``)."""
 
@@ -47,6 +49,7 @@ _VERSIONS: Final = {
     SettingKind.ADDRESS: FORMAT_VERSION_FIRST,
     SettingKind.SECURITY: FORMAT_VERSION_FIRST,
     SettingKind.CONNECTOR: 3,
+    SettingKind.MOVED_BRANCH: 4,
 }
 
 

@@ -38,11 +38,10 @@ class Members(Scenario):
         left_out = _OF_PAIRS if alone else _DAMAGE
         struck = [fault for fault in plan.faults if fault.kind not in left_out]
         moving = random.Random(f"{plan.seed}/scale-down")
-        # with STRICT a consumer that has followed its messages would be missing at the member that comes back, and a
-        # transaction manager would have to recover its branches from all members
         jobs = (*plan.producers, *plan.consumers)
         branches = any(isinstance(job, (BranchProducerJob, BranchConsumerJob)) for job in jobs)
-        if alone and pair.balancing != "STRICT" and not branches and moving.random() < 0.7:
+        # with STRICT a consumer that has followed its messages would be missing at the member that comes back
+        if alone and pair.balancing != "STRICT" and moving.random() < 0.7:
             pair = replace(pair, scale_down=True)
             struck = [_stopped(fault) if moving.random() < 0.5 else fault for fault in struck]
         grouping = random.Random(f"{plan.seed}/message groups")

@@ -95,6 +95,13 @@ class MembersRun(ScenarioRun):
             return self._url(names[list(self._consumers).index(client) % len(names)])
         return self._url(random.Random(f"{self.plan.seed}/member of {client}").choice(names))
 
+    def others_of(self, client: str) -> tuple[str, ...]:
+        """See ``ScenarioRun``: all members but its own."""
+        if not self.plan.pair.scale_down:
+            return ()
+        own = self.url_of(client)
+        return tuple(url for url in map(self._url, self._members) if url != own)
+
     def judge(self) -> tuple[Violation, ...]:
         """See ``ScenarioRun``; all messages of a group come from one member, and in the order of each producer."""
         found: list[Violation] = []

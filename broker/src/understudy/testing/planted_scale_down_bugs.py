@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from understudy.runtime.scale_down import NodeScaleDown
 from understudy.scale_down.messages import MovingMessages
+from understudy.session.moved_branches import MovedBranches
 from understudy.testing.fault_plan import Fault, FaultKind
 from understudy.testing.members_run import MembersRun
 from understudy.testing.plan import Plan
@@ -66,3 +67,14 @@ def _scale_down_removes_early(patch: Patch) -> type[ScenarioRun]:
 def _scale_down_not_completed(patch: Patch) -> None:
     """A node that was killed during its scale-down serves messages that the target has already."""
     patch.replace(NodeScaleDown, "is_pending", lambda self, broker: False)
+
+
+@planted(
+    "moved-branch-forgotten",
+    promise="a prepared branch is decided by its transaction manager, whatever node has it",
+    checks=["left-over"],
+    elsewhere={_MEMBERS: range(836, 837)},
+)
+def _moved_branch_forgotten(patch: Patch) -> None:
+    """A node does not remember that a scale-down has moved a branch, and says that there is none of this name."""
+    patch.replace(MovedBranches, "node_of", lambda self, xid: None)

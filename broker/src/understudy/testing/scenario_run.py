@@ -171,12 +171,16 @@ class ScenarioRun:
         self.network.add_host(name)
         self._clients[name] = process
         stream = self.loop.random(f"entropy {process.label}")
-        plan = ClientPlan(self.url_of(name), self.book.now_ms, stream.randbytes, self.book)
+        plan = ClientPlan(self.url_of(name), self.book.now_ms, stream.randbytes, self.book, self.others_of(name))
         process.create_task(self._work(plan, name))
 
     def url_of(self, client: str) -> str:
         """Where a client finds the brokers."""
         return self.plan.url
+
+    def others_of(self, client: str) -> tuple[str, ...]:
+        """URLs of other brokers to which a scale-down may move the XA branches of a client."""
+        return ()
 
     async def _work(self, plan: ClientPlan, name: str) -> None:
         job = self._producers.get(name) or self._consumers[name]

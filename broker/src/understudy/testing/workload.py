@@ -175,10 +175,12 @@ class ClientPlan:
     wall_ms: Callable[[], int]
     entropy: Callable[[int], bytes]
     book: LedgerBook
+    others: tuple[str, ...] = ()
+    """URLs of other members to which a scale-down may move the XA branches of this client."""
 
-    async def connect(self) -> aio.Connection:
-        """A connection to whichever node is active."""
-        return await aio.connect(self.url, wall_ms=self.wall_ms, entropy=self.entropy)
+    async def connect(self, url: str = "") -> aio.Connection:
+        """A connection to the active node at a URL, by default that of the client."""
+        return await aio.connect(url or self.url, wall_ms=self.wall_ms, entropy=self.entropy)
 
 
 @dataclass(slots=True)

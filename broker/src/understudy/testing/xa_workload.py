@@ -28,10 +28,13 @@ from understudy.ledger import Row
 from understudy.testing.workload import (
     NUMBER_PROPERTY,
     PRODUCER_PROPERTY,
+    START_OVER_S,
+    TRYING_AGAIN_HELPS,
     ClientPlan,
     ConsumerJob,
     ProducerJob,
     body_of,
+    close_connection,
     confirmer,
     next_name,
     receive,
@@ -130,6 +133,7 @@ class _Manager:
         session: aio.Session,
     ) -> None:
         self._connection = connection
+        self._plan = plan
         self._book = plan.book
         self._job = job
         self._log = job.log
@@ -202,9 +206,10 @@ class _Manager:
         try:
             committed = await self._two_phases(xid, work, ending)
         except XaError as error:
-            if error.xa_code != XaCode.RESOURCE_MANAGER_FAILED:
+            moved = error.xa_code == XaCode.UNKNOWN_XID and self._plan.others
+            if error.xa_code != XaCode.RESOURCE_MANAGER_FAILED and not moved:
                 raise
-            # a request was cut off; the broker knows what became of it
+            # a request was cut off, or went to a member without the branch; the brokers know what became of it
             await self.recover()
         else:
             self._settled(xid, committed=committed)
@@ -263,24 +268,49 @@ class _Manager:
                     raise
 
     async def _recover(self) -> bool:
-        prefix = f"{self._job.name}.".encode()
-        in_doubt = [xid for xid in await self._session.xa.recover() if xid.global_transaction_id.startswith(prefix)]
-        for xid in in_doubt:
-            work = self._log.open.get(xid)
-            try:
-                if work is not None and work.decided:
-                    await self._session.xa.commit(xid)
-                else:
-                    await self._session.xa.rollback(xid)
-            except XaError as error:
-                # the request before was still under way
-                if error.xa_code != XaCode.UNKNOWN_XID:
-                    raise
+        in_doubt = await self._decide(self._session)
+        for url in self._plan.others:
+            in_doubt |= await self._decide_at(url)
+        if self._plan.others:
+            # a branch that moved meanwhile is at one of the two members in at least one of two searches
+            in_doubt |= await self._decide(self._session)
+            for url in self._plan.others:
+                in_doubt |= await self._decide_at(url)
         for xid, work in tuple(self._log.open.items()):
             # a branch that is decided and not in doubt was committed by a request whose answer was lost
             self._log.uncertain = self._log.uncertain or not (work.decided or xid in in_doubt)
             self._settled(xid, committed=work.decided)
         return bool(in_doubt)
+
+    async def _decide(self, session: aio.Session) -> set[Xid]:
+        """Decide the branches of this worker that are in doubt at one broker, and return their names."""
+        prefix = f"{self._job.name}.".encode()
+        in_doubt = {xid for xid in await session.xa.recover() if xid.global_transaction_id.startswith(prefix)}
+        for xid in sorted(in_doubt, key=str):
+            work = self._log.open.get(xid)
+            try:
+                if work is not None and work.decided:
+                    await session.xa.commit(xid)
+                else:
+                    await session.xa.rollback(xid)
+            except XaError as error:
+                # the request before was still under way, or the branch has moved
+                if error.xa_code != XaCode.UNKNOWN_XID:
+                    raise
+        return in_doubt
+
+    async def _decide_at(self, url: str) -> set[Xid]:
+        """``_decide`` at another member, when it can be reached."""
+        while True:
+            connection: aio.Connection | None = None
+            try:
+                connection = await self._plan.connect(url)
+                return await self._decide(await connection.session(xa=True))
+            except TRYING_AGAIN_HELPS:
+                await asyncio.sleep(START_OVER_S)
+            finally:
+                if connection is not None:
+                    await close_connection(connection)
 
     async def settle(self, patience_s: float) -> None:
         """Wait until no branch of this worker is in doubt and none can become it any more."""

@@ -26,3 +26,18 @@ def test_the_queue_that_came_first_gets_the_first_message(local_first: bool) -> 
     message = Message(b"", address="q", properties=Properties(), message_id=7)
     names = [balancer.route(message)[1][0].name for _ in range(4)]
     assert names == (["q", f"sf.{THERE}"] * 2 if local_first else [f"sf.{THERE}", "q"] * 2)
+
+
+def test_an_address_that_is_deleted_by_force_comes_back_with_the_queues_of_others() -> None:
+    """Unlike in Artemis, which drops messages for them until the other member announces them again."""
+    node = GroupingNode("REMOTE")
+    directory = node.world.office.directory
+    node.world.queue("q", routing_type=RoutingType.MULTICAST)
+    node.remote()
+    directory.delete_address("q", force=True)
+    assert "q" not in directory.queues
+    address = directory.find_address("q")
+    assert address is not None
+    assert address.balancer is not None
+    message = Message(b"", address="q", properties=Properties(), message_id=7)
+    assert [queue.name for queue in address.balancer.route(message)[1]] == [f"sf.{THERE}"]

@@ -7,7 +7,9 @@ import struct
 import pytest
 
 from support.routing import World, callback_of
+from support.xa import XID
 from understudy.config.model import DivertConfiguration, MessageLoadBalancing, RoutingType
+from understudy.errors import DiskFull
 from understudy.message import (
     ACK_ROUTE_TO,
     BRIDGE_DUPLICATE_ID,
@@ -21,6 +23,7 @@ from understudy.properties import Properties
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.queues.queue import Queue
 from understudy.routing.remote import Balancer, RemoteBinding, queue_ids
+from understudy.session.session import ServerSession
 
 
 def forwarded(body: str, *ids: int, address: str = "a", duplicate: int = 0) -> Message:
@@ -242,26 +245,78 @@ def test_ids_at_a_third_node_as_artemis_sends_them() -> None:
     assert node.depths() == {"sf": 1}
 
 
-@pytest.mark.parametrize("commits", [True, False])
-def test_a_message_that_its_transaction_has_acknowledged_comes_only_if_it_is_rolled_back(*, commits: bool) -> None:
-    node = Receiving()
+def acknowledged_there(node: Receiving) -> tuple[Queue, ServerSession, ServerSession]:
+    """A queue with a consumer, the session of that, and an XA session with a message taken out of the queue."""
     queue = node.queue("b")
     reader = node.world.session()
     reader.create_consumer(0, "b")
     reader.receive_consumer_credits(0, -1)
-    session = node.world.session(of_cluster=True, transacted=True)
+    session = node.world.session(of_cluster=True, xa=True, auto_commit_sends=False, auto_commit_acks=False)
+    session.branches.start(XID)
     message = forwarded("m", queue.queue_id)
     properties = message.properties.copy()
     properties[ACK_ROUTE_TO] = properties[ROUTE_TO]
     session.send(message.with_properties(properties), node.world.answers.of("sent"))
     node.world.turn()
     assert node.world.answers.names == ["sent"]
+    assert callback_of(reader).delivered == []
+    return queue, reader, session
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_message_that_its_branch_has_acknowledged_comes_only_if_that_is_rolled_back(*, commits: bool) -> None:
+    node = Receiving()
+    queue, reader, session = acknowledged_there(node)
+    session.branches.end(XID, failed=False)
+    session.branches.prepare(XID)
+    node.world.turn()
     assert (queue.message_count, queue.delivering_count) == (1, 1)
     assert callback_of(reader).delivered == []
-    session.commit() if commits else session.rollback()
+    if commits:
+        session.branches.commit(XID, one_phase=False, done=node.world.answers.of("committed"))
+    else:
+        session.branches.roll_back(XID)
     node.world.turn()
     assert len(callback_of(reader).delivered) == (0 if commits else 1)
     assert queue.message_count == (0 if commits else 1)
+
+
+def test_a_message_of_a_branch_that_was_cut_off_before_it_was_prepared_does_not_come() -> None:
+    """The other node has the message and sends it again; the simulation found it delivered twice (members, 2815)."""
+    node = Receiving()
+    queue, reader, session = acknowledged_there(node)
+    assert queue.message_count == 0
+    session.close(failed=True)
+    node.world.turn()
+    assert callback_of(reader).delivered == []
+    assert (queue.message_count, queue.incoming, queue.address.size_bytes) == (0, 0, 0)
+    assert not any(node.world.store.found().references.values())
+
+
+def test_a_full_disk_leaves_no_message_of_a_branch_that_cannot_be_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Receiving()
+    queue, reader, session = acknowledged_there(node)
+    message = forwarded("n", queue.queue_id)
+    properties = message.properties.copy()
+    properties[ACK_ROUTE_TO] = properties[ROUTE_TO]
+    session.send(message.with_properties(properties))
+    session.branches.end(XID, failed=False)
+    store, stored = node.world.office.store, []
+
+    def store_message(*arguments: object, **options: object) -> object:
+        if stored:
+            raise DiskFull("full")
+        stored.append(1)
+        return old(*arguments, **options)
+
+    old = store.store_message
+    monkeypatch.setattr(store, "store_message", store_message)
+    with pytest.raises(DiskFull):
+        session.branches.prepare(XID)
+    session.branches.roll_back(XID)
+    node.world.turn()
+    assert callback_of(reader).delivered == []
+    assert (queue.message_count, queue.incoming) == (0, 0)
 
 
 def test_duplicate_ids_of_another_node_count_here() -> None:

@@ -26,7 +26,8 @@ class Resources:
     def prepared(self) -> list[Any]:
         return [self.branch]
 
-    def hand_over(self, branch: object) -> None:
+    def hand_over(self, branch: object, node_id: str) -> None:
+        assert node_id == "target"
         self.handed_over.append(branch)
 
 
@@ -34,7 +35,7 @@ def move(resources: Resources, in_doubt: tuple[Xid, ...]) -> None:
     """Move the branch to a target that has one of its name; ``in_doubt``: those that are prepared there."""
     none: Any = None
     moves = BranchMoves(none, none, SimpleNamespace(progress=0), none)  # type: ignore[arg-type]
-    work = moves.move(resources)  # type: ignore[arg-type]
+    work = moves.move(resources, "target")  # type: ignore[arg-type]
     wait = next(work)
     assert isinstance(wait, Ask)
     assert wait.packet == packets.XaStart(XID)

@@ -7,11 +7,12 @@ import pytest
 from support.routing import World, callback_of, text
 from support.xa import OTHER, XID, aging, commit, count, refused, xa_session
 from understudy.config.model import RoutingType
-from understudy.errors import MachineError, ObjectClosed, StoreError, XaCode
+from understudy.errors import MachineError, ObjectClosed, StoreError, XaCode, XaError
 from understudy.ids import Xid
 from understudy.machine import To
 from understudy.message import DUPLICATE_ID, ROUTING_TYPE
 from understudy.session.branch import Branch, Event, Kind, State, decode_name, encode_name
+from understudy.session.resource_manager import ResourceManager
 from understudy.session.transaction import Transaction
 
 
@@ -318,6 +319,56 @@ def test_an_operator_decides(commits: bool, code: XaCode, messages: int) -> None
     assert session.branches.in_doubt() == ()
     assert world.store.found().transactions == {}
     refused(XaCode.UNKNOWN_XID, lambda: commit(session))
+
+
+# branches that a scale-down moved
+
+
+def test_a_branch_that_was_moved_is_not_unknown() -> None:
+    """UNKNOWN_XID would tell its manager that it is decided."""
+    world = World()
+    session = xa_session(world)
+
+    def prepared() -> None:
+        session.branches.start(XID)
+        session.send(text("a"))
+        session.branches.end(XID, failed=False)
+        session.branches.prepare(XID)
+
+    prepared()
+    world.resources.hand_over(next(world.resources.prepared()), "another-node")
+    assert session.branches.in_doubt() == ()
+    refused(XaCode.RESOURCE_MANAGER_FAILED, lambda: commit(session))
+    refused(XaCode.RESOURCE_MANAGER_FAILED, lambda: session.branches.roll_back(XID))
+    restored = ResourceManager(world.office, world.clock, world.clock)
+    restored.restore(world.store.found())
+    with pytest.raises(XaError, match="moved to the node another-node"):
+        restored.get(XID)
+    session.branches.failed(XID)
+    session.branches.roll_back_work()
+    refused(XaCode.RESOURCE_MANAGER_FAILED, lambda: commit(session))
+    prepared()
+    commit(session)
+    assert count(world) == 1
+    refused(XaCode.UNKNOWN_XID, lambda: commit(session))
+    assert not world.store.found().settings
+
+
+def test_a_moved_branch_can_be_forgotten_and_their_number_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("understudy.session.moved_branches.XA_BRANCHES_MAX", 2)
+    world = World()
+    session = xa_session(world)
+    xids = [Xid(1, b"g", bytes([number])) for number in range(3)]
+    for xid in xids:
+        session.branches.start(xid)
+        session.branches.end(xid, failed=False)
+        session.branches.prepare(xid)
+        world.resources.hand_over(next(world.resources.prepared()), "another-node")
+    assert len(world.store.found().settings) == 2
+    refused(XaCode.UNKNOWN_XID, lambda: session.branches.commit(xids[0], one_phase=False, done=None))
+    session.branches.forget(xids[1])
+    refused(XaCode.UNKNOWN_XID, lambda: session.branches.commit(xids[1], one_phase=False, done=None))
+    refused(XaCode.RESOURCE_MANAGER_FAILED, lambda: session.branches.commit(xids[2], one_phase=False, done=None))
 
 
 # parts

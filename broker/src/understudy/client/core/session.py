@@ -111,6 +111,11 @@ class SessionHost(Protocol):
         """Monotonic time at the last arrival of bytes: cheap, and exact enough for time limits."""
         ...
 
+    @property
+    def node_id(self) -> str | None:
+        """Node id of the broker it is connected to, the same of both nodes of a pair; None: not known."""
+        ...
+
     def transmit(self, frame: bytes) -> None:
         """Send a frame with the next flush."""
         ...
@@ -188,6 +193,11 @@ class SessionState:
 
     def wall_ms(self) -> int:
         return self._host.clock.wall_ms()
+
+    @property
+    def node_id(self) -> str | None:
+        """See ``SessionHost``."""
+        return self._host.node_id
 
     def transmit(self, frame: bytes) -> None:
         """Send a counted command; while suspended it is kept for a reattachment, or pointless."""

@@ -29,6 +29,11 @@ class WorkingSession(Protocol):
     sends: Sends
     consumers: Consumers
 
+    @property
+    def node_id(self) -> str | None:
+        """See ``SessionHost``."""
+        ...
+
     def transmit_packet(self, packet: Packet) -> None:
         """Send a packet on the channel of the session."""
         ...

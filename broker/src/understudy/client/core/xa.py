@@ -1,6 +1,8 @@
 """XA branches of one client session (artemis-core s. 4.5), across failovers.
 
-A prepared branch survives a failover: the request that decides it is repeated until it is answered.
+A prepared branch survives a failover: the request that decides it is repeated until it is answered. If the node that
+was asked first does not know the branch then, it has carried the request out. If another node answers so, such as the
+target of a scale-down, the outcome is unknown, and the transaction manager has to recover the branch.
 
 The work of a branch that was not prepared is lost with the server's session. The client sends XA_FAILED, so that
 later acknowledgements in the branch can only be rolled back, and later sends are dropped. Ending or suspending the
@@ -11,7 +13,7 @@ Every refusal is an ``XaError`` with the code that an XAException would have.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from understudy.client.core.calls import Call, Interrupted, Waiter, settle
@@ -145,54 +147,47 @@ class Branches:
     def roll_back(self, xid: Xid, waiter: Waiter[None]) -> None:
         """Undo a branch; messages that the session received are delivered again."""
         self._check()
-        self._roll_back(xid, waiter, asked=False)
+        self._roll_back(xid, waiter, _Repetition(self._session))
 
-    def _roll_back(self, xid: Xid, waiter: Waiter[None], *, asked: bool) -> None:
+    def _roll_back(self, xid: Xid, waiter: Waiter[None], repetition: _Repetition) -> None:
         """Stop deliveries, drop delivered messages, undo the branch, start.
 
         After a failover all of it is done again: the server's new session has begun to deliver, and with the branch it
         takes back everything that it delivered, also if it does not know the branch.
 
         Args:
-            asked: The broker was asked before and may have undone the branch.
+            repetition: Of the request that undoes the branch.
         """
         name, session = "roll back branch", self._session
         interrupted = _interruption(name)
 
-        def cut_off(asked: bool) -> None:
+        def cut_off() -> None:
             if session.closed is not None:
-                settle(waiter)(None, interrupted(session.closed, asked))
+                settle(waiter)(None, interrupted(session.closed, repetition.asked))
             else:
-                self._roll_back(xid, waiter, asked=asked)
+                self._roll_back(xid, waiter, repetition)
+
+        def build(_: int) -> Packet:
+            repetition.asks()
+            return packets.XaRollback(xid)
 
         def stopped(packet: Any, error: BaseException | None) -> None:
             if error is not None:
                 settle(waiter)(None, error)
             elif packet is None:
-                cut_off(asked)
+                cut_off()
             else:
                 session.consumers.returned()
-                call = Call(
-                    name,
-                    lambda _: packets.XaRollback(xid),
-                    (packets.XaResponse,),
-                    undone,
-                    Interrupted.FORGET,
-                    interrupted,
-                )
+                call = Call(name, build, (packets.XaResponse,), undone, Interrupted.FORGET, interrupted)
                 session.calls.add(call, first=True)
 
         def undone(packet: Any, error: BaseException | None) -> None:
             if error is None and packet is None:
-                cut_off(True)
+                cut_off()
                 return
             if session.started:
                 session.transmit_packet(SessionStart())
-            if error is None:
-                refusal = _refusal_of(name, packet)
-                already = asked and refusal is not None and refusal.xa_code == XaCode.UNKNOWN_XID
-                error = None if already else refusal
-            settle(waiter)(None, error)
+            settle(waiter)(None, error or repetition.error_of(name, packet, {XaCode.UNKNOWN_XID}))
 
         stop = Call(name, lambda _: SessionStop(), (NullResponse,), stopped, Interrupted.FORGET, interrupted)
         session.calls.add(stop)
@@ -256,7 +251,7 @@ class Branches:
         interrupted: Interrupted,
         succeeded: Callable[[], None] | None,
         *,
-        again_means: frozenset[int] | set[XaCode] = frozenset(),
+        again_means: Collection[int] = (),
         whatever: Callable[[], None] | None = None,
         works_in: bool = False,
     ) -> None:
@@ -267,11 +262,13 @@ class Branches:
             back instead.
         """
         rolls_back = False
+        repetition = _Repetition(self._session)
 
         def build_packet(_: int) -> Packet:
             # known only when it is sent: it may have waited for the failover to end
             nonlocal rolls_back
             rolls_back = works_in and self.lost
+            repetition.asks()
             return SessionStop() if rolls_back else build()
 
         def done(packet: Any, error: BaseException | None) -> None:
@@ -279,9 +276,7 @@ class Branches:
                 self._roll_back_lost(name, waiter)
                 return
             if error is None and packet is not None:
-                refusal = _refusal_of(name, packet)
-                already = call.reissued and refusal is not None and refusal.xa_code in again_means
-                error = None if already else refusal
+                error = repetition.error_of(name, packet, again_means)
             if error is None:
                 if succeeded is not None:
                     succeeded()
@@ -291,6 +286,45 @@ class Branches:
 
         call = Call(name, build_packet, (packets.XaResponse, NullResponse), done, interrupted, _interruption(name))
         self._session.calls.add(call)
+
+
+class _Repetition:
+    """The request of a session that was perhaps sent before, and which node got it then."""
+
+    def __init__(self, session: WorkingSession) -> None:
+        self._session = session
+        self._first: str | None = None
+        """Node id of the broker that was asked first."""
+        self._times = 0
+
+    @property
+    def asked(self) -> bool:
+        """Whether it was sent."""
+        return self._times > 0
+
+    def asks(self) -> None:
+        """It is sent now."""
+        if not self._times:
+            self._first = self._session.node_id
+        self._times += 1
+
+    def error_of(self, name: str, packet: Any, again_means: Collection[int]) -> XaError | None:
+        """The error in an answer; None if there is none.
+
+        Args:
+            name: Of the request, for errors.
+            packet: The answer.
+            again_means: Codes that mean "already done" when the same node was asked before.
+        """
+        refusal = _refusal_of(name, packet)
+        if refusal is None or self._times < 2 or refusal.xa_code not in again_means:
+            return refusal
+        if self._session.node_id == self._first:
+            return None
+        return XaError(
+            f"{name}: the outcome is unknown: the connection was lost, and another node answers: {refusal}",
+            xa_code=XaCode.RESOURCE_MANAGER_FAILED,
+        )
 
 
 def _interruption(name: str) -> Callable[[BrokerError, bool], BaseException]:

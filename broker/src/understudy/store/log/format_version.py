@@ -7,6 +7,7 @@ that needs it (``store.log_format``): in a new segment, so that an older node re
 1. What every version reads.
 2. SETTING records of scale-down, message groups, bridges and named readers.
 3. SETTING records of connectors.
+4. SETTING records of XA branches that a scale-down moved.
 """
 
 from __future__ import annotations
@@ -15,4 +16,4 @@ from typing import Final
 
 FORMAT_VERSION_FIRST: Final = 1
 #: Newest version that this Understudy reads.
-FORMAT_VERSION: Final = 3
+FORMAT_VERSION: Final = 4

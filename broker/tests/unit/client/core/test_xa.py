@@ -9,6 +9,7 @@ import pytest
 
 from support.client import Drive, Outcome
 from understudy.client.core.consumer import AcknowledgeMode
+from understudy.client.core.session import SessionState
 from understudy.client.core.xa import Branches, is_rollback
 from understudy.errors import ConnectionLost, IllegalState, ObjectClosed, XaCode, XaError
 from understudy.ids import Xid
@@ -309,6 +310,27 @@ def test_decisions_are_asked_again_until_they_are_answered(
     talk = ScriptedSession()
     outcome = talk.ask(lambda w: getattr(talk.branches, name)(XID, w), request_packet, XaResponse(True, means_done))
     assert code(outcome) == means_done, "the first time it is an error"
+
+
+@pytest.mark.parametrize("name", ["commit", "roll_back"])
+def test_a_decision_that_another_node_does_not_know_is_unknown(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The target of a scale-down cannot tell what the node before it has decided."""
+    talk = ScriptedSession()
+    nodes = ["first"]
+    monkeypatch.setattr(SessionState, "node_id", property(lambda session: nodes[-1]))
+    outcome = Outcome()
+    getattr(talk.branches, name)(XID, outcome)
+    if name == "roll_back":
+        talk.answer(NullResponse())
+    assert isinstance(talk.sent()[-1], XaCommit | XaRollback)
+    talk.lose()
+    nodes.append("second")
+    talk.recover()
+    if name == "roll_back":
+        talk.answer(NullResponse())
+    talk.answer(XaResponse(True, XaCode.UNKNOWN_XID))
+    assert code(outcome) == XaCode.RESOURCE_MANAGER_FAILED
+    assert "another node answers" in str(outcome.error)
 
 
 def test_one_phase_cut_off_is_unknown() -> None:

@@ -1,0 +1,80 @@
+"""Prepared XA branches that a scale-down moved to another node, remembered in the log of the node that had them.
+
+A transaction manager that decides such a branch here must not hear that it is unknown: after a lost connection that
+means "already decided", and it would forget a branch that waits at the other node.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Final
+
+from understudy.errors import StoreFormatHeld
+from understudy.ids import Xid
+from understudy.limits import XA_BRANCHES_MAX
+from understudy.routing.post_office import PostOffice
+from understudy.session.branch import Kind, decode_name, encode_name
+from understudy.store.setting_record import SettingKind, SettingRecord
+from understudy.store.state import StoreState
+
+log = logging.getLogger(__name__)
+
+_NODE: Final = "node"
+
+
+class MovedBranches:
+    """Those of one node: the newest ``XA_BRANCHES_MAX``, through restarts and takeovers."""
+
+    def __init__(self, office: PostOffice) -> None:
+        self._office = office
+        self._nodes: dict[Xid, str] = {}
+        """Node id of the target, the branch that moved last at the end."""
+
+    def __iter__(self) -> Iterator[Xid]:
+        return iter(self._nodes)
+
+    def node_of(self, xid: Xid) -> str | None:
+        """Node id of the target to which a branch was moved; None: it was not."""
+        return self._nodes.get(xid)
+
+    def add(self, xid: Xid, node_id: str) -> None:
+        """A branch is at another node from now on.
+
+        Raises:
+            StoreError: the journal has failed or is closed, or the disk is full.
+        """
+        try:
+            self._office.store.store_setting(SettingRecord(_KIND, _match(xid), {_NODE: node_id}))
+        except StoreFormatHeld as held:
+            log.warning("it is not remembered where a prepared transaction went", extra={"reason": str(held)})
+            return
+        self._nodes.pop(xid, None)
+        self._nodes[xid] = node_id
+        if len(self._nodes) > XA_BRANCHES_MAX:
+            self.remove(next(iter(self._nodes)))
+
+    def remove(self, xid: Xid) -> bool:
+        """Forget a branch: it is here again, or its manager does not need it. Whether it was remembered."""
+        known = self._nodes.pop(xid, None) is not None
+        if known:
+            self._office.store.store_setting(SettingRecord(_KIND, _match(xid), None))
+        return known
+
+    def restore(self, state: StoreState) -> None:
+        """Take over what the log says; once.
+
+        Raises:
+            StoreError: the name of one cannot be read.
+        """
+        for record in state.settings.values():
+            if record.scope is _KIND and record.values is not None:
+                xid = decode_name(bytes.fromhex(record.match))[1]
+                self._nodes[xid] = str(record.values[_NODE])
+
+
+_KIND: Final = SettingKind.MOVED_BRANCH
+
+
+def _match(xid: Xid) -> str:
+    return encode_name(Kind.BRANCH, xid).hex()
