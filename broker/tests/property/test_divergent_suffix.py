@@ -168,7 +168,7 @@ def check_note(note: Divergence, before: dict[str, list[bytes]], active: dict[st
 
 def test_the_earlier_data_can_be_compared_with_the_store() -> None:
     # in this history the log of neither node begins after the split: it would not be known then
-    rig, volume = diverged(14, 4, 2, 2, same_epoch=True)
+    rig, volume = diverged(2, 4, 2, 2, same_epoch=True)
     replica = Replica(random.Random(5), volume)
     copying = Copying(rig, replica)
     copying.run(turns_between=0)

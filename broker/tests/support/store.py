@@ -336,8 +336,9 @@ class StoreHarness:
         if self.live:
             queue_id, message_id = self.stream.choice(self.live)
             count = self.stream.randrange(1, 5)
-            self.store.store_delivery_count(queue_id, message_id, count)
-            self.model.add(self.store.last_sequence, "count", queue_id, message_id, count)
+            not_before_ms = self.stream.choice((0, 0, 7_000_000_000_000 + message_id))
+            self.store.store_delivery_count(queue_id, message_id, count, not_before_ms=not_before_ms)
+            self.model.add(self.store.last_sequence, "count", queue_id, message_id, count, not_before_ms)
 
     def duplicate(self) -> None:
         assert self.store is not None

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from understudy.store.reference import LargeReference
 from understudy.store.state import StoreState
+
+#: Place of the time before which a message is not delivered, among the fields of a message.
+_SCHEDULED = 2
 
 
 @dataclass
@@ -65,7 +69,9 @@ class Model:
             tx_id: (
                 xid,
                 [(q, rest[0]) for name, rest in open_transactions[tx_id] if name == "message" for q in rest[2]],
-                [(rest[0], i) for name, rest in open_transactions[tx_id] if name == "acknowledge" for i in rest[1]],
+                _by_queue(
+                    (rest[0], i) for name, rest in open_transactions[tx_id] if name == "acknowledge" for i in rest[1]
+                ),
             )
             for tx_id, xid in prepared.items()
         }
@@ -86,9 +92,11 @@ class Model:
             for message_id in message_ids:
                 messages.get(queue_id, {}).pop(message_id, None)
         elif name == "count":
-            queue_id, message_id, count = arguments
+            queue_id, message_id, count, not_before_ms = arguments
             if message_id in messages.get(queue_id, {}):
-                messages[queue_id][message_id][-1] = count
+                fields = messages[queue_id][message_id]
+                fields[-1] = count
+                fields[_SCHEDULED] = not_before_ms
         elif name == "duplicate":
             self._remember(state, *arguments)
         elif name == "address":
@@ -117,6 +125,11 @@ class Model:
         del ids[: -self.id_cache_size]
 
 
+def _by_queue(acknowledges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Those of each queue in their order; that of the queues means nothing, and a snapshot does not keep it."""
+    return sorted(acknowledges, key=lambda pair: pair[0])
+
+
 def _without_queue(entry: tuple[str, tuple[Any, ...]], queue_id: int) -> tuple[str, tuple[Any, ...]] | None:
     """A transaction's operation once the queue is gone."""
     name, rest = entry
@@ -139,7 +152,7 @@ def contents_of(state: StoreState) -> dict[str, Any]:
                 reference.message_id: [
                     reference.priority,
                     reference.expiration,
-                    reference.scheduled_ms,
+                    state.redeliveries.get(queue_id, {}).get(reference.message_id, reference.scheduled_ms),
                     reference.size_bytes,
                     reference.file_id if isinstance(reference, LargeReference) else 0,
                     reference.delivery_count,
@@ -154,7 +167,7 @@ def contents_of(state: StoreState) -> dict[str, Any]:
             tx_id: (
                 transaction.xid,
                 [(queue_id, reference.message_id) for queue_id, reference in transaction.adds],
-                list(transaction.acknowledges),
+                _by_queue(transaction.acknowledges),
             )
             for tx_id, transaction in state.transactions.items()
             if transaction.prepared

@@ -92,6 +92,7 @@ class ScaleDown:
         if self.record is None:
             urls = [each.to_url() for each in (member.primary, member.backup) if each is not None]
             self.record = SettingRecord(SettingKind.SCALE_DOWN, member.node_id, {"connectors": urls})
+            self._services.sessions.resources.will_move(member.node_id)
             sequence = store.store_setting(self.record)
             # in a turn, at whose end the log is written
             self._timers.call_later(0, lambda: store.context.when_durable(sequence, self.transfer.record_written))

@@ -15,6 +15,7 @@ from typing import Final
 
 from understudy.bridges.target import TargetSession
 from understudy.errors import MessageUnreadable, RemoteProtocolError, XaCode
+from understudy.ids import Xid
 from understudy.message import ACK_ROUTE_TO, ROUTE_TO, Message
 from understudy.routing.queues.queue import Queue
 from understudy.routing.remote import without_routes
@@ -68,16 +69,27 @@ class BranchMoves:
         Raises:
             RemoteProtocolError: the target refuses a branch.
         """
-        for branch in list(resources.prepared()):
-            entries = yield from self._entries(branch)
-            messages = None if entries is None else self._messages(entries)
-            if messages is None:
-                log.error("a prepared transaction stays here", extra={"xid": str(branch.xid)})
-                continue
-            known = yield from self._prepare(branch, messages)
-            resources.hand_over(branch, node_id)
+        prepared = list(resources.prepared())
+        known = (yield from self._in_doubt()) if prepared else frozenset()
+        for branch in prepared:
+            # an earlier transfer was cut off after the target had prepared it; it may have been decided there since
+            known_there = branch.xid in known and resources.may_be_at(branch.xid, node_id)
+            if not known_there:
+                entries = yield from self._entries(branch)
+                messages = None if entries is None else self._messages(entries)
+                if messages is None:
+                    log.error("a prepared transaction stays here", extra={"xid": str(branch.xid)})
+                    continue
+                known_there = yield from self._prepare(branch, messages)
+            resources.hand_over(branch)
             self._moving.progress += 1
-            log.info("a prepared transaction was moved", extra={"xid": str(branch.xid), "known_there": known})
+            log.info("a prepared transaction was moved", extra={"xid": str(branch.xid), "known_there": known_there})
+
+    def _in_doubt(self) -> Steps[frozenset[Xid]]:
+        """The branches that are in doubt at the target, or that this node has moved there."""
+        answer = yield Ask(packets.XaInDoubt(), (packets.XaInDoubtResponse,))
+        assert isinstance(answer, packets.XaInDoubtResponse)
+        return frozenset(answer.xids)
 
     def _entries(self, branch: Branch) -> Steps[list[_Entry] | None]:
         """The messages of a branch; None: the target has no queue for one of them."""
@@ -134,9 +146,7 @@ class BranchMoves:
         answer = yield Ask(packets.XaStart(branch.xid), (packets.XaResponse,))
         assert isinstance(answer, packets.XaResponse)
         if answer.error and answer.response_code == XaCode.DUPLICATE_XID:
-            known = yield Ask(packets.XaInDoubt(), (packets.XaInDoubtResponse,))
-            assert isinstance(known, packets.XaInDoubtResponse)
-            if branch.xid in known.xids:
+            if branch.xid in (yield from self._in_doubt()):
                 return True
             # of a connection that the target has not lost yet: it will be rolled back there, and is sent again then
             raise RemoteProtocolError("the target still has the unfinished transaction of an earlier connection")

@@ -1,7 +1,10 @@
-"""Prepared XA branches that a scale-down moved to another node, remembered in the log of the node that had them.
+"""Prepared XA branches that a scale-down moves, remembered in the logs of both nodes (ADR 0110).
 
-A transaction manager that decides such a branch here must not hear that it is unknown: after a lost connection that
-means "already decided", and it would forget a branch that waits at the other node.
+The node that had a branch remembers where it went. A transaction manager that decides it there must not hear that it
+is unknown: after a lost connection that means "already decided", and it would forget a branch that waits at the target.
+
+The target remembers that a branch came. If the node before it was killed before its log had the end of the move, it
+sends the branch again, perhaps when it has been decided here: a branch that came once is not taken again.
 """
 
 from __future__ import annotations
@@ -29,21 +32,28 @@ class MovedBranches:
     def __init__(self, office: PostOffice) -> None:
         self._office = office
         self._nodes: dict[Xid, str] = {}
-        """Node id of the target, the branch that moved last at the end."""
+        """Node id of the target; empty: the branch came here. The newest at the end."""
 
     def __iter__(self) -> Iterator[Xid]:
         return iter(self._nodes)
 
     def node_of(self, xid: Xid) -> str | None:
         """Node id of the target to which a branch was moved; None: it was not."""
-        return self._nodes.get(xid)
+        return self._nodes.get(xid) or None
 
-    def add(self, xid: Xid, node_id: str) -> None:
-        """A branch is at another node from now on.
+    def has_come(self, xid: Xid) -> bool:
+        """Whether another node has moved a branch here, where it may have been decided since."""
+        return self._nodes.get(xid) == ""
 
-        Raises:
-            StoreError: the journal has failed or is closed, or the disk is full.
-        """
+    def goes(self, xid: Xid, node_id: str) -> None:
+        """A branch may be at another node from now on."""
+        self._add(xid, node_id)
+
+    def came(self, xid: Xid) -> None:
+        """A branch of another node is prepared here."""
+        self._add(xid, "")
+
+    def _add(self, xid: Xid, node_id: str) -> None:
         try:
             self._office.store.store_setting(SettingRecord(_KIND, _match(xid), {_NODE: node_id}))
         except StoreFormatHeld as held:
@@ -53,6 +63,11 @@ class MovedBranches:
         self._nodes[xid] = node_id
         if len(self._nodes) > XA_BRANCHES_MAX:
             self.remove(next(iter(self._nodes)))
+
+    def decided(self, xid: Xid) -> None:
+        """A branch is decided at this node, which had begun to move it and has given up."""
+        if self.node_of(xid) is not None:
+            self.remove(xid)
 
     def remove(self, xid: Xid) -> bool:
         """Forget a branch: it is here again, or its manager does not need it. Whether it was remembered."""

@@ -79,4 +79,4 @@ def apply_outcome(
             reference.delivery_count -= 1
         if outcome.undeliverable_here and consumer.exclude(reference.message_id):
             queue.choose_dispatch()
-        office.redelivery.cancel(queue, [reference])
+        office.redelivery.cancel(queue, [reference], delay_redelivery=reference.delivery_count > 0)

@@ -82,7 +82,7 @@ class ResourceManager:
 
     def create(self, xid: Xid, event: Event, timeout_ms: int, work: Work) -> Branch:
         """A new branch. Raises XaError: the name is taken, or there are too many."""
-        if xid in self._branches or xid in self._heuristics:
+        if xid in self._branches or xid in self._heuristics or self._moved.has_come(xid):
             raise XaError("there is a branch of this name", xa_code=XaCode.DUPLICATE_XID)
         if len(self._branches) >= XA_BRANCHES_MAX:
             raise XaError(f"{len(self._branches)} branches, limit {XA_BRANCHES_MAX}")
@@ -102,12 +102,12 @@ class ResourceManager:
         is not registered and is rolled back when the session leaves it. The same if there are too many branches.
         """
         branch = self._branches.get(xid)
-        elsewhere = xid in self._heuristics or self._moved.node_of(xid) is not None
-        if branch is None and not elsewhere and len(self._branches) < XA_BRANCHES_MAX:
+        decided_or_moved = xid in self._heuristics or xid in self._moved
+        if branch is None and not decided_or_moved and len(self._branches) < XA_BRANCHES_MAX:
             branch = self.create(xid, Event.FAILED, timeout_ms, work)
         elif branch is None or branch.state in (State.PREPARED, State.ROLLED_BACK):
             # a prepared branch may still commit: its end must not say that it was rolled back
-            decided = elsewhere or (branch is not None and branch.state is State.PREPARED)
+            decided = decided_or_moved or (branch is not None and branch.state is State.PREPARED)
             branch = Branch(xid, Transaction(self._office, within=work), expires_ms=0)
             branch.undone = XaCode.PROTOCOL if decided else XaCode.ROLLED_BACK
             branch.fire(Event.FAILED)
@@ -131,8 +131,12 @@ class ResourceManager:
             raise XaError("no branch of this name", xa_code=XaCode.UNKNOWN_XID)
         return branch
 
-    def prepare(self, branch: Branch) -> None:
+    def prepare(self, branch: Branch, *, came: bool = False) -> None:
         """Promise that it can commit. A promise given before holds: its answer was lost when it is asked for again.
+
+        Args:
+            branch: No session works in it.
+            came: A scale-down has moved it here.
 
         Raises:
             XaError: it cannot be, and was rolled back.
@@ -146,6 +150,9 @@ class ResourceManager:
         except BrokerError as error:
             self._undo(branch, error)
         branch.fire(Event.PREPARE)
+        if came:
+            # after the branch in the log: only one that is here may be remembered
+            self._moved.came(branch.xid)
 
     def commit(self, branch: Branch, one_phase: bool, order: ResponseOrder, done: Done) -> None:
         """Raises XaError: it cannot be, and with a rollback code it was rolled back."""
@@ -158,6 +165,7 @@ class ResourceManager:
             self._undo(branch, error)
         branch.fire(event)
         del self._branches[branch.xid]
+        self._moved.decided(branch.xid)
 
     def roll_back(self, branch: Branch) -> Returned:
         """Undo it. Returns the acknowledged deliveries, which the caller gives back.
@@ -168,6 +176,7 @@ class ResourceManager:
         undone = branch.state is State.ROLLED_BACK
         branch.take(Event.ROLL_BACK)
         del self._branches[branch.xid]
+        self._moved.decided(branch.xid)
         return {} if undone else branch.transaction.roll_back()
 
     def _check_not_undone(self, branch: Branch) -> None:
@@ -268,16 +277,29 @@ class ResourceManager:
         """Branches that wait for their outcome."""
         return (branch for branch in self._branches.values() if branch.state is State.PREPARED)
 
-    def hand_over(self, branch: Branch, node_id: str) -> None:
+    def will_move(self, node_id: str) -> None:
+        """Prepared branches may be at another node from now on, until they are handed over or decided here."""
+        for branch in self.prepared():
+            self._moved.goes(branch.xid, node_id)
+
+    def may_be_at(self, xid: Xid, node_id: str) -> bool:
+        """Whether a scale-down to that node has begun to move a branch, now or before a restart."""
+        return self._moved.node_of(xid) == node_id
+
+    def hand_over(self, branch: Branch) -> None:
         """Another node has a prepared branch, as prepared; this one remembers only which node."""
-        self._moved.add(branch.xid, node_id)
         branch.fire(Event.ROLL_BACK)
         del self._branches[branch.xid]
         branch.transaction.hand_over()
 
-    def in_doubt(self) -> tuple[Xid, ...]:
-        """Branches for a recovering transaction manager: prepared ones, and those decided by an operator."""
-        return (*(branch.xid for branch in self.prepared()), *self._heuristics)
+    def in_doubt(self, *, came: bool = False) -> tuple[Xid, ...]:
+        """Branches for a recovering transaction manager: prepared ones, and those decided by an operator.
+
+        Args:
+            came: For a node that is scaled down, also those that it moved here and that are decided since.
+        """
+        moved = filter(self._moved.has_come, self._moved) if came else ()
+        return tuple(dict.fromkeys((*(branch.xid for branch in self.prepared()), *self._heuristics, *moved)))
 
     def heuristic(self, kind: Kind) -> list[Xid]:
         """Branches that an operator decided so and that were not forgotten (XA forget)."""
@@ -305,6 +327,7 @@ class ResourceManager:
             branch.transaction.commit(self._order, None)
             branch.fire(Event.COMMIT)
             del self._branches[branch.xid]
+            self._moved.decided(branch.xid)
         else:
             self.give_back(self.roll_back(branch))
 

@@ -180,7 +180,7 @@ class XaRequests:
 
     def prepare(self, xid: Xid) -> None:
         """Promise that the branch can commit."""
-        self._registry.prepare(self._registry.get(xid))
+        self._registry.prepare(self._registry.get(xid), came=self._session.options.of_cluster)
 
     def commit(self, xid: Xid, *, one_phase: bool, done: Done) -> None:
         """Make everything in the branch count; ``done`` when it does."""
@@ -203,8 +203,10 @@ class XaRequests:
         self._registry.forget(xid)
 
     def in_doubt(self) -> tuple[Xid, ...]:
-        """Branches whose outcome a transaction manager has to find out."""
-        return self._registry.in_doubt()
+        """Branches whose outcome a transaction manager has to find out; for another node of the cluster also those that
+        it has moved here.
+        """
+        return self._registry.in_doubt(came=self._session.options.of_cluster)
 
     # -- timeouts ---------------------------------------------------------------------------------
 

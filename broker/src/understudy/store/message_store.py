@@ -391,10 +391,13 @@ class MessageStore:
         else:
             self.state.live.remove(queue_id, message_ids)
 
-    def store_delivery_count(self, queue_id: int, message_id: int, count: int) -> None:
-        """Record how often a message of the queue was delivered, up to ``StoreSettings.delivery_count_max``."""
-        if not 0 <= self.settings.delivery_count_max < count:
-            self._journal.append(RecordType.DELIVERY_COUNT, encode_delivery_count(queue_id, message_id, count))
+    def store_delivery_count(self, queue_id: int, message_id: int, count: int, *, not_before_ms: int = 0) -> None:
+        """Record how often a message of the queue was delivered, up to ``StoreSettings.delivery_count_max``, and always
+        the wall time of its redelivery.
+        """
+        if not_before_ms or not 0 <= self.settings.delivery_count_max < count:
+            payload = encode_delivery_count(queue_id, message_id, count, not_before_ms)
+            self._journal.append(RecordType.DELIVERY_COUNT, payload)
 
     def store_duplicate_ids(self, address_id: int, duplicate_ids: Sequence[bytes], tx_id: int = 0) -> None:
         """The address has seen these duplicate ids, in order (with a transaction: once it commits)."""

@@ -19,15 +19,20 @@ XID = Xid(1, b"branch", b"q")
 class Resources:
     """One prepared branch without messages."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, begun: bool = False) -> None:
+        self.begun = begun
+        """Its transfer to the target has begun before."""
         self.branch = SimpleNamespace(xid=XID, transaction=SimpleNamespace(content=lambda: ([], {})))
         self.handed_over: list[object] = []
 
     def prepared(self) -> list[Any]:
         return [self.branch]
 
-    def hand_over(self, branch: object, node_id: str) -> None:
-        assert node_id == "target"
+    def may_be_at(self, xid: Xid, node_id: str) -> bool:
+        assert (xid, node_id) == (XID, "target")
+        return self.begun
+
+    def hand_over(self, branch: object) -> None:
         self.handed_over.append(branch)
 
 
@@ -37,6 +42,13 @@ def move(resources: Resources, in_doubt: tuple[Xid, ...]) -> None:
     moves = BranchMoves(none, none, SimpleNamespace(progress=0), none)  # type: ignore[arg-type]
     work = moves.move(resources, "target")  # type: ignore[arg-type]
     wait = next(work)
+    assert isinstance(wait, Ask)
+    assert wait.packet == packets.XaInDoubt()
+    if resources.begun:
+        with pytest.raises(StopIteration):
+            work.send(packets.XaInDoubtResponse(in_doubt))
+        return
+    wait = work.send(packets.XaInDoubtResponse(()))
     assert isinstance(wait, Ask)
     assert wait.packet == packets.XaStart(XID)
     wait = work.send(packets.XaResponse(True, XaCode.DUPLICATE_XID, "known"))
@@ -48,6 +60,13 @@ def move(resources: Resources, in_doubt: tuple[Xid, ...]) -> None:
 
 def test_a_branch_that_is_prepared_there_is_not_sent_again() -> None:
     resources = Resources()
+    move(resources, (XID,))
+    assert resources.handed_over == [resources.branch]
+
+
+def test_a_branch_that_was_moved_before_is_not_sent_again() -> None:
+    """It is prepared there, or was decided there since: the target lists both to a node of the cluster."""
+    resources = Resources(begun=True)
     move(resources, (XID,))
     assert resources.handed_over == [resources.branch]
 

@@ -336,7 +336,9 @@ def test_a_branch_that_was_moved_is_not_unknown() -> None:
         session.branches.prepare(XID)
 
     prepared()
-    world.resources.hand_over(next(world.resources.prepared()), "another-node")
+    world.resources.will_move("another-node")
+    assert world.resources.may_be_at(XID, "another-node")
+    world.resources.hand_over(next(world.resources.prepared()))
     assert session.branches.in_doubt() == ()
     refused(XaCode.RESOURCE_MANAGER_FAILED, lambda: commit(session))
     refused(XaCode.RESOURCE_MANAGER_FAILED, lambda: session.branches.roll_back(XID))
@@ -363,12 +365,49 @@ def test_a_moved_branch_can_be_forgotten_and_their_number_is_limited(monkeypatch
         session.branches.start(xid)
         session.branches.end(xid, failed=False)
         session.branches.prepare(xid)
-        world.resources.hand_over(next(world.resources.prepared()), "another-node")
+        world.resources.will_move("another-node")
+        world.resources.hand_over(next(world.resources.prepared()))
     assert len(world.store.found().settings) == 2
     refused(XaCode.UNKNOWN_XID, lambda: session.branches.commit(xids[0], one_phase=False, done=None))
     session.branches.forget(xids[1])
     refused(XaCode.UNKNOWN_XID, lambda: session.branches.commit(xids[1], one_phase=False, done=None))
     refused(XaCode.RESOURCE_MANAGER_FAILED, lambda: session.branches.commit(xids[2], one_phase=False, done=None))
+
+
+def test_a_branch_that_stays_after_all_is_decided_here() -> None:
+    """The node gave up its scale-down."""
+    world = World()
+    session = xa_session(world)
+    session.branches.start(XID)
+    session.send(text("a"))
+    session.branches.end(XID, failed=False)
+    session.branches.prepare(XID)
+    world.resources.will_move("another-node")
+    commit(session)
+    refused(XaCode.UNKNOWN_XID, lambda: commit(session))
+    assert not world.store.found().settings
+
+
+def test_a_branch_that_came_is_taken_once() -> None:
+    """The simulation found one that was decided and came again, from a node that was killed after it had sent it: no
+    manager knew it any more (members, 4581).
+    """
+    world = World()
+    world.queue()
+    other = world.session(of_cluster=True, xa=True, auto_commit_sends=False, auto_commit_acks=False)
+    other.branches.start(XID)
+    other.branches.end(XID, failed=False)
+    other.branches.prepare(XID)
+    session = xa_session(world)
+    assert session.branches.in_doubt() == (XID,)
+    commit(session)
+    refused(XaCode.UNKNOWN_XID, lambda: commit(session))
+    for resources in (world.resources, ResourceManager(world.office, world.clock, world.clock)):
+        if resources is not world.resources:
+            resources.restore(world.store.found())
+        assert resources.in_doubt() == ()
+        assert resources.in_doubt(came=True) == (XID,)
+    refused(XaCode.DUPLICATE_XID, lambda: other.branches.start(XID))
 
 
 # parts

@@ -66,25 +66,36 @@ class Redelivery:
         back: list[MessageReference] = []
         for reference in references:
             count = reference.delivery_count
+            killed = 0 < attempts <= count and not queue.internal
+            not_before_ms = 0 if killed or not delay_redelivery else self._redelivery_ms(queue, count)
             # with counts stored before each delivery, one that was taken back is stored too
-            if (count or self._store.settings.count_before_delivery) and reference.durable and not queue.internal:
-                self._store.store_delivery_count(queue.queue_id, reference.message_id, count)
-            if 0 < attempts <= count and not queue.internal:
+            changed = count or not_before_ms or self._store.settings.count_before_delivery
+            if changed and reference.durable and not queue.internal:
+                self._store.store_delivery_count(
+                    queue.queue_id, reference.message_id, count, not_before_ms=not_before_ms
+                )
+            if killed:
                 queue.delivering_count -= 1
                 self.kill(queue, reference)
-                continue
-            delay_ms = 0
-            if count and delay_redelivery:
-                varied = settings.redelivery_collision_avoidance_factor and settings.redelivery_delay > 0
-                delay_ms = settings.redelivery_delay_ms(count, _share(self._entropy) if varied else 0.0)
-            if delay_ms > 0:
+            elif not_before_ms:
                 queue.postpone()
-                self._scheduled.add(queue, reference, self._clock.wall_ms() + delay_ms)
+                self._scheduled.add(queue, reference, not_before_ms)
             else:
                 back.append(reference)
         queue.requeue(back)
         if queue.kind is not None:
             queue.kind.gate_may_open(0)
+
+    def _redelivery_ms(self, queue: Queue, count: int) -> int:
+        """Wall time before which a message that was delivered so often is not delivered again; 0: at once. Messages
+        that the consumer had not reached wait with the others, and do not overtake them (as in Artemis).
+        """
+        settings = queue.address.settings
+        if settings.redelivery_delay <= 0 or queue.internal:
+            return 0
+        share = _share(self._entropy) if settings.redelivery_collision_avoidance_factor else 0.0
+        delay_ms = settings.redelivery_delay_ms(count, share)
+        return self._clock.wall_ms() + delay_ms if delay_ms > 0 else 0
 
     def expire(self, queue: Queue, reference: MessageReference) -> None:
         """A reference in no place any more whose time is over: to the expiry address, as soon as that takes it."""

@@ -49,6 +49,7 @@ _TRIM = struct.Struct("<QQ")
 _SNAPSHOT = struct.Struct("<QQQQ")
 _DROP = struct.Struct("<QII")
 _COUNT = struct.Struct("<QQII")
+_I64 = struct.Struct("<q")
 #: Of two ids: the payload of DUPLICATE_ID before the duplicate id (address id, tx id), and others.
 TWO_IDS = struct.Struct("<QQ")
 #: Before each item of a CHECKPOINT: bytes of its payload, type.
@@ -196,6 +197,8 @@ class DeliveryCountRecord:
     queue_id: int
     message_id: int
     count: int
+    not_before_ms: int = 0
+    """Wall time of its redelivery; 0: it waits for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,9 +389,10 @@ def encode_prepare(tx_id: int, xid: bytes) -> bytes:
     return _U64.pack(tx_id) + xid
 
 
-def encode_delivery_count(queue_id: int, message_id: int, count: int) -> bytes:
+def encode_delivery_count(queue_id: int, message_id: int, count: int, not_before_ms: int = 0) -> bytes:
     """Payload of DELIVERY_COUNT."""
-    return _COUNT.pack(queue_id, message_id, count, 0)
+    payload = _COUNT.pack(queue_id, message_id, count, 0)
+    return payload + _I64.pack(not_before_ms) if not_before_ms else payload
 
 
 def encode_duplicate_id(address_id: int, duplicate_id: bytes, tx_id: int = 0) -> bytes:
@@ -469,7 +473,8 @@ def _decode(kind: int, flags: int, payload: bytes) -> Record:
         return AcknowledgeRecord(queue_id, tx_id, ids)
     if kind == RecordType.DELIVERY_COUNT:
         queue_id, message_id, count, _ = _COUNT.unpack_from(payload)
-        return DeliveryCountRecord(queue_id, message_id, count)
+        not_before_ms = _I64.unpack_from(payload, _COUNT.size)[0] if len(payload) > _COUNT.size else 0
+        return DeliveryCountRecord(queue_id, message_id, count, not_before_ms)
     if kind == RecordType.TX_COMMIT:
         return CommitRecord(_U64.unpack_from(payload)[0])
     if kind == RecordType.TX_ROLLBACK:

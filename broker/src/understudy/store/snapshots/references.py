@@ -9,7 +9,7 @@ Not here: reading and writing files (``builder``), the bytes of a snapshot (``sn
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from itertools import compress, groupby
 from typing import Final
@@ -95,30 +95,39 @@ class LiveReferences:
                 self.bytes.add(*unpack_location(reference.location))
 
     def _changed(self, payload: bytes) -> Iterator[bytes]:
-        """The references with later locations and delivery counts."""
+        """The references with later locations, delivery counts and times of redelivery."""
         counts, locations = self._late.counts, self._late.locations
         for entry in REFERENCE.iter_unpack(payload):
             queue_id, message_id, expiration, scheduled_ms, number, offset, length, size_bytes, count, *rest = entry
             location = locations.get(message_id)
             if location is not None:
                 number, offset, length = unpack_location(location)
-            count = counts.get((queue_id, message_id), count)
+            count, scheduled_ms = counts.get((queue_id, message_id), (count, scheduled_ms))
             yield REFERENCE.pack(
                 queue_id, message_id, expiration, scheduled_ms, number, offset, length, size_bytes, count, *rest
             )
 
 
-def waiting_references(queue_id: int, backlog: Backlog) -> Iterator[bytes]:
-    """Encoded references that wait in a queue, some at a time; per priority in order."""
+def waiting_references(queue_id: int, backlog: Backlog, redeliveries: Mapping[int, int]) -> Iterator[bytes]:
+    """Encoded references that wait in a queue, some at a time; per priority in order.
+
+    Args:
+        queue_id: Of the queue.
+        backlog: Its references.
+        redeliveries: Message id to the wall time of its redelivery.
+    """
     for priority in sorted(backlog.levels, reverse=True):
         level = backlog.levels[priority]
         level.close_block()
         for block in level.blocks:
             columns = block.plain_columns()
-            if columns is not None:
+            if columns is not None and redeliveries.keys().isdisjoint(columns.ids):
                 yield from _encoded(queue_id, columns, block.gone)
-            else:
-                yield b"".join(encode_reference(queue_id, each) for each in block.references())
+                continue
+            references = list(block.references())
+            for reference in references:
+                reference.scheduled_ms = redeliveries.get(reference.message_id, reference.scheduled_ms)
+            yield b"".join(encode_reference(queue_id, each) for each in references)
 
 
 def _encoded(queue_id: int, columns: Columns, gone: bytearray | None) -> Iterator[bytes]:
