@@ -133,8 +133,8 @@ _FULL: Final = (
         "Messages (under PAGE: in memory) before the address is full; -1 is no limit.",
     ),
     row("address-full-policy", CHOICE, "PAGE", "Policy of a full address.", choices=("DROP", "FAIL", "PAGE", "BLOCK")),
-    row("page-limit-bytes", BYTES, "-1", "Bytes in all that a paging address may hold; -1 is no limit."),
-    row("page-limit-messages", LONG, "-1", "Messages in all that a paging address may hold; -1 is no limit."),
+    row("page-limit-bytes", BYTES, "-1", "Bytes held beyond `max-size-bytes` under PAGE; -1 is no limit."),
+    row("page-limit-messages", LONG, "-1", "Messages held beyond `max-size-messages` under PAGE; -1 is no limit."),
     row("page-full-policy", CHOICE, None, "What happens at those limits.", choices=("DROP", "FAIL")),
     row(
         "max-size-bytes-reject-threshold",

@@ -100,13 +100,17 @@ class AddressMemory:
     def room(self) -> tuple[int, int]:
         """Bytes and messages until it holds its maximum; 0 or less: it holds it."""
         settings = self.settings
+        size_bytes, count = self.size_bytes, self.message_count
         if settings.address_full_policy is AddressFullPolicy.PAGE:
             bytes_max, messages_max = settings.page_limit_bytes, settings.page_limit_messages
+            # what may be in memory comes on top; without a maximum of the address everything counts
+            size_bytes -= self.memory_max_bytes if self.memory_max_bytes != _UNLIMITED else 0
+            count -= self.memory_max_messages if self.counts_messages else 0
         else:
             bytes_max, messages_max = settings.max_size_bytes, settings.max_size_messages
         return (
-            bytes_max - self.size_bytes if bytes_max >= 0 else _UNLIMITED,
-            messages_max - self.message_count if messages_max >= 0 else _UNLIMITED,
+            bytes_max - size_bytes if bytes_max >= 0 else _UNLIMITED,
+            messages_max - count if messages_max >= 0 else _UNLIMITED,
         )
 
     @property
@@ -127,8 +131,11 @@ class AddressMemory:
 
     @property
     def paging(self) -> bool:
-        """Whether messages wait whose body is not in memory."""
-        return self.paged_count > 0
+        """Whether messages wait whose body is not in memory, or the next one would."""
+        full = self.memory_bytes >= self.memory_max_bytes or (
+            self.counts_messages and self.message_count >= self.memory_max_messages
+        )
+        return self.paged_count > 0 or (full and self.message_count > 0)
 
     def charge(self, message_id: int, size_bytes: int, queue_count: int) -> None:
         """A message came to that many queues of this address, with its body in memory."""

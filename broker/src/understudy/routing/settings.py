@@ -43,7 +43,7 @@ class AddressSettings:
     max_size_bytes_reject_threshold: int = -1
     """Under BLOCK: bytes from which on messages are refused, with credits or without."""
     page_limit_bytes: int = -1
-    """Under PAGE: bytes of messages held in all before ``page_full_policy`` applies."""
+    """Under PAGE: bytes of messages beyond ``max_size_bytes`` from which on ``page_full_policy`` applies."""
     page_limit_messages: int = -1
     page_full_policy: AddressFullPolicy | None = None
     """DROP or FAIL; None = no limit is enforced."""

@@ -155,23 +155,18 @@ class ServerSession(ConsumingSession):
             if done is not None:
                 self._office.acceptance.answer(self.order, done)
             return
-        self._roll_back(failed=False, keep_first=consider_last_message_as_delivered)
-        if done is not None:
-            self._office.acceptance.answer(self.order, done)
-
-    def _roll_back(self, *, failed: bool, keep_first: bool) -> None:
         returned: dict[Queue, list[MessageReference]] = {}
         if self._transaction is not None:
             transaction, self._transaction = self._transaction, self._begin()
             returned = transaction.roll_back()
-        self.give_back(returned, failed=failed, keep_first=keep_first)
+        self.give_back(returned, keep_first=consider_last_message_as_delivered)
+        if done is not None:
+            self._office.acceptance.answer(self.order, done)
 
-    def give_back(
-        self, returned: dict[Queue, list[MessageReference]], *, failed: bool = False, keep_first: bool = False
-    ) -> None:
+    def give_back(self, returned: dict[Queue, list[MessageReference]], *, keep_first: bool = False) -> None:
         """Deliveries of a transaction that was rolled back, and with them everything outstanding."""
         for consumer in self.consumers.values():
-            outstanding = consumer.cancel(failed=failed, keep_first=keep_first)
+            outstanding = consumer.cancel(failed=False, keep_first=keep_first)
             if outstanding:
                 returned.setdefault(consumer.queue, []).extend(outstanding)
         for queue, references in returned.items():
@@ -187,7 +182,8 @@ class ServerSession(ConsumingSession):
         del self.send, self.sends, self.queues, self.branches, self.large
 
     def close(self, failed: bool) -> None:
-        """Roll back the open transaction and return all unsettled messages.
+        """Roll back the open transaction and return all unsettled messages. A redelivery delay holds for those that the
+        transaction had acknowledged, as in Artemis.
 
         Args:
             failed: The connection was lost rather than closed; delivery counts stay (artemis-core s. 6.4).
@@ -201,7 +197,8 @@ class ServerSession(ConsumingSession):
             consumer.started = False
         self.branches.close(failed=failed)
         if self._transaction is not None:
-            self._roll_back(failed=failed, keep_first=False)
+            for queue, references in self._transaction.roll_back().items():
+                self._office.redelivery.cancel(queue, references)
             self._transaction = None
         for consumer in list(self.consumers.values()):
             self._close_consumer(consumer, failed=failed)

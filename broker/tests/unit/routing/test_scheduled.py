@@ -140,6 +140,22 @@ def test_a_redelivery_waits_over_a_restart(after_ms: int) -> None:
     assert callback_of(consumer).counts() == [2, 1]
 
 
+@pytest.mark.parametrize("failed", [False, True])
+def test_the_end_of_a_session_delays_what_its_transaction_has_acknowledged(*, failed: bool) -> None:
+    """As in Artemis; the rest goes to the next consumer at once."""
+    world = World({"#": {"redelivery_delay": 100}})
+    queue = world.queue()
+    session = world.session(transacted=True)
+    session.create_consumer(0, "q")
+    session.receive_consumer_credits(0, -1)
+    for name in "abc":
+        world.session().send(text(name))
+    world.turn()
+    session.acknowledge(0, callback_of(session).delivered[0][1].message_id)
+    session.close(failed=failed)
+    assert (queue.scheduled_count, len(queue.pending)) == (1, 2)
+
+
 def test_closing_a_consumer_delays_nothing() -> None:
     world = World({"#": {"redelivery_delay": 100}})
     queue = world.queue()
