@@ -96,7 +96,7 @@ class Model:
             if message_id in messages.get(queue_id, {}):
                 fields = messages[queue_id][message_id]
                 fields[-1] = count
-                fields[_SCHEDULED] = not_before_ms
+                fields[_SCHEDULED] = not_before_ms or fields[_SCHEDULED]
         elif name == "duplicate":
             self._remember(state, *arguments)
         elif name == "address":
@@ -152,7 +152,7 @@ def contents_of(state: StoreState) -> dict[str, Any]:
                 reference.message_id: [
                     reference.priority,
                     reference.expiration,
-                    state.redeliveries.get(queue_id, {}).get(reference.message_id, reference.scheduled_ms),
+                    references.redeliveries.get(reference.message_id, reference.scheduled_ms),
                     reference.size_bytes,
                     reference.file_id if isinstance(reference, LargeReference) else 0,
                     reference.delivery_count,

@@ -103,7 +103,7 @@ class AddressMemory:
         size_bytes, count = self.size_bytes, self.message_count
         if settings.address_full_policy is AddressFullPolicy.PAGE:
             bytes_max, messages_max = settings.page_limit_bytes, settings.page_limit_messages
-            # what may be in memory comes on top; without a maximum of the address everything counts
+            # the maximum in memory comes on top; without one everything counts
             size_bytes -= self.memory_max_bytes if self.memory_max_bytes != _UNLIMITED else 0
             count -= self.memory_max_messages if self.counts_messages else 0
         else:

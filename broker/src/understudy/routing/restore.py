@@ -82,7 +82,7 @@ def restore(office: PostOffice, state: StoreState) -> int:
         if len(backlogs) > 1:
             _share(address, backlogs, state)
         for queue, backlog in backlogs:
-            _adopt(office, queue, backlog, state.redeliveries.get(queue.queue_id, {}))
+            _adopt(office, queue, backlog)
     for queue_id in list(state.references):
         _give_up(office, state.take_references(queue_id))
     return total
@@ -142,15 +142,8 @@ def _give_up(office: PostOffice, backlog: Backlog) -> None:
             office.store.large.release(file_id)
 
 
-def _adopt(office: PostOffice, queue: Queue, backlog: Backlog, redeliveries: Mapping[int, int]) -> None:
-    now_ms = office.clock.wall_ms()
-    later = backlog.scheduled_after(now_ms)
-    for message_id, not_before_ms in redeliveries.items():
-        found = backlog.pop(message_id) if not_before_ms > now_ms else None
-        if found is not None:
-            later.append(found)
-    for reference in later:
-        reference.scheduled_ms = redeliveries.get(reference.message_id, reference.scheduled_ms)
+def _adopt(office: PostOffice, queue: Queue, backlog: Backlog) -> None:
+    for reference in backlog.scheduled_after(office.clock.wall_ms()):
         # where it lay in the backlog is no place in the queue
         reference.position = -1
         queue.schedule(reference)

@@ -167,7 +167,7 @@ class Backlog(Mapping[int, MessageReference]):
     priority, each in log order.
     """
 
-    __slots__ = ("count", "expiring_count", "files", "levels", "scheduled_count", "size_bytes")
+    __slots__ = ("count", "expiring_count", "files", "levels", "redeliveries", "scheduled_count", "size_bytes")
 
     def __init__(self) -> None:
         self.levels: dict[int, BacklogLevel] = {}
@@ -181,6 +181,10 @@ class Backlog(Mapping[int, MessageReference]):
         """Of ``count``, those with a time before which they are not delivered."""
         self.files: dict[int, int] = {}
         """File id to how many of ``count`` are that large message."""
+        self.redeliveries: dict[int, int] = {}
+        """Message id to the wall time of its redelivery. It replaces the time of the reference, which has that of the
+        producer or of a snapshot.
+        """
 
     def __len__(self) -> int:
         return self.count
@@ -272,6 +276,7 @@ class Backlog(Mapping[int, MessageReference]):
         self.size_bytes += other.size_bytes
         self.expiring_count += other.expiring_count
         self.scheduled_count += other.scheduled_count
+        self.redeliveries.update(other.redeliveries)
         for file_id, count in other.files.items():
             self.files[file_id] = self.files.get(file_id, 0) + count
 
@@ -305,6 +310,9 @@ class Backlog(Mapping[int, MessageReference]):
     def remove_all(self, message_ids: Sequence[int], is_live: Callable[[int], bool]) -> None:
         """The messages do not wait any more. Those that are not live are not searched for."""
         ids = message_ids if isinstance(message_ids, array) else array("Q", message_ids)
+        if self.redeliveries:
+            for message_id in ids:
+                self.redeliveries.pop(message_id, None)
         at = 0
         while at < len(ids):
             for level in self.levels.values():
@@ -335,10 +343,13 @@ class Backlog(Mapping[int, MessageReference]):
         """Forget everything."""
         self.levels.clear()
         self.files.clear()
+        self.redeliveries.clear()
         self.count = self.size_bytes = self.expiring_count = self.scheduled_count = 0
 
-    def set_delivery_count(self, message_id: int, count: int) -> None:
-        """The message was delivered so often."""
+    def set_delivery_count(self, message_id: int, count: int, not_before_ms: int = 0) -> None:
+        """The message was delivered so often, and waits for its redelivery until that wall time; 0: as before."""
+        if not_before_ms:
+            self.redeliveries[message_id] = not_before_ms
         for level in self.levels.values():
             found = level.find(message_id)
             if found is None:
@@ -365,9 +376,21 @@ class Backlog(Mapping[int, MessageReference]):
 
     def scheduled_after(self, now_ms: int) -> list[MessageReference]:
         """Take out those whose time has not come by then, in log order of each priority."""
-        if not self.scheduled_count:
-            return []
-        later = [reference for reference in self._scheduled() if reference.scheduled_ms > now_ms]
+        later = self._scheduled_after(now_ms) if self.scheduled_count else []
+        for message_id, not_before_ms in self.redeliveries.items():
+            reference = self.pop(message_id) if not_before_ms > now_ms else None
+            if reference is not None:
+                reference.scheduled_ms = not_before_ms
+                later.append(reference)
+        return later
+
+    def _scheduled_after(self, now_ms: int) -> list[MessageReference]:
+        times = self.redeliveries
+        later = [
+            reference
+            for reference in self._scheduled()
+            if reference.scheduled_ms > now_ms and reference.message_id not in times
+        ]
         for reference in later:
             self.remove(reference.message_id)
         return later

@@ -169,10 +169,6 @@ class StoreState:
         """Epoch of the snapshot this began with, and the sequence up to which it needs the log."""
         self.refuted = False
         """The log shows that the snapshot was written by a node that had lost the store."""
-        self.redeliveries: dict[int, dict[int, int]] = {}
-        """Queue id, and message id to the wall time of its redelivery. It replaces the time of the reference, which has
-        that of the producer or of a snapshot. 0: the message does not wait.
-        """
         self.late: LateChanges | None = None
         """Set by the consolidator, which replays without the older references."""
         self.origins: dict[int, Location] | None = None
@@ -317,16 +313,11 @@ class StoreState:
             # checked first because a search for an absent id is slow
             backlog.remove_all(message_ids, partial(self.live.is_live, queue_id))
         self.live.remove(queue_id, message_ids)
-        waiting = self.redeliveries.get(queue_id) if self.redeliveries else None
-        if waiting:
-            for message_id in message_ids:
-                waiting.pop(message_id, None)
 
     def remove_queue(self, queue_id: int) -> None:
         """The queue is gone with all that was in it."""
         self.queues.pop(queue_id, None)
         self.references.pop(queue_id, None)
-        self.redeliveries.pop(queue_id, None)
         self.live.remove_queue(queue_id)
         for transaction in self.transactions.values():
             transaction.adds.remove_queue(queue_id)
@@ -437,13 +428,11 @@ class StoreState:
     def _apply_delivery_count(self, record: DeliveryCountRecord, segment: int, location: Location) -> None:
         backlog = self.references.get(record.queue_id)
         if backlog is not None and self.live.is_live(record.queue_id, record.message_id):
-            backlog.set_delivery_count(record.message_id, record.count)
-            if record.not_before_ms or backlog.scheduled_count:
-                self.redeliveries.setdefault(record.queue_id, {})[record.message_id] = record.not_before_ms
-            elif record.queue_id in self.redeliveries:
-                self.redeliveries[record.queue_id].pop(record.message_id, None)
+            backlog.set_delivery_count(record.message_id, record.count, record.not_before_ms)
         elif self.late is not None:
-            self.late.counts[record.queue_id, record.message_id] = record.count, record.not_before_ms
+            key = record.queue_id, record.message_id
+            earlier_ms = self.late.counts.get(key, (0, 0))[1]
+            self.late.counts[key] = record.count, record.not_before_ms or earlier_ms
 
     def _apply_duplicate_id(self, record: DuplicateIdRecord, segment: int, location: Location) -> None:
         if record.tx_id:

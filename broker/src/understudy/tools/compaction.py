@@ -121,7 +121,7 @@ def plan(disk: Disk, directory: str, percent: int) -> CompactionPlan:
 def _live_bytes(state: StoreState) -> dict[int, int]:
     live = LiveReferences(state.live, LateChanges())
     for queue_id, backlog in state.references.items():
-        for payload in waiting_references(queue_id, backlog, state.redeliveries.get(queue_id, {})):
+        for payload in waiting_references(queue_id, backlog):
             live.passing(payload)
     live.count_transactions(state.transactions.values())
     return live.bytes.by_segment

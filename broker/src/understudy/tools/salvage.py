@@ -419,7 +419,7 @@ class _Writing:
             self._settle_some()
         for queue_id, reference, record in salvage.messages():
             self._store_message(queue_id, reference, record, 0)
-            not_before_ms = state.redeliveries.get(queue_id, {}).get(reference.message_id, 0)
+            not_before_ms = state.references[queue_id].redeliveries.get(reference.message_id, 0)
             if reference.delivery_count or not_before_ms:
                 store.store_delivery_count(
                     queue_id, reference.message_id, reference.delivery_count, not_before_ms=not_before_ms

@@ -391,8 +391,7 @@ def encode_prepare(tx_id: int, xid: bytes) -> bytes:
 
 def encode_delivery_count(queue_id: int, message_id: int, count: int, not_before_ms: int = 0) -> bytes:
     """Payload of DELIVERY_COUNT."""
-    payload = _COUNT.pack(queue_id, message_id, count, 0)
-    return payload + _I64.pack(not_before_ms) if not_before_ms else payload
+    return _COUNT.pack(queue_id, message_id, count, 0) + (_I64.pack(not_before_ms) if not_before_ms else b"")
 
 
 def encode_duplicate_id(address_id: int, duplicate_id: bytes, tx_id: int = 0) -> bytes:
@@ -469,12 +468,10 @@ def _decode(kind: int, flags: int, payload: bytes) -> Record:
         return DuplicateIdRecord(address_id, tx_id, payload[TWO_IDS.size :])
     if kind == RecordType.ACKNOWLEDGE:
         queue_id, tx_id, count, _ = ACKNOWLEDGE.unpack_from(payload)
-        ids = struct.unpack_from(f"<{count}Q", payload, ACKNOWLEDGE.size)
-        return AcknowledgeRecord(queue_id, tx_id, ids)
+        return AcknowledgeRecord(queue_id, tx_id, struct.unpack_from(f"<{count}Q", payload, ACKNOWLEDGE.size))
     if kind == RecordType.DELIVERY_COUNT:
-        queue_id, message_id, count, _ = _COUNT.unpack_from(payload)
-        not_before_ms = _I64.unpack_from(payload, _COUNT.size)[0] if len(payload) > _COUNT.size else 0
-        return DeliveryCountRecord(queue_id, message_id, count, not_before_ms)
+        later = payload[_COUNT.size :]
+        return DeliveryCountRecord(*_COUNT.unpack_from(payload)[:3], *(_I64.unpack(later) if later else ()))
     if kind == RecordType.TX_COMMIT:
         return CommitRecord(_U64.unpack_from(payload)[0])
     if kind == RecordType.TX_ROLLBACK:

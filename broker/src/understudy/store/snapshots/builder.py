@@ -339,7 +339,7 @@ class SnapshotBuilder:
             passed_bytes = 0
             older = [payload for _, payload in reader.feed(data)]
         for queue_id, backlog in self._replayed.references.items():
-            for payload in waiting_references(queue_id, backlog, self._replayed.redeliveries.get(queue_id, {})):
+            for payload in waiting_references(queue_id, backlog):
                 yield from put(payload)
         if packed:
             writer.encoder.add(PartType.REFERENCES, bytes(packed))

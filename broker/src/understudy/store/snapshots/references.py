@@ -9,7 +9,7 @@ Not here: reading and writing files (``builder``), the bytes of a snapshot (``sn
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import field
 from itertools import compress, groupby
 from typing import Final
@@ -102,20 +102,16 @@ class LiveReferences:
             location = locations.get(message_id)
             if location is not None:
                 number, offset, length = unpack_location(location)
-            count, scheduled_ms = counts.get((queue_id, message_id), (count, scheduled_ms))
+            count, redelivery_ms = counts.get((queue_id, message_id), (count, 0))
+            not_before_ms = redelivery_ms or scheduled_ms
             yield REFERENCE.pack(
-                queue_id, message_id, expiration, scheduled_ms, number, offset, length, size_bytes, count, *rest
+                queue_id, message_id, expiration, not_before_ms, number, offset, length, size_bytes, count, *rest
             )
 
 
-def waiting_references(queue_id: int, backlog: Backlog, redeliveries: Mapping[int, int]) -> Iterator[bytes]:
-    """Encoded references that wait in a queue, some at a time; per priority in order.
-
-    Args:
-        queue_id: Of the queue.
-        backlog: Its references.
-        redeliveries: Message id to the wall time of its redelivery.
-    """
+def waiting_references(queue_id: int, backlog: Backlog) -> Iterator[bytes]:
+    """Encoded references that wait in a queue, some at a time; per priority in order."""
+    redeliveries = backlog.redeliveries
     for priority in sorted(backlog.levels, reverse=True):
         level = backlog.levels[priority]
         level.close_block()
