@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.examples import examples
 from support.routing import FakeCallback, World
 from support.sends import sends_of
 from understudy.config.model import RoutingType
@@ -267,7 +268,7 @@ def check(todo: Any, max_size_bytes: int, consumers: int, most: int, node_max: t
         assert together.view(single_rows=True) == single.view(single_rows=True)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(
     steps, st.sampled_from((-1, 2_000)), st.sampled_from((1, 1, 2, 3)), st.sampled_from((1_000, 10)),
     st.sampled_from(((-1, -1), (20_000, 100), (1_500, -1), (-1, 15))),

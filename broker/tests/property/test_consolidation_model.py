@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.property.test_store_model import RELAXED, live_of
+from tests.support.examples import examples
 from tests.support.store import DIRECTORY, Crashed, StoreHarness
 from tests.support.store_model import contents_of, order_of
 
@@ -113,7 +114,7 @@ def check_files(rig: StoreHarness) -> None:
     assert set(rig.files.needed(rig.model.contents())) <= set(rig.files.present())
 
 
-@settings(max_examples=250, **RELAXED)
+@settings(max_examples=examples(250), **RELAXED)
 @given(SEEDS)
 def test_a_crash_anywhere_in_a_consolidation_loses_nothing(seed: int) -> None:
     stream = random.Random(seed)
@@ -180,7 +181,7 @@ def test_a_crash_at_every_single_operation(power_loss: bool) -> None:
         check_files(rig)
 
 
-@settings(max_examples=120, **RELAXED)
+@settings(max_examples=examples(120), **RELAXED)
 @given(SEEDS)
 def test_damage_in_a_consolidated_segment_is_located_and_never_served(seed: int) -> None:
     stream = random.Random(seed)
@@ -233,7 +234,7 @@ def test_damage_in_a_consolidated_segment_is_located_and_never_served(seed: int)
         assert path in rig.volume.paths(), "damaged segments stay for inspection"
 
 
-@settings(max_examples=60, **RELAXED)
+@settings(max_examples=examples(60), **RELAXED)
 @given(SEEDS)
 def test_a_follower_stays_current_through_consolidation(seed: int) -> None:
     stream = random.Random(seed)
@@ -272,7 +273,7 @@ def locations_of(follower: Follower) -> dict[tuple[int, int], Any]:
     }
 
 
-@settings(max_examples=100, **RELAXED)
+@settings(max_examples=examples(100), **RELAXED)
 @given(SEEDS)
 def test_a_damaged_snapshot_is_said_and_never_served(seed: int) -> None:
     stream = random.Random(seed)

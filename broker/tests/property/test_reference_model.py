@@ -21,6 +21,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from support.examples import examples
 from support.reference_model import ReferenceModel
 from understudy.routing.queues import level
 
@@ -58,7 +59,7 @@ def _cut_early(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(level, f"_{name}", small)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(STEPS, st.integers(0, 1 << 16))
 def test_the_books_close(steps: list[tuple[str, int, int, int]], seed: int) -> None:
     books = ReferenceModel(seed)

@@ -22,6 +22,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from support.examples import examples
 from support.routing import Answers, FakeCallback, World, text
 from understudy.routing.queues import level
 from understudy.routing.queues.queue import Queue
@@ -336,7 +337,7 @@ def _cut_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(level, "_MEMORY_BLOCKS", 2)
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 6), STEPS, st.sampled_from([-1, 0, 150]), st.sampled_from([1, -1]))
 def test_random_work_keeps_the_books(rounds: int, steps: list[tuple[str, ...]], limit: int, scan_ms: int) -> None:
     model = Model(limit, scan_ms)

@@ -14,6 +14,7 @@ from unittest import mock
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.support.examples import examples
 from tests.support.store import DIRECTORY, Crashed, StoreHarness
 from tests.support.store_model import contents_of, order_of
 
@@ -105,7 +106,7 @@ def check_bodies(rig: StoreHarness, stream: random.Random) -> None:
         assert rig.store.read_message(reference.location).encoded == rig.bodies[reference.message_id]
 
 
-@settings(max_examples=300, **RELAXED)
+@settings(max_examples=examples(300), **RELAXED)
 @given(SEEDS)
 def test_confirmed_survives_and_the_rest_is_a_prefix(seed: int) -> None:
     stream = random.Random(seed)
@@ -127,7 +128,7 @@ def live_of(follower: Follower) -> dict[int, dict[int, int]]:
     return {queue_id: masks for queue_id, masks in follower.state.live.queues.items() if masks}
 
 
-@settings(max_examples=120, **RELAXED)
+@settings(max_examples=examples(120), **RELAXED)
 @given(SEEDS)
 def test_follower_equals_cold_recovery_at_every_point(seed: int) -> None:
     stream = random.Random(seed)
@@ -151,7 +152,7 @@ def test_follower_equals_cold_recovery_at_every_point(seed: int) -> None:
         rig.die(power_loss=False)
 
 
-@settings(max_examples=80, **RELAXED)
+@settings(max_examples=examples(80), **RELAXED)
 @given(SEEDS)
 def test_writes_of_a_zombie_are_not_part_of_the_log(seed: int) -> None:
     stream = random.Random(seed)
@@ -239,7 +240,7 @@ def lies_behind(follower: Follower, path: str) -> bool:
     return follower.base is not None and parsed is not None and parsed[0] <= follower.base.number
 
 
-@settings(max_examples=300, **RELAXED)
+@settings(max_examples=examples(300), **RELAXED)
 @given(SEEDS)
 def test_a_flipped_bit_is_found_or_lies_in_the_tail(seed: int) -> None:
     stream = random.Random(seed)
@@ -276,7 +277,7 @@ def test_a_flipped_bit_is_found_or_lies_in_the_tail(seed: int) -> None:
         assert after.state.sequence < whole.state.sequence
 
 
-@settings(max_examples=200, **RELAXED)
+@settings(max_examples=examples(200), **RELAXED)
 @given(SEEDS)
 def test_a_cut_file_is_found(seed: int) -> None:
     stream = random.Random(seed)

@@ -268,6 +268,8 @@ def _remainder(one: float, two: float) -> float:
     return math.nan if not divisor or math.isinf(dividend) else math.fmod(dividend, divisor)
 
 
+_TWO_63: Final = 1 << 63
+
 ARITHMETIC: Final[dict[str, Operation]] = {
     "+": operator.add,
     "-": operator.sub,
@@ -286,11 +288,10 @@ def arithmetic_of(first: Evaluate, steps: tuple[tuple[Operation, Evaluate], ...]
             operand = _number_of(evaluate(message), convert)
             if result is None or operand is None:
                 return None
-            try:
-                result = operation(result, operand)
-            except OverflowError:
-                # Integer too large for a double.
-                result = operation(_float(result), _float(operand))
+            result = operation(result, operand)
+            if not -_TWO_63 <= result < _TWO_63 and isinstance(result, int):
+                # as longs of Java; Artemis computes with 32 bits if both operands are ints
+                result = (result + _TWO_63) % (2 * _TWO_63) - _TWO_63
         return result
 
     return arithmetic

@@ -186,8 +186,9 @@ XA_SPOILED = Exclusion(
     "internal error",
 )
 XA_REFUSED_SENDS = Exclusion(
-    "sending in a branch to an address that is missing and may not be made",
-    "preparing it answers that it was rolled back (X/Open); Artemis refuses to prepare with the error of the send",
+    "sending in a branch to an address that is missing and may not be made, or with a duplicate id that was seen",
+    "preparing it answers that it was rolled back (X/Open), and it is gone; Artemis refuses to prepare with the error"
+    " of the send, and keeps it until its rollback",
 )
 GROUPS_OF_LOANS = Exclusion(
     "group-first-key of non-destructive queues",
@@ -196,6 +197,10 @@ GROUPS_OF_LOANS = Exclusion(
 TEMPORARY_QUEUE_OF_ANOTHER_CONNECTION = Exclusion(
     "consumers of another connection's temporary queue",
     "they get a disconnect when it is deleted; Artemis sends them nothing",
+)
+PURGED_TURNS = Exclusion(
+    "anycast messages to several queues of which one is purged without consumers and has none",
+    "it takes no turn, because it gets nothing until a consumer comes (manual); Artemis drops the message at its turn",
 )
 WHEN_IT_IS_PURGED = Exclusion(
     "message counts of queues that are purged without consumers",

@@ -35,22 +35,24 @@ class Routes:
 
     def is_undecidable(self, link: Link, name: str, routing_type: int | None) -> bool:
         """Whether what becomes of a message to that address, or of its copies, is a matter of opinion
-        (``exclusions.UNTYPED_TO_NOWHERE``, ``OTHER_ROUTING_TYPE``, ``NAME_TAKEN``, ``TURNS_OF_QUEUES``).
+        (``exclusions.UNTYPED_TO_NOWHERE``, ``OTHER_ROUTING_TYPE``, ``NAME_TAKEN``, ``TURNS_OF_QUEUES``,
+        ``PURGED_TURNS``).
         """
         address, _, only = name.partition("::")
         answer = link.ask(packets.BindingQuery(address))
         if not isinstance(answer, packets.BindingQueryResponse):
             return True
-        types = {}
+        types, purged = {}, False
         for queue in answer.queue_names:
             described = link.ask(packets.QueueQuery(queue))
             types[queue] = getattr(described, "routing_type", None)
+            purged = purged or bool(getattr(described, "purge_on_no_consumers", False))
         for divert in self._diverts_of(address):
             copied = {"STRIP": None, "PASS": routing_type, "ANYCAST": ANYCAST, "MULTICAST": MULTICAST}
             if self.is_undecidable(link, self._name(divert.forwarding_address), copied[divert.routing_type]):
                 return True
         several = [*types.values()].count(ANYCAST) > 1
-        if several and self.restarted:
+        if several and (self.restarted or purged):
             return True
         if only:
             return (
