@@ -98,6 +98,12 @@ class SessionState:
 
     # -- answers ----------------------------------------------------------------------------------
 
+    def in_order(self, call: Callable[..., None], *args: Any) -> None:
+        """Call now, or after the answers to earlier requests of this session that wait. Used for answers to requests
+        that change nothing.
+        """
+        self._office.acceptance.answer(self.order, lambda _: call(*args))
+
     def when_durable(self, call: Callable[..., None], *args: Any) -> None:
         """Call when everything written so far is durable, in the order of this session's answers. Used for answers to
         requests that create or delete something.

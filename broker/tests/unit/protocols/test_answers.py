@@ -103,6 +103,39 @@ def test_an_internal_error_in_a_response_ends_the_connection(
     assert_dropped(node, victim, caplog)
 
 
+@pytest.mark.parametrize(
+    "request_packet",
+    [
+        packets.QueueQuery("q"),
+        packets.BindingQuery("q"),
+        packets.CreateConsumer(0, "q", None, 0, requires_response=True),
+        packets.SessionStop(),
+        packets.AddMetadataV2("key", "value", True),
+        packets.DeleteQueue("missing"),
+        packets.XaGetTimeout(),
+    ],
+    ids=lambda packet: type(packet).__name__,
+)
+@pytest.mark.parametrize("window", [-1, 0, 1 << 20])
+def test_an_answer_comes_after_those_of_earlier_sends(request_packet: packets.Packet, window: int) -> None:
+    """The stock client loses an answer that another response of the channel follows at once, and waits for its call
+    timeout (found with JmsProducerTest of the reference).
+    """
+    node = CoreNode(automatic=False)
+    _, other = two_clients(node, window)
+    for number in range(3):
+        other.send_message(f"m{number}")
+    other.send(request_packet)
+    assert other.received() == []
+    node.sync()
+    responses = [each for each in other.received() if not isinstance(each, packets.PacketsConfirmed)]
+    assert [type(each) for each in responses[:3]] == [packets.NullResponse] * 3
+    assert len(responses) == 4
+    other.send(request_packet)
+    again = [each for each in other.received() if not isinstance(each, packets.PacketsConfirmed)]
+    assert len(again) == 1, "at once if nothing waits"
+
+
 def test_an_internal_error_in_routing_confirms_nothing_to_the_producer(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -41,7 +41,8 @@ class SessionAnswers:
 
     def _fail(self, correlation_id: int | None, error: BrokerError) -> None:
         if not self.gives_up(error):
-            self.reply(packets.ExceptionResponse(code_of(error), self.text_of(error), correlation_id))
+            response = packets.ExceptionResponse(code_of(error), self.text_of(error), correlation_id)
+            self.channel.send_packet(response)
 
     def text_of(self, error: BrokerError) -> str:
         """Text of an error for the client."""
@@ -60,8 +61,11 @@ class SessionAnswers:
         return False
 
     def reply(self, packet: packets.Packet) -> None:
-        """Send a packet of this channel."""
-        self.channel.send_packet(packet)
+        """Answer a request at once, that is after the answers to earlier requests of the session. The client of Artemis
+        keeps only the last response of a channel: one that came right after the awaited one would take its place
+        (``ChannelImpl.handlePacket``).
+        """
+        self.session.in_order(self.channel.send_packet, packet)
 
     def done(self, error: BrokerError | None) -> None:
         """Answer a request that carries no correlation id."""

@@ -153,7 +153,7 @@ class CoreSession(SessionAnswers):
     def _refuse(self, packet: packets.Packet, error: BrokerError) -> None:
         if type(packet) in _ALWAYS_ANSWERED or _answer_wanted(packet):
             correlation_id = getattr(packet, "correlation_id", NO_CORRELATION)
-            self._fail(None if correlation_id == NO_CORRELATION else correlation_id, error)
+            self.session.in_order(self._fail, None if correlation_id == NO_CORRELATION else correlation_id, error)
         elif not self.gives_up(error):
             log.info("request failed", extra={"packet": type(packet).__name__, "error": str(error)})
 
@@ -294,7 +294,7 @@ class CoreSession(SessionAnswers):
 
     def _stop(self, _: packets.SessionStop) -> None:
         self.session.stop()
-        self.done(None)
+        self.session.in_order(self.done, None)
 
     def _commit(self, packet: packets.Commit) -> None:
         # From 132 on the request has a field for it, so a refusal has one too (artemis-core s. 3.3).
@@ -316,12 +316,12 @@ class CoreSession(SessionAnswers):
     def _add_metadata(self, packet: packets.AddMetadata | packets.AddMetadataV2) -> None:
         self.session.add_metadata(packet.key, packet.value)
         if getattr(packet, "requires_confirmation", True):
-            self.done(None)
+            self.session.in_order(self.done, None)
 
     def _add_unique_metadata(self, packet: packets.UniqueAddMetadata) -> None:
         self.session.add_unique_metadata(packet.key, packet.value)
         if packet.requires_confirmation:
-            self.done(None)
+            self.session.in_order(self.done, None)
 
     def _confirmed(self, packet: packets.PacketsConfirmed) -> None:
         self.channel.confirmed(packet.command_id)
@@ -378,15 +378,15 @@ class CoreSession(SessionAnswers):
 
     def disconnect_consumer(self, consumer_id: int) -> None:
         """Its queue was deleted."""
-        self.reply(packets.DisconnectConsumer(consumer_id))
+        self.channel.send_packet(packets.DisconnectConsumer(consumer_id))
 
     def producer_credits(self, address: str, credit_bytes: int) -> None:
         """Grant credits to the producers of an address."""
-        self.reply(packets.ProducerCredits(credit_bytes, address))
+        self.channel.send_packet(packets.ProducerCredits(credit_bytes, address))
 
     def producer_credits_refused(self, address: str, credit_bytes: int) -> None:
         """Refuse credits: the address is full and its policy is FAIL."""
-        self.reply(packets.ProducerFailCredits(credit_bytes, address))
+        self.channel.send_packet(packets.ProducerFailCredits(credit_bytes, address))
 
     def kill_connection(self, reason: str) -> None:
         """The slow-consumer-policy is KILL; the packet says so to clients that listen (artemis-core s. 4.1)."""

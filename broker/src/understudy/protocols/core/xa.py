@@ -69,11 +69,11 @@ def _in_doubt(handler: SessionAnswers, _: packets.XaInDoubt) -> None:
 
 
 def _set_timeout(handler: SessionAnswers, packet: packets.XaSetTimeout) -> None:
-    handler.channel.send_packet(packets.XaSetTimeoutResponse(handler.session.branches.set_timeout(packet.timeout_s)))
+    handler.reply(packets.XaSetTimeoutResponse(handler.session.branches.set_timeout(packet.timeout_s)))
 
 
 def _get_timeout(handler: SessionAnswers, _: packets.XaGetTimeout) -> None:
-    handler.channel.send_packet(packets.XaGetTimeoutResponse(handler.session.branches.timeout_s))
+    handler.reply(packets.XaGetTimeoutResponse(handler.session.branches.timeout_s))
 
 
 HANDLERS: Final[dict[type, Callable[[SessionAnswers, Any], None]]] = {
