@@ -123,7 +123,7 @@ def check_growing_archives(spark: SparkSession, directory: Path, seeds: list[int
 
 
 def test_an_archive_grows_with_its_journals(spark: SparkSession, tmp_path: Path) -> None:
-    merged, moved = check_growing_archives(spark, tmp_path, list(range(8)), 120)
+    merged, moved = check_growing_archives(spark, tmp_path, list(range(8, 16)), 120)
     assert merged > 0
     assert moved > 0
 

@@ -42,7 +42,7 @@ CHUNK_ROWS: Final = 500_000
 _DECISIONS: Final = (RecordType.TX_PREPARE, RecordType.TX_COMMIT, RecordType.TX_ROLLBACK)
 #: Offsets in records.
 _SEQUENCE, _BATCH, _FLAGS = 8, 16, 21
-_EXPIRATION, _SCHEDULED, _MOVED_FROM = 48, 56, 32
+_EXPIRATION, _SCHEDULED, _MOVED_FROM, _REDELIVERY = 48, 56, 32, 48
 #: In an encoded message, of the id of the file of a large message.
 _FILE_ID: Final = 4
 
@@ -136,7 +136,12 @@ def _rare(block: Block, kind: RecordType, starts: pa.Array, ends: pa.Array) -> C
         return block.cut(pc.add(starts, at), ends)
 
     if kind is RecordType.DELIVERY_COUNT:
-        return {"queue_id": number(24), "message_id": number(32), "count": number(40, 4)}
+        waits = pc.greater(pc.subtract(ends, starts), _REDELIVERY)
+        redelivery = block.little(pc.if_else(waits, pc.add(starts, _REDELIVERY), starts), 0, 8)
+        return {
+            "queue_id": number(24), "message_id": number(32), "count": number(40, 4),
+            "scheduled": pc.if_else(waits, redelivery, pa.scalar(None, redelivery.type)),
+        }  # fmt: skip
     if kind is RecordType.DUPLICATE_ID:
         tx_ids = number(32)
         transactions = pc.if_else(pc.equal(tx_ids, 0), pa.scalar(None, pa.int64()), tx_ids)

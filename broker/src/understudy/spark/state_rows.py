@@ -138,15 +138,19 @@ def references(rows: DataFrame, decided: DataFrame, at: At) -> DataFrame:
 
 
 def _as_they_are(live: DataFrame, rows: DataFrame, at: At) -> DataFrame:
-    """References with the delivery counts and places that records up to the position give them."""
+    """References with the delivery counts, times of redelivery and places that records up to the position give them."""
     early = rows.where(F.col("sequence") <= at.sequence)
     counts = (
         _of(early, RecordType.DELIVERY_COUNT)
         .groupBy("queue_id", "message_id")
-        .agg(F.max_by("count", "sequence").alias("counted"))
+        .agg(
+            F.max_by("count", "sequence").alias("counted"),
+            F.max_by("scheduled", F.when(F.col("scheduled").isNotNull(), F.col("sequence"))).alias("redelivery"),
+        )
     )
     counted = live.join(counts, ["queue_id", "message_id"], "left")
-    return _moved(counted, rows, at).withColumn("count", F.coalesce("counted", "count", F.lit(0))).drop("counted")
+    now = {"count": F.coalesce("counted", "count", F.lit(0)), "scheduled": F.coalesce("redelivery", "scheduled")}
+    return _moved(counted, rows, at).withColumns(now).drop("counted", "redelivery")
 
 
 def _moved(found: DataFrame, rows: DataFrame, at: At) -> DataFrame:
