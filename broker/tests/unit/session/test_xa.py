@@ -13,6 +13,7 @@ from understudy.machine import To
 from understudy.message import DUPLICATE_ID, ROUTING_TYPE
 from understudy.session.branch import Branch, Event, Kind, State, decode_name, encode_name
 from understudy.session.resource_manager import ResourceManager
+from understudy.session.session import ServerSession
 from understudy.session.transaction import Transaction
 
 
@@ -324,18 +325,19 @@ def test_an_operator_decides(commits: bool, code: XaCode, messages: int) -> None
 # branches that a scale-down moved
 
 
+def prepared(session: ServerSession) -> None:
+    """A message was sent in a branch, which is prepared."""
+    session.branches.start(XID)
+    session.send(text("a"))
+    session.branches.end(XID, failed=False)
+    session.branches.prepare(XID)
+
+
 def test_a_branch_that_was_moved_is_not_unknown() -> None:
     """UNKNOWN_XID would tell its manager that it is decided."""
     world = World()
     session = xa_session(world)
-
-    def prepared() -> None:
-        session.branches.start(XID)
-        session.send(text("a"))
-        session.branches.end(XID, failed=False)
-        session.branches.prepare(XID)
-
-    prepared()
+    prepared(session)
     world.resources.will_move("another-node")
     assert world.resources.may_be_at(XID, "another-node")
     world.resources.hand_over(next(world.resources.prepared()))
@@ -349,7 +351,7 @@ def test_a_branch_that_was_moved_is_not_unknown() -> None:
     session.branches.failed(XID)
     session.branches.roll_back_work()
     refused(XaCode.RESOURCE_MANAGER_FAILED, lambda: commit(session))
-    prepared()
+    prepared(session)
     commit(session)
     assert count(world) == 1
     refused(XaCode.UNKNOWN_XID, lambda: commit(session))
@@ -378,10 +380,7 @@ def test_a_branch_that_stays_after_all_is_decided_here() -> None:
     """The node gave up its scale-down."""
     world = World()
     session = xa_session(world)
-    session.branches.start(XID)
-    session.send(text("a"))
-    session.branches.end(XID, failed=False)
-    session.branches.prepare(XID)
+    prepared(session)
     world.resources.will_move("another-node")
     commit(session)
     refused(XaCode.UNKNOWN_XID, lambda: commit(session))
