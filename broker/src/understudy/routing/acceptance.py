@@ -125,7 +125,7 @@ class Acceptance:
         transaction: SessionTransaction,
     ) -> None:
         """Hold a message that its transaction, of a node that is scaled down, has taken out of these queues. The log
-        and the queues get it when the transaction is prepared (``keep_acknowledged``): the other node has it so long.
+        and the queues get it when the transaction is prepared (``keep_acknowledged``); that node keeps it until then.
         """
         references = references_of(self.store, message, queues, None, 0)
         self.charge(message.message_id, len(message.encoded), queues)

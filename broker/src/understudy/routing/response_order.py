@@ -12,7 +12,7 @@ from understudy.message import Message
 from understudy.routing.address import Address
 from understudy.routing.queues.queue import Queue
 from understudy.store.log.operation_context import Lane, OperationContext
-from understudy.store.reference import MessageReference, Part, RunSlice
+from understudy.store.reference import MessageReference, RunSlice
 
 Permit = Callable[..., None]
 """Called with a permission, an address and perhaps a queue; raises NotAuthorized."""
@@ -106,14 +106,6 @@ class SessionTransaction(RoutingTransaction, Protocol):
         self, address: Address, message: Message, queues: tuple[Queue, ...], references: list[MessageReference]
     ) -> None:
         """A message of a node that is scaled down, which the transaction has taken out of these queues there."""
-        ...
-
-    def acknowledge(self, queue: Queue, parts: list[Part]) -> None:
-        """Deliveries that are done if it commits, and go back if it does not.
-
-        Raises:
-            TransactionTooLarge: it held as much as it may.
-        """
         ...
 
 

@@ -23,6 +23,7 @@ from understudy.store.state import StoreState
 
 log = logging.getLogger(__name__)
 
+_KIND: Final = SettingKind.MOVED_BRANCH
 _NODE: Final = "node"
 
 
@@ -33,6 +34,9 @@ class MovedBranches:
         self._office = office
         self._nodes: dict[Xid, str] = {}
         """Node id of the target; empty: the branch came here. The newest at the end."""
+
+    def __contains__(self, xid: Xid) -> bool:
+        return xid in self._nodes
 
     def __iter__(self) -> Iterator[Xid]:
         return iter(self._nodes)
@@ -57,7 +61,7 @@ class MovedBranches:
         try:
             self._office.store.store_setting(SettingRecord(_KIND, _match(xid), {_NODE: node_id}))
         except StoreFormatHeld as held:
-            log.warning("it is not remembered where a prepared transaction went", extra={"reason": str(held)})
+            log.warning("the target of a prepared transaction is not remembered", extra={"reason": str(held)})
             return
         self._nodes.pop(xid, None)
         self._nodes[xid] = node_id
@@ -86,9 +90,6 @@ class MovedBranches:
             if record.scope is _KIND and record.values is not None:
                 xid = decode_name(bytes.fromhex(record.match))[1]
                 self._nodes[xid] = str(record.values[_NODE])
-
-
-_KIND: Final = SettingKind.MOVED_BRANCH
 
 
 def _match(xid: Xid) -> str:

@@ -268,11 +268,9 @@ class _Manager:
                     raise
 
     async def _recover(self) -> bool:
-        in_doubt = await self._decide(self._session)
-        for url in self._plan.others:
-            in_doubt |= await self._decide_at(url)
-        if self._plan.others:
-            # a branch that moved meanwhile is at one of the two members in at least one of two searches
+        in_doubt: set[Xid] = set()
+        # a branch that moves meanwhile is at one of two members in at least one of two searches
+        for _ in range(2 if self._plan.others else 1):
             in_doubt |= await self._decide(self._session)
             for url in self._plan.others:
                 in_doubt |= await self._decide_at(url)

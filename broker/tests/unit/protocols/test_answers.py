@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from support.core import Client, CoreNode
+from understudy.errors import StoreError
 from understudy.protocols.core import answers
 from understudy.protocols.core.channel import SessionChannel
 from understudy.protocols.core.connection import CoreConnection
@@ -134,6 +135,20 @@ def test_an_answer_comes_after_those_of_earlier_sends(request_packet: packets.Pa
     other.send(request_packet)
     again = [each for each in other.received() if not isinstance(each, packets.PacketsConfirmed)]
     assert len(again) == 1, "at once if nothing waits"
+
+
+def test_a_failed_store_ends_the_connection_before_earlier_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those never come: the log does not get any further."""
+    node = CoreNode(automatic=False)
+    _, other = two_clients(node)
+    send(other)
+
+    def fails(*_: object) -> None:
+        raise StoreError("the journal is broken")
+
+    monkeypatch.setattr(type(other.handler.sessions[10].session.queues), "query_queue", fails)
+    other.send(packets.QueueQuery("q"))
+    assert other.connection.aborted
 
 
 def test_an_internal_error_in_routing_confirms_nothing_to_the_producer(

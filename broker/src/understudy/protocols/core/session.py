@@ -151,10 +151,12 @@ class CoreSession(SessionAnswers):
             self._settled.append(call)
 
     def _refuse(self, packet: packets.Packet, error: BrokerError) -> None:
+        if self.gives_up(error):
+            return
         if type(packet) in _ALWAYS_ANSWERED or _answer_wanted(packet):
             correlation_id = getattr(packet, "correlation_id", NO_CORRELATION)
             self.session.in_order(self._fail, None if correlation_id == NO_CORRELATION else correlation_id, error)
-        elif not self.gives_up(error):
+        else:
             log.info("request failed", extra={"packet": type(packet).__name__, "error": str(error)})
 
     # --- producing -----------------------------------------------------------------------------

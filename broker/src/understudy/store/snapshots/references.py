@@ -117,7 +117,7 @@ def waiting_references(queue_id: int, backlog: Backlog) -> Iterator[bytes]:
         level.close_block()
         for block in level.blocks:
             columns = block.plain_columns()
-            if columns is not None and redeliveries.keys().isdisjoint(columns.ids):
+            if columns is not None and not (redeliveries and redeliveries.keys() & set(columns.ids)):
                 yield from _encoded(queue_id, columns, block.gone)
                 continue
             references = list(block.references())
