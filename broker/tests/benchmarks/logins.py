@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from support.processes import Pair
-from understudy.security.authentication import PasswordHash
+from understudy.security.password_hashes import PasswordHash
 from understudy.wire.core import packets
 from understudy.wire.core.codec import MAGIC, FrameDecoder, encode
 

@@ -19,7 +19,8 @@ from understudy.ledger.rows import parse
 from understudy.limits import DISCOVERY_HOSTS_MAX
 from understudy.management.controls import parse_stop
 from understudy.message import Message
-from understudy.security.authentication import PasswordHash, parse_certificate_users, parse_roles, parse_users
+from understudy.security.authentication import parse_certificate_users, parse_roles, parse_users
+from understudy.security.password_hashes import PasswordHash
 from understudy.selector import parse_selector
 from understudy.selector.like import LikePattern
 from understudy.tls.certificates import DistinguishedName, facts_of

@@ -23,8 +23,9 @@ from understudy.protocols.handlers import served
 from understudy.runtime.acceptor import Acceptor
 from understudy.runtime.environment import LoopTimers
 from understudy.runtime.turn import Turn
-from understudy.security.authentication import Authenticator, HashParameters, PasswordHash
+from understudy.security.authentication import Authenticator
 from understudy.security.authorization import RoleSecurity
+from understudy.security.password_hashes import HashParameters, PasswordHash
 from understudy.security.settings import SecuritySettings
 from understudy.wire.detect import Protocol
 

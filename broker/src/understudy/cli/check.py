@@ -19,7 +19,8 @@ from understudy.runtime.discovery import carrier_of
 from understudy.runtime.environment import SystemClock, SystemEntropy
 from understudy.runtime.file_modes import check_files
 from understudy.runtime.tls_acceptors import TlsAcceptors
-from understudy.security.authentication import PasswordHash, parse_roles, parse_users
+from understudy.security.authentication import parse_roles, parse_users
+from understudy.security.password_hashes import StoredPassword
 from understudy.tls.contexts import client_context
 
 
@@ -135,7 +136,7 @@ def key_files(configuration: Configuration) -> list[str]:
 
 
 def _permission_warnings(
-    configuration: Configuration, users: Mapping[str, PasswordHash], roles: Mapping[str, frozenset[str]]
+    configuration: Configuration, users: Mapping[str, StoredPassword], roles: Mapping[str, frozenset[str]]
 ) -> list[str]:
     if not configuration.security_settings:
         return ["security-settings: there is none, so no user may do anything"]

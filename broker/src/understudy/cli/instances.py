@@ -24,7 +24,7 @@ from understudy.config.reader import read_broker_xml
 from understudy.config.servers import LoadedConfig
 from understudy.errors import ConfigError
 from understudy.runtime.environment import SystemEntropy
-from understudy.security.authentication import PasswordHash
+from understudy.security.password_hashes import PasswordHash
 
 _TOKEN_BYTES: Final = 24
 

@@ -13,6 +13,7 @@ from understudy.errors import ConfigError
 from understudy.runtime.environment import SystemClock, SystemEntropy
 from understudy.runtime.node import BrokerNode
 from understudy.runtime.reloading import ConfigurationFiles
+from understudy.runtime.users_file import UsersFile
 from understudy.security.authorization import (
     NO_USERS,
     CertificateTexts,
@@ -35,7 +36,8 @@ def security_of(configuration: Configuration, folder: Path) -> SecurityPolicy:
         ConfigError: security is enabled and a file is missing or cannot be used.
     """
     texts = user_texts(folder) if configuration.security_enabled else NO_USERS
-    return security_policy(configuration, SystemEntropy(), SystemClock(), texts)
+    rehashed = UsersFile(folder / USERS_FILE).rehashed
+    return security_policy(configuration, SystemEntropy(), SystemClock(), texts, rehashed=rehashed)
 
 
 def watched_files(
@@ -55,10 +57,13 @@ def watched_files(
         included: Files that it includes.
     """
     folder = config.parent
+    rehashed = UsersFile(folder / USERS_FILE).rehashed
 
     def read_users() -> Callable[[], None]:
         assert isinstance(security, RoleSecurity)
-        changed = authenticator_of(node.configuration, SystemEntropy(), SystemClock(), user_texts(folder))
+        changed = authenticator_of(
+            node.configuration, SystemEntropy(), SystemClock(), user_texts(folder), rehashed=rehashed
+        )
         return partial(security.change_users, changed)
 
     files = ConfigurationFiles(

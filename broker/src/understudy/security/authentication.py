@@ -1,11 +1,11 @@
 """Authentication: users, salted password hashes, and the roles of each user.
 
 Users and roles are given as the text of Artemis' ``artemis-users.properties`` (``user = ENC(...)``) and
-``artemis-roles.properties`` (``role = user, user``). A stored password is
-``ENC(scrypt:N:r:p:salt:hash)``, salt and hash in hexadecimal; plain ones are refused unless the
-caller allows them. A check takes equally long for a wrong password and for an unknown user, and a
-success is cached for a short time (security-invalidation-interval) as a keyed digest, so that
-the password of many clients that reconnect at once is hashed once.
+``artemis-roles.properties`` (``role = user, user``). A stored password is a hash (``password_hashes``); plain ones are
+refused unless the caller allows them. A check takes equally long for a wrong password and for an unknown user, and a
+success is cached for a short time (security-invalidation-interval) as a keyed digest, so that the password of many
+clients that reconnect at once is hashed once. A hash of Artemis is replaced by a scrypt hash at the first login with
+the correct password.
 
 Hashing is slow by design (tens of milliseconds). ``begin`` never does it: it answers from the cache or
 returns a ``PasswordCheck``, which is run on another thread (``logins``).
@@ -16,27 +16,35 @@ kept after its check, compared in variable time, or included in a message.
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from understudy.dataclass import dataclass
 from understudy.errors import AuthenticationFailed, ConfigError
 from understudy.ports import Clock, Entropy
 from understudy.security.certificate_users import CertificateUsers, make_certificate_users
+from understudy.security.password_hashes import (
+    DEFAULT_PARAMETERS,
+    HASH_BYTES,
+    SALT_BYTES,
+    ArtemisHash,
+    HashParameters,
+    PasswordHash,
+    StoredPassword,
+    stored_password,
+)
+from understudy.security.properties_file import entries
 from understudy.tls.certificates import DistinguishedName
 
 #: Longest user name or password that is accepted. Characters.
 CREDENTIAL_CHARACTERS_MAX: Final = 4096
 #: Number of correct passwords remembered as keyed digests until the users file is read again.
 RIGHT_PASSWORDS_MAX: Final = 10_000
-_SALT_BYTES: Final = 16
-_HASH_BYTES: Final = 32
-#: scrypt memory is 128 * N * r bytes; more than this is refused in a users file.
-_MEMORY_BYTES_MAX: Final = 256 * 1024 * 1024
-_PARALLEL_MAX: Final = 16
+
+Rehashed = Callable[[str, ArtemisHash, PasswordHash], None]
+"""Called on any thread with a user, the hash of Artemis that verified its password, and the hash to replace it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,107 +59,6 @@ class Principal:
     """Another broker that has proved the cluster password; it has every permission, as in Artemis."""
 
 
-@dataclass(frozen=True, slots=True)
-class HashParameters:
-    """Cost of a scrypt hash (RFC 7914): memory is 128 * n * r bytes, time n * r * p."""
-
-    n: int = 2**14
-    """A power of two."""
-    r: int = 8
-    p: int = 1
-
-    def complaint(self) -> str | None:
-        """The reason why these parameters are not usable, or None."""
-        if self.n < 2 or self.n & (self.n - 1) or self.r < 1 or self.p < 1:
-            return "N must be a power of two of at least 2, r and p at least 1"
-        if 128 * self.n * self.r > _MEMORY_BYTES_MAX or self.p > _PARALLEL_MAX:
-            return f"more than {_MEMORY_BYTES_MAX} bytes of memory or p above {_PARALLEL_MAX}"
-        return None
-
-
-DEFAULT_PARAMETERS: Final = HashParameters()
-"""About 16 MiB and some tens of milliseconds for one check."""
-
-
-@dataclass(frozen=True, slots=True)
-class PasswordHash:
-    """A stored password."""
-
-    parameters: HashParameters
-    salt: bytes
-    digest: bytes
-
-    @classmethod
-    def make(cls, password: str, entropy: Entropy, parameters: HashParameters = DEFAULT_PARAMETERS) -> PasswordHash:
-        """The hash of a password with a new salt."""
-        salt = entropy.token(_SALT_BYTES)
-        return cls(parameters, salt, _derive(password, salt, parameters))
-
-    @classmethod
-    def parse(cls, text: str) -> PasswordHash:
-        """Parse a hash in the form of ``str``. Raises ValueError, whose message does not contain the text."""
-        if not (text.startswith("ENC(") and text.endswith(")")):
-            raise ValueError("the password is not hashed")
-        parts = text[4:-1].split(":")
-        if len(parts) != 6 or parts[0] != "scrypt":
-            raise ValueError("the password hash is not of the form ENC(scrypt:N:r:p:salt:hash)")
-        try:
-            parameters = HashParameters(*(_cost(part) for part in parts[1:4]))
-            salt, digest = bytes.fromhex(parts[4]), bytes.fromhex(parts[5])
-        except ValueError:
-            raise ValueError("the password hash has parts that are no numbers") from None
-        complaint = parameters.complaint()
-        if complaint is not None:
-            raise ValueError(f"the cost of the password hash is unusable: {complaint}")
-        if len(salt) < 8 or len(digest) != _HASH_BYTES:
-            raise ValueError(f"the password hash wants a salt of 8 bytes or more and {_HASH_BYTES} bytes of hash")
-        return cls(parameters, salt, digest)
-
-    def __str__(self) -> str:
-        cost = self.parameters
-        return f"ENC(scrypt:{cost.n}:{cost.r}:{cost.p}:{self.salt.hex()}:{self.digest.hex()})"
-
-    def verify(self, password: str) -> bool:
-        """Whether it is the hash of this password; the time does not depend on the result."""
-        return hmac.compare_digest(_derive(password, self.salt, self.parameters), self.digest)
-
-
-def _cost(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 10):
-        raise ValueError("no number")
-    return int(text)
-
-
-def _derive(password: str, salt: bytes, parameters: HashParameters) -> bytes:
-    return hashlib.scrypt(
-        # A peer can send a lone surrogate, which must be a wrong password, not an internal error.
-        password.encode("utf-8", "surrogatepass"),
-        salt=salt,
-        n=parameters.n,
-        r=parameters.r,
-        p=parameters.p,
-        maxmem=_MEMORY_BYTES_MAX + 1024 * 1024,
-        dklen=_HASH_BYTES,
-    )
-
-
-def _properties(text: str, file: str) -> Iterator[tuple[int, str, str]]:
-    """(line, key, value) of a properties file: ``key = value`` or ``key: value``, ``#`` and ``!`` for comments."""
-    seen: dict[str, int] = {}
-    for line, raw in enumerate(text.splitlines(), 1):
-        entry = raw.strip()
-        if not entry or entry[0] in "#!":
-            continue
-        place = min((found for sign in "=:" if (found := entry.find(sign)) >= 0), default=-1)
-        key, value = entry[:place].strip(), entry[place + 1 :].strip()
-        if place < 0 or not key:
-            raise ConfigError("no 'name = value'", file=file, line=line)
-        if key in seen:
-            raise ConfigError(f"{key!r} is repeated, first on line {seen[key]}", file=file, line=line)
-        seen[key] = line
-        yield line, key, value
-
-
 def parse_users(
     text: str,
     *,
@@ -159,11 +66,11 @@ def parse_users(
     entropy: Entropy,
     allow_plain: bool = False,
     parameters: HashParameters = DEFAULT_PARAMETERS,
-) -> dict[str, PasswordHash]:
-    """Password hashes by user, from the text of a users file.
+) -> dict[str, StoredPassword]:
+    """Stored passwords by user, from the text of a users file.
 
     Args:
-        text: ``user = ENC(scrypt:N:r:p:salt:hash)``, one per line.
+        text: ``user = ENC(scrypt:N:r:p:salt:hash)``, or ``user = ENC(iterations:salt:hash)`` of Artemis, one per line.
         file: Name of the file, for messages.
         entropy: Salts for plain passwords.
         allow_plain: Also accept plain passwords; they are hashed at once.
@@ -172,21 +79,17 @@ def parse_users(
     Raises:
         ConfigError: an invalid line; names file and line, never the password.
     """
-    users: dict[str, PasswordHash] = {}
-    for line, user, value in _properties(text, file):
+    users: dict[str, StoredPassword] = {}
+    for entry in entries(text, file):
+        user, value = entry.key, entry.value
         if len(user) > CREDENTIAL_CHARACTERS_MAX or len(value) > CREDENTIAL_CHARACTERS_MAX:
-            raise ConfigError(f"longer than {CREDENTIAL_CHARACTERS_MAX} characters", file=file, line=line)
+            raise ConfigError(f"longer than {CREDENTIAL_CHARACTERS_MAX} characters", file=file, line=entry.line)
         if not value:
-            raise ConfigError(f"user {user!r} has no password", file=file, line=line)
+            raise ConfigError(f"user {user!r} has no password", file=file, line=entry.line)
         if allow_plain and not value.startswith("ENC("):
             users[user] = PasswordHash.make(value, entropy, parameters)
-            continue
-        try:
-            users[user] = PasswordHash.parse(value)
-        except ValueError as error:
-            raise ConfigError(
-                f"user {user!r}: {error}", file=file, line=line, hint="store ENC(scrypt:N:r:p:salt:hash)"
-            ) from None
+        else:
+            users[user] = stored_password(entry, file)
     return users
 
 
@@ -197,10 +100,10 @@ def parse_roles(text: str, *, file: str) -> dict[str, frozenset[str]]:
         ConfigError: an invalid line; names file and line.
     """
     roles: dict[str, set[str]] = {}
-    for _, role, value in _properties(text, file):
-        for user in value.split(","):
+    for entry in entries(text, file):
+        for user in entry.value.split(","):
             if user.strip():
-                roles.setdefault(user.strip(), set()).add(role)
+                roles.setdefault(user.strip(), set()).add(entry.key)
     return {user: frozenset(names) for user, names in roles.items()}
 
 
@@ -210,7 +113,21 @@ def parse_certificate_users(users: str, *, users_file: str, roles: str, roles_fi
     Raises:
         ConfigError: an invalid line; names file and line.
     """
-    return make_certificate_users(_properties(users, users_file), parse_roles(roles, file=roles_file), users_file)
+    lines = ((entry.line, entry.key, entry.value) for entry in entries(users, users_file))
+    return make_certificate_users(lines, parse_roles(roles, file=roles_file), users_file)
+
+
+@dataclass(frozen=True, slots=True)
+class LoginCache:
+    """Limits of the cache of successful checks; 0 in one of them: there is no cache."""
+
+    size: int = 1000
+    """authentication-cache-size."""
+    lifetime_ms: int = 10_000
+    """security-invalidation-interval, counted from the check."""
+
+
+DEFAULT_CACHE: Final = LoginCache()
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +142,18 @@ class Guest:
 class PasswordCheck:
     """A check of one password that requires computing a hash."""
 
-    __slots__ = ("_authenticator", "_hash", "_known", "_password", "_user", "key", "was_right")
+    __slots__ = (
+        "_authenticator",
+        "_known",
+        "_new",
+        "_password",
+        "_rehashed",
+        "_salt",
+        "_stored",
+        "_user",
+        "key",
+        "was_right",
+    )
 
     def __init__(self, authenticator: Authenticator, user: str, password: str, key: bytes) -> None:
         self._authenticator = authenticator
@@ -233,7 +161,10 @@ class PasswordCheck:
         self._password = password
         stored = authenticator.stored(user)
         self._known = stored is not None
-        self._hash = stored or authenticator.decoy
+        self._stored = stored or authenticator.decoy
+        self._salt = authenticator.new_salt() if isinstance(self._stored, ArtemisHash) else b""
+        self._rehashed = authenticator.rehashed
+        self._new: PasswordHash | None = None
         self.key = key
         """Equal for the same user and password; reveals neither."""
         self.was_right = authenticator.was_right(key)
@@ -241,8 +172,17 @@ class PasswordCheck:
 
     def run(self) -> bool:
         """Whether the password is correct. Slow; may be called on any thread, uses no shared state."""
+        stored = self._stored
         # The decoy is hashed first and its result is ignored: the order of these two operands matters.
-        return self._hash.verify(self._password) and self._known
+        right = stored.verify(self._password) and self._known
+        if isinstance(stored, ArtemisHash):
+            # computed also if the password is wrong, so that the time tells neither that nor the kind of the hash
+            new = PasswordHash.salted(self._password, self._salt, self._authenticator.parameters)
+            if right:
+                self._new = new
+                if self._rehashed is not None:
+                    self._rehashed(self._user, stored, new)
+        return right
 
     def finish(self, right: bool) -> Principal:
         """The principal, which is cached from now on.
@@ -257,6 +197,8 @@ class PasswordCheck:
         if not right:
             self._authenticator.forget(self.key)
             return self._authenticator.refuse(f"user {self._user!r} is unknown or the password is wrong")
+        if self._new is not None:
+            self._authenticator.replace(self._user, self._stored, self._new)
         return self._authenticator.remember(self._user, self.key)
 
 
@@ -265,25 +207,25 @@ class Authenticator:
 
     def __init__(
         self,
-        users: Mapping[str, PasswordHash],
+        users: Mapping[str, StoredPassword],
         roles: Mapping[str, frozenset[str]],
         entropy: Entropy,
         clock: Clock,
         *,
-        cache_size: int = 1000,
-        cache_ms: int = 10_000,
+        cache: LoginCache = DEFAULT_CACHE,
         guest: Guest | None = None,
         certificates: CertificateUsers | None = None,
+        rehashed: Rehashed | None = None,
     ) -> None:
         """Args:
-        users: Hashes by user.
+        users: Stored passwords by user.
         roles: Roles by user; users without a role may be missing.
         entropy: Source of the key of the cache and of the decoy's salt.
         clock: For the age of cache entries.
-        cache_size: Successful checks in the cache (authentication-cache-size); 0 = none.
-        cache_ms: Lifetime of an entry from its check on (security-invalidation-interval); 0 = no cache.
+        cache: Limits of the cache of successful checks.
         guest: The user of a login without user name and password; None refuses such a login.
         certificates: Users of verified certificates of clients; None: a certificate is no login.
+        rehashed: Keeps the scrypt hash that replaces one of Artemis; None: it is used until the file is read again.
 
         Raises:
             ConfigError: the guest is one of the users.
@@ -296,16 +238,18 @@ class Authenticator:
         self._principals = {user: Principal(user, roles.get(user, frozenset())) for user in users}
         self._key = entropy.token(32)
         self._clock = clock
-        self._cache_size = cache_size
-        self._cache_ms = cache_ms
+        self._cache = cache
         self._verified: OrderedDict[bytes, tuple[Principal, int]] = OrderedDict()
         """Token to principal and the monotonic time at which it expires; the most recently used at the end."""
         self._right: OrderedDict[bytes, None] = OrderedDict()
         """Tokens of passwords that were correct, the latest at the end. They authenticate nothing: such a password is
         checked even when ``login_guard`` would refuse it because of failed logins."""
-        costs = Counter(each.parameters for each in users.values())
-        cost = costs.most_common(1)[0][0] if costs else DEFAULT_PARAMETERS
-        self.decoy = PasswordHash(cost, entropy.token(_SALT_BYTES), entropy.token(_HASH_BYTES))
+        self._entropy = entropy
+        self.rehashed = rehashed
+        costs = Counter(each.parameters for each in users.values() if isinstance(each, PasswordHash))
+        self.parameters = costs.most_common(1)[0][0] if costs else DEFAULT_PARAMETERS
+        """Cost of new hashes: that of most users."""
+        self.decoy = PasswordHash(self.parameters, entropy.token(SALT_BYTES), entropy.token(HASH_BYTES))
         """A hash that matches no password: unknown users are checked against it, so that the time is the same."""
 
     @property
@@ -313,9 +257,18 @@ class Authenticator:
         """Number of successful checks in the cache."""
         return len(self._verified)
 
-    def stored(self, user: str) -> PasswordHash | None:
-        """The stored hash of a user's password; None if there is no such user."""
+    def stored(self, user: str) -> StoredPassword | None:
+        """The stored password of a user; None if there is no such user."""
         return self._users.get(user)
+
+    def new_salt(self) -> bytes:
+        """A salt for a new hash. Called on the loop."""
+        return self._entropy.token(SALT_BYTES)
+
+    def replace(self, user: str, old: StoredPassword, new: PasswordHash) -> None:
+        """Use a new hash for a user from now on, if the stored one is still the old one."""
+        if self._users.get(user) == old:
+            self._users[user] = new
 
     def principal(self, user: str) -> Principal | None:
         """A user with its roles; None if there is no such user."""
@@ -385,10 +338,10 @@ class Authenticator:
         if len(self._right) > RIGHT_PASSWORDS_MAX:
             self._right.popitem(last=False)
         principal = self._principals[user]
-        if self._cache_size > 0 and self._cache_ms > 0:
+        if self._cache.size > 0 and self._cache.lifetime_ms > 0:
             # use does not renew an entry: a password that was changed is accepted no longer than this
-            self._verified[token] = (principal, self._clock.monotonic_ms() + self._cache_ms)
-            if len(self._verified) > self._cache_size:
+            self._verified[token] = (principal, self._clock.monotonic_ms() + self._cache.lifetime_ms)
+            if len(self._verified) > self._cache.size:
                 self._verified.popitem(last=False)
         return principal
 

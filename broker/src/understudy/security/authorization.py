@@ -18,17 +18,18 @@ from understudy.dataclass import dataclass
 from understudy.errors import NotAuthorized
 from understudy.ports import Clock, Entropy
 from understudy.security.authentication import (
-    DEFAULT_PARAMETERS,
     Authenticator,
     Guest,
-    HashParameters,
+    LoginCache,
     PasswordCheck,
     Principal,
+    Rehashed,
     parse_certificate_users,
     parse_roles,
     parse_users,
 )
 from understudy.security.certificate_users import CertificateUsers
+from understudy.security.password_hashes import DEFAULT_PARAMETERS, HashParameters
 from understudy.security.settings import FQQN_SEPARATOR, SecuritySettings
 from understudy.tls.certificates import DistinguishedName
 
@@ -238,6 +239,7 @@ def security_policy(
     *,
     allow_plain: bool = False,
     parameters: HashParameters = DEFAULT_PARAMETERS,
+    rehashed: Rehashed | None = None,
 ) -> SecurityPolicy:
     """The policy for a configuration.
 
@@ -248,6 +250,7 @@ def security_policy(
         texts: Users and roles; ignored if security is disabled.
         allow_plain: Accept plain passwords in the users file.
         parameters: Cost of hashing those.
+        rehashed: Keeps the hash that replaces one of Artemis.
 
     Raises:
         ConfigError: an invalid file of users or roles.
@@ -256,7 +259,9 @@ def security_policy(
     if not configuration.security_enabled:
         return NoSecurity(settings)
     return RoleSecurity(
-        authenticator_of(configuration, entropy, clock, texts, allow_plain=allow_plain, parameters=parameters),
+        authenticator_of(
+            configuration, entropy, clock, texts, allow_plain=allow_plain, parameters=parameters, rehashed=rehashed
+        ),
         settings,
         cache_size=configuration.authorization_cache_size,
         permission_ms=configuration.security_invalidation_interval_ms,
@@ -271,6 +276,7 @@ def authenticator_of(
     *,
     allow_plain: bool = False,
     parameters: HashParameters = DEFAULT_PARAMETERS,
+    rehashed: Rehashed | None = None,
 ) -> Authenticator:
     """Users and roles from the texts of their files. Arguments and errors are those of ``security_policy``."""
     return Authenticator(
@@ -280,10 +286,10 @@ def authenticator_of(
         parse_roles(texts.roles, file=texts.roles_file),
         entropy,
         clock,
-        cache_size=configuration.authentication_cache_size,
-        cache_ms=configuration.security_invalidation_interval_ms,
+        cache=LoginCache(configuration.authentication_cache_size, configuration.security_invalidation_interval_ms),
         guest=_guest(configuration),
         certificates=_certificate_users(texts.certificates),
+        rehashed=rehashed,
     )
 
 

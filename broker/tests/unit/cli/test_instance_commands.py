@@ -14,7 +14,7 @@ from understudy.cli.defaults import default_directory
 from understudy.cli.instances import config_of, create_instance, default_options
 from understudy.cli.run import run
 from understudy.errors import ConfigError
-from understudy.security.authentication import PasswordHash
+from understudy.security.password_hashes import PasswordHash
 
 
 def invoke(*arguments: str, given: str | None = None) -> click.testing.Result:

@@ -56,12 +56,12 @@ def test_without_security_no_file_is_needed(tmp_path: Path) -> None:
 
 
 def test_a_users_file_that_cannot_be_used_names_file_and_line(tmp_path: Path) -> None:
-    users(tmp_path, "app = plain\n")
+    users(tmp_path, "app = open-sesame\n")
     roles(tmp_path)
     error = check(tmp_path).exception
     assert isinstance(error, ConfigError)
     assert f"{tmp_path}/artemis-users.properties" in str(error)
-    assert "plain" not in str(error)
+    assert "open-sesame" not in str(error)
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,9 @@ from understudy.config.model import Permission, SecuritySettingConfiguration
 from understudy.errors import AddressFull, StoreError
 from understudy.management.controls_by_name import BrokerControls
 from understudy.routing.restore import restore
-from understudy.security.authentication import Authenticator, HashParameters, PasswordHash
+from understudy.security.authentication import Authenticator
 from understudy.security.authorization import RoleSecurity
+from understudy.security.password_hashes import HashParameters, PasswordHash
 from understudy.security.settings import SecuritySettings
 from understudy.store.setting_record import SettingKind, SettingRecord
 from understudy.wire.core import packets

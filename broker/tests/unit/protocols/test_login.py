@@ -11,9 +11,10 @@ from understudy import limits
 from understudy.config.model import Permission, SecuritySettingConfiguration
 from understudy.errors import RemoteProtocolError
 from understudy.protocols.login import FAILURES_OF_PROVED_MAX
-from understudy.security.authentication import Authenticator, HashParameters, PasswordHash
+from understudy.security.authentication import Authenticator
 from understudy.security.authorization import RoleSecurity
 from understudy.security.login_guard import FAILURES_OF_USER_MAX
+from understudy.security.password_hashes import HashParameters, PasswordHash
 from understudy.security.settings import SecuritySettings
 from understudy.wire.core import packets
 from understudy.wire.core.codec import encode

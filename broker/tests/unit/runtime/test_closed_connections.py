@@ -32,8 +32,9 @@ from understudy.protocols.core.connection import CoreConnection
 from understudy.runtime.acceptor import Acceptor, ServerConnection
 from understudy.runtime.environment import LoopTimers
 from understudy.runtime.turn import Turn
-from understudy.security.authentication import Authenticator, HashParameters, PasswordHash
+from understudy.security.authentication import Authenticator
 from understudy.security.authorization import RoleSecurity
+from understudy.security.password_hashes import HashParameters, PasswordHash
 from understudy.security.settings import SecuritySettings
 from understudy.wire.core import packets as p
 from understudy.wire.core.codec import encode

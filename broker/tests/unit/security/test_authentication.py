@@ -9,18 +9,18 @@ import pytest
 
 from support.routing import FakeClock
 from understudy.errors import AuthenticationFailed, ConfigError
-from understudy.security import authentication
+from understudy.security import password_hashes
 from understudy.security.authentication import (
     CREDENTIAL_CHARACTERS_MAX,
     Authenticator,
     Guest,
-    HashParameters,
+    LoginCache,
     PasswordCheck,
-    PasswordHash,
     Principal,
     parse_roles,
     parse_users,
 )
+from understudy.security.password_hashes import HashParameters, PasswordHash
 
 CHEAP = HashParameters(n=2, r=1, p=1)
 FILE = "artemis-users.properties"
@@ -40,13 +40,13 @@ class CountingEntropy:
 def derivations(monkeypatch: pytest.MonkeyPatch) -> list[HashParameters]:
     """The cost of every hash that was computed."""
     costs: list[HashParameters] = []
-    real: Callable[[str, bytes, HashParameters], bytes] = authentication._derive
+    real: Callable[[str, bytes, HashParameters], bytes] = password_hashes._derive
 
     def counted(password: str, salt: bytes, parameters: HashParameters) -> bytes:
         costs.append(parameters)
         return real(password, salt, parameters)
 
-    monkeypatch.setattr(authentication, "_derive", counted)
+    monkeypatch.setattr(password_hashes, "_derive", counted)
     return costs
 
 
@@ -63,7 +63,7 @@ def authenticator(cache_size: int = 1000, cache_ms: int = 10_000, **passwords: s
     entropy = CountingEntropy()
     users = {user: PasswordHash.make(password, entropy, CHEAP) for user, password in passwords.items()}
     return Authenticator(
-        users, {"alice": frozenset({"admins"})}, entropy, CLOCK, cache_size=cache_size, cache_ms=cache_ms
+        users, {"alice": frozenset({"admins"})}, entropy, CLOCK, cache=LoginCache(cache_size, cache_ms)
     )
 
 
@@ -168,8 +168,8 @@ def test_a_roles_file() -> None:
 
 
 def test_a_wrong_roles_file() -> None:
-    with pytest.raises(ConfigError, match="no 'name = value'"):
-        parse_roles("admins alice", file="artemis-roles.properties")
+    with pytest.raises(ConfigError, match=r"artemis-roles\.properties:1: no 'name = value'"):
+        parse_roles("admins", file="artemis-roles.properties")
 
 
 # --- checking --------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 from support.routing import FakeClock
 from understudy.config.model import Configuration, SecuritySettingConfiguration, WildcardConfiguration
 from understudy.errors import AuthenticationFailed, ConfigError, NotAuthorized
-from understudy.security.authentication import Authenticator, HashParameters
+from understudy.security.authentication import Authenticator
 from understudy.security.authorization import (
     NoSecurity,
     Permission,
@@ -20,6 +20,7 @@ from understudy.security.authorization import (
     authenticator_of,
     security_policy,
 )
+from understudy.security.password_hashes import HashParameters
 from understudy.security.settings import SecuritySettings
 
 CHEAP = HashParameters(n=2, r=1, p=1)

@@ -12,10 +12,11 @@ from support.core import LazyWorker
 from support.routing import FakeClock
 from understudy.errors import AuthenticationFailed, BrokerError, SessionRejected
 from understudy.security import logins as logins_module
-from understudy.security.authentication import Authenticator, HashParameters, PasswordHash, Principal
+from understudy.security.authentication import Authenticator, LoginCache, Principal
 from understudy.security.authorization import RoleSecurity
 from understudy.security.login_guard import FAILURES_OF_USER_MAX, WINDOW_MS, LoginGuard
 from understudy.security.logins import Login, Logins
+from understudy.security.password_hashes import HashParameters, PasswordHash
 from understudy.security.settings import SecuritySettings
 
 CHEAP = HashParameters(n=2, r=1, p=1)
@@ -36,7 +37,7 @@ class SteppedLogins:
     def __init__(self, at_once: int = 1, cache_ms: int = 10_000) -> None:
         entropy, self.clock, self.worker = CountingEntropy(), FakeClock(), LazyWorker()
         users = {user: PasswordHash.make(user, entropy, CHEAP) for user in USERS}
-        authenticator = Authenticator(users, {}, entropy, self.clock, cache_ms=cache_ms)
+        authenticator = Authenticator(users, {}, entropy, self.clock, cache=LoginCache(lifetime_ms=cache_ms))
         self.logins = Logins(
             RoleSecurity(authenticator, SecuritySettings()), LoginGuard(self.clock), self.worker, at_once=at_once
         )

@@ -14,7 +14,8 @@ from ansible_collections.understudy.broker.plugins.module_utils.credentials impo
     users_text,
 )
 from understudy.runtime.environment import SystemEntropy
-from understudy.security.authentication import PasswordHash, parse_roles, parse_users
+from understudy.security.authentication import parse_roles, parse_users
+from understudy.security.password_hashes import PasswordHash
 
 APP = {"name": "app", "password": "correct horse"}
 CLUSTER = ("understudy.cluster", "a-cluster-password")
