@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from understudy.config.bridge import BridgeConfiguration, BridgeConnection, BridgeTarget
@@ -35,38 +35,33 @@ class BridgeReader:
         values: BridgeValues,
         connectors: Mapping[str, ConnectorConfiguration],
         acceptors: Sequence[AcceptorConfiguration],
+        *,
+        has_cluster_password: bool,
     ) -> None:
         """Args:
         document: For errors.
         values: Read the values of a bridge.
         connectors: Of the document, by name.
         acceptors: Of the document.
+        has_cluster_password: Whether the document sets a cluster password of its own.
         """
         self._document = document
         self._values = values
         self._connectors = connectors
         self._acceptors = acceptors
+        self._has_cluster_password = has_cluster_password
 
-    def read(self, nodes: Iterator[tuple[Node, str]], *, has_cluster_password: bool) -> Iterator[BridgeConfiguration]:
-        """The bridges.
-
-        Args:
-            nodes: Each with its name.
-            has_cluster_password: Whether the document sets a cluster password of its own.
-
-        Raises:
-            ConfigError: a value cannot be used.
-        """
-        for node, name in nodes:
-            bridge = BridgeConfiguration(
-                name=name,
-                target=self._target(node),
-                connection=BridgeConnection(**self._values.plain(node, BridgeConnection)),
-                **self._values.plain(node, BridgeConfiguration),
-                **self._values.routing(node),
-            )
-            self._check(node, bridge, has_cluster_password=has_cluster_password)
-            yield bridge
+    def read(self, node: Node, name: str) -> BridgeConfiguration:
+        """The bridge of an element with its name. Raises ConfigError: a value cannot be used."""
+        bridge = BridgeConfiguration(
+            name=name,
+            target=self._target(node),
+            connection=BridgeConnection(**self._values.plain(node, BridgeConnection)),
+            **self._values.plain(node, BridgeConfiguration),
+            **self._values.routing(node),
+        )
+        self._check(node, bridge)
+        return bridge
 
     def _target(self, node: Node) -> BridgeTarget:
         values = self._values.plain(node, BridgeTarget) | self._values.target(node)
@@ -75,9 +70,9 @@ class BridgeReader:
             values["password"] = self._values.password(password)
         return BridgeTarget(**values)
 
-    def _check(self, node: Node, bridge: BridgeConfiguration, *, has_cluster_password: bool) -> None:
+    def _check(self, node: Node, bridge: BridgeConfiguration) -> None:
         own = frozenset((each.host.lower(), each.port) for each in self._acceptors)
-        for fault in bridge_faults(bridge, self._place_of, own, has_cluster_password=has_cluster_password):
+        for fault in bridge_faults(bridge, self._place_of, own, has_cluster_password=self._has_cluster_password):
             child = None if fault.element is None else node.child(fault.element)
             raise self._document.error_at(child or node, fault.text, hint=fault.hint)
 

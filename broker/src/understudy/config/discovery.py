@@ -22,6 +22,8 @@ class CarrierConfiguration:
     jgroups_file: str | None = None
     """Absolute when the reader had a base directory; then the group is not used."""
     jgroups_channel: str = ""
+    jgroups_properties: tuple[tuple[str, str], ...] = ()
+    """Values for ``${name}`` in the file of the stack: those of broker.xml."""
 
 
 @dataclass(frozen=True, slots=True)

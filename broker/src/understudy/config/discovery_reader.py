@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import ipaddress
 import posixpath
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from understudy.config.discovery import (
     BroadcastGroupConfiguration,
@@ -17,7 +17,8 @@ from understudy.config.discovery import (
 )
 from understudy.config.document import Document, Node
 
-_Entries = Iterator[tuple[Node, str]]
+#: The base address of multicast, to which nothing is sent (RFC 5771).
+_RESERVED: Final = ipaddress.IPv4Address("224.0.0.0")
 
 
 class DiscoveryReader:
@@ -33,29 +34,30 @@ class DiscoveryReader:
         self._plain = plain
         self._etc_directory = etc_directory
 
-    def broadcasts(self, entries: _Entries, reference: Callable[[Node], str]) -> Iterator[BroadcastGroupConfiguration]:
-        """The broadcast groups.
+    def broadcast(
+        self, references: Callable[[Node], tuple[str, ...]], node: Node, name: str
+    ) -> BroadcastGroupConfiguration:
+        """A broadcast group.
 
         Args:
-            entries: Their elements and names.
-            reference: Name of the connector that an element names; raises ConfigError if there is none.
+            references: Names of the connectors that an element names; raises ConfigError if there is none.
+            node: The element of the group.
+            name: Its name.
 
         Raises:
             ConfigError: a carrier is not complete.
         """
-        for node, name in entries:
-            connectors = tuple(reference(each) for each in node.all("connector-ref"))
-            if not connectors:
-                message = "the group names no connector: nothing is broadcast that another node could use"
-                self._document.warn(f"broadcast-group {name}", message, node)
-            values = self._plain(node, BroadcastGroupConfiguration)
-            yield BroadcastGroupConfiguration(name=name, carrier=self._carrier(node), connectors=connectors, **values)
+        connectors = references(node)
+        if not connectors:
+            message = "the group names no connector: nothing is broadcast that another node could use"
+            self._document.warn(f"broadcast-group {name}", message, node)
+        values = self._plain(node, BroadcastGroupConfiguration)
+        return BroadcastGroupConfiguration(name=name, carrier=self._carrier(node), connectors=connectors, **values)
 
-    def groups(self, entries: _Entries) -> Iterator[DiscoveryGroupConfiguration]:
-        """The discovery groups. Raises ConfigError: a carrier is not complete."""
-        for node, name in entries:
-            values = self._plain(node, DiscoveryGroupConfiguration)
-            yield DiscoveryGroupConfiguration(name=name, carrier=self._carrier(node), **values)
+    def group(self, node: Node, name: str) -> DiscoveryGroupConfiguration:
+        """A discovery group. Raises ConfigError: a carrier is not complete."""
+        values = self._plain(node, DiscoveryGroupConfiguration)
+        return DiscoveryGroupConfiguration(name=name, carrier=self._carrier(node), **values)
 
     def _carrier(self, node: Node) -> CarrierConfiguration:
         error = self._document.error_at
@@ -65,10 +67,12 @@ class DiscoveryReader:
             if not values.get("jgroups_channel"):
                 raise error(file, "jgroups-channel is missing", hint="the name that all members of the cluster use")
             values["jgroups_file"] = posixpath.join(self._etc_directory, str(file.value))
-            group = node.child("group-address")
-            if group is not None:
-                message = "group-address has no effect: the group has a jgroups-file"
-                self._document.warn(f"group-address of {node.path}", message, group)
+            values["jgroups_properties"] = tuple(sorted(self._document.properties.items()))
+            for name in ("group-address", "group-port", "local-bind-address", "local-bind-port"):
+                group = node.child(name)
+                if group is not None:
+                    hint = "one of the two: a multicast address and port, or a JGroups stack"
+                    raise error(group, f"{name} and jgroups-file exclude each other", hint=hint)
             return CarrierConfiguration(**values)
         if channel is not None:
             hint = (
@@ -86,11 +90,14 @@ class DiscoveryReader:
         if values.get("local_bind_port") == 0:
             raise error(node.child("local-bind-port") or node, "0 is no port", hint="-1 is any port")
         group = _address(values["group_address"])
+        if group == _RESERVED:
+            hint = "224.0.0.1 to 239.255.255.255; 231.7.7.7 is usual"
+            raise error(node.child("group-address") or node, "224.0.0.0 is reserved and cannot be used", hint=hint)
         if group is None or not group.is_multicast:
             raise error(
                 node.child("group-address") or node,
                 f"{values['group_address']!r} is no multicast address",
-                hint="224.0.0.0 to 239.255.255.255, or ff00::/8",
+                hint="224.0.0.1 to 239.255.255.255, or ff00::/8",
             )
         local = values.get("local_bind_address")
         if local is not None:

@@ -6,28 +6,35 @@ Elements may be in the ``urn:activemq`` namespaces, as Artemis writes them, or i
 Every error is a ``ConfigError`` with the path of the element, the file and the line; elements that are
 known but not supported by this version become one ``ConfigWarning`` each.
 
+The errors of a file are reported together (``ConfigErrors``): an entry of a list, or an element of a server, that has
+an error is left out of the tree and the reading goes on. An error that only follows from an entry that was left out,
+such as a reference to it, is a ``Consequence`` and is not reported.
+
 Not here: checks that involve several values (``reader``). Invariant: a ``Node`` has only children,
-attributes and values that its schema row allows.
+attributes and values that its schema row allows, and all that the row requires.
 """
 
 from __future__ import annotations
 
 import difflib
 import posixpath
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
-from typing import Final
+from functools import partial
+from typing import Final, TypeVar
 
 from lxml import etree
 
 from understudy.config.grammar import Attribute, Element, Kind, Support, Value, parse_value
 from understudy.config.model import ConfigWarning
 from understudy.config.schema import CORE, PLACES, SERVER, is_container
+from understudy.config.schema_addresses import JMS
 from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
-from understudy.limits import CONFIG_BYTES_MAX
+from understudy.limits import CONFIG_BYTES_MAX, CONFIG_ERRORS_MAX, NAME_UNITS_MAX
 
 NAMESPACES: Final = ("", "urn:activemq", "urn:activemq:core")
+_JMS_NAMESPACE: Final = "urn:activemq:jms"
 _XSI: Final = "http://www.w3.org/2001/XMLSchema-instance"
 _XML: Final = "http://www.w3.org/XML/1998/namespace"
 _XINCLUDE: Final = "http://www.w3.org/2001/XInclude"
@@ -35,6 +42,28 @@ _XINCLUDE: Final = "http://www.w3.org/2001/XInclude"
 _NAMING: Final = ("name", "match", "type", "key", "from", "class-name")
 #: Maximum number of places named for a misplaced element.
 _PLACES_NAMED_MAX: Final = 3
+
+
+_T = TypeVar("_T")
+
+
+class ConfigErrors(ConfigError):
+    """Several errors of one configuration; the text has one line for each."""
+
+    def __init__(self, errors: Sequence[ConfigError], left_out: int = 0) -> None:
+        """Args:
+        errors: At least one, in the order of their places.
+        left_out: Further errors that are counted only.
+        """
+        lines = [f"  {error}" for error in errors]
+        if left_out:
+            lines.append(f"  and {left_out} more")
+        super().__init__("\n".join((f"{len(errors) + left_out} errors", *lines)), file=errors[0].file)
+        self.errors = tuple(errors)
+
+
+class Consequence(ConfigError):
+    """An error that follows from another one, which is reported."""
 
 
 @dataclass(slots=True)
@@ -51,6 +80,10 @@ class Node:
     children: list[Node] = field(default_factory=list)
     file: str = ""
     """The file that has it: broker.xml or an included one."""
+    broken: bool = False
+    """Whether it has an error itself, and not only entries in it that were left out."""
+    errors_of_entries: int = 0
+    """Number of errors of the entries in it that were left out."""
 
     def child(self, name: str) -> Node | None:
         """The only child of a (canonical) name, or None."""
@@ -82,9 +115,15 @@ class Document:
             includes are refused.
         """
         self.warnings: list[ConfigWarning] = []
+        self.errors: list[ConfigError] = []
+        self.jms: Node | None = None
+        """The element ``jms`` beside ``core``."""
+        self._left_out: set[tuple[str, str]] = set()
+        """Entries with an error: name of the element, and its name; empty for elements without one."""
         self.included: list[str] = []
         """Included files, each once."""
-        self._properties = properties
+        self.properties = properties
+        """Values for ``${name}``."""
         self._read_file = read_file
         self._warned: set[tuple[str, str]] = set()
         self._files = [file]
@@ -99,8 +138,10 @@ class Document:
     def parse(self, data: bytes) -> list[Node]:
         """The checked ``core`` element of ``data``, and after it the elements ``server``.
 
+        Errors of the schema are added to ``errors``; the elements that have them are left out.
+
         Raises:
-            ConfigError: the bytes are not XML, too many, or not allowed by the schema; or a file cannot be included.
+            ConfigError: the bytes are not XML or too many, a file cannot be included, or there is not exactly one core.
         """
         root = self._parse_xml(data)
         name = self._local_name(root, "")
@@ -116,6 +157,9 @@ class Document:
                 path = f"{SERVER.name}{self._naming(child, SERVER)}"
                 servers.append(self._check(child, SERVER, path, Support.IMPLEMENTED))
                 continue
+            if name == JMS.name:
+                self.jms = self._check(child, JMS, name, Support.IMPLEMENTED)
+                continue
             if name != CORE.name:
                 hint = "it belongs in core" if name in CORE.by_name else None
                 raise self.error(f"unknown element {name!r}", f"configuration/{name}", _line(child), hint=hint)
@@ -126,6 +170,67 @@ class Document:
         if not cores:
             raise self.error("0 core elements, exactly one wanted", "configuration", _line(root))
         return [*cores, *servers]
+
+    # --- several errors ------------------------------------------------------------------------
+
+    def attempt(self, read: Callable[[], _T], otherwise: _T) -> _T:
+        """The result of ``read``, or ``otherwise`` if it raises a ConfigError, which is added to ``errors``."""
+        try:
+            return read()
+        except Consequence:
+            return otherwise
+        except ConfigError as error:
+            # without its frames, which would keep the reading of an included file open
+            self.errors.append(error.with_traceback(None))
+            return otherwise
+
+    def each(self, entries: Iterable[tuple[Node, str]], read: Callable[[Node, str], _T]) -> Iterator[_T]:
+        """The results for entries of a list with their names; an entry with an error is left out."""
+        for node, name in entries:
+            found = self.attempt(lambda node=node, name=name: (read(node, name),), None)  # type: ignore[misc]
+            if found is not None:
+                yield found[0]
+            else:
+                self._left_out.add((node.element.name, name))
+
+    def entries(
+        self, nodes: Iterable[Node], attribute: str = "name", *, once: bool = True
+    ) -> Iterator[tuple[Node, str]]:
+        """The nodes of a list with their naming attribute; others than the first of a name are errors if ``once``."""
+        lines: dict[str, int] = {}
+        for node in nodes:
+            name = str(node.attributes[attribute])
+            if len(name) > NAME_UNITS_MAX:
+                message = f"a {attribute} of {len(name)} characters, limit {NAME_UNITS_MAX}"
+                self.errors.append(self.error_at(node, message))
+            elif once and name in lines:
+                self.errors.append(self.error_at(node, f"{name!r} stands twice, first on line {lines[name]}"))
+            else:
+                lines.setdefault(name, node.line)
+                yield node, name
+
+    def list(self, core: Node, container: str, entry: str, attribute: str = "name") -> Iterator[tuple[Node, str]]:
+        """The entries of a list of a server with their naming attribute, each name once."""
+        holder = core.child(container)
+        return self.entries(holder.all(entry), attribute) if holder is not None else iter(())
+
+    def left_out(self, element: str, name: str | None = None) -> bool:
+        """Whether an entry with this name, or any entry, of a kind of element was left out because of an error."""
+        if name is None:
+            return any(kind in (element, f"{element}s") for kind, _ in self._left_out)
+        return (element, name) in self._left_out or self.left_out(f"{element}s")
+
+    def consequence(self, element: str, error: ConfigError, name: str | None = None) -> ConfigError:
+        """The error, or a ``Consequence`` in its place if the entry that it misses was left out."""
+        return Consequence(str(error)) if self.left_out(element, name) else error
+
+    def finish(self) -> None:
+        """Raise ConfigError if there were errors: the only one, or all of them."""
+        errors = sorted(self.errors, key=lambda error: (error.file or "", error.line or 0))
+        if len(errors) == 1:
+            raise errors[0]
+        if errors:
+            raise ConfigErrors(errors[:CONFIG_ERRORS_MAX], len(errors[CONFIG_ERRORS_MAX:]))
 
     def error(self, message: str, path: str, line: int | None, *, hint: str | None = None) -> ConfigError:
         """An error at a place in this file."""
@@ -179,8 +284,10 @@ class Document:
                 continue
             file, data = self._include(child, path)
             self._files.append(file)
-            yield self._parse_xml(data)
-            self._files.pop()
+            try:
+                yield self._parse_xml(data)
+            finally:
+                self._files.pop()
 
     def _include(self, xml: etree._Element, path: str) -> tuple[str, bytes]:
         """Name and bytes of an included file. A relative name starts at the folder of the including file."""
@@ -213,7 +320,7 @@ class Document:
         if namespace == _XINCLUDE:
             message = f"{qualified.localname} of XInclude is not possible here"
             raise self.error(message, f"{parent_path}/{qualified.localname}", _line(xml))
-        if namespace not in NAMESPACES:
+        if namespace not in NAMESPACES and not (namespace == _JMS_NAMESPACE and _may_be_jms(parent_path)):
             raise self.error(
                 f"element {qualified.localname!r} in the unknown namespace {namespace!r}",
                 f"{parent_path}/{qualified.localname}" if parent_path else qualified.localname,
@@ -226,21 +333,32 @@ class Document:
 
     def _check(self, xml: etree._Element, element: Element, path: str, inherited: Support) -> Node:
         node = Node(element, path, _line(xml), file=self.file)
+        before = len(self.errors)
         self._check_attributes(xml, node)
         if is_container(element):
-            self._check_text_absent(xml, path)
+            self.attempt(lambda: self._check_text_absent(xml, path), None)
             self._check_children(xml, node)
         else:
-            if len(xml):
-                name = self._local_name(xml[0], path)
-                raise self.error(
-                    f"unknown element {name!r}: {element.name} holds {element.kind.value}",
-                    f"{path}/{name}",
-                    _line(xml[0]),
-                )
-            node.value = self._value(self._substitute(xml.text or "", path, node.line), element, path, node.line)
-        self._check_support(node, inherited)
+            self.attempt(lambda: self._read_value(xml, node), None)
+        if len(self.errors) == before:
+            self.attempt(lambda: self._check_support(node, inherited), None)
+        node.broken = node.broken or len(self.errors) > before + node.errors_of_entries
         return node
+
+    def _read_value(self, xml: etree._Element, node: Node) -> None:
+        element, path = node.element, node.path
+        if len(xml):
+            name = self._local_name(xml[0], path)
+            raise self.error(
+                f"unknown element {name!r}: {element.name} holds {element.kind.value}",
+                f"{path}/{name}",
+                _line(xml[0]),
+            )
+        node.value = self._value(self._substitute(xml.text or "", path, node.line), element, path, node.line)
+        raised_to = element.raised_to
+        if raised_to is not None and isinstance(node.value, int) and node.value < raised_to:
+            self.warn(f"raised {path}", f"{node.value} is raised to {raised_to}, the least that is used here", node)
+            node.value = raised_to
 
     def _check_support(self, node: Node, inherited: Support) -> None:
         element = node.element
@@ -259,18 +377,39 @@ class Document:
     def _check_children(self, xml: etree._Element, node: Node) -> None:
         element, seen = node.element, dict[str, int]()
         for child_xml in self._elements(xml, node.path):
-            name = self._local_name(child_xml, node.path)
-            row = element.by_name.get(name)
-            if row is None:
-                raise self._unknown_child(name, child_xml, node)
-            child_path = f"{node.path}/{row.name}{self._naming(child_xml, row)}"
-            if not row.repeated and row.name in seen:
-                raise self.error(f"{name} stands twice, first on line {seen[row.name]}", child_path, _line(child_xml))
-            seen[row.name] = _line(child_xml)
-            node.children.append(self._check(child_xml, row, child_path, element.support))
+            self.attempt(partial(self._check_child, child_xml, node, seen), None)
         for row in element.children:
             if row.required and row.name not in seen:
-                raise self.error_at(node, f"{row.name} is missing", hint=row.doc)
+                self.errors.append(self.error_at(node, f"{row.name} is missing", hint=row.doc))
+
+    def _check_child(self, xml: etree._Element, node: Node, seen: dict[str, int]) -> None:
+        """Add a child to a node, unless it has an error."""
+        name = self._local_name(xml, node.path)
+        row = node.element.by_name.get(name)
+        if row is None:
+            self.errors.append(self._unknown_child(name, xml, node))
+            node.errors_of_entries += any(each.repeated for each in node.element.children) or _is_server(node)
+            return
+        path = f"{node.path}/{row.name}{self._naming(xml, row)}"
+        if not row.repeated and row.name in seen:
+            message = f"{name} stands twice, first on line {seen[row.name]}"
+            if is_container(row):
+                raise self.error(message, path, _line(xml))
+            self.warn(
+                f"twice {path}", f"{message}, and only that one is used", Node(row, path, _line(xml), file=self.file)
+            )
+            return
+        seen[row.name] = _line(xml)
+        before = len(self.errors)
+        child = self._check(xml, row, path, node.element.support)
+        if not child.broken:
+            node.errors_of_entries += child.errors_of_entries
+            node.children.append(child)
+            return
+        naming = next((str(xml.get(each)) for each in _NAMING if xml.get(each) is not None), "")
+        self._left_out.add((row.name, naming))
+        if row.repeated or _is_server(node):
+            node.errors_of_entries += len(self.errors) - before
 
     def _unknown_child(self, name: str, xml: etree._Element, node: Node) -> ConfigError:
         places = PLACES.get(name, ())
@@ -302,33 +441,43 @@ class Document:
 
     def _check_attributes(self, xml: etree._Element, node: Node) -> None:
         rows = {attribute.name: attribute for attribute in node.element.attributes}
+        failed = set[str]()
         for key, raw in xml.attrib.items():
             name = etree.QName(str(key))
             if name.namespace in (_XSI, _XML):
                 continue
-            path = f"{node.path}/@{name.localname}"
-            row = rows.get(name.localname)
-            if name.namespace or row is None:
-                raise self.error(
-                    f"unknown attribute {name.localname!r}", path, node.line, hint=nearest(name.localname, rows)
-                )
-            text = self._substitute(str(raw), path, node.line)
-            value = self._value(text, row, path, node.line)
-            refused = row.support is Support.REFUSED and node.element.support is Support.IMPLEMENTED
-            if refused and (row.default is None or value != parse_value(row.default, row)):
-                raise self.error(
-                    f"{row.name}={text} is not available in this version",
-                    path,
-                    node.line,
-                    hint="a client would rely on the feature that is configured here",
-                )
-            if row.support is Support.NOT_YET and node.element.support is Support.IMPLEMENTED:
-                message = f"{row.name} is not implemented in this version and is left aside"
-                self.warn(f"attribute {row.name}", message, node, path)
-            node.attributes[row.name] = value
+            before = len(self.errors)
+            self.attempt(partial(self._check_attribute, name, str(raw), rows, node), None)
+            if len(self.errors) > before:
+                failed.add(name.localname)
         for row in node.element.attributes:
-            if row.required and not str(node.attributes.get(row.name, "")).strip():
-                raise self.error_at(node, f"attribute {row.name!r} is missing", hint=row.doc)
+            if not row.required or row.name in failed:
+                continue
+            value = node.attributes.get(row.name)
+            if value is None or not (row.may_be_empty or str(value).strip()):
+                self.errors.append(self.error_at(node, f"attribute {row.name!r} is missing", hint=row.doc))
+
+    def _check_attribute(self, name: etree.QName, raw: str, rows: Mapping[str, Attribute], node: Node) -> None:
+        path = f"{node.path}/@{name.localname}"
+        row = rows.get(name.localname)
+        if name.namespace or row is None:
+            raise self.error(
+                f"unknown attribute {name.localname!r}", path, node.line, hint=nearest(name.localname, rows)
+            )
+        text = self._substitute(raw, path, node.line)
+        value = self._value(text, row, path, node.line)
+        refused = row.support is Support.REFUSED and node.element.support is Support.IMPLEMENTED
+        if refused and (row.default is None or value != parse_value(row.default, row)):
+            raise self.error(
+                f"{row.name}={text} is not available in this version",
+                path,
+                node.line,
+                hint="a client would rely on the feature that is configured here",
+            )
+        if row.support is Support.NOT_YET and node.element.support is Support.IMPLEMENTED:
+            message = f"{row.name} is not implemented in this version and is left aside"
+            self.warn(f"attribute {row.name}", message, node, path)
+        node.attributes[row.name] = value
 
     def _value(self, text: str, row: Element | Attribute, path: str, line: int) -> Value:
         if row.kind in (Kind.TEXT, Kind.PATH):
@@ -352,15 +501,23 @@ class Document:
             if not closing:
                 raise self.error(f"'${{{_shorten(inside)}' has no closing brace", path, line)
             name, colon, default = inside.partition(":")
-            value = self._properties.get(name.strip(), default.strip() if colon else None)
+            value = self.properties.get(name.strip(), default.strip() if colon else None)
             if value is None:
                 raise self.error(
                     f"property {name.strip()!r} has no value and no default",
                     path,
                     line,
-                    hint=nearest(name.strip(), self._properties) or "write ${name:default}",
+                    hint=nearest(name.strip(), self.properties) or "write ${name:default}",
                 )
             parts.append(value)
+
+
+def _may_be_jms(parent_path: str) -> bool:
+    return parent_path == "configuration" or parent_path.partition("/")[0] == JMS.name
+
+
+def _is_server(node: Node) -> bool:
+    return node.element is CORE or node.element is SERVER
 
 
 def _is_switched_off(node: Node) -> bool:

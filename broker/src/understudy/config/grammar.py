@@ -81,6 +81,8 @@ class Attribute:
     maximum: int = LONG_MAX
     choices: tuple[str, ...] = ()
     support: Support = Support.IMPLEMENTED
+    may_be_empty: bool = False
+    """A required attribute may have an empty value."""
 
     @property
     def field(self) -> str:
@@ -108,6 +110,8 @@ class Element:
     required: bool = False
     minimum: int = -1
     maximum: int = LONG_MAX
+    raised_to: int | None = None
+    """Smaller values from ``minimum`` on are raised to this one, with a warning; None: all values are used."""
     choices: tuple[str, ...] = ()
     by_name: dict[str, Element] = field(init=False, repr=False, compare=False)
     """Children by canonical and alternative names."""
@@ -224,6 +228,7 @@ def row(
     required: bool = False,
     minimum: int = -1,
     maximum: int | None = None,
+    raised_to: int | None = None,
     choices: tuple[str, ...] = (),
 ) -> Element:
     """A row for an element with a value."""
@@ -240,6 +245,7 @@ def row(
         required=required,
         minimum=minimum,
         maximum=maximum,
+        raised_to=raised_to,
         choices=choices,
     )
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from understudy.config.colocated import check_colocated
 from understudy.config.document import Document, Node, nearest
 from understudy.config.high_availability import (
     ColocatedConfiguration,
@@ -17,7 +16,8 @@ from understudy.config.high_availability import (
     ScaleDownConfiguration,
 )
 from understudy.config.locking import read_lock_manager
-from understudy.config.model import ClusterConnectionConfiguration, Configuration
+from understudy.config.model import ClusterConnectionConfiguration
+from understudy.config.schema_cluster import HA_POLICY, OLD_HA_ROWS
 
 #: Elements of replication that only votes use, and that only a lock manager uses.
 _OF_VOTES: Final = (
@@ -28,6 +28,13 @@ _OF_VOTES: Final = (
     "quorum-vote-wait",
     "check-for-active-server",
 )
+#: Elements of ``ha-policy`` by the name that they had in the root of a server.
+_NEW_NAMES: Final = {
+    "check-for-live-server": "check-for-active-server",
+    "backup-group-name": "group-name",
+    "replication-clustername": "cluster-name",
+    "scale-down-clustername": "scale-down",
+}
 _OF_MANAGER: Final = ("coordination-id", "replica-silence")
 
 
@@ -61,33 +68,84 @@ class HighAvailabilityReader:
         check = NetworkCheckConfiguration(**self._plain(core, NetworkCheckConfiguration))
         return replace(self._policy(core, clusters), network_check=check)
 
-    def checked(self, core: Node, **values: Any) -> Configuration:
-        """The configuration of these values, whose policy fits the rest of the file.
-
-        Raises:
-            ConfigError: as ``check_colocated``.
-        """
-        configuration = Configuration(**values)
-        check_colocated(self._document, core, configuration)
-        return configuration
-
     def _policy(self, core: Node, clusters: Sequence[ClusterConnectionConfiguration]) -> HighAvailabilityPolicy:
         policy = core.child("ha-policy")
-        if policy is None:
-            return HighAvailabilityPolicy()
+        old = [child for child in core.children if child.element in OLD_HA_ROWS]
         error = self._document.error_at
+        if policy is None:
+            return self._old_policy(core, old, clusters) if old else HighAvailabilityPolicy()
+        if old:
+            hint = "write everything in ha-policy"
+            raise error(old[0], f"{old[0].element.name} is the old form, and there is an ha-policy", hint=hint)
+        if not policy.children:
+            self._document.warn("ha-policy", "is empty: the node has no partner, as with primary-only", policy)
+            return HighAvailabilityPolicy()
         if len(policy.children) != 1:
             raise error(policy, f"{len(policy.children)} policies, exactly one wanted")
         alone = policy.child("primary-only")
         if alone is not None:
             return HighAvailabilityPolicy(scale_down=self._scale_down(alone, clusters))
         kind = policy.children[0]
-        if len(kind.children) != 1:
-            raise error(kind, "exactly one of primary, backup and colocated is wanted")
-        node = kind.children[0]
+        roles = [child for child in kind.children if child.element.name != "manager"]
+        if len(roles) != 1:
+            name = kind.element.name
+            hint = f"write <{name}><primary/></{name}> in one node of a pair, <{name}><backup/></{name}> in the other"
+            raise error(kind, "exactly one of primary, backup and colocated is wanted", hint=hint)
+        node = self._with_manager(kind, roles[0])
         if node.element.name == "colocated":
             return self._colocated(kind, node, clusters)
         return self._server(kind, node, node.element.name, clusters)
+
+    def _old_policy(
+        self, core: Node, old: Sequence[Node], clusters: Sequence[ClusterConnectionConfiguration]
+    ) -> HighAvailabilityPolicy:
+        """The policy of elements in the root of a server, which 002 calls deprecated and still honours."""
+        values = {node.element.name: node for node in old}
+        shared = values.pop("shared-store", None)
+        backup = values.pop("backup", None)
+        kind = "replication" if shared is not None and shared.value is False else "shared-store"
+        role = "backup" if backup is not None and backup.value is True else "primary"
+        row = HA_POLICY.by_name[kind].by_name[role]
+        node = Node(row, core.path, old[0].line, file=core.file)
+        for name, written in values.items():
+            new = row.by_name.get(_NEW_NAMES.get(name, name))
+            if new is None:
+                self._document.warn(name, f"{name} has no effect in a {role} with {kind}", written)
+                continue
+            child = Node(new, written.path, written.line, written.value, file=written.file)
+            if new.name == "scale-down":
+                child.value = None
+                self._check_cluster_name(written, clusters)
+            node.children.append(child)
+        names = ", ".join(each.element.name for each in old)
+        message = f"{names}: the old form of ha-policy, read as <{kind}><{role}>; write ha-policy"
+        self._document.warn("old ha-policy", message, old[0])
+        return self._server(Node(HA_POLICY.by_name[kind], core.path, old[0].line, file=core.file), node, role, clusters)
+
+    def _check_cluster_name(self, node: Node, clusters: Sequence[ClusterConnectionConfiguration]) -> None:
+        names = [each.name for each in clusters]
+        if node.value not in names:
+            error = self._document.error_at(
+                node, f"there is no cluster-connection {node.value!r}", hint=nearest(str(node.value), names)
+            )
+            raise self._document.consequence("cluster-connection", error, str(node.value))
+
+    def _with_manager(self, kind: Node, role: Node) -> Node:
+        """The element of the role; a ``manager`` beside it counts as one in it (002, "Lock manager").
+
+        Raises:
+            ConfigError: both have one, or the role is colocated.
+        """
+        manager = kind.child("manager")
+        if manager is None:
+            return role
+        if role.element.name == "colocated":
+            raise self._document.error_at(
+                manager, "a manager beside colocated", hint="it belongs in its primary and backup"
+            )
+        if role.child("manager") is not None:
+            raise self._document.error_at(manager, f"{role.element.name} has a manager already")
+        return replace(role, children=[*role.children, manager])
 
     def _server(
         self, kind: Node, node: Node, role: str, clusters: Sequence[ClusterConnectionConfiguration]
@@ -114,9 +172,8 @@ class HighAvailabilityReader:
             ConfigError: there is no cluster connection, on which backups are asked for.
         """
         if not clusters:
-            raise self._document.error_at(
-                node, "colocated needs a cluster-connection: members ask each other for backups"
-            )
+            message = "colocated needs a cluster-connection: members ask each other for backups"
+            raise self._document.consequence("cluster-connection", self._document.error_at(node, message))
         found: dict[str, HighAvailabilityPolicy] = {}
         for role in ("primary", "backup"):
             written = node.child(role)
@@ -146,7 +203,8 @@ class HighAvailabilityReader:
         if found.connectors and found.discovery_group is not None:
             raise error(element, "connectors and discovery-group-ref exclude each other")
         if found.enabled and not clusters:
-            raise error(element, "scale-down needs a cluster-connection: messages go to a member of the cluster")
+            message = "scale-down needs a cluster-connection: messages go to a member of the cluster"
+            raise self._document.consequence("cluster-connection", error(element, message))
         return found
 
     def _replication(self, node: Node, clusters: Sequence[ClusterConnectionConfiguration]) -> ReplicationConfiguration:
@@ -157,10 +215,12 @@ class HighAvailabilityReader:
                 values.pop(name, None)
         names = [each.name for each in clusters]
         if not names:
-            raise error(node, "replication needs a cluster-connection")
+            missing = error(node, "replication needs a cluster-connection: by it the replica finds the other node")
+            raise self._document.consequence("cluster-connection", missing)
         wanted = values.get("cluster_name")
         if wanted is not None and wanted not in names:
-            raise error(node, f"there is no cluster-connection {wanted!r}", hint=nearest(wanted, names))
+            missing = error(node, f"there is no cluster-connection {wanted!r}", hint=nearest(wanted, names))
+            raise self._document.consequence("cluster-connection", missing, str(wanted))
         manager = node.child("manager")
         if manager is None:
             self._warn_unused(node, _OF_MANAGER, "without a manager: the nodes vote")

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from understudy.config.address_reader import SETTING_ENUMS
 from understudy.config.grammar import Element, Kind, Support, parse_value
 from understudy.config.model import (
     AddressSettingsConfiguration,
@@ -19,7 +20,6 @@ from understudy.config.model import (
     SecuritySettingConfiguration,
     WildcardConfiguration,
 )
-from understudy.config.reader import SETTING_ENUMS
 from understudy.config.schema import element_at
 from understudy.config.wildcard import check_match, is_wild, literal_of
 

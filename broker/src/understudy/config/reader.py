@@ -9,64 +9,39 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from enum import Enum
 from functools import partial
 from typing import Any, Final
 
 from understudy.config import model
+from understudy.config.address_reader import AddressReader
 from understudy.config.bridge_reader import BridgeReader, BridgeValues
+from understudy.config.colocated import check_colocated
 from understudy.config.discovery_reader import DiscoveryReader
 from understudy.config.document import Document, Node, nearest
 from understudy.config.grammar import Kind
 from understudy.config.grouping_reader import read_grouping_handler
 from understudy.config.ha_reader import HighAvailabilityReader
+from understudy.config.high_availability import HighAvailabilityPolicy
 from understudy.config.model import (
     AcceptorConfiguration,
-    AddressConfiguration,
-    AddressSettingsConfiguration,
     ClusterConnectionConfiguration,
     Configuration,
     ConnectorConfiguration,
     DivertConfiguration,
     DivertRouting,
     MessageLoadBalancing,
-    Permission,
-    QueueConfiguration,
     ResourceLimits,
-    RoutingType,
-    SecuritySettingConfiguration,
     WildcardConfiguration,
 )
 from understudy.config.password_codec import KEY_VARIABLE, PasswordCodec, codec_of, is_masked
 from understudy.config.servers import LoadedConfig, read_servers
 from understudy.config.tls import TlsReader
-from understudy.config.transport import read_acceptor, read_connector
-from understudy.config.wildcard import check_match, is_wild, literal_of
-from understudy.errors import ConfigError, InvalidSelector
-from understudy.limits import NAME_UNITS_MAX
-from understudy.selector import parse_selector
+from understudy.config.transport import in_vm_number, read_acceptor, read_connector
+from understudy.errors import ConfigError
 
-_OLD_PERMISSIONS: Final = {
-    "createTempQueue": Permission.CREATE_NON_DURABLE_QUEUE,
-    "deleteTempQueue": Permission.DELETE_NON_DURABLE_QUEUE,
-}
 _UNITS_MS: Final = {"DAYS": 86_400_000, "HOURS": 3_600_000, "MINUTES": 60_000, "SECONDS": 1_000}
-#: How a text of an address-setting becomes its enumeration, by element.
-SETTING_ENUMS: Final[Mapping[str, Callable[[str], Enum]]] = {
-    "address-full-policy": model.AddressFullPolicy,
-    "page-full-policy": model.PageFullPolicy,
-    "disk-full-policy": model.DiskFullPolicy,
-    "durability-contract": model.DurabilityContract,
-    "slow-consumer-policy": model.SlowConsumerPolicy,
-    "slow-consumer-threshold-measurement-unit": model.SlowConsumerUnit,
-    "config-delete-queues": model.ConfigDeletionPolicy,
-    "config-delete-addresses": model.ConfigDeletionPolicy,
-    "config-delete-diverts": model.ConfigDeletionPolicy,
-    "default-queue-routing-type": lambda text: RoutingType[text],
-    "default-address-routing-type": lambda text: RoutingType[text],
-}
 
 
 def read_broker_xml(
@@ -92,7 +67,7 @@ def read_broker_xml(
         read_file: Reads included files, see ``Document``; None: includes are refused.
 
     Raises:
-        ConfigError: anything that cannot be used, with element path, file and line.
+        ConfigError: anything that cannot be used, with element path, file and line; all errors of the file together.
     """
     document = Document(file, properties or {}, read_file)
     return read_servers(
@@ -113,12 +88,17 @@ class _Reader:
         """Names of connectors of other servers of the file, each with the name of its server."""
         self._base_directory = base_directory
         self._codec_key = codec_key
+        self._in_vm: set[str] = set()
+        """Names of connectors that were left aside, because they lead into a virtual machine of Java."""
         self._codec = PasswordCodec()
         etc_directory = posixpath.join(base_directory, "etc")
         self._tls = TlsReader(document, self._unmask, etc_directory)
+        self._addresses = AddressReader(document, self._plain)
         self._groups = DiscoveryReader(document, self._plain, etc_directory)
 
     def read(self, core: Node) -> Configuration:
+        """The configuration of the server. Errors are added to the document, which is to be finished."""
+        attempt, each = self._document.attempt, self._document.each
         values = self._server_values(core)
         values.update(self._retention(core))
         if "critical_analyzer_policy" in values:
@@ -128,62 +108,96 @@ class _Reader:
             key = f"{name}_directory"
             values.setdefault(key, self._absolute(getattr(defaults, key)))
         values.setdefault("node_manager_lock_directory", values["journal_directory"])
-        self._required_text(
-            core,
-            "name",
-            "management-address",
-            "management-notification-address",
-            "cluster-user",
-            "guest-user",
-            "guest-role",
+        names = ("name", "management-address", "management-notification-address", "guest-user", "guest-role")
+        for name in names:
+            attempt(partial(self._required_text, core, name), None)
+        values.update(attempt(lambda: dict(self._unmasked(core)), dict[str, str]()))
+        attempt(lambda: self._check_pattern(core), None)
+        wildcards = attempt(lambda: self._addresses.wildcards(core), WildcardConfiguration())
+        opened = each(self._document.list(core, "acceptors", "acceptor"), self._acceptor_reader())
+        acceptors = tuple(acceptor for acceptor in opened if acceptor is not None)
+        found = each(self._document.list(core, "connectors", "connector"), partial(self._connector, core, acceptors))
+        connectors = tuple(connector for connector in found if connector is not None)
+        by_name = {connector.name: connector for connector in connectors}
+        cluster_connections = tuple(
+            each(
+                self._document.list(core, "cluster-connections", "cluster-connection"),
+                partial(self._cluster_connection, core, by_name),
+            )
         )
-        values.update(self._unmasked(core))
-        self._check_pattern(core)
-        wildcards = self._wildcards(core)
-        connectors = tuple(self._connectors(core))
-        cluster_connections = tuple(self._cluster_connections(core, connectors))
         own_password = values.get("cluster_password") not in (None, "", model.DEFAULT_CLUSTER_PASSWORD)
-        if cluster_connections and not own_password:
-            node = core.child("cluster-password") or core.child("cluster-connections") or core
-            message = "a cluster connection needs a cluster-password of its own"
-            raise self._error(node, message, hint="the default is public")
-        acceptors = tuple(self._acceptors(core))
+        attempt(partial(self._check_cluster_login, core, bool(cluster_connections), own_password), None)
+        self._drop_empty_login(values)
         policies = HighAvailabilityReader(
             self._document,
             self._plain,
-            lambda node: self._references(node, {each.name: each for each in connectors}),
+            lambda node: self._references(node, by_name),
             lambda node: self._discovery(core, node),
         )
-        ha_policy = policies.read(core, cluster_connections)
-        if not values.get("persistence_enabled", True) and ha_policy.is_pair:
-            node = core.child("persistence-enabled") or core
-            raise self._error(node, "false, but a pair is configured", hint="a pair needs a store that is kept")
-        return policies.checked(
-            core,
+        ha_policy = attempt(lambda: policies.read(core, cluster_connections), HighAvailabilityPolicy())
+        self._check_persistence(core, ha_policy, values.get("persistence_enabled") is not False)
+        broadcasts = self._document.list(core, "broadcast-groups", "broadcast-group")
+        groups = self._document.list(core, "discovery-groups", "discovery-group")
+        bridges = self._bridges(core, by_name, acceptors, has_cluster_password=own_password)
+        configuration = Configuration(
             **values,
             wildcards=wildcards,
             connectors=connectors,
             acceptors=acceptors,
             cluster_connections=cluster_connections,
             broadcast_groups=tuple(
-                self._groups.broadcasts(
-                    self._list(core, "broadcast-groups", "broadcast-group"), partial(self._connector_named, connectors)
-                )
+                each(broadcasts, partial(self._groups.broadcast, partial(self._broadcast_connectors, by_name)))
             ),
-            discovery_groups=tuple(self._groups.groups(self._list(core, "discovery-groups", "discovery-group"))),
-            grouping_handler=read_grouping_handler(self._document, self._plain, core, cluster_connections),
+            discovery_groups=tuple(each(groups, self._groups.group)),
+            grouping_handler=attempt(
+                lambda: read_grouping_handler(self._document, self._plain, core, cluster_connections), None
+            ),
             ha_policy=ha_policy,
-            addresses=tuple(self._addresses(core)),
-            resource_limits=self._resource_limits(core),
-            diverts=tuple(self._diverts(core)),
-            bridges=tuple(
-                self._bridges(core, connectors, acceptors).read(
-                    self._list(core, "bridges", "bridge"), has_cluster_password=own_password
+            **self._addresses.read(core, wildcards),
+            resource_limits=dict(
+                each(
+                    self._document.list(core, "resource-limit-settings", "resource-limit-setting", "match"),
+                    lambda node, user: (user, ResourceLimits(**self._plain(node, ResourceLimits))),
                 )
             ),
-            address_settings=tuple(self._address_settings(core, wildcards)),
-            security_settings=tuple(self._security_settings(core, wildcards)),
+            diverts=tuple(each(self._document.list(core, "diverts", "divert"), self._divert)),
+            bridges=tuple(each(self._document.list(core, "bridges", "bridge"), bridges.read)),
         )
+        if not self._document.errors:
+            attempt(lambda: check_colocated(self._document, core, configuration), None)
+        return configuration
+
+    def _check_persistence(self, core: Node, policy: HighAvailabilityPolicy, kept: bool) -> None:
+        if policy.is_pair and not kept:
+            node = core.child("persistence-enabled") or core
+            hint = "a pair needs a store that is kept"
+            self._document.errors.append(self._error(node, "false, but a pair is configured", hint=hint))
+
+    def _check_cluster_login(self, core: Node, clustered: bool, own_password: bool) -> None:
+        """Check user and password by which the members of a cluster prove that they belong to it.
+
+        Raises:
+            ConfigError: there is a cluster connection, and no password of its own or no user.
+        """
+        password = core.child("cluster-password")
+        if clustered:
+            self._required_text(core, "cluster-user")
+            if not own_password:
+                node = password or core.child("cluster-connections") or core
+                message = "a cluster connection needs a cluster-password of its own"
+                raise self._error(node, message, hint="the default is public")
+        elif password is not None and password.value == model.DEFAULT_CLUSTER_PASSWORD:
+            message = "the default is public: it is no login here, and a cluster connection would refuse it"
+            self._document.warn("cluster-password", message, password)
+        for name in ("cluster-user", "cluster-password"):
+            written = core.child(name)
+            if written is not None and not written.value and not clustered:
+                self._document.warn(name, "is empty: it counts as not given", written)
+
+    def _drop_empty_login(self, values: dict[str, Any]) -> None:
+        for name in ("cluster_user", "cluster_password"):
+            if values.get(name) == "":
+                del values[name]
 
     # --- plain values --------------------------------------------------------------------------
 
@@ -267,75 +281,80 @@ class _Reader:
     def _error(self, node: Node, message: str, *, hint: str | None = None) -> ConfigError:
         return self._document.error_at(node, message, hint=hint)
 
-    def _unique(self, nodes: Iterator[Node], attribute: str = "name") -> Iterator[tuple[Node, str]]:
-        """The nodes of a list with their naming attribute, each name once."""
-        lines: dict[str, int] = {}
-        for node in nodes:
-            name = str(node.attributes[attribute])
-            if len(name) > NAME_UNITS_MAX:
-                raise self._error(node, f"a {attribute} of {len(name)} characters, limit {NAME_UNITS_MAX}")
-            if name in lines:
-                raise self._error(node, f"{name!r} stands twice, first on line {lines[name]}")
-            lines[name] = node.line
-            yield node, name
-
-    def _list(self, core: Node, container: str, entry: str, attribute: str = "name") -> Iterator[tuple[Node, str]]:
-        holder = core.child(container)
-        return self._unique(holder.all(entry), attribute) if holder is not None else iter(())
-
     # --- transports and cluster ----------------------------------------------------------------
 
-    def _connectors(self, core: Node) -> Iterator[ConnectorConfiguration]:
-        for node, _ in self._list(core, "connectors", "connector"):
-            yield read_connector(node, self._document, self._tls)
+    def _connector(
+        self, core: Node, acceptors: Sequence[AcceptorConfiguration], node: Node, name: str
+    ) -> ConnectorConfiguration | None:
+        """A connector; None: one inside the virtual machine of Java that leads to no acceptor of this server."""
+        number = in_vm_number(node)
+        if number is None:
+            return read_connector(node, self._document, self._tls)
+        holder = core.child("acceptors")
+        own = any(in_vm_number(each) == number for each in holder.all("acceptor")) if holder is not None else False
+        target = next((each for each in acceptors if each.tls is None), None)
+        if not own or target is None:
+            message = f"connector {name!r} is left aside: there are no transports inside a virtual machine here"
+            self._document.warn(f"connector {name}", message, node)
+            self._in_vm.add(name)
+            return None
+        host = "127.0.0.1" if target.host in ("0.0.0.0", "::") else target.host
+        message = f"connector {name!r} leads to acceptor {target.name!r} of this server, tcp://{host}:{target.port}"
+        self._document.warn(f"connector {name}", message, node)
+        return ConnectorConfiguration(name, host, target.port, None, {})
 
-    def _acceptors(self, core: Node) -> Iterator[AcceptorConfiguration]:
+    def _acceptor_reader(self) -> Callable[[Node, str], AcceptorConfiguration | None]:
         taken: dict[tuple[str, int], str] = {}
-        for node, name in self._list(core, "acceptors", "acceptor"):
+
+        def read(node: Node, name: str) -> AcceptorConfiguration | None:
             acceptor = read_acceptor(node, self._document, self._tls)
             if acceptor is None:
-                continue
+                return None
             place = (acceptor.host, acceptor.port)
             if acceptor.port and place in taken:
                 raise self._error(node, f"acceptor {taken[place]!r} listens on {acceptor.url} already")
             taken[place] = name
-            yield acceptor
+            return acceptor
 
-    def _cluster_connections(
-        self, core: Node, connectors: tuple[ConnectorConfiguration, ...]
-    ) -> Iterator[ClusterConnectionConfiguration]:
-        by_name = {connector.name: connector for connector in connectors}
-        for node, name in self._list(core, "cluster-connections", "cluster-connection"):
-            if "uri" in node.attributes:
-                raise self._error(node, "the uri attribute is not available in this version", hint="write elements")
-            own = node.child("connector-ref")
-            assert own is not None  # the schema requires it
-            values = self._plain(node, ClusterConnectionConfiguration)
-            values["connector_ref"] = self._reference(own, by_name).name
-            values["message_load_balancing"] = self._load_balancing(node)
-            static = node.child("static-connectors")
-            if static is not None:
-                direct_only = static.attributes.get("allow-direct-connections-only")
-                values["allow_direct_connections_only"] = direct_only is True
-            values["static_connectors"] = self._references(static, by_name)
-            values["artemis_members"] = self._references(node.child("artemis-members"), by_name)
-            yield ClusterConnectionConfiguration(name=name, discovery_group=self._discovery(core, node), **values)
+        return read
 
-    def _connector_named(self, connectors: tuple[ConnectorConfiguration, ...], node: Node) -> str:
-        return self._reference(node, {each.name: each for each in connectors}).name
+    def _cluster_connection(
+        self, core: Node, by_name: Mapping[str, ConnectorConfiguration], node: Node, name: str
+    ) -> ClusterConnectionConfiguration:
+        if "uri" in node.attributes:
+            raise self._error(node, "the uri attribute is not available in this version", hint="write elements")
+        own = node.child("connector-ref")
+        assert own is not None  # the schema requires it
+        values = self._plain(node, ClusterConnectionConfiguration)
+        values["connector_ref"] = self._reference(own, by_name).name
+        values["message_load_balancing"] = self._load_balancing(node)
+        static = node.child("static-connectors")
+        if static is not None:
+            direct_only = static.attributes.get("allow-direct-connections-only")
+            values["allow_direct_connections_only"] = direct_only is True
+        values["static_connectors"] = self._references(static, by_name)
+        values["artemis_members"] = self._references(node.child("artemis-members"), by_name)
+        return ClusterConnectionConfiguration(name=name, discovery_group=self._discovery(core, node), **values)
+
+    def _broadcast_connectors(self, by_name: Mapping[str, ConnectorConfiguration], node: Node) -> tuple[str, ...]:
+        return self._references(node, by_name)
 
     def _reference(self, node: Node, connectors: Mapping[str, ConnectorConfiguration]) -> ConnectorConfiguration:
         name = str(node.value)
+        if name in self._in_vm:
+            message = f"connector {name!r} leads into the virtual machine of Java"
+            raise self._error(node, message, hint="name a connector tcp://host:port")
         if name not in connectors:
             there = self._elsewhere.get(name)
             hint = f"that of server {there!r} is not known here" if there else nearest(name, connectors)
-            raise self._error(node, f"there is no connector {name!r}", hint=hint)
+            error = self._error(node, f"there is no connector {name!r}", hint=hint)
+            raise self._document.consequence("connector", error, name)
         return connectors[name]
 
     def _references(self, node: Node | None, connectors: Mapping[str, ConnectorConfiguration]) -> tuple[str, ...]:
         """Names of the connectors to which an element refers; none for no element."""
         refs = node.all("connector-ref") if node is not None else ()
-        return tuple(self._reference(each, connectors).name for each in refs)
+        return tuple(self._reference(each, connectors).name for each in refs if str(each.value) not in self._in_vm)
 
     def _load_balancing(self, node: Node) -> MessageLoadBalancing:
         chosen = node.child("message-load-balancing")
@@ -353,99 +372,48 @@ class _Reader:
         if reference is None:
             return None
         name = str(reference.attributes["discovery-group-name"])
-        known = {group for _, group in self._list(core, "discovery-groups", "discovery-group")}
+        holder = core.child("discovery-groups")
+        known = (
+            {str(each.attributes["name"]) for each in holder.all("discovery-group")} if holder is not None else set()
+        )
         if name not in known:
-            raise self._error(reference, f"there is no discovery-group {name!r}", hint=nearest(name, known))
+            error = self._error(reference, f"there is no discovery-group {name!r}", hint=nearest(name, known))
+            raise self._document.consequence("discovery-group", error, name)
         if connection.child("static-connectors") is not None:
             raise self._error(reference, "static-connectors says it already")
         return name
 
-    # --- addresses -----------------------------------------------------------------------------
-
-    def _addresses(self, core: Node) -> Iterator[AddressConfiguration]:
-        queues_at: dict[str, int] = {}
-        for node, name in self._list(core, "addresses", "address"):
-            self._check_name(node, name)
-            types, queues = set[RoutingType](), list[QueueConfiguration]()
-            for kind, routing_type in (("anycast", RoutingType.ANYCAST), ("multicast", RoutingType.MULTICAST)):
-                holder = node.child(kind)
-                if holder is None:
-                    continue
-                types.add(routing_type)
-                for queue_node in holder.all("queue"):
-                    queue = self._queue(queue_node, name, routing_type)
-                    if queue.name in queues_at:
-                        raise self._error(
-                            queue_node, f"queue {queue.name!r} stands twice, first on line {queues_at[queue.name]}"
-                        )
-                    queues_at[queue.name] = queue_node.line
-                    queues.append(queue)
-            yield AddressConfiguration(name, frozenset(types), tuple(queues))
-        for node, name in self._list(core, "queues", "queue"):
-            if name in queues_at:
-                raise self._error(node, f"queue {name!r} stands twice, first on line {queues_at[name]}")
-            own = node.child("address")
-            address = str(own.value) if own is not None and own.value else name
-            self._check_name(own or node, address)
-            queue = self._queue(node, address, RoutingType.MULTICAST)
-            yield AddressConfiguration(address, frozenset({RoutingType.MULTICAST}), (queue,))
-
-    def _resource_limits(self, core: Node) -> dict[str, ResourceLimits]:
-        nodes = self._list(core, "resource-limit-settings", "resource-limit-setting", "match")
-        return {user: ResourceLimits(**self._plain(node, ResourceLimits)) for node, user in nodes}
-
-    def _queue(self, node: Node, address: str, routing_type: RoutingType) -> QueueConfiguration:
-        name = str(node.attributes["name"])
-        self._check_name(node, name)
-        values: dict[str, Any] = {
-            key.replace("-", "_"): value for key, value in node.attributes.items() if key != "name"
-        }
-        values.update(self._plain(node, QueueConfiguration))
-        values.pop("address", None)
-        return QueueConfiguration(
-            name=name, address=address, routing_type=routing_type, filter=self._filter(node), **values
-        )
-
-    def _filter(self, node: Node) -> str | None:
-        selector = node.child("filter")
-        if selector is None:
-            return None
-        text = str(selector.attributes["string"])
-        try:
-            parse_selector(text)
-        except InvalidSelector as error:
-            raise self._error(selector, str(error)) from None
-        return text
-
-    def _diverts(self, core: Node) -> Iterator[DivertConfiguration]:
-        for node, name in self._list(core, "diverts", "divert"):
-            self._required_text(node, "address", "forwarding-address")
-            values = self._plain(node, DivertConfiguration)
-            for key in ("address", "forwarding_address"):
-                for each in str(values[key]).split(","):
-                    child = node.child(key.replace("_", "-")) or node
-                    self._check_name(child, each.strip())
-                    if not each.strip():
-                        raise self._error(child, "an address in the list is empty")
-            values["routing_type"] = DivertRouting(values.get("routing_type", "STRIP"))
-            values.update(self._transformer(node))
-            yield DivertConfiguration(name=name, filter=self._filter(node), **values)
+    def _divert(self, node: Node, name: str) -> DivertConfiguration:
+        self._required_text(node, "address", "forwarding-address")
+        values = self._plain(node, DivertConfiguration)
+        for key in ("address", "forwarding_address"):
+            for each in str(values[key]).split(","):
+                child = node.child(key.replace("_", "-")) or node
+                self._addresses.check_name(child, each.strip())
+                if not each.strip():
+                    raise self._error(child, "an address in the list is empty")
+        values["routing_type"] = DivertRouting(values.get("routing_type", "STRIP"))
+        values.update(self._transformer(node))
+        return DivertConfiguration(name=name, filter=self._addresses.filter(node), **values)
 
     def _bridges(
-        self, core: Node, connectors: tuple[ConnectorConfiguration, ...], acceptors: tuple[AcceptorConfiguration, ...]
+        self,
+        core: Node,
+        by_name: Mapping[str, ConnectorConfiguration],
+        acceptors: tuple[AcceptorConfiguration, ...],
+        *,
+        has_cluster_password: bool,
     ) -> BridgeReader:
-        by_name = {connector.name: connector for connector in connectors}
-
         def target(node: Node) -> dict[str, Any]:
             static = self._references(node.child("static-connectors"), by_name)
             return {"static_connectors": static, "discovery_group": self._discovery(core, node)}
 
         def routing(node: Node) -> dict[str, Any]:
             self._required_text(node, "queue-name", "forwarding-address", "user", "client-id")
-            return {**self._transformer(node), "filter": self._filter(node)}
+            return {**self._transformer(node), "filter": self._addresses.filter(node)}
 
         values = BridgeValues(self._plain, target, routing, lambda node: self._password(core, node))
-        return BridgeReader(self._document, values, by_name, acceptors)
+        return BridgeReader(self._document, values, by_name, acceptors, has_cluster_password=has_cluster_password)
 
     def _transformer(self, node: Node) -> dict[str, Any]:
         """The class of a divert and its properties. An older form names the class alone."""
@@ -463,79 +431,3 @@ class _Reader:
                 str(each.attributes["key"]): str(each.attributes["value"]) for each in properties
             },
         }
-
-    def _check_name(self, node: Node, name: str) -> None:
-        if "::" in name:
-            raise self._error(node, f"{name!r}: '::' separates address and queue and cannot be part of a name")
-
-    # --- settings by match ---------------------------------------------------------------------
-
-    def _wildcards(self, core: Node) -> WildcardConfiguration:
-        node = core.child("wildcard-addresses")
-        switch = core.child("wild-card-routing-enabled")
-        values = self._plain(node, WildcardConfiguration) if node is not None else {}
-        if switch is not None:
-            values.setdefault("routing_enabled", switch.value)
-        markers, namespace = core.child("literal-match-markers"), core.child("uuid-namespace")
-        if markers is not None:
-            values["literal_markers"] = str(markers.value)
-            if len(values["literal_markers"]) not in (0, 2):
-                raise self._error(markers, f"{markers.value!r}: two characters are required")
-        if namespace is not None:
-            values["uuid_namespace"] = str(namespace.value)
-        wildcards = WildcardConfiguration(**values)
-        signs = (wildcards.delimiter, wildcards.any_words, wildcards.single_word)
-        if node is not None and (any(len(sign) != 1 for sign in signs) or len(set(signs)) != 3):
-            raise self._error(node, f"{', '.join(map(repr, signs))}: three different single characters are required")
-        return wildcards
-
-    def _check_match(self, node: Node, match: str, wildcards: WildcardConfiguration) -> None:
-        complaint = None if literal_of(match, wildcards) else check_match(match, wildcards)
-        if complaint is not None:
-            raise self._error(node, f"match {match!r}: {complaint}")
-
-    def _address_settings(self, core: Node, wildcards: WildcardConfiguration) -> Iterator[AddressSettingsConfiguration]:
-        for node, match in self._list(core, "address-settings", "address-setting", "match"):
-            self._check_match(node, match, wildcards)
-            values: dict[str, Any] = {}
-            for child in node.children:
-                name, value = child.element.name, child.value
-                convert = SETTING_ENUMS.get(name)
-                # An empty text, as in <dead-letter-address/>, names nothing.
-                if value == "" and child.element.default is None:
-                    continue
-                values[name.replace("-", "_")] = convert(str(value)) if convert is not None else value
-            yield AddressSettingsConfiguration(match=match, **values)
-
-    def _role_mappings(self, core: Node) -> dict[str, set[str]]:
-        """Outside roles by the role here for which each of them stands, too (manual, "Mapping external roles")."""
-        outside: dict[str, set[str]] = {}
-        holder = core.child("security-settings")
-        for node in holder.all("role-mapping") if holder is not None else ():
-            for role in _names(node, "to"):
-                outside.setdefault(role, set()).add(str(node.attributes["from"]).strip())
-        return outside
-
-    def _security_settings(
-        self, core: Node, wildcards: WildcardConfiguration
-    ) -> Iterator[SecuritySettingConfiguration]:
-        outside = self._role_mappings(core)
-        for node, match in self._list(core, "security-settings", "security-setting", "match"):
-            address, separator, queue = match.partition("::")
-            if separator and (not (address and queue) or is_wild(address, wildcards)):
-                raise self._error(node, f"match {match!r}: a plain address and a queue are required around '::'")
-            if not separator:
-                self._check_match(node, match, wildcards)
-            permissions: dict[Permission, frozenset[str]] = {}
-            for child in node.all("permission"):
-                kind = str(child.attributes["type"])
-                permission = _OLD_PERMISSIONS.get(kind) or Permission(kind)
-                roles = _names(child, "roles")
-                roles = roles.union(*(outside[role] for role in roles if role in outside))
-                permissions[permission] = permissions.get(permission, frozenset()) | roles
-            yield SecuritySettingConfiguration(match, permissions)
-
-
-def _names(node: Node, attribute: str) -> frozenset[str]:
-    """The names in an attribute, which commas separate."""
-    return frozenset(name.strip() for name in str(node.attributes[attribute]).split(",") if name.strip())

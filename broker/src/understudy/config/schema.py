@@ -14,7 +14,14 @@ from typing import Final
 
 from understudy.config.grammar import Attribute, Element, Kind, Value, container, parse_value
 from understudy.config.schema_addresses import ADDRESS_SETTINGS, ADDRESSES, OLD_QUEUES, SECURITY_SETTINGS
-from understudy.config.schema_cluster import CLUSTER_CONNECTIONS, HA_POLICY, OTHER_ROWS, TRANSPORTS, WILDCARD_ADDRESSES
+from understudy.config.schema_cluster import (
+    CLUSTER_CONNECTIONS,
+    HA_POLICY,
+    OLD_HA_ROWS,
+    OTHER_ROWS,
+    TRANSPORTS,
+    WILDCARD_ADDRESSES,
+)
 from understudy.config.schema_links import LINK_ROWS
 from understudy.config.schema_server import SERVER_ROWS
 
@@ -25,6 +32,7 @@ CORE: Final[Element] = container(
     *TRANSPORTS,
     CLUSTER_CONNECTIONS,
     HA_POLICY,
+    *OLD_HA_ROWS,
     ADDRESSES,
     OLD_QUEUES,
     ADDRESS_SETTINGS,

@@ -5,6 +5,7 @@ Names and defaults are Artemis' own (artemis-configuration.xsd); the one-line me
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from understudy.config.grammar import INT_MAX as _INT
@@ -34,7 +35,11 @@ _ROUTING: Final = ("ANYCAST", "MULTICAST")
 _REPLACED: Final = "auto-create-queues and auto-delete-queues took its place"
 _PAGING: Final = "reading from pages is bounded by max-read-page-bytes, and queues need no buffers"
 
-FILTER: Final = container("filter", "Only matching messages.", attributes=(named("The expression.", "string"),))
+FILTER: Final = container(
+    "filter",
+    "Only matching messages; an empty expression is no filter.",
+    attributes=(Attribute("string", TEXT, "The expression.", required=True, may_be_empty=True),),
+)
 
 _QUEUE_ATTRIBUTES: Final = (
     named("Unique name of the queue."),
@@ -97,6 +102,22 @@ OLD_QUEUES: Final = container(
         repeated=True,
     ),
 )
+
+JMS: Final = container(
+    "jms",
+    "Queues and topics in the old form, beside core; write them below addresses.",
+    container(
+        "queue",
+        "An anycast address and queue of its name.",
+        row("durable", BOOLEAN, "true", "The queue outlives a restart."),
+        replace(FILTER, aliases=("selector",)),
+        attributes=(named("Name."),),
+        repeated=True,
+    ),
+    container("topic", "A multicast address of its name.", attributes=(named("Name."),), repeated=True),
+    attributes=(Attribute("domain", TEXT, "Without meaning here."),),
+)
+"""The element ``jms`` in the namespace ``urn:activemq:jms``."""
 
 _DEAD_AND_EXPIRED: Final = (
     row("dead-letter-address", TEXT, None, "Where messages go that cannot be delivered; none drops them."),
@@ -288,7 +309,13 @@ SECURITY_SETTINGS: Final = container(
                     required=True,
                     choices=(*PERMISSIONS, "createTempQueue", "deleteTempQueue"),
                 ),
-                Attribute("roles", TEXT, "Roles that may, separated by commas.", required=True),
+                Attribute(
+                    "roles",
+                    TEXT,
+                    "Roles that may, separated by commas; empty: none.",
+                    required=True,
+                    may_be_empty=True,
+                ),
             ),
             repeated=True,
         ),
@@ -314,7 +341,7 @@ SECURITY_SETTINGS: Final = container(
         "Users with the outside role get the permissions that the security-settings grant to the roles here.",
         attributes=(
             named("The outside role.", "from"),
-            Attribute("to", TEXT, "Roles here, separated by commas.", required=True),
+            Attribute("to", TEXT, "Roles here, separated by commas; empty: none.", required=True, may_be_empty=True),
         ),
         repeated=True,
     ),

@@ -107,6 +107,7 @@ CLUSTER_CONNECTIONS: Final = container(
         ),
         row("forward-when-no-consumers", BOOLEAN, None, "Old form: true is STRICT, false is ON_DEMAND."),
         row("max-hops", INTEGER, "1", "How many nodes away queues may be; 0: no messages travel.", minimum=0),
+        # 003 says 1,048,576; the code of Artemis has had 10 MiB since 2.0, and members of both kinds meet in clusters
         row("confirmation-window-size", BYTES, "10M", "Bytes that another member has not confirmed."),
         row("producer-window-size", BYTES, "1M", "Bytes sent before credits are required; -1 is no limit."),
         row("client-id", TEXT, None, "How the bridges of this node call themselves to the others."),
@@ -257,7 +258,7 @@ _REPLICATION_ROWS: Final = (
     row("vote-on-replication-failure", BOOLEAN, "false", "Vote before going on without the replica."),
     row("quorum-size", INTEGER, "-1", "Voters needed; -1 is the size of the cluster."),
     row("vote-retries", INTEGER, "12", "How often a lost vote is repeated."),
-    row("vote-retry-wait", MS, "5000", "Wait between two votes."),
+    row("vote-retry-wait", MS, "5000", "Wait between two votes.", aliases=("vote-retries-wait",)),
     row("quorum-vote-wait", Kind.SECONDS, "30", "Longest wait for the answers of a vote."),
     row(
         "retry-replication-wait",
@@ -321,11 +322,25 @@ HA_POLICY: Final = container(
     container(
         "replication",
         "The backup holds a copy of the primary's store.",
+        LOCK_MANAGER,
         _REPLICATION_PRIMARY,
         _REPLICATION_BACKUP,
         _colocated(_REPLICATION_PRIMARY, _REPLICATION_BACKUP),
     ),
 )
+
+OLD_HA_ROWS: Final = (
+    row("backup", BOOLEAN, None, "Old form of ha-policy: true is a backup, false a primary."),
+    row("shared-store", BOOLEAN, None, "Old form of ha-policy: false is replication; true by default."),
+    row("failover-on-shutdown", BOOLEAN, None, "Old form of the element in ha-policy."),
+    row("allow-failback", BOOLEAN, None, "Old form of the element in ha-policy."),
+    row("check-for-live-server", BOOLEAN, None, "Old form of check-for-active-server in ha-policy."),
+    row("backup-group-name", TEXT, None, "Old form of group-name in ha-policy."),
+    row("max-saved-replicated-journals-size", INTEGER, None, "Old form of the element in ha-policy."),
+    row("replication-clustername", TEXT, None, "Old form of cluster-name in ha-policy."),
+    row("scale-down-clustername", TEXT, None, "Old form of scale-down in ha-policy: to members of this cluster."),
+)
+"""High availability as broker.xml said it before the element ``ha-policy`` (002, "Configuration")."""
 
 WILDCARD_ADDRESSES: Final = container(
     "wildcard-addresses",

@@ -10,6 +10,7 @@ import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import combinations
 from typing import Final
 
@@ -125,13 +126,20 @@ def read_servers(
             Raises ConfigError.
 
     Raises:
-        ConfigError: an element cannot be used, or two servers could not run in one process.
+        ConfigError: an element cannot be used, or two servers could not run in one process; all errors together.
     """
-    servers = [_Server(node, read(node, _connectors_elsewhere(nodes, node))) for node in nodes]
-    for server in servers:
-        check_clusters(document, server.node, server.configuration)
-    if len(servers) > 1:
-        _compare(document, servers)
+    servers = []
+    for node in nodes:
+        configuration = document.attempt(partial(read, node, _connectors_elsewhere(nodes, node)), None)
+        if configuration is not None:
+            servers.append(_Server(node, configuration))
+    # the following compare whole configurations, which are not whole after an error
+    if not document.errors:
+        for server in servers:
+            document.attempt(partial(check_clusters, document, server.node, server.configuration), None)
+        if len(servers) > 1:
+            document.attempt(partial(_compare, document, servers), None)
+    document.finish()
     core, further = servers[0].configuration, servers[1:]
     return LoadedConfig(
         _without_halt(core) if further else core,

@@ -78,6 +78,10 @@ def read_acceptor(node: Node, document: Document, tls: TlsReader) -> AcceptorCon
             text.
     """
     name = str(node.attributes["name"])
+    if in_vm_number(node) is not None:
+        message = f"acceptor {name!r} is not opened: there are no transports inside a virtual machine here"
+        document.warn(f"acceptor {name}", message, node)
+        return None
     host, port, parameters = _split_url(node, document)
     settings = tls.acceptor(node, parameters)
     protocols, unserved = _protocols(node, document, parameters)
@@ -131,14 +135,19 @@ def read_connector(node: Node, document: Document, tls: TlsReader) -> ConnectorC
     return ConnectorConfiguration(str(node.attributes["name"]), host, port, tls.connector(node, parameters), parameters)
 
 
+def in_vm_number(node: Node) -> str | None:
+    """The number in the URL of a transport inside the virtual machine of Java (``vm://0``); None: another transport."""
+    scheme, separator, rest = str(node.value).partition("://")
+    return rest.partition("?")[0].rstrip("/") if separator and scheme.lower() == "vm" else None
+
+
 def _split_url(node: Node, document: Document) -> tuple[str, int, dict[str, ParameterValue]]:
     url = str(node.value)
     scheme, separator, rest = url.partition("://")
     if not separator:
         raise document.error_at(node, f"{url!r} is no URL", hint="tcp://host:port")
     if scheme.lower() not in ("tcp", "netty"):
-        hint = "in-VM transports do not exist here" if scheme == "vm" else "tcp://host:port"
-        raise document.error_at(node, f"scheme {scheme!r} is not served", hint=hint)
+        raise document.error_at(node, f"scheme {scheme!r} is not served", hint="tcp://host:port")
     authority, _, query = rest.partition("?")
     query = query.partition("#")[0]
     if "," in authority or "(" in authority:
@@ -173,10 +182,13 @@ def _parameters(node: Node, document: Document, query: str) -> dict[str, Paramet
             continue
         key, equals, raw = part.partition("=")
         key, value = unquote(key.strip()), unquote(raw.strip())
-        if not equals or not key:
-            raise document.error_at(node, f"parameter {part!r} has no value")
+        if not key:
+            raise document.error_at(node, f"parameter {part!r} has no name")
+        if not equals:
+            document.warn(f"empty {key} of {node.path}", f"parameter {key!r} has no value and is ignored", node)
+            continue
         if key in parameters:
-            raise document.error_at(node, f"parameter {key!r} stands twice")
+            document.warn(f"twice {key} of {node.path}", f"parameter {key!r} stands twice, the last is used", node)
         if key in ("host", "port"):
             raise document.error_at(node, f"parameter {key!r}: the URL says it already")
         parameters[key] = _typed(node, document, key, value)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import difflib
 import ipaddress
+import posixpath
 import re
 from collections.abc import Mapping
 from typing import Final
@@ -52,6 +53,9 @@ class _Protocol:
     name: str
     """Without the package."""
     attributes: Mapping[str, str]
+    """Without those whose value is a property that is not given."""
+    missing: Mapping[str, str]
+    """Properties without a value, by the attribute that needs them."""
     line: int
 
 
@@ -61,6 +65,7 @@ class _Stack:
     def __init__(self, file: str, properties: Mapping[str, str]) -> None:
         self._file = file
         self._properties = properties
+        self.folder = posixpath.dirname(file)
         self._path: list[str] = []
         self.protocols: list[_Protocol] = []
 
@@ -103,15 +108,18 @@ class _Stack:
         if depth == 1:
             if len(self.protocols) >= _PROTOCOLS_MAX:
                 raise self.error(f"more than {_PROTOCOLS_MAX} protocols", local, line)
-            plain = {
-                key: self._substitute(text, f"{local}/@{key}", line)
-                for key, text in attributes.items()
-                if key != "xmlns" and ":" not in key
-            }
-            self.protocols.append(_Protocol(local, local.rpartition(".")[2], plain, line))
+            plain, missing = dict[str, str](), dict[str, str]()
+            for key, text in attributes.items():
+                if key == "xmlns" or ":" in key:
+                    continue
+                try:
+                    plain[key] = self._substitute(text)
+                except KeyError as error:
+                    missing[key] = str(error.args[0])
+            self.protocols.append(_Protocol(local, local.rpartition(".")[2], plain, missing, line))
 
-    def _substitute(self, text: str, place: str, line: int) -> str:
-        """Replace ``${name}``, ``${name,other}`` and ``${name:default}`` once."""
+    def _substitute(self, text: str) -> str:
+        """Replace ``${name}``, ``${name,other}`` and ``${name:default}`` once. Raises KeyError: it has no value."""
 
         def value(match: re.Match[str]) -> str:
             names, colon, default = match[1].partition(":")
@@ -119,10 +127,18 @@ class _Stack:
                 if name.strip() in self._properties:
                     return self._properties[name.strip()]
             if not colon:
-                raise self.error(f"property {names.strip()!r} has no default", place, line, "write ${name:default}")
+                raise KeyError(names.strip())
             return default
 
         return re.sub(r"\$\{([^}]*)\}", value, text)
+
+    def attribute(self, protocol: _Protocol, name: str, default: str = "") -> str:
+        """The value of an attribute that is used. Raises ConfigError: it is a property without a value."""
+        if name in protocol.missing:
+            hint = f"give it by --property {protocol.missing[name]}=VALUE, or write ${{name:default}}"
+            message = f"property {protocol.missing[name]!r} has no value and no default"
+            raise self.error(message, f"{protocol.element}/@{name}", protocol.line, hint)
+        return protocol.attributes.get(name, default)
 
 
 def read_stack(data: bytes, channel: str, *, file: str, properties: Mapping[str, str] | None = None) -> Carrier:
@@ -171,13 +187,14 @@ def _unknown(stack: _Stack, protocol: _Protocol) -> ConfigError:
 
 
 def _carrier(stack: _Stack, transport: _Protocol, discovery: _Protocol, channel: str) -> Carrier:
-    bind_address = _bind_address(stack, discovery if "bind_addr" in discovery.attributes else transport)
+    own_address = "bind_addr" in discovery.attributes or "bind_addr" in discovery.missing
+    bind_address = _bind_address(stack, discovery if own_address else transport)
     if discovery.name == "FILE_PING":
-        location = discovery.attributes.get("location")
-        if not location or not location.startswith("/"):
-            hint = "the absolute path of a directory that every member reaches"
+        location = stack.attribute(discovery, "location")
+        if not location:
+            hint = "the path of a directory that every member reaches; a relative one starts at the folder of the file"
             raise stack.error("attribute location", discovery.name, discovery.line, hint)
-        return AnnouncementDirectory(location, channel)
+        return AnnouncementDirectory(posixpath.normpath(posixpath.join(stack.folder, location)), channel)
     if discovery.name == "TCPPING":
         if transport.name == "UDP":
             raise stack.error("TCPPING with the transport UDP cannot be mapped", discovery.name, discovery.line)
@@ -196,7 +213,7 @@ def _carrier(stack: _Stack, transport: _Protocol, discovery: _Protocol, channel:
         )
     source = transport if discovery.name == "PING" else discovery
     address, port = ("228.8.8.8", 7600) if discovery.name == "PING" else ("230.5.6.7", 7555)
-    text = source.attributes.get("mcast_addr", address)
+    text = stack.attribute(source, "mcast_addr", address)
     group = _ip(text)
     if group is None or not group.is_multicast:
         raise stack.error(f"mcast_addr {text!r} is no multicast address", source.name, source.line)
@@ -217,7 +234,7 @@ def _ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def _bind_address(stack: _Stack, protocol: _Protocol) -> str | None:
-    text = protocol.attributes.get("bind_addr", "").strip()
+    text = stack.attribute(protocol, "bind_addr").strip()
     if not text or text.upper() in _ANY_INTERFACE:
         return None
     if text.lower() in ("loopback", "localhost"):
@@ -229,14 +246,14 @@ def _bind_address(stack: _Stack, protocol: _Protocol) -> str | None:
 
 
 def _number(stack: _Stack, protocol: _Protocol, name: str, default: int, maximum: int, minimum: int = 0) -> int:
-    text = protocol.attributes.get(name, str(default)).strip()
+    text = stack.attribute(protocol, name, str(default)).strip()
     if not (text.isascii() and text.isdigit() and len(text) < 9 and minimum <= int(text) <= maximum):
         raise stack.error(f"{name}={text!r}, a number from {minimum} to {maximum}", protocol.name, protocol.line)
     return int(text)
 
 
 def _hosts(stack: _Stack, protocol: _Protocol) -> tuple[tuple[str, int], ...]:
-    texts = [each for each in protocol.attributes.get("initial_hosts", "").split(",") if each.strip()]
+    texts = [each for each in stack.attribute(protocol, "initial_hosts").split(",") if each.strip()]
     if not 1 <= len(texts) <= DISCOVERY_HOSTS_MAX:
         message = f"initial_hosts has {len(texts)} entries, 1 to {DISCOVERY_HOSTS_MAX} are possible"
         raise stack.error(message, protocol.name, protocol.line, "host[7800],other[7800]")

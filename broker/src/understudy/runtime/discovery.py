@@ -37,7 +37,8 @@ def carrier_of(configuration: CarrierConfiguration) -> Carrier:
             data = file.read(JGROUPS_BYTES_MAX + 1)
     except OSError as error:
         raise ConfigError(f"jgroups-file cannot be read: {error.strerror}", file=path) from error
-    return read_stack(data, configuration.jgroups_channel, file=path)
+    properties = dict(configuration.jgroups_properties)
+    return read_stack(data, configuration.jgroups_channel, file=path, properties=properties)
 
 
 def make_discovery(configuration: NodeConfiguration, environment: Environment, turn: Turn) -> NodeDiscovery:

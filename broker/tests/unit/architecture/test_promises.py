@@ -16,11 +16,14 @@ from support.architecture import modules
 from understudy.config.grammar import Element, Kind, Support
 from understudy.config.model import AddressSettingsConfiguration
 from understudy.config.schema import element_at
+from understudy.config.schema_cluster import OLD_HA_ROWS
 from understudy.routing.settings import AddressSettings
 
 #: Used in the package ``config`` itself, or read through ``Configuration.store_directories``, ``lock_directory`` and
 #: ``wildcards``.
 THROUGH_METHODS = {
+    # the old form of ha-policy
+    *(row.field for row in OLD_HA_ROWS),
     "bindings_directory",
     "large_messages_directory",
     "paging_directory",

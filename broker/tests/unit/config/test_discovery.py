@@ -69,13 +69,27 @@ def test_a_jgroups_stack_is_named_relative_to_etc() -> None:
     inside = "<jgroups-file>stack.xml</jgroups-file><jgroups-channel>cluster</jgroups-channel>"
     found = read(discovery(inside)).configuration.discovery_groups[0].carrier
     assert (found.jgroups_file, found.jgroups_channel) == ("/srv/node/etc/stack.xml", "cluster")
-    warned = read(discovery(GROUP + inside)).warnings
-    assert ["group-address has no effect" in str(each) for each in warned] == [True]
+
+
+def test_a_group_is_either_a_multicast_address_or_a_jgroups_stack() -> None:
+    inside = "<jgroups-file>stack.xml</jgroups-file><jgroups-channel>cluster</jgroups-channel>"
+    assert "group-address and jgroups-file exclude each other" in str(fails(discovery(GROUP + inside)))
+
+
+def test_the_reserved_address_is_refused() -> None:
+    group = "<group-address>224.0.0.0</group-address><group-port>9876</group-port>"
+    assert "224.0.0.0 is reserved" in str(fails(discovery(group)))
 
 
 def test_a_group_without_connectors_is_warned_of() -> None:
     (warning,) = read(broadcast(GROUP, "")).warnings
     assert "names no connector" in str(warning)
+
+
+def fails(body: str) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        read(body)
+    return caught.value
 
 
 @pytest.mark.parametrize(

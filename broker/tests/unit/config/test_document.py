@@ -11,7 +11,10 @@ from understudy.errors import ConfigError
 
 
 def parse(data: bytes, **properties: str) -> Node:
-    return Document(FILE, properties).parse(data)[0]
+    document = Document(FILE, properties)
+    nodes = document.parse(data)
+    document.finish()
+    return nodes[0]
 
 
 def fails(data: bytes, **properties: str) -> ConfigError:
@@ -82,7 +85,7 @@ def test_a_foreign_attribute_is_refused_but_not_those_of_xml_itself() -> None:
         (b"<broker/>", "the root element is 'broker'"),
         (b"<configuration/>", "0 core elements"),
         (b"<configuration><core/><core/></configuration>", "2 core elements"),
-        (b"<configuration><jms/><core/></configuration>", "unknown element 'jms'"),
+        (b"<configuration><jmx/><core/></configuration>", "unknown element 'jmx'"),
         (b"<configuration><name>a</name></configuration>", "it belongs in core"),
         (b"<configuration>text<core/></configuration>", "unexpected text 'text'"),
         (b"<core>text</core>", "unexpected text 'text'"),

@@ -28,6 +28,7 @@ def read(class_name: str | None, *properties: tuple[str, str], document: Documen
     data = f"<manager>{named}\n<properties>{rows}\n</properties>\n</manager>".encode()
     # the element is refused where it stands until replication is carried out
     node = document._check(document._parse_xml(data), LOCK_MANAGER, PATH, Support.IMPLEMENTED)
+    document.finish()
     return read_lock_manager(document, node)
 
 

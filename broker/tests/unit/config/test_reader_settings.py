@@ -80,7 +80,6 @@ def test_security_settings() -> None:
         '<security-setting match="::q"/>',
         '<security-setting match="a::"/>',
         '<security-setting match="a"><permission type="sent" roles="x"/></security-setting>',
-        '<security-setting match="a"><permission type="send" roles=""/></security-setting>',
         '<security-setting match="a"><permission roles="x"/></security-setting>',
         "<security-setting/>",
     ],

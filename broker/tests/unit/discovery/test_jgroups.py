@@ -111,14 +111,13 @@ def test_properties_replace_defaults() -> None:
         (["<TCP/>", "<TCPPING/>"], 3, "config/TCPPING", "initial_hosts has 0 entries"),
         (["<TCP/>", '<TCPPING initial_hosts="a:7800"/>'], 3, "config/TCPPING", "'a:7800' is no host"),
         (["<TCP/>", '<TCPPING initial_hosts="a[70000]"/>'], 3, "config/TCPPING", "is no host"),
-        (["<TCP/>", '<FILE_PING location="relative"/>'], 3, "config/FILE_PING", "absolute path"),
         (["<TCP/>", "<FILE_PING/>"], 3, "config/FILE_PING", "location"),
         (["<UDP/>", "<PING/>", "<MPING/>"], 4, "config/MPING", "second discovery protocol, after PING"),
         (["<UDP/>", "<TCP/>", "<PING/>"], 3, "config/TCP", "second transport, after UDP"),
         (['<UDP mcast_addr="10.0.0.1"/>', "<PING/>"], 2, "config/UDP", "no multicast address"),
         (['<UDP mcast_port="x"/>', "<PING/>"], 2, "config/UDP", "mcast_port='x'"),
         (['<UDP bind_addr="match-interface:eth.*"/>', "<PING/>"], 2, "config/UDP", "cannot be mapped"),
-        (['<UDP mcast_port="${port}"/>', "<PING/>"], 2, "config/UDP/@mcast_port", "'port' has no default"),
+        (['<UDP mcast_port="${port}"/>', "<PING/>"], 2, "config/UDP/@mcast_port", "'port' has no value and no default"),
     ],
 )
 def test_errors_name_the_element_and_the_line(protocols: list[str], line: int, place: str, text: str) -> None:
