@@ -233,6 +233,8 @@ FORWARDING_ADDRESSES_MAX = 1_000
 HTTP_BODY_BYTES_MAX = 1024 * 1024
 #: Most errors of a broker.xml that are named at once; further ones are counted.
 CONFIG_ERRORS_MAX = 50
+#: Largest login.config. Characters.
+LOGIN_CONFIG_CHARACTERS_MAX = 256 * 1024
 #: Largest broker.xml. Bytes.
 CONFIG_BYTES_MAX = 16 * 1024 * 1024
 #: Largest body of a management request in bytes, and largest number of requests that are answered in slices at once.

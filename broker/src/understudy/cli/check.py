@@ -10,8 +10,8 @@ import pwd
 from collections.abc import Mapping
 from pathlib import Path
 
+from understudy.cli.user_files import logins_beside, user_files
 from understudy.config.changes import changes
-from understudy.config.instance_files import ROLES_FILE, USERS_FILE
 from understudy.config.model import Configuration
 from understudy.config.servers import LoadedConfig
 from understudy.errors import ConfigError
@@ -36,7 +36,8 @@ def check_security(configuration: Configuration, folder: Path) -> list[str]:
     """
     if not configuration.security_enabled:
         return []
-    users_file, roles_file = folder / USERS_FILE, folder / ROLES_FILE
+    logins = logins_beside(folder)
+    users_file, roles_file, *_ = user_files(folder, logins)
     missing = [str(path) for path in (users_file, roles_file) if not os.access(path, os.R_OK)]
     if missing:
         raise ConfigError(
@@ -46,11 +47,11 @@ def check_security(configuration: Configuration, folder: Path) -> list[str]:
         )
     users = parse_users(users_file.read_text(), file=str(users_file), entropy=SystemEntropy())
     roles = parse_roles(roles_file.read_text(), file=str(roles_file))
-    warnings = []
+    warnings = [*logins.warnings]
     if not users:
         warnings.append(f"{users_file}: has no user, so no client can log in")
     unknown = sorted(set(roles) - set(users))
-    warnings += [f"{roles_file}: user {user!r} is not in {USERS_FILE}" for user in unknown]
+    warnings += [f"{roles_file}: user {user!r} is not in {users_file.name}" for user in unknown]
     return [*warnings, *_permission_warnings(configuration, users, roles)]
 
 
@@ -142,7 +143,7 @@ def _permission_warnings(
         return ["security-settings: there is none, so no user may do anything"]
     held = {role for user in users for role in roles.get(user, ())}
     return [
-        f"security-setting {setting.match!r}: no user of {USERS_FILE} has the role {role!r}"
+        f"security-setting {setting.match!r}: no user of the users file has the role {role!r}"
         for setting in configuration.security_settings
         for role in sorted({role for granted in setting.permissions.values() for role in granted} - held)
     ]

@@ -17,8 +17,7 @@ from understudy import __version__
 from understudy.cli.check import key_files
 from understudy.cli.defaults import DEFAULT_URL
 from understudy.cli.hosting import backup_parts, listen_for_management
-from understudy.cli.user_files import security_of, watched_files
-from understudy.config.instance_files import USERS_FILE
+from understudy.cli.user_files import logins_beside, security_of, user_files, watched_files
 from understudy.config.model import Configuration, ConfigWarning
 from understudy.config.servers import LoadedConfig
 from understudy.dataclass import dataclass
@@ -111,6 +110,9 @@ class _Maker:
         """Make the node of a server; None: that of ``core``. Raises BrokerError."""
         place, configuration = self._place, loaded.server(name)
         security = security_of(configuration, place.config.parent)
+        if configuration.security_enabled:
+            for warning in logins_beside(place.config.parent).warnings:
+                log.warning("a login module is left aside", extra={"detail": warning})
         _check_modes(configuration, place)
         listener = self._listen(loaded, name)
         colocated = configuration.ha_policy.colocated
@@ -191,7 +193,7 @@ def _print_first_commands(configuration: Configuration, place: Instance) -> None
 
 def _check_modes(configuration: Configuration, place: Instance) -> None:
     """Raises BrokerError for files that are writable by others, and for a token that others can read."""
-    users = place.config.parent / USERS_FILE
+    users = user_files(place.config.parent, logins_beside(place.config.parent))[0]
     token = [str(place.token_file)] if place.token_file is not None else []
     complaints = check_files([str(place.config), str(users)], token)
     complaints += check_files([*key_files(configuration)], [])

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from understudy.config.instance_files import CERTIFICATE_ROLES_FILE, CERTIFICATE_USERS_FILE, ROLES_FILE, USERS_FILE
+from understudy.config.bootstrap_file import Bootstrap, read_bootstrap
+from understudy.config.instance_files import (
+    BOOTSTRAP_FILE,
+    CERTIFICATE_ROLES_FILE,
+    CERTIFICATE_USERS_FILE,
+    LOGIN_FILE,
+    ROLES_FILE,
+    USERS_FILE,
+)
+from understudy.config.login_config import Logins, read_logins
 from understudy.config.model import Configuration
 from understudy.config.servers import LoadedConfig
 from understudy.errors import ConfigError
@@ -35,9 +45,13 @@ def security_of(configuration: Configuration, folder: Path) -> SecurityPolicy:
     Raises:
         ConfigError: security is enabled and a file is missing or cannot be used.
     """
-    texts = user_texts(folder) if configuration.security_enabled else NO_USERS
-    rehashed = UsersFile(folder / USERS_FILE).rehashed
-    return security_policy(configuration, SystemEntropy(), SystemClock(), texts, rehashed=rehashed)
+    if not configuration.security_enabled:
+        return security_policy(configuration, SystemEntropy(), SystemClock(), NO_USERS)
+    logins = logins_beside(folder)
+    rehashed = UsersFile(user_files(folder, logins)[0]).rehashed
+    return security_policy(
+        with_guest(configuration, logins), SystemEntropy(), SystemClock(), user_texts(folder, logins), rehashed=rehashed
+    )
 
 
 def watched_files(
@@ -57,20 +71,21 @@ def watched_files(
         included: Files that it includes.
     """
     folder = config.parent
-    rehashed = UsersFile(folder / USERS_FILE).rehashed
+    logins = logins_beside(folder) if isinstance(security, RoleSecurity) else Logins()
+    rehashed = UsersFile(user_files(folder, logins)[0]).rehashed
 
     def read_users() -> Callable[[], None]:
         assert isinstance(security, RoleSecurity)
-        changed = authenticator_of(
-            node.configuration, SystemEntropy(), SystemClock(), user_texts(folder), rehashed=rehashed
-        )
+        configuration = with_guest(node.configuration, logins)
+        texts = user_texts(folder, logins)
+        changed = authenticator_of(configuration, SystemEntropy(), SystemClock(), texts, rehashed=rehashed)
         return partial(security.change_users, changed)
 
     files = ConfigurationFiles(
         node,
         (config, *map(Path, included)),
         read,
-        user_files(folder) if isinstance(security, RoleSecurity) else (),
+        user_files(folder, logins) if isinstance(security, RoleSecurity) else (),
         read_users,
         period_ms=node.configuration.configuration_file_refresh_period_ms,
     )
@@ -78,24 +93,52 @@ def watched_files(
     return files
 
 
-def user_files(folder: Path) -> tuple[Path, ...]:
-    """The files of users and roles, and those of certificates if one of the two exists."""
-    return folder / USERS_FILE, folder / ROLES_FILE, *(_certificate_files(folder) or ())
+def logins_beside(folder: Path) -> Logins:
+    """The logins of ``login.config``, or the usual ones without that file; modules that are left aside are warnings.
+
+    Raises:
+        ConfigError: the file, or bootstrap.xml, cannot be read or is damaged.
+    """
+    login, bootstrap = folder / LOGIN_FILE, folder / BOOTSTRAP_FILE
+    if not login.exists():
+        return Logins()
+    found = read_bootstrap(_text(bootstrap).encode(), str(bootstrap)) if bootstrap.exists() else Bootstrap()
+    return read_logins(_text(login), found.realms, str(login))
 
 
-def user_texts(folder: Path) -> UserTexts:
+def with_guest(configuration: Configuration, logins: Logins) -> Configuration:
+    """The configuration with the guest of ``login.config``, unless broker.xml has one."""
+    if logins.guest_user is None or configuration.guest_login:
+        return configuration
+    return replace(
+        configuration,
+        guest_login=True,
+        guest_user=logins.guest_user,
+        guest_role=logins.guest_role,
+        guest_login_on_wrong_credentials=logins.guest_on_wrong_credentials,
+    )
+
+
+def user_files(folder: Path, logins: Logins) -> tuple[Path, ...]:
+    """The files of users and roles, and those of certificates if one of the two exists or is named."""
+    users, roles = folder / (logins.users_file or USERS_FILE), folder / (logins.roles_file or ROLES_FILE)
+    return users, roles, *(_certificate_files(folder, logins) or ())
+
+
+def user_texts(folder: Path, logins: Logins) -> UserTexts:
     """The contents of the files. Raises ConfigError: one is missing or cannot be read."""
-    users, roles = folder / USERS_FILE, folder / ROLES_FILE
+    users, roles, *found = user_files(folder, logins)
     certificates = None
-    found = _certificate_files(folder)
-    if found is not None:
+    if found:
         certificates = CertificateTexts(_text(found[0]), str(found[0]), _text(found[1]), str(found[1]))
     return UserTexts(_text(users), str(users), _text(roles), str(roles), certificates)
 
 
-def _certificate_files(folder: Path) -> tuple[Path, Path] | None:
-    users, roles = folder / CERTIFICATE_USERS_FILE, folder / CERTIFICATE_ROLES_FILE
-    return (users, roles) if users.exists() or roles.exists() else None
+def _certificate_files(folder: Path, logins: Logins) -> tuple[Path, Path] | None:
+    users = folder / (logins.certificate_users_file or CERTIFICATE_USERS_FILE)
+    roles = folder / (logins.certificate_roles_file or CERTIFICATE_ROLES_FILE)
+    named = logins.certificate_users_file is not None
+    return (users, roles) if named or users.exists() or roles.exists() else None
 
 
 def _text(path: Path) -> str:

@@ -15,6 +15,8 @@ from understudy.config.model import format_url
 from understudy.dataclass import dataclass
 
 CONFIG_FILE: Final = "broker.xml"
+LOGIN_FILE: Final = "login.config"
+BOOTSTRAP_FILE: Final = "bootstrap.xml"
 USERS_FILE: Final = "artemis-users.properties"
 ROLES_FILE: Final = "artemis-roles.properties"
 #: Users of certificates and their roles; optional.

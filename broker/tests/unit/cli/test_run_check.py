@@ -70,7 +70,7 @@ def test_a_users_file_that_cannot_be_used_names_file_and_line(tmp_path: Path) ->
         ("", "apps = \n", SETTING, "artemis-users.properties: has no user, so no client can log in"),
         (f"app = {HASH}\n", "apps = app, other\n", SETTING, "user 'other' is not in artemis-users.properties"),
         (f"app = {HASH}\n", "apps = app\n", "", "security-settings: there is none, so no user may do anything"),
-        (f"app = {HASH}\n", "ops = app\n", SETTING, "security-setting '#': no user of artemis-users.properties has"),
+        (f"app = {HASH}\n", "ops = app\n", SETTING, "security-setting '#': no user of the users file has"),
     ],
 )
 def test_users_without_access_give_a_warning(

@@ -1,0 +1,60 @@
+"""``bootstrap.xml`` of an Artemis instance: the realms of login.config that it uses, and its management addresses.
+
+Nothing else of it means anything here. Source: Artemis manual, "Using the Server", *bootstrap configuration file*.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lxml import etree
+
+from understudy.config.login_config import DEFAULT_REALM
+from understudy.dataclass import dataclass
+from understudy.errors import ConfigError
+from understudy.limits import CONFIG_BYTES_MAX
+
+_NAMESPACE: Final = "{http://activemq.apache.org/schema}"
+
+
+@dataclass(frozen=True, slots=True)
+class Bootstrap:
+    """The parts of a bootstrap.xml that have a counterpart here."""
+
+    realms: tuple[str, ...] = (DEFAULT_REALM,)
+    """Realms of login.config, that of clients with a certificate after that of the others."""
+    security_manager: str | None = None
+    """Java class in the place of the realms; None: there is none."""
+    web_addresses: tuple[str, ...] = ()
+    """URIs of the management console and API."""
+
+
+def read_bootstrap(data: bytes, file: str) -> Bootstrap:
+    """The contents of a bootstrap.xml.
+
+    Args:
+        data: Its bytes, at most ``CONFIG_BYTES_MAX``.
+        file: Its name, for errors.
+
+    Raises:
+        ConfigError: it is too large, or no XML.
+    """
+    if len(data) > CONFIG_BYTES_MAX:
+        raise ConfigError(f"{len(data)} bytes, limit {CONFIG_BYTES_MAX}", file=file)
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=False, load_dtd=False)
+    try:
+        root = etree.fromstring(data, parser)
+    except (etree.XMLSyntaxError, ValueError) as error:
+        raise ConfigError(f"not well-formed XML: {error}", file=file) from None
+    realms, manager, addresses = [], None, []
+    for each in root.iter():
+        name = each.tag.removeprefix(_NAMESPACE) if isinstance(each.tag, str) else ""
+        if name == "jaas-security":
+            found = (each.get("domain", DEFAULT_REALM), each.get("certificate-domain"))
+            realms += [str(realm) for realm in found if realm]
+        elif name == "security-manager":
+            manager = str(each.get("class-name", ""))
+        elif name in ("web", "binding"):
+            uri = each.get("bind") if name == "web" else each.get("uri")
+            addresses += [str(uri)] if uri else []
+    return Bootstrap(tuple(dict.fromkeys(realms)) or (DEFAULT_REALM,), manager, tuple(addresses))
