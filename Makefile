@@ -211,6 +211,7 @@ docs: $(VENV)/.complete $(COLLECTION) ## Regenerate what is generated: machines,
 	PYTHONPATH=$(SCRATCH)/collections $(PY) .ci/collection_variables.py
 	$(PY) -m understudy.testing.diagrams docs/machines
 	$(PY) -m understudy.config.reference > docs/configuration.md
+	$(PY) -m understudy.testing.migration_page > docs/operate/from-artemis.md
 	$(PY) -m understudy.testing.client_reference > docs/client-url.md
 	$(PY) -m understudy.testing.cluster_parameters > docs/clusters.md
 	$(PY) -m understudy.testing.blocking_client

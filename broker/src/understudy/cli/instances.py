@@ -80,14 +80,14 @@ def create_instance(
         files[ROLES_FILE] = roles_file(user, options.role)
     try:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _write_etc(target.parent, files)
+        write_etc(target.parent, files)
     except OSError as error:
         raise ConfigError(f"cannot be written: {error.strerror}", file=error.filename or str(directory)) from error
     return target
 
 
-def _write_etc(etc: Path, files: Mapping[str, str]) -> None:
-    """Write the files into a new directory, sync them, and put it in the place of ``etc``."""
+def write_etc(etc: Path, files: Mapping[str, str]) -> None:
+    """Write the files into a new directory, sync them, and put it in the place of ``etc``. Raises OSError."""
     made = Path(tempfile.mkdtemp(prefix=".etc-", dir=etc.parent))
     try:
         for name, text in files.items():

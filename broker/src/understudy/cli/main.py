@@ -29,6 +29,7 @@ _COMMANDS: Final = {
     "failover": "understudy.cli.handing_over:failover",
     "ledger": "understudy.cli.ledger:ledger",
     "mask": "understudy.cli.mask:mask",
+    "migrate": "understudy.cli.migrate:migrate",
     "pipeline": "understudy.cli.pipeline:pipeline",
     "produce": "understudy.cli.produce:produce",
     "promote": "understudy.cli.promote:promote",
