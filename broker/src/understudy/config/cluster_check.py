@@ -27,6 +27,12 @@ def check_clusters(document: Document, core: Node, configuration: Configuration)
     """
     connections, holder = configuration.cluster_connections, core.child("cluster-connections")
     _check_acceptors(document, core, configuration)
+    if not connections and configuration.ha_policy.is_pair:
+        message = (
+            "a pair without a cluster-connection: the backup takes over, but it is announced to no client, so clients"
+            " with one address do not follow"
+        )
+        document.warn("pair", message, core.child("ha-policy") or core)
     if holder is None or not connections:
         return
     nodes = {str(each.attributes["name"]): each for each in holder.all("cluster-connection")}

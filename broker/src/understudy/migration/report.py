@@ -19,8 +19,8 @@ generated from the list that these commands use:
     understudy migrate convert DIR NEW-DIR    # writes an instance of Understudy from it
 
 `check` changes nothing. Its exit code is 0 if there is nothing to do, 1 if something behaves otherwise, 2 if the
-instance cannot be used as it is. Elements of broker.xml without effect are listed in [configuration.md](../configuration.md) and
-printed by both commands.
+instance cannot be used as it is. Elements of broker.xml without effect are listed in
+[configuration.md](../configuration.md) and printed by both commands.
 
 | What you have | What happens here | What to do |
 |---|---|---|

@@ -212,6 +212,11 @@ def test_the_other_spelling_of_the_retry_wait() -> None:
     assert policy.replication.vote_retry_wait_ms == 77
 
 
+def test_a_pair_without_a_cluster_connection_is_warned_of() -> None:
+    (warning,) = warnings("<ha-policy><shared-store><primary/></shared-store></ha-policy>")
+    assert "clients with one address do not follow" in warning
+
+
 # --- JGroups ---------------------------------------------------------------------------------------------
 
 #: A stack with the attributes of the example of 003: addresses from properties, a relative directory.

@@ -89,6 +89,8 @@ REFUSED: Final[Mapping[str, str]] = {
 
 #: Spellings that are met as well.
 ALIASES: Final[Mapping[str, str]] = {
+    # the name of 003, "Discovery groups"
+    "initialWaitTimeout": "discoveryInitialWaitTimeout",
     "compressLargeMessages": "compressLargeMessage",
     "connectionLoadBalancingPolicy": "connectionLoadBalancingPolicyClassName",
     "discoveryRefreshTimeout": "refreshTimeout",

@@ -234,3 +234,10 @@ def test_connector_settings() -> None:
 def test_batch_sizes_follow_ack_batch_size() -> None:
     options = parse_url("tcp://a:1?ackBatchSize=5&dupsOKBatchSize=7").options
     assert (options.dups_ok_ack_batch_size, options.transaction_ack_batch_size) == (7, 5)
+
+
+def test_the_wait_of_a_group_has_two_names() -> None:
+    for name in ("initialWaitTimeout", "discoveryInitialWaitTimeout"):
+        group = parse_url(f"udp://231.7.7.7:9876?{name}=77").discovery
+        assert group is not None
+        assert group.initial_wait_timeout_ms == 77
