@@ -84,6 +84,20 @@ def members_are_hosts_of_the_cluster(nodes: tuple[Node, ...]) -> Iterator[Fault]
                     yield Fault(node.name, "broker_scale_down_to", f"names {name!r}, which is in the same pair")
 
 
+def a_node_that_connects_to_no_member_is_alone(nodes: tuple[Node, ...]) -> Iterator[Fault]:
+    """A node that connects to no member names none, and has no partner that it must reach."""
+    for node in nodes:
+        if node.values["cluster_connects"]:
+            continue
+        for key in ("cluster_members", "cluster_direct_connections_only", "cluster_discovery"):
+            if node.values[key]:
+                problem = "is given, but broker_cluster_connects is false; remove one of the two"
+                yield Fault(node.name, f"broker_{key}", problem)
+        if node.pair:
+            problem = f"is false, but the node belongs to pair {node.pair!r} and has to reach the other node; remove it"
+            yield Fault(node.name, "broker_cluster_connects", problem)
+
+
 def members_are_listed_or_discovered(nodes: tuple[Node, ...]) -> Iterator[Fault]:
     """A group of discovery is whole, and replaces the list of members."""
     for node in nodes:
@@ -312,6 +326,7 @@ RULES: tuple[Callable[[tuple[Node, ...]], Iterator[Fault]], ...] = (
     an_element_of_a_cluster_connection_is_given_once,
     members_are_hosts_of_the_cluster,
     members_are_listed_or_discovered,
+    a_node_that_connects_to_no_member_is_alone,
     message_groups_have_one_owner,
     scale_down_has_a_place_to_go,
     colocated_nodes_can_host,

@@ -63,6 +63,8 @@ def _cluster_connection(node: Node, members: Sequence[Node]) -> dict[str, object
     if node.values["cluster_discovery"]:
         connection["discovery-group-ref"] = {"@discovery-group-name": node.cluster_name}
         return connection
+    if not node.values["cluster_connects"]:
+        return connection
     static: dict[str, object] = {
         "connector-ref": node.values["cluster_members"] or [each.sockets.connector.name for each in members]
     }

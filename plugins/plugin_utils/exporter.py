@@ -217,9 +217,10 @@ class _Exporter:
                 self._variables["broker_cluster_direct_connections_only"] = (
                     static["@allow-direct-connections-only"] == "true"
                 )
-        else:
-            take(self._core, ["cluster-connections", "cluster-connection", "discovery-group-ref"])
+        elif take(self._core, ["cluster-connections", "cluster-connection", "discovery-group-ref"]) is not None:
             self._discovery(str(cluster))
+        else:
+            self._variables["broker_cluster_connects"] = False
         return True
 
     def _discovery(self, cluster: str) -> None:

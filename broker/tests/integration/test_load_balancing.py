@@ -243,6 +243,34 @@ def test_max_hops_2_reaches_the_end_of_a_chain(make_members: Callable[..., Membe
         wait_until(lambda node=node: depth(node, "q") == 10, "not a third", node)  # type: ignore[misc]
 
 
+def test_the_last_node_of_a_one_way_chain_sends_nothing_back(make_members: Callable[..., Members]) -> None:
+    """A cluster connection without a target takes messages and sends none (003, "Chain cluster")."""
+    members = make_members(
+        3,
+        cluster="<max-hops>2</max-hops><message-load-balancing>STRICT</message-load-balancing>",
+        knows=lambda number: [[1], [2], []][number],
+        direct_only=True,
+    ).start()
+    first, second, third = members.nodes
+    wait_knows(first, "q", nodes=2)
+    send(first, bodies_of(30))
+    for node in (first, second, third):
+        wait_until(lambda node=node: depth(node, "q") == 10, "not a third", node)  # type: ignore[misc]
+    send(third, bodies_of(12))
+    assert depth(third, "q") == 22
+    assert third.get("/api/v1/cluster")[1]["remote_queues"] == []
+
+
+def test_a_node_without_targets_sends_nothing_to_members_that_it_hears_of(make_members: Callable[..., Members]) -> None:
+    strict = "<message-load-balancing>STRICT</message-load-balancing>"
+    first, last = make_members(2, cluster=strict, knows=lambda number: [[1], []][number]).start().nodes
+    wait_knows(first, "q")
+    send(first, bodies_of(10))
+    wait_until(lambda: depth(last, "q") == 5, "not a half", last)
+    send(last, bodies_of(10))
+    assert (depth(first, "q"), depth(last, "q")) == (5, 15)
+
+
 @pytest.mark.parameter("cluster-connection/address")
 def test_an_excluded_address_is_not_balanced(make_members: Callable[..., Members]) -> None:
     first, second = make_members(cluster="<address>!q</address>").start().nodes

@@ -113,6 +113,9 @@ def _flow_settings(
     if connection.allow_direct_connections_only and len(sharing) > 1:
         members = map(configuration.connector, connection.static_connectors)
         direct = frozenset((each.host.lower(), each.port) for each in members)
+    if not connection.static_connectors and connection.discovery_group is None:
+        # as in Artemis: other members connect to such a node, for example the last one of a chain, and it sends to none
+        direct = frozenset()
     return FlowSettings(
         connection,
         internal_prefix,

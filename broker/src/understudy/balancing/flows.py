@@ -48,7 +48,8 @@ class FlowSettings:
     """Address of notifications."""
     node_name: str
     direct: frozenset[tuple[str, int]] | None = None
-    """With ``allow-direct-connections-only``: host and port of the members; None: all members."""
+    """Host and port of the members that get messages: with ``allow-direct-connections-only`` those of the static
+    connectors, without any target none; None: all members."""
 
 
 class FlowObserver:

@@ -117,8 +117,8 @@ CLUSTER_CONNECTIONS: Final = container(
         ),
         container(
             "static-connectors",
-            "Members given by name.",
-            _CONNECTORS,
+            "Members given by name; without one, and without a discovery group, messages go to no member.",
+            _CONNECTOR_REF,
             attributes=(
                 Attribute(
                     "allow-direct-connections-only",

@@ -16,6 +16,7 @@ from understudy.config.model import ClusterConnectionConfiguration, Configuratio
 from understudy.config.reader import read_broker_xml
 
 Hosts = dict[str, dict[str, object]]
+ALONE = {"broker_cluster_connects": False}
 SECRET = {"addresses": "10.0.0.9:61619"}
 
 
@@ -100,6 +101,11 @@ def test_a_cluster_connection_has_the_defaults_of_the_broker_and_what_is_given()
     assert changed.retry_interval_multiplier == 1.5
     assert (changed.initial_connect_attempts, changed.reconnect_attempts) == (4, 5)
     assert changed.call_timeout_ms == 7000
+
+
+def test_the_last_node_of_a_chain_connects_to_no_member() -> None:
+    (last,) = read(with_changes(singles(), {"n0": {"broker_cluster_connects": False}}), "n0").cluster_connections
+    assert (last.static_connectors, last.discovery_group) == ((), None)
 
 
 @pytest.mark.parametrize(
@@ -266,6 +272,8 @@ GROUP = {"address": "231.7.7.7", "port": 9876}
         (singles(broker_cluster_discovery={**GROUP, "port": "x"}), {}, "broker_cluster_discovery: has port 'x'"),
         (singles(broker_cluster_discovery=GROUP, broker_cluster_members=["n1"]), {}, "beside broker_cluster_discovery"),
         (singles(), {"n0": {"broker_cluster_discovery_interface": "10.0.0.1"}}, "without broker_cluster_discovery"),
+        (singles(), {"n0": {**ALONE, "broker_cluster_members": ["n1"]}}, "but broker_cluster_connects is false"),
+        (pairs(), {"a0": ALONE}, "a0: broker_cluster_connects: is false, but the node belongs to pair"),
         (singles(1, broker_cluster_max_hops=2), {}, "n0: broker_cluster_max_hops: is given, but the cluster"),
         (singles(broker_grouping_owner="n9"), {}, "n0: broker_grouping_owner: is 'n9', which is no primary"),
         (pairs(broker_grouping_owner="a1"), {}, "broker_grouping_owner: is 'a1', which is no primary"),

@@ -144,6 +144,7 @@ REPLICATED: Variables = {"broker_ha_policy": "replication", "broker_pair": "p"}
 SHAPES: dict[str, list[Variables]] = {
     "alone": [{}],
     "cluster": [{}, {"broker_cluster_members": ["n2"], "broker_cluster_direct_connections_only": True}, {}],
+    "chain": [{"broker_cluster_members": ["n1"]}, {"broker_cluster_connects": False}],
     "scale-down": [
         {"broker_scale_down": True, "broker_scale_down_to": ["n1"], "broker_scale_down_commit_interval": 50},
         {"broker_scale_down_group_name": "g"},
