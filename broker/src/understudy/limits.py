@@ -44,6 +44,12 @@ XID_PART_BYTES_MAX = 64
 XA_BRANCHES_MAX = 10_000
 #: Largest nonce or proof of a cluster link (login). Bytes.
 AUTHENTICATION_BYTES_MAX = 256
+#: Shortest cluster password. Characters.
+CLUSTER_PASSWORD_CHARACTERS_MIN = 12
+#: Longest text that names the end of a cluster link in a proof: a host and a port, a server, a node id. Characters.
+LINK_END_CHARACTERS_MAX = 512
+#: Bytes of a sealed connection between nodes that have one code; the receiver keeps them until the code is checked.
+SEALED_RUN_BYTES_MAX = 256 * 1024
 #: Node ids of one cluster that a node knows at the same time, which also limits its connections to other nodes; and
 #: removed node ids that it remembers.
 CLUSTER_NODES_MAX = 256

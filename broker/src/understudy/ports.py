@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from enum import Enum, auto
 from typing import NamedTuple, Protocol
 
 from understudy.tls.certificates import DistinguishedName
@@ -56,6 +57,25 @@ class Entropy(Protocol):
         ...
 
 
+class Security(Enum):
+    """Protection of the bytes of a connection on their way."""
+
+    NONE = auto()
+    """Plain TCP."""
+    TLS = auto()
+    """TLS; this side has not verified the name of the other one, or there is none to verify."""
+    TLS_VERIFIED = auto()
+    """TLS; the certificate of the other side is valid for the dialled name."""
+
+
+class OutputSealer(Protocol):
+    """Seals the output of a connection between nodes (``wire.sealed``)."""
+
+    def seal(self, pieces: Sequence[bytes]) -> Sequence[bytes | memoryview]:
+        """The bytes to write for the next output, in order."""
+        ...
+
+
 class Connection(Protocol):
     """The outgoing half of one byte stream."""
 
@@ -90,6 +110,24 @@ class Connection(Protocol):
 
     def abort(self) -> None:
         """Close now and drop unsent bytes."""
+        ...
+
+
+class SealableConnection(Connection, Protocol):
+    """The same of a connection on which another node may prove the cluster password."""
+
+    @property
+    def local(self) -> str:
+        """``host:port`` of this side."""
+        ...
+
+    @property
+    def security(self) -> Security:
+        """Protection of its bytes on their way."""
+        ...
+
+    def seal(self, sealer: OutputSealer) -> None:
+        """Seal everything that is sent from now on; earlier output is written as it is."""
         ...
 
 

@@ -13,6 +13,7 @@ from fuzz.captures import streams
 from fuzz.target import Target
 from fuzz.targets_wire import sample_frames, sample_message
 from support.client import NODE, Drive, FakeEntropy, Outcome
+from support.cluster_links import PASSWORD, SealableEnd, hello_of
 from support.core import CoreNode
 from understudy.cluster.credentials import NONCE_BYTES, ClusterCredentials
 from understudy.cluster.membership import Membership, MembershipSettings
@@ -33,7 +34,7 @@ def _server(data: bytes) -> None:
     if not data:
         return
     flags = data[0]
-    credentials = ClusterCredentials("cluster", "a secret", FakeEntropy()) if flags & _CREDENTIALS else None
+    credentials = ClusterCredentials("cluster", PASSWORD, FakeEntropy()) if flags & _CREDENTIALS else None
     node = CoreNode(credentials=credentials)
     client = node.client()
     if flags & _LOGGED_IN:
@@ -112,7 +113,7 @@ def _server_seeds() -> list[bytes]:
             for number, address in enumerate(("orders", "orders", "q::q", "q", "orders"))
         )
         seeds += [bytes((flags,)) + sends for flags in (_LOGGED_IN, _LOGGED_IN | _TRANSACTED, _LOGGED_IN | _WINDOW)]
-    hello = p.ClusterHello("cluster", bytes(NONCE_BYTES))
+    hello = hello_of(ClusterCredentials("cluster", PASSWORD, FakeEntropy()))
     for channel in (0, 1, 3):
         seeds.append(bytes((_CREDENTIALS,)) + encode(hello, channel) + encode(p.ClusterProof(bytes(32)), channel))
     reattach = encode(p.ReattachSession("0a0b0c0d-0000-1111-2222-333344445555", 1), 1)
@@ -145,7 +146,7 @@ def _client_seeds() -> list[bytes]:
     return seeds + [bytes((state,)) + frame for frame in sample_frames() for state in (0, 3)]
 
 
-class _Wire:
+class _Wire(SealableEnd):
     """``ports.Connection`` that goes nowhere."""
 
     peer = "10.0.0.9:1"
@@ -178,7 +179,7 @@ def _member(data: bytes) -> None:
         TransportConfiguration("own", parameters={"host": "h", "port": "2"}),
         [TransportConfiguration("other", parameters={"host": "h", "port": "1"})],
         MembershipSettings(),
-        ClusterCredentials("cluster", "a secret", FakeEntropy()),
+        ClusterCredentials("cluster", PASSWORD, FakeEntropy()),
         dialer,
         time,
         time,
@@ -191,8 +192,9 @@ def _member(data: bytes) -> None:
 
 
 def _member_seeds() -> list[bytes]:
-    challenge = encode(p.ClusterChallenge(bytes(NONCE_BYTES), bytes(32)), 3)
-    return [challenge, challenge + encode(p.ClusterConnectReply(True), 3), encode(p.ClusterConnectReply(False), 3)]
+    challenge = encode(p.ClusterNonce(bytes(NONCE_BYTES), True), 3)
+    old = encode(p.ClusterChallenge(bytes(NONCE_BYTES), bytes(32)), 3)
+    return [challenge + encode(p.ClusterAccept(bytes(32)), 3), old, encode(p.ClusterConnectReply(False), 3)]
 
 
 CONVERSATIONS = (

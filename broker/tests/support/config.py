@@ -17,7 +17,7 @@ FILE = "broker.xml"
 CONNECTORS = (
     '<connectors><connector name="own">tcp://a:1</connector><connector name="peer">tcp://b:1</connector></connectors>'
 )
-PASSWORD = "<cluster-password>of our own</cluster-password>"
+PASSWORD = "<cluster-password>a password of our own</cluster-password>"
 
 
 def core(body: str) -> bytes:
@@ -35,7 +35,7 @@ def sample(row: Element | Attribute) -> str:
     if row.default:
         return row.default
     return {
-        Kind.TEXT: "sample",
+        Kind.TEXT: "sample of a text",
         Kind.PATH: "data/sample",
         Kind.BOOLEAN: "true",
         Kind.DECIMAL: "1.5",

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from support.cluster_links import SealableEnd, frames_of, prove_to, sealed_frame
 from support.routing import World, text
 from support.unit_store import UnitStore
 from understudy.cluster.backup_host import BackupHost
@@ -26,7 +27,8 @@ from understudy.security.authorization import NoSecurity, SecurityPolicy
 from understudy.session.services import NO_VALIDATED_USERS
 from understudy.tls.certificates import DistinguishedName
 from understudy.wire.core import packets
-from understudy.wire.core.codec import FrameDecoder, encode
+from understudy.wire.core.codec import FrameDecoder
+from understudy.wire.sealed import Sealer
 
 P = TypeVar("P", bound=packets.Packet)
 NODE = "11111111-2222-3333-4444-555555555555"
@@ -65,7 +67,7 @@ class LazyWorker:
         self.jobs.clear()
 
 
-class FakeConnection:
+class FakeConnection(SealableEnd):
     """``ports.Connection``; remembers the sent bytes and whether it was closed."""
 
     def __init__(self, peer: str) -> None:
@@ -98,15 +100,20 @@ class Client:
         self.handler = CoreConnection(node.core, self.connection)
         self._node = node
         self._decoder = FrameDecoder("client")
+        self._sealer: Sealer | None = None
 
     def send(self, packet: packets.Packet, channel_id: int = 10) -> None:
-        self.handler.receive_data(encode(packet, channel_id))
+        self.handler.receive_data(sealed_frame(self._sealer, packet, channel_id))
         self._node.world.turn()
+
+    def prove(self, credentials: ClusterCredentials, **fields: Any) -> None:
+        """Prove the cluster password as another node; ``fields`` of its first packet."""
+        self._sealer = prove_to(credentials, self.ask, **fields)
 
     def received(self) -> list[packets.Packet]:
         """Everything since the last call."""
         data, self.connection.sent = b"".join(self.connection.sent), []
-        return [frame.packet for frame in self._decoder.receive_data(data)]
+        return [frame.packet for frame in frames_of(self._decoder, data)]
 
     def received_sized(self) -> list[tuple[packets.Packet, int]]:
         """The same with the size of each frame."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from support.cluster_links import PASSWORD
 from support.core import CoreNode
 from understudy.cluster.backup_host import Requester
 from understudy.cluster.credentials import ClusterCredentials
 from understudy.cluster.membership import Membership, MembershipSettings
+from understudy.ports import OutputSealer, Security
 from understudy.protocols.core.connection import CoreConnection
 from understudy.testing.manual_time import ManualTime
 from understudy.wire.core import packets
@@ -18,8 +20,13 @@ from understudy.wire.core.transport import TransportConfiguration
 
 
 class Entropy:
+    """Values that no other object of the class gives."""
+
+    made = 0
+
     def __init__(self) -> None:
-        self.calls = 0
+        Entropy.made += 1
+        self.calls = Entropy.made << 32
 
     def token(self, length_bytes: int) -> bytes:
         self.calls += 1
@@ -71,8 +78,8 @@ class Pipe:
         self.dialler = dialler
         self.acceptor = acceptor.host
         self.link = link
-        self.near = End(self)
-        self.far = End(self)
+        self.near = End(self, f"{acceptor.host}:61616", f"{dialler}:5000")
+        self.far = End(self, f"{dialler}:5000", f"{acceptor.host}:61616")
         self.handler = CoreConnection(acceptor.core.core, self.far)
         self.open = True
         self.near.receive = self._to_acceptor
@@ -101,12 +108,20 @@ class End:
 
     receive: Callable[[bytes], None]
     certificate_subject = None
+    security = Security.NONE
 
-    def __init__(self, pipe: Pipe) -> None:
+    def __init__(self, pipe: Pipe, peer: str, local: str) -> None:
         self.pipe = pipe
-        self.peer = "10.0.0.1:1"
+        self.peer = peer
+        self.local = local
+        self._sealer: OutputSealer | None = None
+
+    def seal(self, sealer: OutputSealer) -> None:
+        self._sealer = sealer
 
     def send(self, data: bytes) -> None:
+        if self._sealer is not None:
+            data = b"".join(map(bytes, self._sealer.seal([data])))
         self.pipe.network.queue.append(lambda: self.receive(data) if self.pipe.open else None)
 
     def outgoing_bytes(self) -> int:
@@ -144,7 +159,7 @@ class Node:
         self.network = network
         self.host = host
         self.listening = False
-        credentials = ClusterCredentials("cluster", "secret", Entropy())
+        credentials = ClusterCredentials("cluster", PASSWORD, Entropy())
         self.host_of_backups = BackupPlaces(host)
         self.core = CoreNode(credentials=credentials, backups=self.host_of_backups)
         self.topology = self.core.topology

@@ -14,9 +14,8 @@ from understudy.cli.instances import create_instance
 from understudy.cli.load import read_password
 from understudy.config.instance_files import InstanceOptions, Pair
 from understudy.errors import ConfigError
+from understudy.limits import CLUSTER_PASSWORD_CHARACTERS_MIN
 from understudy.runtime.management_listener import is_loopback
-
-_PASSWORD_CHARACTERS_MIN = 8
 
 
 @click.command()
@@ -107,9 +106,9 @@ def _pair(partner: str | None, backup: bool, password_file: Path | None) -> Pair
     if password_file is None:
         raise click.UsageError("--partner needs --cluster-password-file")
     password = read_password(password_file) or ""
-    if len(password) < _PASSWORD_CHARACTERS_MIN:
+    if len(password) < CLUSTER_PASSWORD_CHARACTERS_MIN:
         raise ConfigError(
-            f"the password is shorter than {_PASSWORD_CHARACTERS_MIN} characters", file=str(password_file)
+            f"the password is shorter than {CLUSTER_PASSWORD_CHARACTERS_MIN} characters", file=str(password_file)
         )
     return Pair(backup, host.strip("[]"), int(port), password)
 

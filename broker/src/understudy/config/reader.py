@@ -40,6 +40,7 @@ from understudy.config.servers import LoadedConfig, read_servers
 from understudy.config.tls import TlsReader
 from understudy.config.transport import in_vm_number, read_acceptor, read_connector
 from understudy.errors import ConfigError
+from understudy.limits import CLUSTER_PASSWORD_CHARACTERS_MIN
 
 _UNITS_MS: Final = {"DAYS": 86_400_000, "HOURS": 3_600_000, "MINUTES": 60_000, "SECONDS": 1_000}
 
@@ -127,6 +128,8 @@ class _Reader:
         )
         own_password = values.get("cluster_password") not in (None, "", model.DEFAULT_CLUSTER_PASSWORD)
         attempt(partial(self._check_cluster_login, core, bool(cluster_connections), own_password), None)
+        if own_password:
+            attempt(partial(self._check_password_length, core, str(values["cluster_password"])), None)
         self._drop_empty_login(values)
         policies = HighAvailabilityReader(
             self._document,
@@ -198,6 +201,13 @@ class _Reader:
         for name in ("cluster_user", "cluster_password"):
             if values.get(name) == "":
                 del values[name]
+
+    def _check_password_length(self, core: Node, password: str) -> None:
+        """Raises ConfigError: the cluster password, which members and bridges prove, is short."""
+        if len(password) < CLUSTER_PASSWORD_CHARACTERS_MIN:
+            message = f"is shorter than {CLUSTER_PASSWORD_CHARACTERS_MIN} characters"
+            hint = "other nodes prove that they know it: give a random one, the same on all nodes of the cluster"
+            raise self._error(core.child("cluster-password") or core, message, hint=hint)
 
     # --- plain values --------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
-from understudy.ports import Connection
+from understudy.ports import SealableConnection
 from understudy.session.prefixes import AddressPrefixes
 from understudy.wire.detect import Protocol as Wire
 
@@ -71,7 +71,7 @@ class ConnectionHandler(Protocol):
         """The socket was closed."""
 
 
-HandlerFactory = Callable[[Connection, AddressPrefixes], ConnectionHandler]
+HandlerFactory = Callable[[SealableConnection, AddressPrefixes], ConnectionHandler]
 """Makes the handler of a new connection, at an acceptor with these prefixes."""
 
 Handlers = Mapping[Wire, HandlerFactory]

@@ -28,9 +28,12 @@ from understudy.limits import (
     READ_BYTES_MAX,
 )
 from understudy.machine import IGNORED, Machine, To, table
+from understudy.ports import OutputSealer, Security
 from understudy.protocols.handlers import ConnectionHandler, Handlers
+from understudy.runtime.addresses import address_text
 from understudy.runtime.descriptors import ConnectionBudget, Descriptors
 from understudy.runtime.detection import Detection, Layered
+from understudy.runtime.drop_log import DropLog
 from understudy.runtime.listening import bound_socket, resize_buffers
 from understudy.runtime.tls_layer import TlsLayer, TlsPort
 from understudy.runtime.turn import Turn
@@ -68,6 +71,7 @@ class Acceptor:
             server: Its server, for requests for an HTTP upgrade; None: it has no name.
         """
         self._check_period_ms = check_period_ms
+        self.drops = DropLog(lambda: asyncio.get_running_loop().time())
         self._descriptors = descriptors
         self.tls = tls
         self.budget = budget or ConnectionBudget(configuration.connections_allowed)
@@ -257,6 +261,7 @@ class ServerConnection(Machine[State, Event], asyncio.BufferedProtocol):
         self._turn = acceptor.turn
         self._transport: asyncio.Transport | None = None
         self._peer = "?"
+        self._sealer: OutputSealer | None = None
         self._out: list[bytes] = []
         self._out_bytes = 0
         self._closing = False
@@ -270,8 +275,7 @@ class ServerConnection(Machine[State, Event], asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=OUTGOING_BYTES_PAUSE // 2)
-        name = transport.get_extra_info("peername")
-        self._peer = f"{name[0]}:{name[1]}" if name else "?"
+        self._peer = address_text(transport, "peername")
         acceptor = self._acceptor
         if not acceptor.admit(self):
             log.warning("connection refused: too many", extra={"peer": self._peer})
@@ -293,7 +297,7 @@ class ServerConnection(Machine[State, Event], asyncio.BufferedProtocol):
         try:
             backlogged = handler.receive_data(self._acceptor.read_view[:nbytes])
         except BrokerError as error:
-            log.warning("connection dropped", extra={"peer": self._peer, "code": error.code, "error": str(error)})
+            self._acceptor.drops.note(self._peer, error)
             self.close()
         except Exception:
             # the root of everything that a peer can cause: a bug of ours ends its connection and
@@ -364,10 +368,19 @@ class ServerConnection(Machine[State, Event], asyncio.BufferedProtocol):
     # --- ports.Connection ----------------------------------------------------------------------
 
     certificate_subject = None
+    security = Security.NONE
 
     @property
     def peer(self) -> str:
         return self._peer
+
+    @property
+    def local(self) -> str:
+        return "?" if self._transport is None else address_text(self._transport, "sockname")
+
+    def seal(self, sealer: OutputSealer) -> None:
+        self.flush()
+        self._sealer = sealer
 
     def send(self, data: bytes) -> None:
         if self._closing:
@@ -433,7 +446,7 @@ class ServerConnection(Machine[State, Event], asyncio.BufferedProtocol):
         if not self._out or self._transport is None:
             return
         out, self._out, self._out_bytes = self._out, [], 0
-        self._transport.writelines(out)
+        self._transport.writelines(out if self._sealer is None else self._sealer.seal(out))
         if self.handler is not None and self.handler.held_back:
             self._resume_handler()
         if self._transport.get_write_buffer_size() > OUTGOING_BYTES_MAX:

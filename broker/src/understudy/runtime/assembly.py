@@ -12,6 +12,7 @@ from understudy.runtime.environment import Environment
 from understudy.runtime.network_probe import make_network_check
 from understudy.runtime.networks import make_networks
 from understudy.runtime.node_configuration import NodeConfiguration
+from understudy.runtime.own_ends import own_ends
 from understudy.runtime.parts import NodeParts
 from understudy.runtime.process import Process
 from understudy.runtime.store_watch import StoreWatch
@@ -47,7 +48,13 @@ def make_parts(
         connections = configuration.cluster_connections
         artemis = dict.fromkeys(name for each in connections for name in each.artemis_members)
         plain = [node_configuration.connectors.transport(name) for name in artemis]
-        credentials = ClusterCredentials(configuration.cluster_user, configuration.cluster_password, entropy, plain)
+        credentials = ClusterCredentials(
+            configuration.cluster_user,
+            configuration.cluster_password,
+            entropy,
+            plain,
+            own_ends(node_configuration),
+        )
     networks = make_networks(node_configuration, credentials, loop, environment.clock, turn)
     for network in networks:
         used = (configuration.cluster_connection(name).discovery_group for name in network.connections)

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from typing import Any, Final, cast
 
 from understudy.errors import ConfigError, LocalProtocolError, RemoteProtocolError
+from understudy.ports import OutputSealer, Security
+from understudy.runtime.addresses import address_text, security_of
 from understudy.runtime.turn import Turn
 from understudy.tls.contexts import client_context, reason_of
 from understudy.tls.settings import TlsSettings
@@ -93,15 +95,18 @@ class ClientConnection(asyncio.Protocol):
         self._reason: str | None = None
         """Why the HTTP upgrade has failed."""
         self._transport: asyncio.Transport | None = None
-        self._peer = "?"
+        self._peer = self._local = "?"
+        self.security = Security.NONE
+        self._sealer: OutputSealer | None = None
         self._out: list[bytes] = []
         self._closing = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by asyncio: report the connection to the link, or request the HTTP upgrade."""
         self._transport = cast(asyncio.Transport, transport)
-        name = transport.get_extra_info("peername")
-        self._peer = f"{name[0]}:{name[1]}" if name else "?"
+        self._peer = address_text(transport, "peername")
+        self._local = address_text(transport, "sockname")
+        self.security = security_of(transport)
         if self._exchange is None:
             self._link.connected(self)
             return
@@ -151,6 +156,14 @@ class ClientConnection(asyncio.Protocol):
     def peer(self) -> str:
         return self._peer
 
+    @property
+    def local(self) -> str:
+        return self._local
+
+    def seal(self, sealer: OutputSealer) -> None:
+        self.flush()
+        self._sealer = sealer
+
     def send(self, data: bytes) -> None:
         if not self._closing:
             if not self._out:
@@ -165,7 +178,7 @@ class ClientConnection(asyncio.Protocol):
         """Write the buffered bytes to the socket."""
         if self._out and self._transport is not None:
             out, self._out = self._out, []
-            self._transport.writelines(out)
+            self._transport.writelines(out if self._sealer is None else self._sealer.seal(out))
 
     def close(self) -> None:
         if not self._closing:

@@ -13,7 +13,7 @@ import asyncio
 import logging
 from typing import Any, Protocol
 
-from understudy.ports import Connection
+from understudy.ports import SealableConnection
 from understudy.protocols.handlers import ConnectionHandler, Handlers
 from understudy.session.prefixes import AddressPrefixes
 from understudy.wire.detect import Protocol as Wire
@@ -22,7 +22,7 @@ from understudy.wire.detect import detect
 log = logging.getLogger(__name__)
 
 
-class Layered(Connection, Protocol):
+class Layered(SealableConnection, Protocol):
     """A connection whose layer above it can be replaced."""
 
     handler: ConnectionHandler | None

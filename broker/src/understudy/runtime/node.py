@@ -140,6 +140,7 @@ class BrokerNode:
         """
         disk = self.environment.disk
         self.parts.watch.check()
+        self._derive_cluster_key()
         self.parts.tls.read()
         for element, directory in self.configuration.directories_not_made():
             if not disk.exists(directory):
@@ -155,6 +156,13 @@ class BrokerNode:
             self.parts.network_check.start(self.life.network_checked)
         if self.configuration.ha_policy.wait_for_activation and self.policy.role is not Role.BACKUP:
             await self.wait_for("active", "isolated", "stopped")
+
+    def _derive_cluster_key(self) -> None:
+        """Begin to compute the key of the cluster password, which the first link needs."""
+        credentials = self.parts.credentials
+        if credentials is not None:
+            worker = self.environment.worker(self.parts.turn)
+            worker.run(credentials.derive_key, lambda error: worker.close())
 
     async def _open_lock(self) -> None:
         for _ in range(LOCK_OPEN_ATTEMPTS):

@@ -21,7 +21,7 @@ from understudy.limits import (
     READ_BYTES_MAX,
 )
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
-from understudy.ports import Connection
+from understudy.ports import OutputSealer, SealableConnection, Security
 from understudy.protocols.handlers import ConnectionHandler
 from understudy.runtime.detection import Layered
 from understudy.runtime.handshakes import Handshakes
@@ -37,7 +37,7 @@ _HANDSHAKE_RECORD: Final = 0x16
 _PIECE_BYTES: Final = 1024 * 1024
 
 
-class Socket(Connection, Protocol):
+class Socket(SealableConnection, Protocol):
     """The layer below."""
 
     def write(self, data: bytes) -> None:
@@ -131,6 +131,7 @@ class TlsLayer(Machine[State, Event]):
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._tls: ssl.SSLObject | None = None
+        self._sealer: OutputSealer | None = None
         self._out: list[bytes] = []
         self._out_bytes = 0
         self._backlogged = False
@@ -210,10 +211,22 @@ class TlsLayer(Machine[State, Event]):
 
     # --- Connection ----------------------------------------------------------------------------
 
+    security = Security.TLS
+
     @property
     def peer(self) -> str:
         """Address of the client."""
         return self._below.peer
+
+    @property
+    def local(self) -> str:
+        """See ``ports.Connection``."""
+        return self._below.local
+
+    def seal(self, sealer: OutputSealer) -> None:
+        """See ``ports.Connection``."""
+        self.flush()
+        self._sealer = sealer
 
     def send(self, data: bytes) -> None:
         """See ``ports.Connection``."""
@@ -248,7 +261,8 @@ class TlsLayer(Machine[State, Event]):
         tls = self._tls
         if not self._out or tls is None:
             return
-        out, self._out, self._out_bytes = self._out, [], 0
+        collected, self._out, self._out_bytes = self._out, [], 0
+        out = collected if self._sealer is None else self._sealer.seal(collected)
         unsent = memoryview(out[0] if len(out) == 1 else b"".join(out))
         try:
             while unsent:

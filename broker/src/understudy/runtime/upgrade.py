@@ -17,7 +17,7 @@ from typing import Protocol, cast
 from understudy.config.colocated import SERVER_NAME
 from understudy.config.model import AcceptorConfiguration
 from understudy.dataclass import dataclass
-from understudy.ports import Connection
+from understudy.ports import SealableConnection
 from understudy.protocols.handlers import ConnectionHandler, Handlers
 from understudy.runtime.detection import LayerBeforeProtocol, Layered
 from understudy.runtime.endpoints import Endpoints
@@ -92,7 +92,7 @@ class Upgrades:
         """Protocols of the clients that connect to the port: a client that names no server wants the main one."""
         return {**({} if self.is_named else handlers), Wire.HTTP: self._layer}
 
-    def _layer(self, connection: Connection, prefixes: AddressPrefixes) -> ConnectionHandler:
+    def _layer(self, connection: SealableConnection, prefixes: AddressPrefixes) -> ConnectionHandler:
         return UpgradeLayer(cast(Layered, connection), self._dispatch, self.configuration.handshake_timeout_ms)
 
     def _dispatch(self, connection: Layered, request: UpgradeRequest) -> MakeLayer:

@@ -9,7 +9,7 @@ from collections.abc import Coroutine
 from understudy.errors import BrokerError
 from understudy.ha.replication.ports import Authority
 from understudy.ha.replication.standing import WaitingCopy
-from understudy.ports import Connection
+from understudy.ports import SealableConnection
 from understudy.protocols.core.waiting_connection import WaitingConnection
 from understudy.protocols.handlers import served
 from understudy.runtime.acceptor import Acceptor
@@ -81,7 +81,7 @@ class WaitingAcceptors:
                 self._acceptors.remove(acceptor)
                 log.warning("a node that waits cannot listen", extra={"url": each.url, "error": str(error)})
 
-    def _connected(self, connection: Connection, prefixes: AddressPrefixes) -> WaitingConnection:
+    def _connected(self, connection: SealableConnection, prefixes: AddressPrefixes) -> WaitingConnection:
         credentials = self._parts.credentials
         assert credentials is not None, "the configuration has a cluster-connection"
         return WaitingConnection(connection, credentials, self._heard, self._parts.environment.clock)

@@ -89,7 +89,7 @@ def test_a_short_cluster_password_is_refused(tmp_path: Path) -> None:
     file.write_text("short\n")
     arguments = [str(tmp_path / "node"), "--partner", "host:1", "--cluster-password-file", str(file)]
     done = invoke(*arguments, given="secret\n")
-    assert "shorter than 8 characters" in str(done.exception)
+    assert "shorter than 12 characters" in str(done.exception)
     assert not (tmp_path / "node").exists()
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from support.cluster_links import PASSWORD, SealableEnd, accept_proof, frames_of, sealed_frame
 from understudy.cluster.credentials import NONCE_BYTES, ClusterCredentials
 from understudy.cluster.member_link import CLUSTER_CHANNEL, Event, LinkSettings, MemberLink, State
-from understudy.errors import ClusterSecurityError, MachineError
+from understudy.errors import MachineError
 from understudy.limits import FRAME_BYTES_BEFORE_LOGIN_MAX
 from understudy.machine import ILLEGAL
 from understudy.testing.manual_time import ManualTime
 from understudy.wire.core import packets
-from understudy.wire.core.codec import FrameDecoder, encode
+from understudy.wire.core.codec import FrameDecoder
 from understudy.wire.core.peer import Link, PeerOptions
 from understudy.wire.core.transport import TransportConfiguration
+from understudy.wire.sealed import Sealer
 
 
 class CountingEntropy:
@@ -29,7 +31,7 @@ def connector(port: int) -> TransportConfiguration:
     return TransportConfiguration(f"c{port}", parameters={"host": "127.0.0.1", "port": str(port)})
 
 
-class Wire:
+class Wire(SealableEnd):
     """One dialled connection; implements ``ports.Connection`` and decodes the sent bytes."""
 
     peer = "peer:1"
@@ -40,6 +42,7 @@ class Wire:
         self.link = link
         self.sent = b""
         self.closed = False
+        self.sealer_of_answers: Sealer | None = None
 
     def send(self, data: bytes) -> None:
         self.sent += data
@@ -53,10 +56,10 @@ class Wire:
     abort = close
 
     def packets(self) -> list[packets.Packet]:
-        return [frame.packet for frame in FrameDecoder(role="server").receive_data(self.sent)]
+        return [frame.packet for frame in frames_of(FrameDecoder(role="server"), self.sent)]
 
     def answer(self, packet: packets.Packet) -> None:
-        self.link.receive_data(encode(packet, CLUSTER_CHANNEL))
+        self.link.receive_data(sealed_frame(self.sealer_of_answers, packet, CLUSTER_CHANNEL))
 
 
 class Dialer:
@@ -91,7 +94,7 @@ class Owner:
 
 def make(time: ManualTime, settings: LinkSettings | None = None) -> tuple[MemberLink, Dialer, ClusterCredentials]:
     dialer = Dialer()
-    credentials = ClusterCredentials("u", "secret", CountingEntropy())
+    credentials = ClusterCredentials("u", PASSWORD, CountingEntropy())
     link = MemberLink(Owner(), connector(1), settings or LinkSettings(), credentials, dialer, time, time)
     return link, dialer, credentials
 
@@ -103,13 +106,8 @@ def calls(link: MemberLink) -> list[object]:
 
 def prove(wire: Wire, credentials: ClusterCredentials) -> None:
     wire.link.connected(wire)
-    hello = next(packet for packet in wire.packets() if isinstance(packet, packets.ClusterHello))
-    nonce = b"n" * NONCE_BYTES
-    wire.answer(packets.ClusterChallenge(nonce, credentials.acceptor_proof(hello.nonce, nonce)))
-    proof = wire.packets()[-1]
-    assert isinstance(proof, packets.ClusterProof)
-    credentials.verify(credentials.dialler_proof(hello.nonce, nonce), proof.proof, "test")
-    wire.answer(packets.ClusterConnectReply(True))
+    wire.sealer_of_answers = accept_proof(credentials, wire.packets, wire.answer)
+    assert wire.sealer is not None
 
 
 @pytest.mark.parameter("cluster-user", "cluster-password")
@@ -120,18 +118,20 @@ def test_the_link_joins_after_mutual_proof(time: ManualTime) -> None:
     assert isinstance(dialer.wires[0].packets()[-1], packets.SubscribeTopologyV2)
     assert link.joined
     assert calls(link) == ["joined"]
-    assert b"secret" not in dialer.wires[0].sent
+    assert PASSWORD.encode() not in dialer.wires[0].sent
 
 
-def test_an_acceptor_without_the_password_learns_nothing(time: ManualTime) -> None:
+def test_an_acceptor_without_the_password_gets_no_connection(time: ManualTime) -> None:
     link, dialer, _ = make(time)
     link.start()
     wire = dialer.wires[0]
     wire.link.connected(wire)
-    wire.answer(packets.ClusterChallenge(b"n" * NONCE_BYTES, b"p" * 32))
+    wire.answer(packets.ClusterNonce(b"n" * NONCE_BYTES, True))
+    wire.answer(packets.ClusterAccept(b"p" * 32))
     assert link.state is State.WAITING
     assert wire.closed
-    assert not any(isinstance(packet, packets.ClusterProof) for packet in wire.packets())
+    assert calls(link) == [(False, False, 1)]
+    assert PASSWORD.encode() not in wire.sent
 
 
 def test_refused_credentials_are_tried_again_later(time: ManualTime) -> None:
@@ -316,23 +316,6 @@ def test_every_pair_is_a_transition_or_a_written_refusal(time: ManualTime, state
         with pytest.raises(MachineError):
             link.fire(event)
         assert link.state is state
-
-
-def test_proofs_are_bound_to_direction_nonces_and_password() -> None:
-    ours = ClusterCredentials("u", "secret", CountingEntropy())
-    other = ClusterCredentials("u", "other", CountingEntropy())
-    one, two = ours.nonce(), ours.nonce()
-    proofs = {
-        ours.acceptor_proof(one, two),
-        ours.dialler_proof(one, two),
-        ours.acceptor_proof(two, one),
-        other.acceptor_proof(one, two),
-    }
-    assert len(proofs) == 4
-    with pytest.raises(ClusterSecurityError):
-        ours.verify(ours.acceptor_proof(one, two), other.acceptor_proof(one, two), "peer")
-    with pytest.raises(ClusterSecurityError):
-        ours.acceptor_proof(b"short", two)
 
 
 def test_a_peer_that_has_proved_nothing_announces_no_large_frame(time: ManualTime) -> None:

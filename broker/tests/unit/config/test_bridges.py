@@ -8,7 +8,7 @@ from support.config import fails, read
 from understudy.config.bridge import BridgeConfiguration, BridgeConnection, BridgeTarget
 from understudy.config.model import ADD_HEADERS_TRANSFORMER
 
-BEFORE = """<cluster-password>own</cluster-password>
+BEFORE = """<cluster-password>a password of our own</cluster-password>
 <connectors><connector name="c">tcp://there:61616</connector><connector name="self">tcp://127.0.0.1:1</connector>
 </connectors><acceptors><acceptor name="a">tcp://127.0.0.1:1</acceptor></acceptors>"""
 QUEUE = "<queue-name>q</queue-name>"
@@ -94,7 +94,7 @@ def test_wrong_bridges(inside: str, text: str) -> None:
 
 
 def test_the_default_cluster_password_is_no_login() -> None:
-    text = bridge(QUEUE + STATIC).replace("<cluster-password>own</cluster-password>", "")
+    text = bridge(QUEUE + STATIC).replace("<cluster-password>a password of our own</cluster-password>", "")
     assert "a cluster-password of its own" in str(fails(text))
     login = text.replace(QUEUE, QUEUE + "<user>u</user><password>p</password>")
     assert read(login).configuration.bridges[0].target.user == "u"

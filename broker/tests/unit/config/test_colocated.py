@@ -13,7 +13,7 @@ from understudy.config.servers import LoadedConfig
 from understudy.errors import ConfigError
 
 XML = """<configuration><core>
-<name>n</name><cluster-password>of this test</cluster-password>{before}
+<name>n</name><cluster-password>a password of this test</cluster-password>{before}
 <connectors><connector name="own">tcp://a:61616?x=1</connector><connector name="other">tcp://b:61616</connector>
 <connector name="web">tcp://a:8080?httpUpgradeEnabled=true</connector></connectors>
 <acceptors><acceptor name="core">tcp://a:61616</acceptor>

@@ -19,7 +19,7 @@ from understudy.config.model import (
 NODE = Configuration(
     connectors=(ConnectorConfiguration("c", "there", 61616), ConnectorConfiguration("self", "127.0.0.1", 1)),
     acceptors=(AcceptorConfiguration("a", "127.0.0.1", 1),),
-    cluster_password="own",
+    cluster_password="a password of our own",
 )
 LEAST = {"name": "b", "queue-name": "q", "static-connectors": ["c"]}
 

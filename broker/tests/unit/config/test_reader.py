@@ -123,6 +123,20 @@ def test_the_default_cluster_password_is_refused_in_a_cluster(head: str) -> None
     assert "cluster-password of its own" in str(fails(cluster("", head=head + CONNECTORS)))
 
 
+@pytest.mark.parametrize("body", [cluster(""), ""], ids=["in a cluster", "for bridges of other brokers"])
+def test_a_short_cluster_password_is_refused(body: str) -> None:
+    body = body.replace("a password of our own", "")
+    for short in ("a", "eleven char"):
+        error = str(
+            fails(
+                f"<cluster-password>{short}</cluster-password>"
+                + body.replace("<cluster-password></cluster-password>", "")
+            )
+        )
+        assert "core/cluster-password" in error
+        assert "is shorter than 12 characters" in error
+
+
 def test_the_default_cluster_password_is_fine_without_a_cluster() -> None:
     assert read(CONNECTORS).configuration.cluster_connections == ()
 
@@ -319,7 +333,7 @@ def test_a_colocated_policy_without_a_cluster_is_refused() -> None:
 
 REPLICATION = """
 <connectors><connector name="own">tcp://a:1</connector></connectors>
-<cluster-user>c</cluster-user><cluster-password>of this test</cluster-password>
+<cluster-user>c</cluster-user><cluster-password>a password of this test</cluster-password>
 <cluster-connections><cluster-connection name="pair"><connector-ref>own</connector-ref></cluster-connection>
 </cluster-connections>
 <ha-policy><replication>{}</replication></ha-policy>"""

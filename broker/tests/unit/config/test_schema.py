@@ -226,7 +226,7 @@ def test_every_value_read_is_not_the_default_by_accident() -> None:
         if row.kind is Kind.CONTAINER or not hasattr(defaults, row.field) or row.support is Support.REFUSED:
             continue
         before = getattr(defaults, row.field)
-        text = {Kind.BOOLEAN: str(not before).lower(), Kind.TEXT: "other", Kind.PATH: "/other"}.get(row.kind, "")
+        text = {Kind.BOOLEAN: str(not before).lower(), Kind.TEXT: "another text", Kind.PATH: "/other"}.get(row.kind, "")
         if row.kind is Kind.CHOICE:
             text = next(each for each in row.choices if each != before)
         elif not text:

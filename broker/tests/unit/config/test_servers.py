@@ -25,7 +25,7 @@ def transports(port: int, query: str = "", name: str = "netty", host: str = "h")
     """An acceptor and a connector of the name ``own`` to it, in a cluster with another node."""
     own = query.replace("?", "?activemqServerName=backup;") if query else ""
     return (
-        "<cluster-password>of this test</cluster-password>"
+        "<cluster-password>a password of this test</cluster-password>"
         f'<connectors><connector name="own">tcp://{host}:{port}{own}</connector>'
         '<connector name="other">tcp://far:1</connector></connectors>'
         f'<acceptors><acceptor name="{name}">tcp://{host}:{port}{query}</acceptor></acceptors>'

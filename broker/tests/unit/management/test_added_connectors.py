@@ -18,7 +18,7 @@ from understudy.store.setting_record import SettingKind
 
 CONFIGURATION: dict[str, Any] = {
     "connectors": (ConnectorConfiguration("c", "there", 61616),),
-    "cluster_password": "own",
+    "cluster_password": "a password of our own",
 }
 BRIDGE = {"name": "b", "queue-name": "q", "static-connectors": ["added"], "user": "u", "password": "p"}
 

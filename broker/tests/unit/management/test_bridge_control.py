@@ -19,7 +19,7 @@ from understudy.store.setting_record import SettingKind
 
 CONFIGURATION: dict[str, Any] = {
     "connectors": (ConnectorConfiguration("c", "there", 61616), ConnectorConfiguration("d", "there", 61617)),
-    "cluster_password": "own",
+    "cluster_password": "a password of our own",
 }
 BRIDGE = {"name": "b", "queue-name": "q", "static-connectors": ["c"], "user": "u", "password": "secret of u"}
 

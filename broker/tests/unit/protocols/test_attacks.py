@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from fuzz.targets_wire import sample_packets
+from support.cluster_links import PASSWORD, hello_of
 from support.core import NODE, CoreNode
 from support.routing import FakeClock, text
-from understudy.cluster.credentials import NONCE_BYTES, ClusterCredentials
+from understudy.cluster.credentials import ClusterCredentials
 from understudy.config.model import Permission, RoutingType, SecuritySettingConfiguration
 from understudy.errors import BrokerError, ClusterSecurityError, LimitExceeded, NotAuthorized, RemoteProtocolError
 from understudy.limits import (
@@ -231,14 +232,14 @@ FROM_NODES = (
 )
 def test_cluster_packets_need_the_cluster_credentials(packet: p.Packet, before: str, channel_id: int) -> None:
     """No topology announcement, registration, vote or replicated byte of a peer without the cluster password."""
-    node = CoreNode(credentials=ClusterCredentials("cluster", "a secret", Entropy()))
+    node = CoreNode(credentials=ClusterCredentials("cluster", PASSWORD, Entropy()))
     if isinstance(packet, p.NodeAnnounce):
         packet.node_id = NODE
     stranger = node.client("10.6.6.6:1")
     if before == "login":
         stranger.create_session(channel_id=12)
     elif before == "hello":
-        stranger.send(p.ClusterHello("cluster", bytes(NONCE_BYTES)), 3)
+        stranger.send(hello_of(node.core.cluster.credentials), 3)
         stranger.received()
     topology, written = node.topology.members(), node.store.last_sequence
     try:
@@ -251,15 +252,16 @@ def test_cluster_packets_need_the_cluster_credentials(packet: p.Packet, before: 
 
 @pytest.mark.parametrize("proof", [bytes(32), b"", b"x" * 256], ids=["zeros", "nothing", "long"])
 def test_a_proof_is_checked_and_good_for_one_challenge(proof: bytes) -> None:
-    credentials = ClusterCredentials("cluster", "a secret", Entropy())
+    credentials = ClusterCredentials("cluster", PASSWORD, Entropy())
     node = CoreNode(credentials=credentials)
     stranger = node.client()
-    hello = p.ClusterHello("cluster", bytes(NONCE_BYTES))
-    challenge = stranger.ask(hello, p.ClusterChallenge, 3)
+    hello = hello_of(credentials)
+    challenge = stranger.ask(hello, p.ClusterNonce, 3)
+    handshake = credentials.handshake(hello, challenge)
     with pytest.raises(BrokerError):
         stranger.send(p.ClusterProof(proof), 3)
     # the right answer to the old challenge is worth nothing any more, and neither is our own proof sent back
-    for late in (credentials.dialler_proof(hello.nonce, challenge.nonce), challenge.proof):
+    for late in (handshake.dialler_proof(), handshake.acceptor_proof()):
         with pytest.raises(BrokerError):
             stranger.send(p.ClusterProof(late), 3)
     assert not stranger.handler.proved
@@ -267,7 +269,7 @@ def test_a_proof_is_checked_and_good_for_one_challenge(proof: bytes) -> None:
 
 def test_a_session_without_login_needs_the_proof_of_the_cluster_password() -> None:
     """A bridge of another broker has every permission, after its proof and without a user only."""
-    credentials = ClusterCredentials("cluster", "a secret", Entropy())
+    credentials = ClusterCredentials("cluster", PASSWORD, Entropy())
     node = CoreNode(credentials=credentials, security=RefusesAllLogins())
     node.world.queue("q")
     bridge = node.client()
@@ -275,9 +277,7 @@ def test_a_session_without_login_needs_the_proof_of_the_cluster_password() -> No
     bridge.send(request, 1)
     refused = bridge.received()
     assert not any(isinstance(each, p.CreateSessionResponse) for each in refused)
-    hello = p.ClusterHello("cluster", bytes(NONCE_BYTES))
-    challenge = bridge.ask(hello, p.ClusterChallenge, 3)
-    bridge.ask(p.ClusterProof(credentials.dialler_proof(hello.nonce, challenge.nonce)), p.ClusterConnectReply, 3)
+    bridge.prove(credentials)
     bridge.ask(request, p.CreateSessionResponse, 1)
     bridge.send_message("from a bridge")
     node.sync()

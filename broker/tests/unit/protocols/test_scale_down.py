@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from support.cluster_links import PASSWORD
 from support.core import CoreNode, CountingEntropy
-from understudy.cluster.credentials import NONCE_BYTES, ClusterCredentials
+from understudy.cluster.credentials import ClusterCredentials
 from understudy.cluster.scaled_down import REMEMBERED_MAX, ScaledDownNodes
 from understudy.errors import ClusterSecurityError
 from understudy.wire.core import packets as p
@@ -18,15 +19,13 @@ GONE, ELSEWHERE = "gone-node", "third-node"
 def member(node: CoreNode, credentials: ClusterCredentials) -> Any:
     """A connection of another node, after the proof."""
     client = node.client()
-    hello = p.ClusterHello("cluster", bytes(NONCE_BYTES))
-    challenge = client.ask(hello, p.ClusterChallenge, 3)
-    client.ask(p.ClusterProof(credentials.dialler_proof(hello.nonce, challenge.nonce)), p.ClusterConnectReply, 3)
+    client.prove(credentials)
     return client
 
 
 @pytest.fixture
 def credentials() -> ClusterCredentials:
-    return ClusterCredentials("cluster", "a secret", CountingEntropy())
+    return ClusterCredentials("cluster", PASSWORD, CountingEntropy())
 
 
 @pytest.mark.parametrize("packet", [p.ScaleDownAnnouncement("node", GONE), p.DuplicateIds("a", (b"x",))])

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import pytest
 
+from support.cluster_links import PASSWORD, SealableEnd, frames_of, hello_of, prove_to, sealed_frame
 from support.replica_links import registration
-from understudy.cluster.credentials import NONCE_BYTES, ClusterCredentials
+from understudy.cluster.credentials import ClusterCredentials
 from understudy.errors import BrokerError, ClusterSecurityError, RemoteProtocolError
 from understudy.limits import FRAME_BYTES_BEFORE_LOGIN_MAX, LOGIN_TIMEOUT_MS
 from understudy.protocols.core.cluster_channel import CLUSTER_CHANNEL, REPLICATION_CHANNEL
 from understudy.protocols.core.waiting_connection import WaitingConnection
 from understudy.testing.manual_time import ManualTime
 from understudy.wire.core import packets
-from understudy.wire.core.codec import FrameDecoder, encode
+from understudy.wire.core.codec import FrameDecoder
 from understudy.wire.core.packets_replication import ReplicaProblem
+from understudy.wire.sealed import Sealer
 
-LOG_IN = [packets.Ping(60_000), packets.ClusterHello("cluster", bytes(NONCE_BYTES))]
+PING = packets.Ping(60_000)
 OF_CLIENTS = [
     packets.CreateSession("s", 10, 136, None, None),
     packets.SubscribeTopologyV2(False, 129),
@@ -28,7 +30,7 @@ class _Entropy:
         return bytes(length_bytes)
 
 
-class Peer:
+class Peer(SealableEnd):
     """The other side of a connection, and its outgoing half here. Implements ``ports.Connection``."""
 
     peer = "192.0.2.1:5000"
@@ -38,9 +40,10 @@ class Peer:
         self.closed = False
         self.heard: list[packets.ReplicaRegistration] = []
         self.time = ManualTime()
-        self.credentials = ClusterCredentials("cluster", "secret", _Entropy())
+        self.credentials = ClusterCredentials("cluster", PASSWORD, _Entropy())
         self._decoder = FrameDecoder(role="client", limit_bytes=FRAME_BYTES_BEFORE_LOGIN_MAX)
         self._answers: list[packets.Packet] = []
+        self._sealer: Sealer | None = None
         self.handler = WaitingConnection(self, self.credentials, self._hear, self.time)
 
     def _hear(self, packet: packets.ReplicaRegistration) -> tuple[ReplicaProblem, str]:
@@ -49,7 +52,7 @@ class Peer:
 
     def send(self, data: bytes) -> None:
         assert not self.closed
-        self._answers += [frame.packet for frame in self._decoder.receive_data(data)]
+        self._answers += [frame.packet for frame in frames_of(self._decoder, data)]
 
     def flush(self) -> None: ...
 
@@ -64,15 +67,17 @@ class Peer:
     def say(self, packet: packets.Packet, channel_id: int) -> list[packets.Packet]:
         """The answers to a packet."""
         self._answers = []
-        self.handler.receive_data(encode(packet, channel_id))
+        self.handler.receive_data(sealed_frame(self._sealer, packet, channel_id))
         return self._answers
 
     def prove(self) -> None:
-        self.say(LOG_IN[0], 0)
-        (challenge,) = self.say(LOG_IN[1], CLUSTER_CHANNEL)
-        assert isinstance(challenge, packets.ClusterChallenge)
-        proof = self.credentials.dialler_proof(bytes(NONCE_BYTES), challenge.nonce)
-        assert self.say(packets.ClusterProof(proof), CLUSTER_CHANNEL) == [packets.ClusterConnectReply(True)]
+        self.say(PING, 0)
+        self._sealer = prove_to(self.credentials, self._ask)
+
+    def _ask(self, packet: packets.Packet, kind: type[packets.Packet], channel_id: int) -> packets.Packet:
+        (answer,) = self.say(packet, channel_id)
+        assert isinstance(answer, kind)
+        return answer
 
 
 def test_a_registration_after_the_proof_is_heard_refused_for_now_and_the_connection_closed() -> None:
@@ -117,7 +122,7 @@ def test_a_proved_peer_may_only_register(packet: packets.Packet) -> None:
 @pytest.mark.parametrize("proof", [bytes(32), b"", b"x" * 256], ids=["zeros", "nothing", "long"])
 def test_a_wrong_proof_ends_the_connection(proof: bytes) -> None:
     peer = Peer()
-    peer.say(LOG_IN[1], CLUSTER_CHANNEL)
+    peer.say(hello_of(peer.credentials), CLUSTER_CHANNEL)
     with pytest.raises(ClusterSecurityError):
         peer.say(packets.ClusterProof(proof), CLUSTER_CHANNEL)
     peer.say(registration(node_id="node"), REPLICATION_CHANNEL)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from support.cluster_links import PASSWORD, SealableEnd
 from understudy.cluster.credentials import ClusterCredentials
 from understudy.ha.replication.ports import Found
 from understudy.replication.replica_link import ReplicaEvent, ReplicaLink, ReplicaOptions, ReplicaState
@@ -20,7 +21,7 @@ from understudy.wire.core.peer import Link, PeerOptions
 from understudy.wire.core.transport import TransportConfiguration
 
 
-class Parts:
+class Parts(SealableEnd):
     """The other side of a link that never answers, and the listener."""
 
     peer = "192.0.2.1:61616"
@@ -61,11 +62,15 @@ class Parts:
         self.reasons.append(reason)
 
 
+def credentials(parts: Parts) -> ClusterCredentials:
+    return ClusterCredentials("cluster", PASSWORD, parts)
+
+
 def test_a_silent_node_is_given_up_after_the_ttl_of_the_cluster_connection() -> None:
     parts, time = Parts(), ManualTime()
     own, other = (TransportConfiguration("c", parameters={"host": "192.0.2.1", "port": port}) for port in ("1", "2"))
     limits = PeerOptions(connection_ttl_ms=2_000, check_period_ms=500, call_timeout_ms=20_000)
-    options = ReplicaOptions("backup", own, None, False, ClusterCredentials("cluster", "secret", parts), limits)
+    options = ReplicaOptions("backup", own, None, False, credentials(parts), limits)
     link = ReplicaLink(options, lambda: [other], parts, lambda owner: None, parts, time, time, parts)  # type: ignore
     link.seek()
     time.advance(1_900)
@@ -88,7 +93,7 @@ def test_an_active_node_of_another_version(protocol: int, refused: bool) -> None
     parts, time = Parts(), ManualTime()
     own, other = (TransportConfiguration("c", parameters={"host": "192.0.2.1", "port": port}) for port in ("1", "2"))
     limits = PeerOptions(connection_ttl_ms=60_000, check_period_ms=30_000, call_timeout_ms=20_000)
-    options = ReplicaOptions("backup", own, None, False, ClusterCredentials("cluster", "secret", parts), limits)
+    options = ReplicaOptions("backup", own, None, False, credentials(parts), limits)
     link = ReplicaLink(options, lambda: [other], parts, lambda owner: parts, parts, time, time, parts)  # type: ignore
     link.seek()
     link.fire(ReplicaEvent.PROVED, parts.link)
@@ -103,7 +108,7 @@ def test_the_newest_search_says_whether_the_place_is_taken_and_the_partner_activ
     parts, time = Parts(), ManualTime()
     own, other = (TransportConfiguration("c", parameters={"host": "192.0.2.1", "port": port}) for port in ("1", "2"))
     limits = PeerOptions(connection_ttl_ms=60_000, check_period_ms=30_000, call_timeout_ms=20_000)
-    options = ReplicaOptions("backup", own, None, False, ClusterCredentials("cluster", "secret", parts), limits)
+    options = ReplicaOptions("backup", own, None, False, credentials(parts), limits)
     link = ReplicaLink(options, lambda: [other], parts, lambda owner: parts, parts, time, time, parts)  # type: ignore
 
     def search(problem: ReplicaProblem) -> Found:
@@ -121,7 +126,7 @@ def test_the_newest_search_says_whether_the_place_is_taken_and_the_partner_activ
 def test_a_refusal_because_of_versions_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     parts, time = Parts(), ManualTime()
     own, other = (TransportConfiguration("c", parameters={"host": "192.0.2.1", "port": port}) for port in ("1", "2"))
-    options = ReplicaOptions("b", own, None, False, ClusterCredentials("cluster", "secret", parts), PeerOptions())
+    options = ReplicaOptions("b", own, None, False, credentials(parts), PeerOptions())
     link = ReplicaLink(options, lambda: [other], parts, lambda owner: parts, parts, time, time, parts)  # type: ignore
     for text in ("the log has format version 2", "the log has format version 2", "replication protocol 1"):
         link.seek()

@@ -19,11 +19,12 @@ from typing import cast
 
 import pytest
 
+from support.cluster_links import hello_of
 from support.core import CoreNode, feed
 from support.large import Node
 from support.routing import text
 from support.store import StoreHarness
-from understudy.cluster.credentials import NONCE_BYTES, ClusterCredentials
+from understudy.cluster.credentials import ClusterCredentials
 from understudy.config.model import AcceptorConfiguration, Permission, SecuritySettingConfiguration
 from understudy.ids import Xid
 from understudy.limits import DETACHED_SESSION_MS_MAX
@@ -100,7 +101,7 @@ class Server:
         entropy = Entropy()
         self.rig = StoreHarness(random.Random(1))
         self.node = Node(self.rig, "a")
-        self.credentials = ClusterCredentials("cluster", "a secret", entropy)
+        self.credentials = ClusterCredentials("cluster", "a password of this test", entropy)
         everything = {permission: frozenset({"all"}) for permission in Permission}
         users = {"ann": PasswordHash.make("ann", entropy, HashParameters(n=2, r=1, p=1))}
         policy = RoleSecurity(
@@ -132,6 +133,7 @@ class Peer:
 
     def __init__(self, server: Server, number: int) -> None:
         self._server = server
+        self.credentials = server.credentials
         self.number = number
         self.transport = Transport(number)
         self.connection = ServerConnection(server.acceptor)
@@ -162,10 +164,13 @@ class Peer:
         self._server.settle()
 
 
+LOCAL = "10.0.0.1:61616"
+
+
 def stranger(peer: Peer) -> None:
     """Subscribes, begins a cluster link and a frame."""
     peer.send(p.SubscribeTopologyV2(False, 136), channel_id=0)
-    peer.send(p.ClusterHello("cluster", bytes(NONCE_BYTES)), channel_id=3)
+    peer.send(hello_of(peer.credentials, address=LOCAL), channel_id=3)
     peer.half_a_frame()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from support.cluster_links import SealableEnd
 from understudy.errors import BrokerError, ClusterSecurityError, RemoteProtocolError
 from understudy.machine import ILLEGAL
 from understudy.testing.manual_time import ManualTime
@@ -19,7 +20,7 @@ PING_PERIOD_MS = PeerOptions().check_period_ms
 REPLY = packets.ClusterConnectReply(True)
 
 
-class Socket:
+class Socket(SealableEnd):
     """``ports.Connection``."""
 
     peer = "other:1"

@@ -65,7 +65,7 @@ def read(hosts: Hosts, name: str, **inputs: object) -> Configuration:
     built = topology.build_topology(hosts, hosts)
     assert built.faults == ()
     nodes: Any = built.as_dict()["nodes"]
-    core = {"core": nodes[name]["core"], "cluster_user": "c", "cluster_password": "of a test"}
+    core = {"core": nodes[name]["core"], "cluster_user": "c", "cluster_password": "a password of a test"}
     found = read_broker_xml(broker_xml({**core, **inputs}).text.encode(), file="broker.xml", base_directory="/srv")
     warnings = [str(each) for each in found.warnings if "has no effect with a manager" not in str(each)]
     assert warnings == []

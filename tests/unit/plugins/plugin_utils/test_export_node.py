@@ -40,7 +40,7 @@ PAIR: dict[str, dict[str, object]] = {
 
 def files(hosts: dict[str, dict[str, object]], host: str) -> Files:
     nodes: Any = build_topology(hosts, hosts).as_dict()["nodes"]
-    inputs = {"cluster_user": "understudy.cluster", "cluster_password": "top-secret", "security_enabled": True}
+    inputs = {"cluster_user": "understudy.cluster", "cluster_password": "top-secret-password", "security_enabled": True}
     inputs |= {"dead_letter_address": "DLQ", "expiry_address": "ExpiryQueue"}
     text = broker_xml({"core": nodes[host]["core"], **inputs, "extra": {"id-cache-size": 500}}).text
     return Files(text, f"ann = {HASH}\n", "shops = ann\nempty = \n", SERVICE)
@@ -59,12 +59,12 @@ def test_a_node_of_a_pair(host: str) -> None:
     assert exported.variables == {
         **expected,
         "broker_service_backend": "systemd",
-        "broker_cluster_password": "top-secret",
+        "broker_cluster_password": "top-secret-password",
         "broker_users": [{"name": "ann", "password_hash": HASH}],
         "broker_roles": [{"name": "shops", "users": ["ann"]}, {"name": "empty", "users": []}],
         "broker_config_extra": {"id-cache-size": "500"},
     }
-    assert {"top-secret", HASH} <= set(exported.secrets)
+    assert {"top-secret-password", HASH} <= set(exported.secrets)
 
 
 def test_a_node_without_addresses_for_messages_that_no_consumer_takes() -> None:

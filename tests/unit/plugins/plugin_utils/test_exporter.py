@@ -183,7 +183,7 @@ def inventory(shape: str, common: Variables) -> dict[str, Variables]:
 
 def document(hosts: dict[str, Variables], host: str, inputs: Variables) -> str:
     nodes: Any = topology.build_topology(hosts, hosts).as_dict()["nodes"]
-    secrets = {"cluster_user": "c", "cluster_password": "of a <test>"}
+    secrets = {"cluster_user": "c", "cluster_password": "a password of a <test>"}
     return broker_xml({"core": nodes[host]["core"], **secrets, **inputs}).text
 
 

@@ -33,8 +33,10 @@ class ClusterChannel:
         self._owner = owner
         self._proof = DiallerProof(
             owner.services.cluster.credentials,
-            owner.connection.peer,
+            owner.connection,
+            owner.decoder,
             lambda packet: owner.send(packet, CLUSTER_CHANNEL),
+            owner.services.shared.node_id,
         )
         self._asking: TransportConfiguration | None = None
         """Connector that the other node has announced."""
@@ -55,19 +57,20 @@ class ClusterChannel:
     def user_of(self, user: str | None, password: str | None) -> str | None:
         """The cluster user, if a session with this login is one of another broker; None: of a client.
 
-        Another broker has proved the cluster password on this connection and gives no login, or it is an Artemis.
+        Another broker has proved the cluster password on this connection, whose bytes are protected, and gives no
+        login; or it is an Artemis.
         """
         credentials = self._owner.services.cluster.credentials
         if credentials is None:
             return None
-        proved = self._proof.authorized and user is None and password is None
+        proved = self._proof.proved and user is None and password is None
         return credentials.user if proved or credentials.accepts_plain(user, password) else None
 
     def receive_replication(self, packet: packets.Packet) -> None:
         """A packet on channel 2. Raises as ``ReplicationChannel.receive``."""
         if self._replication is None:
             self._replication = ReplicationChannel(self._owner)
-        self._replication.receive(packet, authorized=self._proof.authorized)
+        self._replication.receive(packet, authorized=self._proof.proved)
 
     def receive(self, packet: packets.Packet) -> None:
         """Raises ClusterSecurityError for anything out of order or unproven."""

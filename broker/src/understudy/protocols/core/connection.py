@@ -33,7 +33,7 @@ from understudy.limits import (
     TURN_COST_MAX,
 )
 from understudy.machine import IGNORED, Machine, To, table
-from understudy.ports import Connection
+from understudy.ports import SealableConnection
 from understudy.protocols.core.cluster_channel import CLUSTER_CHANNEL, REPLICATION_CHANNEL, ClusterChannel
 from understudy.protocols.core.control_channel import CONTROL_CHANNEL, SERVER_VERSION, ControlChannel
 from understudy.protocols.core.link import ChannelHandler
@@ -91,7 +91,9 @@ class CoreConnection(Machine[State, Event]):
     EVENTS: ClassVar[type[Enum]] = Event
     INITIAL: ClassVar[Enum] = State.HANDSHAKING
 
-    def __init__(self, services: CoreServices, connection: Connection, prefixes: AddressPrefixes = NO_PREFIXES) -> None:
+    def __init__(
+        self, services: CoreServices, connection: SealableConnection, prefixes: AddressPrefixes = NO_PREFIXES
+    ) -> None:
         """``prefixes``: prefixes that clients of this acceptor may put before names."""
         super().__init__()
         self.sessions: dict[int, CoreSession] = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from understudy.errors import BrokerError
-from understudy.ports import Connection
+from understudy.ports import SealableConnection
 from understudy.protocols.core.services import CoreServices
 from understudy.session.connection_scope import ConnectionScope
 from understudy.wire.core import packets
@@ -36,7 +36,7 @@ class ChannelHandler(Protocol):
 class CoreLink(Protocol):
     """A connection, as its channels see it."""
 
-    connection: Connection
+    connection: SealableConnection
     services: CoreServices
     decoder: FrameDecoder
     """Also has the version of the client."""

@@ -14,7 +14,7 @@ from understudy.cluster.credentials import ClusterCredentials
 from understudy.cluster.handshake import DiallerProof
 from understudy.errors import RemoteProtocolError
 from understudy.limits import FRAME_BYTES_BEFORE_LOGIN_MAX, LOGIN_TIMEOUT_MS
-from understudy.ports import Clock, Connection
+from understudy.ports import Clock, SealableConnection
 from understudy.protocols.core.cluster_channel import CLUSTER_CHANNEL, REPLICATION_CHANNEL
 from understudy.protocols.core.connection import SESSION_SETUP_CHANNEL
 from understudy.wire.core import packets
@@ -32,7 +32,7 @@ class WaitingConnection:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: SealableConnection,
         credentials: ClusterCredentials,
         heard: Callable[[packets.ReplicaRegistration], tuple[ReplicaProblem, str]],
         clock: Clock,
@@ -48,7 +48,9 @@ class WaitingConnection:
         self._clock = clock
         self._until_ms = clock.monotonic_ms() + LOGIN_TIMEOUT_MS
         self._decoder = FrameDecoder(role="server", limit_bytes=FRAME_BYTES_BEFORE_LOGIN_MAX)
-        self._proof = DiallerProof(credentials, connection.peer, lambda packet: self._send(packet, CLUSTER_CHANNEL))
+        self._proof = DiallerProof(
+            credentials, connection, self._decoder, lambda packet: self._send(packet, CLUSTER_CHANNEL)
+        )
         self._closed = False
 
     def receive_data(self, data: bytes | memoryview) -> bool:
@@ -57,8 +59,8 @@ class WaitingConnection:
             for channel_id, packet, _ in self._decoder.receive_data(data):
                 self._receive(packet, channel_id)
                 if self._closed:
-                    break
-        return False
+                    return False
+        return bool(self._decoder.backlog) and not self._closed
 
     def _receive(self, packet: packets.Packet, channel_id: int) -> None:
         if isinstance(packet, packets.Ping):
@@ -66,7 +68,7 @@ class WaitingConnection:
             return
         if channel_id == CLUSTER_CHANNEL and not self._proof.authorized:
             self._proof.receive(packet, lambda: None)
-        elif isinstance(packet, packets.ReplicaRegistration) and self._proof.authorized:
+        elif isinstance(packet, packets.ReplicaRegistration) and self._proof.proved:
             self._send(packets.ReplicaAnswer(*self._heard(packet)), REPLICATION_CHANNEL)
             self.disconnect()
         else:

@@ -29,6 +29,8 @@ from understudy.wire.core.packets import (
     PACKET_TYPES,
     VERSION,
     Acknowledge,
+    ClusterAccept,
+    ClusterProof,
     Commit,
     FlowToken,
     IndividualAcknowledge,
@@ -37,6 +39,7 @@ from understudy.wire.core.packets import (
     ReceiveMessage,
     SessionSend,
 )
+from understudy.wire.sealed import Opener
 
 #: What a client sends before its first frame (artemis-core s. 1.2).
 MAGIC: Final = b"ARTEMIS"
@@ -212,6 +215,10 @@ _DECODERS: Final[dict[int, _Decode]] = {
 
 #: Costs of frequent packets, counted towards ``turn_cost_max``; all others cost ``FRAME_COST``.
 _COSTS: Final = dict.fromkeys((SessionSend.TYPE, Acknowledge.TYPE, IndividualAcknowledge.TYPE, FlowToken.TYPE), 1)
+#: Types of the packets that a side sends last before its bytes are sealed, if they are: a call returns no packet after
+#: one of these.
+_BEFORE_SEALED: Final = (ClusterProof.TYPE, ClusterAccept.TYPE)
+_COSTS.update(dict.fromkeys(_BEFORE_SEALED, _UNLIMITED))
 
 
 class FrameDecoder:
@@ -222,6 +229,7 @@ class FrameDecoder:
         "_consumed_bytes",
         "_error",
         "_expects_magic",
+        "_opener",
         "_pending",
         "_wanted_bytes",
         "backlog",
@@ -260,11 +268,25 @@ class FrameDecoder:
         self._consumed_bytes = 0
         self._expects_magic = role == "server"
         self._error: RemoteProtocolError | None = None
+        self._opener: Opener | None = None
 
     @property
     def pending_bytes(self) -> int:
         """Number of buffered bytes of an incomplete frame."""
         return len(self._pending)
+
+    def open_with(self, opener: Opener) -> None:
+        """The input after the last returned packet is sealed. To be called while that is handled, at a ``ClusterProof``
+        or ``ClusterAccept``.
+
+        Raises:
+            ClusterSecurityError: as ``Opener.receive``, for input that has come already.
+        """
+        sealed = memoryview(self.backlog)[self._backlog_start :]
+        self._consumed_bytes -= self._backlog_start
+        self._opener = opener
+        self._backlog_start = 0
+        self.backlog = bytes(opener.receive(sealed))
 
     def close(self) -> None:
         """Release the incomplete frame, the undecoded input and the error, when the connection has ended."""
@@ -275,9 +297,11 @@ class FrameDecoder:
     def receive_data(self, data: bytes | bytearray | memoryview) -> list[Frame]:
         """The packets that ``data`` completes, in order; the caller drops packets of unknown channels.
 
-        Returns at most as many as ``turn_cost_max`` allows; ``backlog`` holds the rest.
+        Returns at most as many as ``turn_cost_max`` allows, and none after a packet that may be the last one before
+        sealed bytes; ``backlog`` holds the rest.
 
         Raises:
+            ClusterSecurityError: the input is sealed, and its code is wrong.
             RemoteProtocolError: the bytes violate the protocol. The connection must be closed; packets before
                 the invalid one in the same call are dropped.
             LimitExceeded: a frame or something in it exceeds its limit.
@@ -285,6 +309,8 @@ class FrameDecoder:
         """
         if self._error is not None:
             raise self._error
+        if self._opener is not None:
+            data = self._opener.receive(data)  # type: ignore[arg-type]
         if self.backlog:
             return self._decode_backlog(data)
         pending = self._pending
@@ -386,7 +412,10 @@ class FrameDecoder:
             raise type(error)(f"{name} at byte {place} of the stream: {error}") from error
         self._consumed_bytes += offset
         if offset != available:
-            self._keep(data, offset)
+            if frames and frames[-1].packet.TYPE in _BEFORE_SEALED:
+                self.backlog, self._backlog_start = data, offset
+            else:
+                self._keep(data, offset)
         return frames
 
     def _keep(self, data: bytes, offset: int) -> None:

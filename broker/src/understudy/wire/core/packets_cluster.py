@@ -1,17 +1,25 @@
 """Packets between brokers on channel 3, and topology updates for clients and brokers (artemis-core s. 8.1, 9.1).
 
-Four types are our own, for connections between two Understudy nodes. ``ClusterConnect`` sends the
-cluster password to any server that accepts the connection; instead, the dialling node begins with
-``ClusterHello`` (user and a fresh nonce), the other node answers ``ClusterChallenge`` (its own fresh
-nonce, and a proof over both nonces that it knows the password), and only then the dialling node sends
-``ClusterProof``; ``ClusterConnectReply`` ends the exchange. The password is not sent, and both sides
-prove that they know it. ``security`` defines how a proof is computed. Their bodies::
+Six types are our own, for connections between two Understudy nodes. ``ClusterConnect`` sends the
+cluster password to any server that accepts the connection. Instead, the dialling node begins with
+``ClusterHello``: the cluster user, a fresh nonce, and the end that it means to reach. The other node answers
+``ClusterNonce``, its own fresh nonce, from which nothing can be learned. The dialling node proves that it knows the
+password (``ClusterProof``), and then the other one (``ClusterAccept``); each proof covers everything that was said
+before. After its proof the bytes of each side are sealed (``wire.sealed``) unless TLS makes that unnecessary.
+``cluster.handshake`` defines the proofs. Their bodies::
 
-    -100  ClusterHello      str user, i32 n, n bytes nonce
-    -101  ClusterChallenge  i32 n, n bytes nonce, i32 m, m bytes proof
+    -100  ClusterHello      str user, i32 n, n bytes nonce, i32 n, n bytes instance, bool verified,
+                            str place, str address, str server, str node id
+    -104  ClusterNonce      i32 n, n bytes nonce, bool sealed
     -102  ClusterProof      i32 n, n bytes proof
+    -105  ClusterAccept     i32 n, n bytes proof
 
-A fourth one follows them when a node is scaled down to another Understudy node::
+Releases before 0.2 end ``ClusterHello`` with the nonce, and answer it with ``ClusterChallenge``, which has a proof of
+its own kind. Both are known so that the log can say which release is too old::
+
+    -101  ClusterChallenge  i32 n, n bytes nonce, i32 m, m bytes proof
+
+Another one follows them when a node is scaled down to another Understudy node::
 
     -103  DuplicateIds      str address, i32 count, count times: i32 n, n bytes id
 
@@ -318,26 +326,58 @@ class ClusterHello(Packet):
     """Own packet: begins the handshake with another Understudy node."""
 
     TYPE: ClassVar[int] = -100
+    GROUPS: ClassVar[tuple[str, ...]] = ("instance",)
     user: Text
     nonce: Secret
     """Fresh random bytes."""
+    instance: Secret = b""
+    """Random bytes of the dialling node since its start, by which it knows its own packet; none from releases before
+    0.2, which end the packet here."""
+    verified: Flag = False
+    """Whether TLS has verified that the other side has the dialled name."""
+    place: Text = ""
+    """``host:port`` of the connector that the dialling node means to reach."""
+    address: Text = ""
+    """``ip:port`` to which its socket is connected."""
+    server: Text = ""
+    """Name of the server that it means, if several servers share a port."""
+    node_id: Text = ""
+    """Node id that it means, if only one is right."""
 
 
 @dataclass(slots=True)
 class ClusterChallenge(Packet):
-    """Own packet: the answer to ``ClusterHello``."""
+    """Own packet of releases before 0.2: their answer to ``ClusterHello``."""
 
     TYPE: ClassVar[int] = -101
     nonce: Secret
     proof: Secret
-    """Proof that the answering node knows the cluster password."""
+
+
+@dataclass(slots=True)
+class ClusterNonce(Packet):
+    """Own packet: the answer to ``ClusterHello``."""
+
+    TYPE: ClassVar[int] = -104
+    nonce: Secret
+    """Fresh random bytes of the accepting node."""
+    sealed: Flag
+    """Whether the bytes after the proofs are sealed."""
 
 
 @dataclass(slots=True)
 class ClusterProof(Packet):
-    """Own packet: the proof of the dialling node."""
+    """Own packet: the proof of the dialling node, the last one before its bytes are sealed."""
 
     TYPE: ClassVar[int] = -102
+    proof: Secret
+
+
+@dataclass(slots=True)
+class ClusterAccept(Packet):
+    """Own packet: the proof of the accepting node, the last one before its bytes are sealed."""
+
+    TYPE: ClassVar[int] = -105
     proof: Secret
 
 

@@ -18,11 +18,12 @@ from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, RemoteProtocolError
 from understudy.limits import CLUSTER_NODES_MAX, FRAME_BYTES_BEFORE_LOGIN_MAX
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
-from understudy.ports import Clock, Connection, Timer, Timers
+from understudy.ports import Clock, OutputSealer, SealableConnection, Security, Timer, Timers
 from understudy.wire.core import packets
-from understudy.wire.core.codec import MAGIC, ConfirmBatch, FrameDecoder, encode
+from understudy.wire.core.codec import MAGIC, ConfirmBatch, Frame, FrameDecoder, encode
 from understudy.wire.core.codes import error_of
 from understudy.wire.core.transport import TransportConfiguration
+from understudy.wire.sealed import Opener
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +78,7 @@ DEFAULT_OPTIONS: Final = PeerOptions()
 class Link(Protocol):
     """Callbacks of a dialled connection."""
 
-    def connected(self, connection: Connection) -> None:
+    def connected(self, connection: SealableConnection) -> None:
         """The connection is established."""
 
     def receive_data(self, data: bytes) -> None:
@@ -159,7 +160,7 @@ class CorePeer(Machine[State, Event]):
         self._clock = clock
         self._timers = timers
         self._timer: Timer | None = None
-        self._connection: Connection | None = None
+        self._connection: SealableConnection | None = None
         # the other side has to prove who it is before larger frames are accepted
         self._decoder = FrameDecoder(role="client", limit_bytes=FRAME_BYTES_BEFORE_LOGIN_MAX)
         self._received_ms = 0
@@ -228,13 +229,32 @@ class CorePeer(Machine[State, Event]):
         """The other side has proved its identity: accept larger frames, valid from the next received data."""
         self._decoder.frame_limit_bytes = limit_bytes
 
+    @property
+    def address(self) -> str:
+        """``host:port`` to which the connection was made; empty without one."""
+        return "" if self._connection is None else self._connection.peer
+
+    @property
+    def security(self) -> Security:
+        """Protection of the bytes of the connection on their way."""
+        return Security.NONE if self._connection is None else self._connection.security
+
+    def seal(self, sealer: OutputSealer) -> None:
+        """Seal everything that is sent from now on."""
+        if self._connection is not None and self._state is State.OPEN:
+            self._connection.seal(sealer)
+
+    def open_with(self, opener: Opener) -> None:
+        """The bytes of the other side are sealed from now on (``FrameDecoder.open_with``)."""
+        self._decoder.open_with(opener)
+
     def close(self) -> None:
         """Close the connection; the owner is not called any more."""
         self.fire(Event.CLOSE)
 
     # --- Link ------------------------------------------------------------------------------------
 
-    def connected(self, connection: Connection) -> None:
+    def connected(self, connection: SealableConnection) -> None:
         """The connection is established."""
         if self._state is State.CLOSED:
             connection.close()
@@ -251,11 +271,17 @@ class CorePeer(Machine[State, Event]):
             return
         self._received_ms = self._clock.monotonic_ms()
         try:
-            for frame in self._decoder.receive_data(data):
-                self._receive(frame.channel_id, frame.packet)
+            self._receive_all(self._decoder.receive_data(data))
+            while self._decoder.backlog:
+                # after the packet that is the last one before sealed bytes
+                self._receive_all(self._decoder.receive_data(b""))
         except BrokerError as error:
             self.refusal = str(error)
             self.fire(Event.LOSE, str(error))
+
+    def _receive_all(self, frames: list[Frame]) -> None:
+        for frame in frames:
+            self._receive(frame.channel_id, frame.packet)
 
     def _receive(self, channel_id: int, packet: packets.Packet) -> None:
         owner, waiting = self._owner, self._requests.get(channel_id)
@@ -283,7 +309,7 @@ class CorePeer(Machine[State, Event]):
 
     # --- actions ---------------------------------------------------------------------------------
 
-    def _open(self, connection: Connection) -> None:
+    def _open(self, connection: SealableConnection) -> None:
         self._connection = connection
         self._received_ms = self._ping_due_ms = self._clock.monotonic_ms()
         connection.send(MAGIC)
