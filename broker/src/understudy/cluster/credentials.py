@@ -1,4 +1,4 @@
-"""The cluster user and password, the key made of them, and what is computed with it (ADR 0005, ADR 0111).
+"""The cluster user and password, the key made of them, and the proofs and keys of a connection (ADR 0005, ADR 0111).
 
 The key is made by scrypt, so that a recorded handshake is worth few guesses. Proofs and the keys of a sealed connection
 are computed from it and from the transcript: all fields of both packets before the proofs.
@@ -99,7 +99,7 @@ class ClusterCredentials:
         Raises:
             ClusterSecurityError: a random value has another size.
         """
-        if len(hello.nonce) != NONCE_BYTES or len(answer.nonce) != NONCE_BYTES or len(hello.instance) != INSTANCE_BYTES:
+        if not is_whole(hello) or len(answer.nonce) != NONCE_BYTES:
             raise ClusterSecurityError(f"cluster handshake with a nonce that is not {NONCE_BYTES} bytes")
         return Handshake(_derive(self.user, self._password), _transcript(hello, answer))
 
@@ -135,6 +135,11 @@ class Handshake:
         return hmac.digest(self._key, purpose + b"\0" + self._transcript, "sha256")
 
 
+def is_whole(hello: packets.ClusterHello) -> bool:
+    """Whether the random values of the packet have their sizes."""
+    return len(hello.nonce) == NONCE_BYTES and len(hello.instance or b"") == INSTANCE_BYTES
+
+
 def verify(expected: bytes, given: bytes, peer: str) -> None:
     """Raises ClusterSecurityError when a proof is wrong."""
     if not hmac.compare_digest(expected, given):
@@ -148,7 +153,7 @@ def _digest(user: str, password: str) -> bytes:
 
 def _transcript(hello: packets.ClusterHello, answer: packets.ClusterNonce) -> bytes:
     fields = (
-        *(hello.user, hello.nonce, hello.instance, "verified" if hello.verified else ""),
+        *(hello.user, hello.nonce, hello.instance or b"", "verified" if hello.verified else ""),
         *(hello.place, hello.address, hello.server, hello.node_id),
         *(answer.nonce, "sealed" if answer.sealed else ""),
     )

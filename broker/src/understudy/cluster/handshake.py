@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, NoReturn
 
-from understudy.cluster.credentials import INSTANCE_BYTES, NONCE_BYTES, ClusterCredentials, Handshake, verify
+from understudy.cluster.credentials import NONCE_BYTES, ClusterCredentials, Handshake, is_whole, verify
 from understudy.cluster.link_ends import place_of, place_of_socket
 from understudy.errors import ClusterSecurityError
 from understudy.ports import SealableConnection, Security
@@ -146,7 +146,7 @@ class DiallerProof:
 
         Raises:
             ClusterSecurityError: the proof is wrong, the connection is meant for another node, or the packet is out of
-                order. The other side was told.
+                order. The other side gets the reason.
         """
         if isinstance(packet, packets.ClusterHello):
             self._greet(packet)
@@ -165,9 +165,9 @@ class DiallerProof:
             self._refuse("this node has no cluster password of its own, and takes no other node")
         if hello.user != credentials.user:
             self._refuse(f"cluster user {hello.user[:100]!r} is not ours")
-        if not hello.instance:
+        if hello.instance is None:
             self._refuse(_OLD_DIALLER)
-        if len(hello.nonce) != NONCE_BYTES or len(hello.instance) != INSTANCE_BYTES:
+        if not is_whole(hello):
             self._refuse(f"cluster handshake with a nonce that is not {NONCE_BYTES} bytes")
         if hello.instance == credentials.instance:
             self._refuse(f"the dialling node is this node itself, which has reached itself as {hello.place[:100]}")

@@ -376,9 +376,11 @@ class ServerConnection(Machine[State, Event], asyncio.BufferedProtocol):
 
     @property
     def local(self) -> str:
+        """See ``ports.SealableConnection``."""
         return "?" if self._transport is None else address_text(self._transport, "sockname")
 
     def seal(self, sealer: OutputSealer) -> None:
+        """See ``ports.SealableConnection``."""
         self.flush()
         self._sealer = sealer
 

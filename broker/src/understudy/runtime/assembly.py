@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-from understudy.cluster.credentials import ClusterCredentials
 from understudy.cluster.topology import Topology
 from understudy.config.model import Configuration
+from understudy.runtime.cluster_credentials import make_credentials
 from understudy.runtime.discovery import make_discovery
 from understudy.runtime.environment import Environment
 from understudy.runtime.network_probe import make_network_check
 from understudy.runtime.networks import make_networks
 from understudy.runtime.node_configuration import NodeConfiguration
-from understudy.runtime.own_ends import own_ends
 from understudy.runtime.parts import NodeParts
 from understudy.runtime.process import Process
 from understudy.runtime.store_watch import StoreWatch
@@ -41,20 +40,8 @@ def make_parts(
     loop, disk, entropy = asyncio.get_running_loop(), environment.disk, environment.entropy
     turn = Turn(loop, environment.timers)
     node_configuration = NodeConfiguration(configuration, environment, instance_directory or "")
-    credentials: ClusterCredentials | None = None
+    credentials = make_credentials(node_configuration, entropy)
     discovery = make_discovery(node_configuration, environment, turn)
-    if configuration.cluster_connections or configuration.has_cluster_password:
-        # also without a cluster connection: bridges prove it
-        connections = configuration.cluster_connections
-        artemis = dict.fromkeys(name for each in connections for name in each.artemis_members)
-        plain = [node_configuration.connectors.transport(name) for name in artemis]
-        credentials = ClusterCredentials(
-            configuration.cluster_user,
-            configuration.cluster_password,
-            entropy,
-            plain,
-            own_ends(node_configuration),
-        )
     networks = make_networks(node_configuration, credentials, loop, environment.clock, turn)
     for network in networks:
         used = (configuration.cluster_connection(name).discovery_group for name in network.connections)

@@ -158,9 +158,11 @@ class ClientConnection(asyncio.Protocol):
 
     @property
     def local(self) -> str:
+        """See ``ports.SealableConnection``."""
         return self._local
 
     def seal(self, sealer: OutputSealer) -> None:
+        """See ``ports.SealableConnection``."""
         self.flush()
         self._sealer = sealer
 

@@ -220,11 +220,11 @@ class TlsLayer(Machine[State, Event]):
 
     @property
     def local(self) -> str:
-        """See ``ports.Connection``."""
+        """See ``ports.SealableConnection``."""
         return self._below.local
 
     def seal(self, sealer: OutputSealer) -> None:
-        """See ``ports.Connection``."""
+        """See ``ports.SealableConnection``."""
         self.flush()
         self._sealer = sealer
 

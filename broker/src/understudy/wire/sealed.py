@@ -141,8 +141,9 @@ class Opener:
             offset = end
         if offset < len(view):
             self._pending += view[offset:]
-            if len(self._pending) >= 4:
-                self._length(self._pending[:4])
+        if len(self._pending) >= 4:
+            # a length that is not allowed is not waited for
+            self._length(self._pending[:4])
         return opened[0] if len(opened) == 1 else b"".join(opened)
 
     def _complete(self, view: memoryview, offset: int, opened: list[Bytes]) -> int:

@@ -123,20 +123,6 @@ def test_the_default_cluster_password_is_refused_in_a_cluster(head: str) -> None
     assert "cluster-password of its own" in str(fails(cluster("", head=head + CONNECTORS)))
 
 
-@pytest.mark.parametrize("body", [cluster(""), ""], ids=["in a cluster", "for bridges of other brokers"])
-def test_a_short_cluster_password_is_refused(body: str) -> None:
-    body = body.replace("a password of our own", "")
-    for short in ("a", "eleven char"):
-        error = str(
-            fails(
-                f"<cluster-password>{short}</cluster-password>"
-                + body.replace("<cluster-password></cluster-password>", "")
-            )
-        )
-        assert "core/cluster-password" in error
-        assert "is shorter than 12 characters" in error
-
-
 def test_the_default_cluster_password_is_fine_without_a_cluster() -> None:
     assert read(CONNECTORS).configuration.cluster_connections == ()
 

@@ -226,6 +226,8 @@ SizedBytes = Annotated[bytes, Encoding(Reader.sized_bytes, Writer.sized_bytes)]
 #: The same with the limit for nonces and proofs.
 SizedTexts = Annotated[tuple[bytes, ...], _list_of(Encoding(Reader.sized_bytes, Writer.sized_bytes), 4)]
 Secret = Annotated[bytes, Encoding(_read_secret, Writer.sized_bytes)]
+#: The same, omitted if None.
+OptionalSecret = Annotated[bytes | None, Encoding(_read_secret, Writer.sized_bytes)]
 #: Everything up to the end of the packet.
 Rest = Annotated[bytes, Encoding(Reader.rest, Writer.raw)]
 XidField = Annotated[Xid, _XID]

@@ -45,6 +45,7 @@ from understudy.wire.core.layout import (
     Flag,
     Name,
     NameOrNull,
+    OptionalSecret,
     Packet,
     Secret,
     SizedTexts,
@@ -330,8 +331,8 @@ class ClusterHello(Packet):
     user: Text
     nonce: Secret
     """Fresh random bytes."""
-    instance: Secret = b""
-    """Random bytes of the dialling node since its start, by which it knows its own packet; none from releases before
+    instance: OptionalSecret = None
+    """Random bytes of the dialling node since its start, by which it knows its own packet; None from releases before
     0.2, which end the packet here."""
     verified: Flag = False
     """Whether TLS has verified that the other side has the dialled name."""

@@ -1,13 +1,31 @@
-"""Ends at which other nodes reach a node, from its configuration (``cluster.link_ends``)."""
+"""The cluster credentials of a node, and the ends at which other nodes reach it, from its configuration."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from understudy.cluster.credentials import ClusterCredentials
 from understudy.cluster.link_ends import OwnEnds, place_of
 from understudy.config.colocated import SERVER_NAME
 from understudy.config.model import AcceptorConfiguration, Configuration
+from understudy.ports import Entropy
 from understudy.runtime.node_configuration import NodeConfiguration
+
+
+def make_credentials(configuration: NodeConfiguration, entropy: Entropy) -> ClusterCredentials | None:
+    """The cluster credentials of a node; None: it has no cluster connection and no cluster password of its own.
+
+    Args:
+        configuration: Of the node.
+        entropy: For nonces.
+    """
+    current = configuration.current
+    if not current.cluster_connections and not current.has_cluster_password:
+        return None
+    # also without a cluster connection: bridges prove the password
+    artemis = dict.fromkeys(name for each in current.cluster_connections for name in each.artemis_members)
+    plain = [configuration.connectors.transport(name) for name in artemis]
+    return ClusterCredentials(current.cluster_user, current.cluster_password, entropy, plain, own_ends(configuration))
 
 
 def own_ends(configuration: NodeConfiguration) -> OwnEnds:
