@@ -37,6 +37,8 @@ PUBLIC_PASSWORDS = frozenset(
 """Passwords that the documentation of brokers has made public, in lower case."""
 
 PASSWORD_CHARACTERS_MIN = 8
+CLUSTER_PASSWORD_CHARACTERS_MIN = 12
+"""Of the password by which the nodes of a cluster know each other; the broker refuses a shorter one."""
 CREDENTIAL_CHARACTERS_MAX = 4096
 """What the broker reads of a name, a password or a line's value."""
 
@@ -53,10 +55,10 @@ _NAME = re.compile(r"[^\s=:,\\#!][^=:,\\\x00-\x1f\x7f]*")
 Entropy = Callable[[int], bytes]
 
 
-def password_problem(password: str) -> str:
+def password_problem(password: str, characters_min: int = PASSWORD_CHARACTERS_MIN) -> str:
     """Why a password must not be used, or an empty string."""
-    if len(password) < PASSWORD_CHARACTERS_MIN:
-        return f"is shorter than {PASSWORD_CHARACTERS_MIN} characters"
+    if len(password) < characters_min:
+        return f"is shorter than {characters_min} characters"
     if len(password) > CREDENTIAL_CHARACTERS_MAX:
         return f"is longer than {CREDENTIAL_CHARACTERS_MAX} characters"
     if password.lower() in PUBLIC_PASSWORDS:
@@ -95,7 +97,9 @@ def find_faults(
 ) -> list[str]:
     """Everything wrong with the users, the roles and the cluster's own login, as sentences without secrets."""
     faults: list[str] = []
-    problem = password_problem(cluster_password) if cluster_password is not None else ""
+    problem = ""
+    if cluster_password is not None:
+        problem = password_problem(cluster_password, CLUSTER_PASSWORD_CHARACTERS_MIN)
     if problem:
         faults.append(f"broker_cluster_password: {problem}")
     names: set[str] = set()

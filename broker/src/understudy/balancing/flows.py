@@ -189,9 +189,8 @@ class MessageFlows:
         conversion = ClusterConversion(
             name, self._services.node_id, use_duplicate_detection=cluster.use_duplicate_detection
         )
-        bridge = Bridge(
-            name, bridge_configuration(name, cluster), self._connectors_of(node_id, connector), self._parts, conversion
-        )
+        connectors = self._connectors_of(node_id, connector)
+        bridge = Bridge(name, bridge_configuration(name, cluster), connectors, self._parts, conversion, node_id)
         flow = self.by_node[node_id] = MemberFlow(node_id, queue, bridge, self._bindings)
         return flow
 

@@ -112,6 +112,7 @@ class Bridge(Machine[State, Event]):
         connectors: Callable[[], Sequence[TransportConfiguration]],
         parts: BridgeParts,
         conversion: Converts,
+        node_id: str = "",
     ) -> None:
         """Args:
         name: With the index, if the bridge is one of several.
@@ -119,6 +120,7 @@ class Bridge(Machine[State, Event]):
         connectors: Returns those of the target, in the order in which they are tried.
         parts: Of the node.
         conversion: Changes the messages.
+        node_id: Id that the target must have; empty: any.
         """
         super().__init__()
         self.name = name
@@ -129,6 +131,7 @@ class Bridge(Machine[State, Event]):
         self._connectors = connectors
         self._parts = parts
         self._conversion = conversion
+        self._node_id = node_id
         self._target: TargetSession | None = None
         self._forwarding: Forwarding | None = None
         self.target = ""
@@ -266,7 +269,7 @@ class Bridge(Machine[State, Event]):
             return
         connector = candidates[self._next % len(candidates)]
         self.target = connector.to_url()
-        self._target = TargetSession(self, connector, self.configuration, self._parts.access)
+        self._target = TargetSession(self, connector, self.configuration, self._parts.access, node_id=self._node_id)
 
     def _run(self) -> None:
         queue, target = self._parts.find_queue(self.configuration.queue_name), self._target

@@ -118,6 +118,7 @@ class TargetSession:
         access: TargetAccess,
         *,
         xa: bool = False,
+        node_id: str = "",
     ) -> None:
         """Dials at once.
 
@@ -127,9 +128,11 @@ class TargetSession:
             bridge: Its settings.
             access: Dialer, clock and credentials.
             xa: Whether its sends belong to the branch that the session works in.
+        node_id: Id that the target must have, if both prove the cluster password; empty: any.
         """
         self._owner: TargetOwner | None = owner
         self._xa = xa
+        self._node_id = node_id
         self.received: Callable[[Message], None] | None = None
         """Called with messages for consumers of the session; None: it has none."""
         self._bridge = bridge
@@ -267,7 +270,7 @@ class TargetSession:
         credentials = self._access.credentials
         if self._bridge.target.user is None and credentials is not None:
             self._login = credentials.login_at(peer.target)
-            prove(peer, credentials, self._create_session)
+            prove(peer, credentials, self._create_session, self._node_id)
         else:
             self._create_session()
 

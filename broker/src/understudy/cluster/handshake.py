@@ -107,6 +107,11 @@ def _answered_plain(proved: Callable[[], None], answer: packets.Packet) -> None:
     proved()
 
 
+def is_own(hello: packets.ClusterHello, credentials: ClusterCredentials) -> bool:
+    """Whether a node has got its own packet."""
+    return hello.instance == credentials.instance
+
+
 class DiallerProof:
     """The accepting side of one connection."""
 
@@ -169,7 +174,7 @@ class DiallerProof:
             self._refuse(_OLD_DIALLER)
         if not is_whole(hello):
             self._refuse(f"cluster handshake with a nonce that is not {NONCE_BYTES} bytes")
-        if hello.instance == credentials.instance:
+        if is_own(hello, credentials):
             self._refuse(f"the dialling node is this node itself, which has reached itself as {hello.place[:100]}")
         refusal = credentials.own_ends.refusal(hello, connection.local, self._node_id)
         if refusal:

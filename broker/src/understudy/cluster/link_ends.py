@@ -4,7 +4,7 @@ The dialling node names in its proof of the cluster password the end that it mea
 refuses a connection that is meant for another one (ADR 0111). So a stranger that is dialled can pass the proof on to no
 node. A name that the other side gives is compared, never resolved.
 
-Not here: the proof (``cluster.handshake``), and the configuration of a node (``runtime.own_ends``).
+Not here: the proof (``cluster.handshake``), and the configuration of a node (``runtime.cluster_credentials``).
 """
 
 from __future__ import annotations

@@ -26,7 +26,12 @@ _CLASS_NAMES: Final = row("class-name", TEXT, None, "Fully qualified class name.
 _IDENTITY: Final[tuple[Element, ...]] = (
     row("name", TEXT, "localhost", "Name of this node in logs, notifications and management."),
     row("cluster-user", TEXT, "ACTIVEMQ.CLUSTER.ADMIN.USER", "User by which the brokers of a cluster know each other."),
-    row("cluster-password", TEXT, "CHANGE ME!!", "Password of cluster-user; the default is refused in a cluster."),
+    row(
+        "cluster-password",
+        TEXT,
+        "CHANGE ME!!",
+        "Password of cluster-user, at least 12 characters; the default is refused in a cluster.",
+    ),
     row(
         "mask-password",
         BOOLEAN,

@@ -235,7 +235,8 @@ class Transfer(Machine[State, Event]):
             return
         connector = candidates[self._next % len(candidates)]
         xa = bool(self._stages) and self._stages[0].xa
-        self._session = TargetSession(self, connector, self._settings.session, self._access, xa=xa)
+        node_id = "" if self.target is None else self.target.node_id
+        self._session = TargetSession(self, connector, self._settings.session, self._access, xa=xa, node_id=node_id)
         self._timer = self._access.timers.call_later(
             ATTEMPT_MS, lambda: self.fire(_E.LOST, f"it did not say within {ATTEMPT_MS} ms which node it is")
         )

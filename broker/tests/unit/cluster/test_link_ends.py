@@ -66,7 +66,7 @@ def test_a_node_takes_connections_that_are_meant_for_it_only(place: str, address
         ("another", "alias:80", False),
     ],
 )
-def test_servers_that_share_a_port_are_told_apart(server: str, place: str, own: bool) -> None:
+def test_servers_that_share_a_port_are_distinguished(server: str, place: str, own: bool) -> None:
     hello = hello_of(CREDENTIALS, place=place, address="10.0.0.1:80", server=server)
     assert bool(NAMED.refusal(hello, "10.0.0.1:80", "")) is not own
 

@@ -38,8 +38,8 @@ def connector(name: str) -> TransportConfiguration:
 class Session:
     """A session at another node, as the transfer uses it."""
 
-    def __init__(self, owner: Any, target: TransportConfiguration, xa: bool) -> None:
-        self.owner, self.target, self.xa = owner, target, xa
+    def __init__(self, owner: Any, target: TransportConfiguration, xa: bool, node_id: str) -> None:
+        self.owner, self.target, self.xa, self.node_id = owner, target, xa, node_id
         self.ready = self.writable = True
         self.closed = False
         self.sent: list[Message] = []
@@ -68,8 +68,10 @@ class Moving:
         self.moving = MovingMessages(self.world.office, self.world.clock, OWN, -1)
         self.known = [connector(name) for name in names]
 
-        def session(owner: Any, target: TransportConfiguration, bridge: object, access: object, *, xa: bool) -> Session:
-            self.sessions.append(Session(owner, target, xa))
+        def session(
+            owner: Any, target: TransportConfiguration, bridge: object, access: object, *, xa: bool, node_id: str
+        ) -> Session:
+            self.sessions.append(Session(owner, target, xa, node_id))
             return self.sessions[-1]
 
         monkeypatch.setattr(module, "TargetSession", session)
@@ -199,6 +201,7 @@ def test_after_a_lost_connection_the_rest_goes_to_the_backup_of_the_target(monke
     assert node.queue.message_count == 2
     node.world.clock.advance(0)
     assert node.session.target.host == "standby"
+    assert [each.node_id for each in node.sessions] == ["", "target"], "the only right one, once it is chosen"
     node.transfer.target_ready()
     assert [each.body for each in node.session.sent] == [b"two", b"three"]
     for number in (1, 2):
