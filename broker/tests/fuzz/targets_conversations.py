@@ -18,13 +18,14 @@ from support.core import CoreNode
 from understudy.cluster.credentials import NONCE_BYTES, ClusterCredentials
 from understudy.cluster.membership import Membership, MembershipSettings
 from understudy.cluster.topology import Topology
-from understudy.errors import BrokerError
+from understudy.errors import BrokerError, ClusterSecurityError
 from understudy.ports import Connection
 from understudy.testing.manual_time import ManualTime
 from understudy.wire.core import packets as p
 from understudy.wire.core.codec import FrameDecoder, encode
 from understudy.wire.core.peer import Link
 from understudy.wire.core.transport import TransportConfiguration
+from understudy.wire.sealed import Opener, Sealer
 
 _LOGGED_IN, _TRANSACTED, _XA, _WINDOW, _PRE_ACKNOWLEDGE, _CREDENTIALS = (1 << bit for bit in range(6))
 
@@ -197,7 +198,30 @@ def _member_seeds() -> list[bytes]:
     return [challenge + encode(p.ClusterAccept(bytes(32)), 3), old, encode(p.ClusterConnectReply(False), 3)]
 
 
+_SEALED_KEY = bytes(range(32))
+_SEALED_PLAIN = b"".join(encode(p.CheckForFailover(str(number)), 1) for number in range(40))
+
+
+def _sealed(data: bytes) -> None:
+    """Input of a sealed connection in reads of a size that the first byte gives: no byte of another sender passes."""
+    if not data:
+        return
+    opener, opened = Opener(_SEALED_KEY, "peer"), b""
+    size, stream = data[0] + 1, data[1:]
+    for begin in range(0, len(stream), size):
+        opened += bytes(opener.receive(stream[begin : begin + size]))
+    assert _SEALED_PLAIN.startswith(opened)
+
+
+def _sealed_seeds() -> list[bytes]:
+    sealer = Sealer(_SEALED_KEY)
+    parts = [_SEALED_PLAIN[begin : begin + 300] for begin in range(0, len(_SEALED_PLAIN), 300)]
+    stream = b"".join(bytes(each) for part in parts for each in sealer.seal([part]))
+    return [bytes((size,)) + stream for size in (0, 6, 255)] + [b"\xff" + bytes(40), b"\xff" + stream[:100]]
+
+
 CONVERSATIONS = (
+    Target("sealed-runs", _sealed, (ClusterSecurityError,), _sealed_seeds, steps_per_byte=400),
     Target(
         "server-conversation",
         _server,

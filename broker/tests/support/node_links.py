@@ -1,4 +1,4 @@
-"""A dialling and an accepting node with the real proof between them, and the bytes on the way in the hands of a test."""
+"""A dialling and an accepting node with the real proof between them, whose bytes a test moves and changes."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from enum import Enum, auto
 from typing import Any, ClassVar, Final, Protocol, cast
 
 from understudy.dataclass import dataclass
+from understudy.errors import BrokerError
 from understudy.limits import (
     OUTGOING_BYTES_BEFORE_LOGIN_MAX,
     READ_BYTES_BEFORE_LOGIN_MAX,
@@ -403,7 +404,12 @@ class TlsLayer(Machine[State, Event]):
             data = self._decrypt(READ_BYTES_MAX if handler.proved else READ_BYTES_BEFORE_LOGIN_MAX)
         if data or not received:
             # bytes of an incomplete record are no sign of life of the client
-            self._backlogged = handler.receive_data(data)
+            try:
+                self._backlogged = handler.receive_data(data)
+            except BrokerError:
+                # the socket is closed next: the answer that says why is in the output of this layer
+                self.flush()
+                raise
         if self._outgoing.pending:
             self._write()
             if not self.proved and self.outgoing_bytes() > OUTGOING_BYTES_BEFORE_LOGIN_MAX:

@@ -30,11 +30,12 @@ def reflects_the_proof() -> bool:
 
 
 def changes_a_frame() -> bool:
-    """A request for the topology becomes one for a node id, whatever its code."""
+    """A question about another node becomes one about the accepting node."""
     link = Link().settle()
     link.received.clear()
-    link.peer.send(p.CheckForFailover("another node"), 1)
-    link.to_acceptor(lambda data: data[:20] + encode(p.CheckForFailover(None), 1).ljust(len(data) - 20, b"\0"))
+    node_id = link.node.services.node_id
+    link.peer.send(p.CheckForFailover("x" * len(node_id)), 1)
+    link.to_acceptor(lambda data: data[:20] + encode(p.CheckForFailover(node_id), 1))
     link.to_dialler()
     return any(isinstance(each, p.CheckForFailoverReply) and each.ok for each in link.received)
 

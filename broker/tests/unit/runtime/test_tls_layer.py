@@ -104,6 +104,9 @@ class Handler:
     def receive_data(self, data: bytes | memoryview) -> bool:
         self.calls.append(len(data))
         self._left += data
+        if self._left.startswith(b"refused"):
+            self.connection.send(b"because of its name")
+            raise RemoteProtocolError("refused")
         if self._left.startswith(b"bug"):
             raise RemoteProtocolError("not understood")
         taken = bytes(self._left[: self.portion])
@@ -207,6 +210,17 @@ def test_bytes_arrive_both_ways_however_they_are_cut(tmp_path: Path, portion: in
         assert bytes(setting.handler.received) == sent
         assert setting.read() == sent
         assert not setting.socket.ended
+
+    run(tmp_path, test)
+
+
+def test_an_answer_that_says_why_the_connection_is_dropped_reaches_the_client(tmp_path: Path) -> None:
+    def test(setting: Setting) -> None:
+        setting.shake_hands()
+        setting.client.write(b"refused")
+        with pytest.raises(RemoteProtocolError):
+            setting.deliver()
+        assert setting.read() == b"because of its name"
 
     run(tmp_path, test)
 
