@@ -11,10 +11,9 @@ import pytest
 from support.processes import COMMAND, Node
 
 _REPOSITORY = Path(__file__).resolve().parents[3]
-#: The version before: its nodes do not state which format version of a log they read.
+#: A version of before: its nodes do not state which format version of a log they read, and prove the cluster password
+#: without its target.
 PREVIOUS = "45369a1e"
-#: One that knows neither the records of bridges nor those of named readers.
-BEFORE_READERS = "ca72b073~1"
 
 
 class Earlier:
