@@ -13,6 +13,7 @@ from ansible_collections.understudy.broker.plugins.module_utils.credentials impo
     roles_text,
     users_text,
 )
+from understudy.limits import CLUSTER_PASSWORD_CHARACTERS_MIN
 from understudy.runtime.environment import SystemEntropy
 from understudy.security.authentication import parse_roles, parse_users
 from understudy.security.password_hashes import PasswordHash
@@ -101,6 +102,13 @@ def test_faults_of_roles_and_duplicates_are_all_listed() -> None:
         "broker_roles",
     ]
     assert "names user 'nobody', which broker_users does not have" in faults[2]
+
+
+@pytest.mark.parametrize(("password", "sound"), [("eleven char", False), ("twelve chars", True)])
+def test_the_cluster_password_has_the_length_that_the_broker_wants(password: str, sound: bool) -> None:
+    faults = find_faults([APP], [], CLUSTER[0], password)
+    assert faults == ([] if sound else ["broker_cluster_password: is shorter than 12 characters"])
+    assert len("twelve chars") == CLUSTER_PASSWORD_CHARACTERS_MIN
 
 
 def test_a_sound_set_has_no_fault() -> None:

@@ -42,7 +42,9 @@ def rendered(hosts: Hosts, name: str) -> str:
     built = topology.build_topology(hosts, hosts)
     assert built.faults == ()
     nodes: Any = built.as_dict()["nodes"]
-    return broker_xml({"core": nodes[name]["core"], "cluster_user": "c", "cluster_password": "a password of a test"}).text
+    return broker_xml(
+        {"core": nodes[name]["core"], "cluster_user": "c", "cluster_password": "a password of a test"}
+    ).text
 
 
 def read(hosts: Hosts, name: str) -> Any:
