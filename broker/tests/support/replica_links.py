@@ -187,8 +187,16 @@ def registration(
     node_id: str | None = None,
     protocol: int = 1,
     format_version: int = 1,
+    primary_of: str | None = None,
 ) -> packets.ReplicaRegistration:
     """The registration of a backup."""
     return packets.ReplicaRegistration(
-        protocol, "b", group, wants_failback, connector(), node_id, format_version=format_version
+        protocol,
+        "b",
+        group,
+        wants_failback,
+        connector(),
+        node_id,
+        format_version=format_version,
+        primary_of=primary_of,
     )

@@ -109,6 +109,16 @@ def _problems(peer: str, found: dict[str, Any]) -> list[dict[str, object]]:
         for each in found["discovery"]
         if each["duplicates"]
     ]
+    problems += [
+        _problem(
+            peer,
+            "pairs-without-group-name",
+            f"the replicated pair of node {each} and that of this peer have no group-name: a backup of one may become"
+            " the replica of the other",
+            node_id=each,
+        )
+        for each in found["ungrouped_pairs"]
+    ]
     if found["state"] is None:
         problems.append(_problem(peer, "no-cluster", "the peer has no cluster-connection"))
     return problems

@@ -14,6 +14,7 @@ from understudy.cluster.passive_formats import PassiveFormats
 from understudy.cluster.replicas import Replicas
 from understudy.cluster.scaled_down import ScaledDownNodes
 from understudy.cluster.topology import Topology
+from understudy.cluster.ungrouped_pairs import UngroupedPairs
 from understudy.dataclass import dataclass
 from understudy.wire.core.peer import Dialer
 from understudy.wire.core.transport import TransportConfiguration
@@ -51,6 +52,8 @@ class ClusterServices:
     """Nodes that were scaled down since this one became active."""
     formats: PassiveFormats = field(default_factory=PassiveFormats)
     """Format versions that the passive nodes of this one read."""
+    ungrouped: UngroupedPairs = field(default_factory=UngroupedPairs)
+    """Other replicated pairs without a group-name."""
     backups: BackupHost | None = None
     """Hosts backups of other nodes; None in a node that hosts none."""
     networks: Sequence[ClusterNetwork] = ()

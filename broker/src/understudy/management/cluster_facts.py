@@ -243,6 +243,8 @@ class ClusterFacts:
     """None without a colocated policy."""
     unreached: Sequence[UnreachedFacts] = ()
     connections: Sequence[ClusterConnectionFacts] = ()
+    ungrouped_pairs: Sequence[str] = ()
+    """Node ids of other replicated pairs that have no group-name, as this one has none (ADR 0119)."""
 
 
 def cluster_json(facts: ClusterFacts) -> dict[str, object]:

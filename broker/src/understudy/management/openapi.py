@@ -112,6 +112,7 @@ _CLUSTER: Final[Schema] = _object(
                 }
             )
         ),
+        "ungrouped_pairs": _list_of(_TEXT),
         "redistribution": _list_of(_object({"queue": _TEXT, "state": _TEXT, "moved": _COUNT})),
         "grouping": _or_null(
             _object(

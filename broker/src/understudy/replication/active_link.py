@@ -20,6 +20,7 @@ from understudy.cluster.passive_formats import PassiveFormats
 from understudy.cluster.replicas import ReplicaChannel
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, ReplicaFailed
+from understudy.ha.replication.pairing import Owner, Registrant, refusal
 from understudy.ha.replication.ports import Authority
 from understudy.limits import REPLICA_BEHIND_BYTES_PAUSE
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
@@ -89,6 +90,10 @@ class LinkOptions:
     """replica-silence: longest time without data of a replica, which pings; negative: no limit (ADR 0060)."""
     protocol: int = REPLICATION_PROTOCOL
     """Newest version of the replication protocol that this node speaks."""
+    primary: bool = False
+    """The node is configured as primary, and is not one of two equal nodes."""
+    other_pairs: Callable[[], bool] = lambda: False
+    """Whether the cluster has active nodes of other node ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +213,8 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
         self._silence = SilenceWatch(options.silence_ms, clock, timers, self._silent)
         self._progress = ReplicaProgress(0)
         self._finished: Callable[[], None] | None = None
+        self._other_pair_said = ""
+        """The last refusal of a primary of another pair that was logged as a warning."""
 
     # --- called by the shell -----------------------------------------------------------------------
 
@@ -240,7 +247,12 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
         """A backup asks to become the replica; it gets an answer."""
         problem, text = self._problem(registration)
         if problem is not ReplicaProblem.NONE:
-            log.info("replica refused", extra={"peer": connection.peer, "reason": text})
+            first = problem is ReplicaProblem.OTHER_PAIR and text != self._other_pair_said
+            if first:
+                # the same node asks again every few seconds
+                self._other_pair_said = text
+            level = logging.WARNING if first else logging.INFO
+            log.log(level, "replica refused", extra={"peer": connection.peer, "reason": text})
             connection.send(packets.ReplicaAnswer(problem, text))
             return
         connection.send(
@@ -265,6 +277,9 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
             )
         if registration.node_id not in (None, self._node_id):
             return ReplicaProblem.OTHER_NODE, f"this is node {self._node_id}, not {registration.node_id}"
+        other_pair = self._other_pair(registration)
+        if other_pair is not None:
+            return ReplicaProblem.OTHER_PAIR, other_pair
         unreadable = self._formats.refusal(registration.format_version)
         if unreadable is not None:
             return ReplicaProblem.PROTOCOL, unreadable
@@ -273,6 +288,13 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
         if self._replica is not None or self._state is not LinkState.FREE:
             return ReplicaProblem.ALREADY_REPLICATING, "the node has a replica"
         return ReplicaProblem.NONE, ""
+
+    def _other_pair(self, registration: packets.ReplicaRegistration) -> str | None:
+        """Why a primary of another pair does not get the store of this node."""
+        registrant = Registrant(
+            registration.name, registration.primary_of, registration.wants_failback, registration.group is not None
+        )
+        return refusal(registrant, Owner(self._node_id, self.options.primary, self.options.other_pairs()))
 
     def received(self, connection: ReplicaChannel, packet: packets.Packet) -> None:
         """A packet of the replica. Raises BrokerError: it does not fit, the connection must be closed."""

@@ -18,6 +18,7 @@ from understudy.cluster.credentials import ClusterCredentials
 from understudy.cluster.handshake import prove
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, ReplicaFailed
+from understudy.ha.replication.pairing import refuses_store
 from understudy.ha.replication.ports import Found, ReplicaListener
 from understudy.limits import FRAME_BYTES_MAX, REPLICATED_SUBMISSION_BYTES_MAX
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
@@ -94,6 +95,8 @@ class ReplicaOptions:
     """Node id of the only node of which this one becomes the replica; None: of any node of the group."""
     protocol: int = REPLICATION_PROTOCOL
     """Newest version of the replication protocol that this node speaks."""
+    primary_of: Callable[[], str | None] = lambda: None
+    """Node id of the data of a node that is configured as primary; empty: it has none; None: configured as backup."""
 
 
 class ReplicaState(Enum):
@@ -130,6 +133,8 @@ class ReplicaEvent(Enum):
 
 
 _S, _E = ReplicaState, ReplicaEvent
+#: Answers that stay the same until a node is updated, or configured in another way: they are logged.
+_LASTING: Final = (ReplicaProblem.PROTOCOL, ReplicaProblem.OTHER_PAIR)
 #: Result of a search by an answer in it; the first one counts.
 _FOUND: Final = {
     ReplicaProblem.ALREADY_REPLICATING: Found.PLACE_TAKEN,
@@ -180,6 +185,8 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
         self._left: list[TransportConfiguration] = []
         """Candidates of this search that were not tried."""
         self._reasons: list[str] = []
+        self.answered: list[TransportConfiguration] = []
+        """Connectors of the nodes that answered in the newest search."""
         self._problems: set[int] = set()
         """Answers of the nodes of this search."""
         self.found = Found.NOTHING
@@ -209,6 +216,7 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
         own = self.options.connector
         self._left = [each for each in self._candidates() if not each.same_place(own)]
         self._reasons = []
+        self.answered = []
         self._problems = set()
         self.fire(ReplicaEvent.SEEK)
 
@@ -316,7 +324,8 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
         self._listener.not_found("; ".join(self._reasons) or "no other connector is configured")
 
     def _dial_next(self, reason: str) -> None:
-        self._reasons.append(reason)
+        assert self._peer is not None
+        self._reasons.append(f"{self._peer.target.host}:{self._peer.target.port}: {reason}")
         self._hang_up()
         self._dial()
 
@@ -335,15 +344,17 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
             options.node_id(),
             options.copied_at(),
             FORMAT_VERSION,
+            options.primary_of(),
         )
         peer.request(registration, REPLICATION_CHANNEL, (packets.ReplicaAnswer,), self._answered)
 
     def _answered(self, answer: packets.Packet) -> None:
         assert isinstance(answer, packets.ReplicaAnswer)
+        if self._peer is not None:
+            self.answered.append(self._peer.target)
         if answer.problem != ReplicaProblem.NONE:
             self._problems.add(answer.problem)
-            if answer.problem == ReplicaProblem.PROTOCOL and self._peer is not None:
-                # stays the same until a node is updated
+            if answer.problem in _LASTING and self._peer is not None:
                 self._refusals.refuse(self._peer, answer.text)
             self.fire(ReplicaEvent.REFUSED, answer.text)
         elif not REPLICATION_PROTOCOL_MIN <= answer.protocol <= self.options.protocol:
@@ -353,8 +364,18 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
             )
             self.fire(ReplicaEvent.REFUSED, text)
         else:
-            log.info("accepted as replica", extra={"node_id": answer.node_id, "epoch": answer.epoch})
-            self.fire(ReplicaEvent.ACCEPTED)
+            self._take_place(answer)
+
+    def _take_place(self, answer: packets.ReplicaAnswer) -> None:
+        """The active node has accepted. One of an earlier version does not know whose primary this node is."""
+        other = refuses_store(self.options.primary_of(), answer.node_id)
+        if other is not None:
+            if self._peer is not None:
+                self._refusals.refuse(self._peer, other)
+            self.fire(ReplicaEvent.REFUSED, other)
+            return
+        log.info("accepted as replica", extra={"node_id": answer.node_id, "epoch": answer.epoch})
+        self.fire(ReplicaEvent.ACCEPTED)
 
     def _begin_copy(self) -> None:
         self._received = self._durable = 0

@@ -15,9 +15,9 @@ from understudy.replication.replica_link import ReplicaLink, ReplicaOptions
 from understudy.runtime.authorities import make_authority
 from understudy.runtime.cluster import peer_options
 from understudy.runtime.connector import LoopDialer
-from understudy.runtime.copied_store import TargetCopy
+from understudy.runtime.copied_store import TargetCopy, primary_of
 from understudy.runtime.parts import NodeParts, Owner
-from understudy.runtime.replica_search import replica_candidates
+from understudy.runtime.replica_search import members_not_asked, replica_candidates
 from understudy.runtime.replication import NodeReplication, ReplicationParts
 from understudy.runtime.standby import NodeStandby
 
@@ -102,6 +102,7 @@ def _replication_policy(
         used.authority.copied_at,
         lambda: settings.of_node or used.authority.data_node_id(),
         parts.environment.replication_protocol,
+        lambda: primary_of(parts, settings.coordination_id, used.local),
     )
     replica = ReplicaLink(
         replica_options,
@@ -115,6 +116,7 @@ def _replication_policy(
     )
     policy.set_replica(replica)
     policy.standby_life.all_heard = partial(parts.discovery.all_heard, cluster.discovery_group)
+    policy.standby_life.not_asked = lambda: members_not_asked(parts, replica_options, replica.answered)
     replication.replica = replica
     policy.standby_life.listener = replication.listener()
     return policy

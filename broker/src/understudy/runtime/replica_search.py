@@ -21,8 +21,30 @@ def replica_candidates(
     """Connectors at which the active node of a replica may be."""
     configured = [parts.configuration.connectors.transport(name) for name in cluster.static_connectors]
     configured += parts.discovery.connectors(cluster.discovery_group)
-    members = parts.topology.members() if options.node_id() is None else ()
-    return candidates(parts.topology.member(parts.lock.node_id), configured, members, options.group)
+    own, members = _members(parts, options)
+    return candidates(own, configured, members, options.group)
+
+
+def members_not_asked(
+    parts: NodeParts, options: ReplicaOptions, answered: Sequence[TransportConfiguration]
+) -> Sequence[str]:
+    """URLs of members that may be active with the data of this pair and gave no answer in a search.
+
+    Args:
+        parts: Of this node.
+        options: How it registers.
+        answered: Connectors of the nodes that answered.
+    """
+    own, members = _members(parts, options)
+    wanted = [each for each in candidates(own, [], members, options.group) if not each.same_place(options.connector)]
+    return tuple(each.to_url() for each in wanted if not any(map(each.same_place, answered)))
+
+
+def _members(parts: NodeParts, options: ReplicaOptions) -> tuple[Member | None, Sequence[Member]]:
+    """The entry of the own node id, and those of all nodes of which this one may become the replica."""
+    only = options.node_id()
+    members = parts.topology.members() if only is None else ()
+    return parts.topology.member(only or parts.lock.node_id), members
 
 
 def candidates(

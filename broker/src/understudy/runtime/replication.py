@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from understudy.cluster.replicas import Replicas
-from understudy.config.high_availability import ReplicationConfiguration
+from understudy.config.high_availability import ReplicationConfiguration, Role
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError
 from understudy.ha.activation import Step
@@ -62,6 +62,8 @@ class NodeReplication:
                 call_timeout_ms=connection.call_timeout_ms,
                 silence_ms=settings.silence_ms,
                 protocol=environment.replication_protocol,
+                primary=parts.configuration.current.ha_policy.role is Role.PRIMARY and settings.coordination_id is None,
+                other_pairs=lambda: len(parts.topology.members()) > 1,
             ),
             used.authority,
             self.shipping,

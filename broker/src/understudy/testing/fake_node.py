@@ -85,6 +85,7 @@ _CLUSTER = ClusterFacts(
     [RemoteQueueFacts("q", "q", "66666666-7777-8888-9999-aaaaaaaaaaaa", 1, True, 2, None, "$.artemis.internal.sf.c.6")],
     [RedistributionFacts("q", "WATCHING", 7)],
     GroupingFacts("groups", "REMOTE", 12, 1, 15, 3, 2),
+    ungrouped_pairs=["77777777-7777-8888-9999-aaaaaaaaaaaa"],
     unreached=[UnreachedFacts("66666666-7777-8888-9999-aaaaaaaaaaaa", "tcp://10.0.0.9:61616", 4, "refused")],
     connections=[
         ClusterConnectionFacts(

@@ -467,3 +467,50 @@ def test_receipts_are_asked_for_only_if_a_contract_is_content_with_them() -> Non
         shipped = channel.sent[-1]
         assert isinstance(shipped, packets.ReplicationOperations)
         assert shipped.report_receipt is wanted, contracts
+
+
+OTHER_ID = "99999999-2222-3333-4444-555555555555"
+
+
+@pytest.mark.parametrize(
+    ("configured", "asks", "accepted"),
+    [
+        pytest.param({"primary": True}, {"wants_failback": True, "primary_of": OTHER_ID}, False, id="two pairs"),
+        pytest.param({"primary": True}, {"wants_failback": True, "primary_of": NODE_ID}, False, id="two primaries"),
+        pytest.param({"primary": True}, {"wants_failback": True}, False, id="a primary of an earlier version"),
+        pytest.param({"primary": True}, {"wants_failback": True, "primary_of": ""}, False, id="a new primary"),
+        pytest.param({"primary": True}, {}, True, id="a backup"),
+        pytest.param({}, {"wants_failback": True, "primary_of": OTHER_ID}, False, id="the backup of another pair"),
+        pytest.param({}, {"wants_failback": True, "primary_of": NODE_ID}, True, id="its own backup"),
+        pytest.param({}, {"wants_failback": True}, True, id="an earlier version at a backup"),
+        pytest.param({}, {"wants_failback": True, "primary_of": ""}, True, id="a new primary of a lone pair"),
+        pytest.param({}, {"primary_of": NODE_ID}, True, id="two equal nodes"),
+        pytest.param({}, {"primary_of": OTHER_ID}, False, id="two pairs of equal nodes"),
+    ],
+)
+def test_a_primary_never_takes_the_store_of_another_one(
+    configured: dict[str, object], asks: dict[str, object], accepted: bool
+) -> None:
+    active = Active(**configured)
+    channel = active.register(**asks)
+    answer = channel.sent[0]
+    assert isinstance(answer, packets.ReplicaAnswer)
+    assert answer.problem == (ReplicaProblem.NONE if accepted else ReplicaProblem.OTHER_PAIR)
+    assert accepted or "group-name" in answer.text
+    assert len(active.copies) == accepted
+
+
+@pytest.mark.parametrize(("group", "accepted"), [(None, False), ("east", True)])
+def test_a_new_primary_in_a_cluster_of_several_pairs_needs_a_group_name(group: str | None, accepted: bool) -> None:
+    active = Active(group=group, other_pairs=lambda: True)
+    channel = active.register(group=group, wants_failback=True, primary_of="")
+    answer = channel.sent[0]
+    assert isinstance(answer, packets.ReplicaAnswer)
+    assert (answer.problem == ReplicaProblem.NONE) is accepted
+
+
+def test_a_primary_of_another_pair_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    active = Active(primary=True)
+    for _ in range(3):
+        active.register(wants_failback=True, primary_of=OTHER_ID)
+    assert [each.levelname for each in caplog.records if each.getMessage() == "replica refused"] == ["WARNING"]

@@ -100,7 +100,7 @@ def test_an_active_node_of_another_version(protocol: int, refused: bool) -> None
     answer = packets.ReplicaAnswer(ReplicaProblem.NONE, "", protocol, "node", 3)
     parts.link.receive_data(encode(answer, REPLICATION_CHANNEL))
     text = f"replication protocol {protocol}, this node speaks {REPLICATION_PROTOCOL_MIN} to {REPLICATION_PROTOCOL}"
-    assert parts.reasons == ([text] if refused else [])
+    assert parts.reasons == ([f"192.0.2.1:2: {text}"] if refused else [])
     assert (link.state is ReplicaState.COPYING) is not refused
 
 
@@ -134,3 +134,24 @@ def test_a_refusal_because_of_versions_is_logged_once(caplog: pytest.LogCaptureF
         parts.link.receive_data(encode(packets.ReplicaAnswer(ReplicaProblem.PROTOCOL, text), REPLICATION_CHANNEL))
     logged = [record.__dict__["error"] for record in caplog.records if "refused" in record.msg]
     assert logged == ["the log has format version 2", "replication protocol 1"]
+
+
+@pytest.mark.parametrize(
+    ("primary_of", "refused"), [("node", False), ("", False), (None, False), ("another node", True)]
+)
+def test_a_primary_does_not_take_the_store_of_another_pair_from_an_older_node(
+    primary_of: str | None, refused: bool
+) -> None:
+    parts, time = Parts(), ManualTime()
+    own, other = (TransportConfiguration("c", parameters={"host": "192.0.2.1", "port": port}) for port in ("1", "2"))
+    limits = PeerOptions(connection_ttl_ms=60_000, check_period_ms=30_000, call_timeout_ms=20_000)
+    credentials = ClusterCredentials("cluster", "secret", parts)
+    options = ReplicaOptions("primary", own, None, True, credentials, limits, primary_of=lambda: primary_of)
+    link = ReplicaLink(options, lambda: [other], parts, lambda owner: parts, parts, time, time, parts)  # type: ignore
+    link.seek()
+    link.fire(ReplicaEvent.PROVED, parts.link)
+    answer = packets.ReplicaAnswer(ReplicaProblem.NONE, "", REPLICATION_PROTOCOL, "node", 3)
+    parts.link.receive_data(encode(answer, REPLICATION_CHANNEL))
+    assert (link.state is not ReplicaState.COPYING) is refused
+    assert [each.port for each in link.answered] == [2], "it has answered, whatever it said"
+    assert ["group-name" in each for each in parts.reasons] == [True] * refused

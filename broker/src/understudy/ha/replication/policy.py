@@ -121,8 +121,9 @@ class ReplicationPolicy:
         self._replication.watch(self._replica_asks)
 
     def _replica_asks(self) -> None:
-        """A replica that wants to be active again is in sync."""
-        if self.options.allow_failback and self._life.state is NodeState.ACTIVE:
+        """A replica that wants to be active again is in sync. Only a backup yields: two primaries would yield to each
+        other without end."""
+        if self.options.role is Role.BACKUP and self.options.allow_failback and self._life.state is NodeState.ACTIVE:
             log.info("failback: the primary is in sync and asks to become active")
             self._life.fail_back()
 

@@ -10,7 +10,7 @@ Source: artemis-ha s. 3.2, 4.3, 4.4. Not here: the permission itself (``Authorit
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from typing import ClassVar, Final
 
@@ -28,6 +28,10 @@ log = logging.getLogger(__name__)
 REQUEST_MS: Final = 3_000
 #: Before the permission is requested again after an error.
 REQUEST_AGAIN_MS: Final = 1_000
+#: Advice to a node that finds no active node.
+UNFOUND_HINT: Final = (
+    "start the other node of the pair; `understudy run --check` lists the members of the cluster that this node reaches"
+)
 #: After the first searches without an active node the next one follows these parts of retry-replication-wait later, in
 #: percent: a node that yielded to its replica, or lost its connection, has its place again soon after the other node
 #: serves. The parts are one retry-replication-wait together. A node without an active one by then listens for its last
@@ -117,6 +121,9 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
         """Whether the candidates of ``replica`` are complete: other nodes that broadcast have had time to be heard."""
         self.listener: Listener | None = None
         """Set once, before ``begin``; None: the node does not listen while it waits."""
+        self.not_asked: Callable[[], Sequence[str]] = lambda: ()
+        """URLs of members of the cluster that gave no answer in the newest search, and may be active with the data of
+        this pair."""
         self._life = life
         self._standby = standby
         self._authority = authority
@@ -129,18 +136,23 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
         """Why the active node is not there any more."""
         self._promotion: Callable[[Promotion | BrokerError], None] | None = None
         """Gets the answer to ``promote``."""
+        self._missing_said: Sequence[str] = ()
+        """Members without an answer that were logged last."""
         self._said: str | None = None
         """The last reason for waiting."""
         self._unlogged: BrokerError | None = None
         """The same reason, if it is to be logged once enough searches found no active node."""
+        self._unfound: str | None = None
+        """Why enough searches found no active node; None: they have not ended, or the node asks for the permission."""
 
     # --- called by the policy ----------------------------------------------------------------------
 
     def begin(self) -> None:
         """The node is QUEUED."""
         self._searches = 0
-        if self._authority.by_votes:
-            self._standby.watch_cluster()
+        self._unfound = None
+        # the active node is looked for among all members of the cluster, whoever decides about the permission
+        self._standby.watch_cluster()
         self.fire(StandbyEvent.BEGIN)
 
     def stop(self) -> None:
@@ -230,11 +242,29 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
             self._searches += 1
         if self._searches > self._early_searches:
             if self._unlogged is not None:
-                self._log(self._unlogged)
+                self._log_refusal(self._unlogged)
+            self._say_unfound(reason)
             self._listen()
         self._timer = self._timers.call_later(wait_ms, lambda: self.fire(StandbyEvent.RETRY))
         if self._promotion is not None:
             self._promote_unless_found()
+
+    def _log_refusal(self, error: BrokerError) -> None:
+        """Its hint accepts a loss of data: it comes only when every member that may be the active node was asked."""
+        missing = self.not_asked()
+        if not missing:
+            self._log(error)
+        elif missing != self._missing_said:
+            self._missing_said = missing
+            hint = "one of the members that did not answer may be the active node of this pair: start it, or let it be reached"
+            log.warning("not active", extra={"error": str(error), "not_asked": list(missing), "hint": hint})
+
+    def _say_unfound(self, reason: str) -> None:
+        """Log why no active node takes this one, once for each reason, unless its data says more."""
+        text = f"no active node takes this one as its replica: {reason}"
+        before, self._unfound = self._unfound, text
+        if self._said is None and text != before and self.replica.found is not Found.PLACE_TAKEN:
+            log.warning("not a replica", extra={"reason": reason, "hint": UNFOUND_HINT})
 
     @property
     def _early_searches(self) -> int:
@@ -284,7 +314,8 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
 
     def _copy(self) -> None:
         self._stop_listening()
-        self._said = self._unlogged = None
+        self._said = self._unlogged = self._unfound = None
+        self._missing_said = ()
         self._answer_promotion(ManagementError("an active node was found: this node copies its data"))
         self._life.take_place()
 
@@ -353,7 +384,7 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
     @property
     def waiting_because(self) -> str | None:
         """Why the data of this node is not used while there is no active node; None if that is not known."""
-        return self._said if self._state in _UNDECIDED and not self.spare else None
+        return (self._said or self._unfound) if self._state in _UNDECIDED and not self.spare else None
 
     @property
     def spare(self) -> bool:

@@ -46,6 +46,8 @@ class ClusterChannel:
         """Newest format version of a log that the other node reads."""
         self._requester: Requester | None = None
         """The active node that was announced on the connection, which may ask for a backup."""
+        self._replicated: str | None = None
+        """Node id of the replicated pair whose active node is at the other end; None: it has said nothing of one."""
         self._replication: ReplicationChannel | None = None
         """Once a packet came on its channel."""
 
@@ -105,11 +107,19 @@ class ClusterChannel:
                 packet.scale_down_group_name,
             )
             topology.update(member, first_hand=True)
+            self._name_pair(packet, connector)
             return
         self._announced = packet
         self._follows(packet.node_id, connector.to_url())
         topology.set_backup(packet.node_id, connector, packet.backup_group_name)
         log.info("backup announced", extra={"connector": connector.to_url(), "node_id": packet.node_id})
+
+    def _name_pair(self, packet: packets.NodeAnnounce, connector: TransportConfiguration) -> None:
+        """The active node of a replicated pair has said its group-name, or that it has none."""
+        if packet.node_id == self._replicated:
+            services = self._owner.services
+            own_id, group = services.shared.node_id, packet.backup_group_name
+            services.cluster.ungrouped.announced(packet.node_id, own_id, connector.to_url(), group)
 
     def _follows(self, node_id: str, backup: str) -> None:
         """A backup has announced itself."""
@@ -127,6 +137,7 @@ class ClusterChannel:
             self._reads = packet.vote.version
             return
         if isinstance(packet.vote, packets.PairState):
+            self._replicated = packet.vote.node_id
             self._owner.services.cluster.votes.pair_state(packet.vote)
             return
         if isinstance(packet.vote, packets.BackupVote):

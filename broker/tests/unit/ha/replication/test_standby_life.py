@@ -50,6 +50,8 @@ class Node:
         self.authority = ManualAuthority(complete=complete)
         self.replica = ManualReplica()
         self.calls: list[str] = []
+        self.watching = 0
+        """Calls of ``watch_cluster``."""
         self.life = StandbyLife(self, self, self.authority, self.time, retry_wait_ms=2_000)  # type: ignore[arg-type]
         self.life.replica = self.replica
 
@@ -66,7 +68,7 @@ class Node:
         self.calls.append(f"fail: {error}")
 
     def watch_cluster(self) -> None:
-        self.calls.append("watch")
+        self.watching += 1
 
     def announce(self) -> None:
         self.calls.append("announce")
@@ -197,7 +199,7 @@ def by_votes() -> Node:
 def test_a_node_that_votes_looks_for_an_active_one_before_it_requests_the_permission() -> None:
     node = by_votes()
     node.life.begin()
-    assert (node.calls, node.authority.calls, node.replica.seeks) == (["watch"], [], 1)
+    assert (node.calls, node.authority.calls, node.replica.seeks) == ([], [], 1)
     node.life.not_found("refused")
     node.time.advance(0)
     assert (node.authority.calls, node.authority.cause) == (["request"], Cause.START)
@@ -250,7 +252,7 @@ def test_a_replica_in_sync_of_a_node_that_votes_is_announced_to_the_cluster() ->
     node.life.begin()
     node.life.accepted()
     node.life.in_sync()
-    assert node.calls == ["watch", "take place", "follow", "announce"]
+    assert node.calls == ["take place", "follow", "announce"]
 
 
 @pytest.mark.parametrize(("told", "cause"), [(True, Cause.TOLD), (False, Cause.LOST)])
@@ -280,7 +282,7 @@ def test_a_promotion_waits_for_the_end_of_the_search_then_the_node_asks_again(ea
     node.authority.promoted(PROMOTED)
     assert (answers, node.authority.calls) == ([PROMOTED], ["request"])
     node.authority.answer()
-    assert node.calls == ["watch", "take place", "activate"]
+    assert node.calls == ["take place", "activate"]
 
 
 def test_a_node_listens_for_its_last_replica_after_one_retry_wait_and_until_it_copies() -> None:
@@ -408,3 +410,48 @@ def test_it_stops_in_every_state(state: StandbyState) -> None:
     assert node.calls == []
     assert node.authority.requested is None
     assert node.time.pending() == 0
+
+
+def test_a_node_with_a_lock_manager_learns_the_members_of_the_cluster_too() -> None:
+    node = Node()
+    node.life.begin()
+    assert node.watching == 1
+
+
+def searched(node: Node, times: int) -> None:
+    """Let that many searches find no active node."""
+    for _ in range(times):
+        if node.authority.requested is not None:
+            node.authority.answer(ActivationRefused("the newest is 7", hint="accept the loss"))
+        node.life.not_found("192.0.2.9:61616: refused")
+        node.time.advance(2_000)
+
+
+def hints(caplog: pytest.LogCaptureFixture) -> list[object]:
+    return [vars(each)["hint"] for each in caplog.records if each.getMessage() == "not active"]
+
+
+def test_the_hint_to_accept_a_loss_comes_only_when_every_member_was_asked(caplog: pytest.LogCaptureFixture) -> None:
+    node = Node()
+    missing = ["tcp://192.0.2.7:61616"]
+    node.life.not_asked = lambda: tuple(missing)
+    node.life.begin()
+    searched(node, 8)
+    found = [each for each in caplog.records if each.getMessage() == "not active"]
+    assert [vars(each)["not_asked"] for each in found] == [missing]
+    assert "accept the loss" not in hints(caplog)
+    missing.clear()
+    searched(node, 2)
+    assert hints(caplog)[1:] == ["accept the loss"]
+
+
+def test_a_copy_without_an_active_node_says_which_nodes_refused_it(caplog: pytest.LogCaptureFixture) -> None:
+    node = Node(complete=False)
+    node.life.begin()
+    assert node.life.waiting_because is None
+    searched(node, 8)
+    text = "no active node takes this one as its replica: 192.0.2.9:61616: refused"
+    assert node.life.waiting_because == text
+    assert [each.getMessage() for each in caplog.records] == ["not a replica"]
+    node.life.accepted()
+    assert node.life.waiting_because is None
