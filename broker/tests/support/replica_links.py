@@ -187,7 +187,6 @@ def registration(
     node_id: str | None = None,
     protocol: int = 1,
     format_version: int = 1,
-    primary_of: str | None = None,
 ) -> packets.ReplicaRegistration:
     """The registration of a backup."""
     return packets.ReplicaRegistration(
@@ -198,5 +197,4 @@ def registration(
         connector(),
         node_id,
         format_version=format_version,
-        primary_of=primary_of,
     )

@@ -216,6 +216,9 @@ class _Standby:
     def fail(self, error: BrokerError) -> None:
         self._report(f"ends: {error}")
 
+    def watch_cluster(self) -> None:
+        self._report("learns the members of the cluster")
+
     def follow(self) -> None:
         self._report("in sync: reads the log")
 

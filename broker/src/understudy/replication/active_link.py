@@ -20,7 +20,6 @@ from understudy.cluster.passive_formats import PassiveFormats
 from understudy.cluster.replicas import ReplicaChannel
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, ReplicaFailed
-from understudy.ha.replication.pairing import Owner, Registrant, refusal
 from understudy.ha.replication.ports import Authority
 from understudy.limits import REPLICA_BEHIND_BYTES_PAUSE
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
@@ -92,8 +91,9 @@ class LinkOptions:
     """Newest version of the replication protocol that this node speaks."""
     primary: bool = False
     """The node is configured as primary, and is not one of two equal nodes."""
-    other_pairs: Callable[[], bool] = lambda: False
-    """Whether the cluster has active nodes of other node ids."""
+    keeps_place: Callable[[], bool] = lambda: False
+    """Whether the place is kept for the primary, because a backup of any pair may ask for it: the node is an active
+    backup without a group-name in a cluster with other pairs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,9 +277,18 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
             )
         if registration.node_id not in (None, self._node_id):
             return ReplicaProblem.OTHER_NODE, f"this is node {self._node_id}, not {registration.node_id}"
-        other_pair = self._other_pair(registration)
-        if other_pair is not None:
-            return ReplicaProblem.OTHER_PAIR, other_pair
+        if registration.wants_failback and self.options.primary:
+            # each of them would ask the other one for its place, without end
+            text = (
+                f"{registration.name} is configured as primary like this node, node {self._node_id}: make one of them"
+                " the backup, or, if they belong to two pairs, give each pair a group-name of its own"
+            )
+            return ReplicaProblem.OTHER_PAIR, text
+        if registration.node_id is None and not registration.wants_failback and self.options.keeps_place():
+            return (
+                ReplicaProblem.OTHER_PAIR,
+                f"this backup serves node {self._node_id} and keeps its place for the primary",
+            )
         unreadable = self._formats.refusal(registration.format_version)
         if unreadable is not None:
             return ReplicaProblem.PROTOCOL, unreadable
@@ -288,13 +297,6 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
         if self._replica is not None or self._state is not LinkState.FREE:
             return ReplicaProblem.ALREADY_REPLICATING, "the node has a replica"
         return ReplicaProblem.NONE, ""
-
-    def _other_pair(self, registration: packets.ReplicaRegistration) -> str | None:
-        """Why a primary of another pair does not get the store of this node."""
-        registrant = Registrant(
-            registration.name, registration.primary_of, registration.wants_failback, registration.group is not None
-        )
-        return refusal(registrant, Owner(self._node_id, self.options.primary, self.options.other_pairs()))
 
     def received(self, connection: ReplicaChannel, packet: packets.Packet) -> None:
         """A packet of the replica. Raises BrokerError: it does not fit, the connection must be closed."""

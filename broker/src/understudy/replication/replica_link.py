@@ -18,7 +18,6 @@ from understudy.cluster.credentials import ClusterCredentials
 from understudy.cluster.handshake import prove
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, ReplicaFailed
-from understudy.ha.replication.pairing import refuses_store
 from understudy.ha.replication.ports import Found, ReplicaListener
 from understudy.limits import FRAME_BYTES_MAX, REPLICATED_SUBMISSION_BYTES_MAX
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
@@ -95,8 +94,6 @@ class ReplicaOptions:
     """Node id of the only node of which this one becomes the replica; None: of any node of the group."""
     protocol: int = REPLICATION_PROTOCOL
     """Newest version of the replication protocol that this node speaks."""
-    primary_of: Callable[[], str | None] = lambda: None
-    """Node id of the data of a node that is configured as primary; empty: it has none; None: configured as backup."""
 
 
 class ReplicaState(Enum):
@@ -344,7 +341,6 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
             options.node_id(),
             options.copied_at(),
             FORMAT_VERSION,
-            options.primary_of(),
         )
         peer.request(registration, REPLICATION_CHANNEL, (packets.ReplicaAnswer,), self._answered)
 
@@ -364,18 +360,8 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
             )
             self.fire(ReplicaEvent.REFUSED, text)
         else:
-            self._take_place(answer)
-
-    def _take_place(self, answer: packets.ReplicaAnswer) -> None:
-        """The active node has accepted. One of an earlier version does not know whose primary this node is."""
-        other = refuses_store(self.options.primary_of(), answer.node_id)
-        if other is not None:
-            if self._peer is not None:
-                self._refusals.refuse(self._peer, other)
-            self.fire(ReplicaEvent.REFUSED, other)
-            return
-        log.info("accepted as replica", extra={"node_id": answer.node_id, "epoch": answer.epoch})
-        self.fire(ReplicaEvent.ACCEPTED)
+            log.info("accepted as replica", extra={"node_id": answer.node_id, "epoch": answer.epoch})
+            self.fire(ReplicaEvent.ACCEPTED)
 
     def _begin_copy(self) -> None:
         self._received = self._durable = 0

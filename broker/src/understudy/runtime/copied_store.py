@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from understudy.config.high_availability import Role
 from understudy.errors import BrokerError, DiskFailed
 from understudy.ha.local_sequence import LocalSequence
 from understudy.ha.replication.standing import Origin
@@ -17,7 +16,6 @@ from understudy.ports import Operation, Worker
 from understudy.replication.replica_link import TargetOwner
 from understudy.runtime.copying import Steps, store_directories
 from understudy.runtime.parts import NodeParts
-from understudy.store.log.segment import parse_name
 from understudy.store.replication.copy_messages import (
     CopyMessage,
     Directory,
@@ -178,27 +176,6 @@ def adopt_identity(parts: NodeParts, coordination_id: str | None) -> None:
         parts.lock.adopt(state.node_id)
     elif coordination_id is not None:
         parts.lock.adopt(coordination_node_id(coordination_id))
-
-
-def primary_of(parts: NodeParts, coordination_id: str | None, local: LocalSequence) -> str | None:
-    """Node id of the data of a node that is configured as primary; empty: it has none; None: a configured backup.
-
-    Args:
-        parts: Of the node.
-        coordination_id: Of two equal nodes; None: the node is not one of them.
-        local: Activation sequence of the data.
-
-    Raises:
-        StoreError: the notes about the data cannot be read.
-    """
-    if parts.configuration.current.ha_policy.role is not Role.PRIMARY:
-        return None
-    disk, directory = parts.environment.disk, store_directories(parts).log
-    # a sequence stays when a copy begins, and a copy begins only with the data of the same node id
-    if coordination_id is not None or (local.load() or 0) > 0:
-        return parts.lock.node_id
-    own = read_replica_state(disk, directory).status is not ReplicaStatus.INCOMPLETE
-    return parts.lock.node_id if own and any(map(parse_name, disk.list(directory))) else ""
 
 
 def own_data(parts: NodeParts) -> None:

@@ -10,14 +10,15 @@ from understudy.errors import ConfigError
 from understudy.ha.local_sequence import LocalSequence
 from understudy.ha.policy import Decisions, Policy, Role
 from understudy.ha.replication.policy import ReplicationOptions, ReplicationPolicy
+from understudy.ha.replication.ports import Found
 from understudy.ha.shared_store import SharedStoreOptions, SharedStorePolicy
 from understudy.replication.replica_link import ReplicaLink, ReplicaOptions
 from understudy.runtime.authorities import make_authority
 from understudy.runtime.cluster import peer_options
 from understudy.runtime.connector import LoopDialer
-from understudy.runtime.copied_store import TargetCopy, primary_of
+from understudy.runtime.copied_store import TargetCopy
 from understudy.runtime.parts import NodeParts, Owner
-from understudy.runtime.replica_search import members_not_asked, replica_candidates
+from understudy.runtime.replica_search import members_not_asked, replica_candidates, serves_another_group
 from understudy.runtime.replication import NodeReplication, ReplicationParts
 from understudy.runtime.standby import NodeStandby
 
@@ -92,6 +93,14 @@ def _replication_policy(
         raise ConfigError("replication needs a cluster-connection", path="core/ha-policy/replication")
     cluster = configuration.cluster_connection(settings.cluster_name)
     saved_max = settings.max_saved_replicated_journals_size
+
+    def is_free() -> bool:
+        """Whether the pair of the data of this backup has another replica, or a group-name of its own."""
+        if options.role is Role.BACKUP and not used.authority.by_votes:
+            taken = replica.found is Found.PLACE_TAKEN
+            return taken or serves_another_group(parts, settings.group_name)
+        return False
+
     replica_options = ReplicaOptions(
         configuration.name,
         own,
@@ -100,9 +109,8 @@ def _replication_policy(
         parts.credentials,
         replace(peer_options(cluster), silence_ms=settings.silence_ms),
         used.authority.copied_at,
-        lambda: settings.of_node or used.authority.data_node_id(),
+        lambda: settings.of_node or (None if is_free() else used.authority.data_node_id()),
         parts.environment.replication_protocol,
-        lambda: primary_of(parts, settings.coordination_id, used.local),
     )
     replica = ReplicaLink(
         replica_options,

@@ -40,6 +40,13 @@ def members_not_asked(
     return tuple(each.to_url() for each in wanted if not any(map(each.same_place, answered)))
 
 
+def serves_another_group(parts: NodeParts, group: str | None) -> bool:
+    """Whether a node with another group-name is active with the data of this one: it takes this one no more."""
+    member = parts.topology.member(parts.lock.node_id)
+    active = member is not None and member.primary is not None
+    return active and group is not None and member is not None and member.backup_group not in (None, group)
+
+
 def _members(parts: NodeParts, options: ReplicaOptions) -> tuple[Member | None, Sequence[Member]]:
     """The entry of the own node id, and those of all nodes of which this one may become the replica."""
     only = options.node_id()

@@ -63,7 +63,7 @@ class NodeReplication:
                 silence_ms=settings.silence_ms,
                 protocol=environment.replication_protocol,
                 primary=parts.configuration.current.ha_policy.role is Role.PRIMARY and settings.coordination_id is None,
-                other_pairs=lambda: len(parts.topology.members()) > 1,
+                keeps_place=self._keeps_place,
             ),
             used.authority,
             self.shipping,
@@ -79,6 +79,11 @@ class NodeReplication:
         self._replica_asks: Callable[[], None] | None = None
         if parts.membership is not None:
             parts.membership.pair_state = self._pair_state
+
+    def _keeps_place(self) -> bool:
+        """See ``LinkOptions``."""
+        is_backup = self._parts.configuration.current.ha_policy.role is Role.BACKUP
+        return is_backup and self.used.settings.group_name is None and len(self._parts.topology.members()) > 1
 
     def _pair_state(self) -> packets.PairState:
         return packets.PairState(self._parts.lock.node_id, self.used.authority.sequence, self.link.in_sync)

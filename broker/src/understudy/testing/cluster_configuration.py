@@ -128,6 +128,8 @@ class PairOptions:
     """A member that is stopped cleanly moves its messages to another one."""
     grouping: bool = False
     """The first member decides about message groups, and the others ask it."""
+    group_names: bool = True
+    """Each of several replicated pairs has its own."""
     older: frozenset[str] = frozenset()
     """Nodes that are of the version before until their first restart, as in a rolling update: they speak the oldest
     replication protocol."""
@@ -188,7 +190,7 @@ def _configuration(node: NodeRole, nodes: tuple[NodeRole, ...], options: PairOpt
         cluster_times=_CLUSTER_TIMES * (options.replicated or bool(options.balancing)) + balancing,
         ha_policy=_policy(options, alone=[other.group for other in nodes].count(node.group) == 1).format(
             role=node.role,
-            group_name=f"<group-name>{node.group}</group-name>" * (len(groups) > 1),
+            group_name=f"<group-name>{node.group}</group-name>" * (len(groups) > 1 and options.group_names),
             size=len(groups),
             failover_on_shutdown=str(options.failover_on_shutdown).lower(),
             role_options=role_options,

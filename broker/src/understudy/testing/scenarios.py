@@ -13,6 +13,7 @@ from understudy.testing.plan import Plan
 from understudy.testing.quorum import Quorum
 from understudy.testing.replicated_pair import ReplicatedPair
 from understudy.testing.scenario import Scenario
+from understudy.testing.ungrouped_pairs import UngroupedPairs
 
 
 class SharedStore(Scenario):
@@ -56,5 +57,5 @@ SHARED_STORES: Final = tuple(scenario.name for scenario in _SHARED)
 #: All scenarios by name.
 SCENARIOS: Final[dict[str, Scenario]] = {
     scenario.name: scenario
-    for scenario in (*_SHARED, ReplicatedPair(), Quorum(), Members(), MemberPairs(), MemberReplicas())
+    for scenario in (*_SHARED, ReplicatedPair(), Quorum(), Members(), MemberPairs(), MemberReplicas(), UngroupedPairs())
 }

@@ -473,44 +473,30 @@ OTHER_ID = "99999999-2222-3333-4444-555555555555"
 
 
 @pytest.mark.parametrize(
-    ("configured", "asks", "accepted"),
+    ("primary", "asks", "problem"),
     [
-        pytest.param({"primary": True}, {"wants_failback": True, "primary_of": OTHER_ID}, False, id="two pairs"),
-        pytest.param({"primary": True}, {"wants_failback": True, "primary_of": NODE_ID}, False, id="two primaries"),
-        pytest.param({"primary": True}, {"wants_failback": True}, False, id="a primary of an earlier version"),
-        pytest.param({"primary": True}, {"wants_failback": True, "primary_of": ""}, False, id="a new primary"),
-        pytest.param({"primary": True}, {}, True, id="a backup"),
-        pytest.param({}, {"wants_failback": True, "primary_of": OTHER_ID}, False, id="the backup of another pair"),
-        pytest.param({}, {"wants_failback": True, "primary_of": NODE_ID}, True, id="its own backup"),
-        pytest.param({}, {"wants_failback": True}, True, id="an earlier version at a backup"),
-        pytest.param({}, {"wants_failback": True, "primary_of": ""}, True, id="a new primary of a lone pair"),
-        pytest.param({}, {"primary_of": NODE_ID}, True, id="two equal nodes"),
-        pytest.param({}, {"primary_of": OTHER_ID}, False, id="two pairs of equal nodes"),
+        (True, {"wants_failback": True, "node_id": OTHER_ID}, ReplicaProblem.OTHER_NODE),
+        (True, {"wants_failback": True, "node_id": NODE_ID}, ReplicaProblem.OTHER_PAIR),
+        (True, {"wants_failback": True}, ReplicaProblem.OTHER_PAIR),
+        (True, {}, ReplicaProblem.NONE),
+        (False, {"wants_failback": True, "node_id": OTHER_ID}, ReplicaProblem.OTHER_NODE),
+        (False, {"wants_failback": True, "node_id": NODE_ID}, ReplicaProblem.NONE),
+        (False, {"wants_failback": True}, ReplicaProblem.NONE),
+        (False, {"node_id": OTHER_ID}, ReplicaProblem.OTHER_NODE),
     ],
 )
 def test_a_primary_never_takes_the_store_of_another_one(
-    configured: dict[str, object], asks: dict[str, object], accepted: bool
+    primary: bool, asks: dict[str, object], problem: ReplicaProblem
 ) -> None:
-    active = Active(**configured)
-    channel = active.register(**asks)
-    answer = channel.sent[0]
+    active = Active(primary=primary)
+    answer = active.register(**asks).sent[0]
     assert isinstance(answer, packets.ReplicaAnswer)
-    assert answer.problem == (ReplicaProblem.NONE if accepted else ReplicaProblem.OTHER_PAIR)
-    assert accepted or "group-name" in answer.text
-    assert len(active.copies) == accepted
-
-
-@pytest.mark.parametrize(("group", "accepted"), [(None, False), ("east", True)])
-def test_a_new_primary_in_a_cluster_of_several_pairs_needs_a_group_name(group: str | None, accepted: bool) -> None:
-    active = Active(group=group, other_pairs=lambda: True)
-    channel = active.register(group=group, wants_failback=True, primary_of="")
-    answer = channel.sent[0]
-    assert isinstance(answer, packets.ReplicaAnswer)
-    assert (answer.problem == ReplicaProblem.NONE) is accepted
+    assert answer.problem == problem
+    assert len(active.copies) == (problem is ReplicaProblem.NONE)
 
 
 def test_a_primary_of_another_pair_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     active = Active(primary=True)
     for _ in range(3):
-        active.register(wants_failback=True, primary_of=OTHER_ID)
+        active.register(wants_failback=True)
     assert [each.levelname for each in caplog.records if each.getMessage() == "replica refused"] == ["WARNING"]

@@ -136,22 +136,17 @@ def test_a_refusal_because_of_versions_is_logged_once(caplog: pytest.LogCaptureF
     assert logged == ["the log has format version 2", "replication protocol 1"]
 
 
-@pytest.mark.parametrize(
-    ("primary_of", "refused"), [("node", False), ("", False), (None, False), ("another node", True)]
-)
-def test_a_primary_does_not_take_the_store_of_another_pair_from_an_older_node(
-    primary_of: str | None, refused: bool
-) -> None:
+def test_a_node_that_refuses_has_answered_and_one_that_is_not_reached_has_not() -> None:
     parts, time = Parts(), ManualTime()
-    own, other = (TransportConfiguration("c", parameters={"host": "192.0.2.1", "port": port}) for port in ("1", "2"))
-    limits = PeerOptions(connection_ttl_ms=60_000, check_period_ms=30_000, call_timeout_ms=20_000)
-    credentials = ClusterCredentials("cluster", "secret", parts)
-    options = ReplicaOptions("primary", own, None, True, credentials, limits, primary_of=lambda: primary_of)
-    link = ReplicaLink(options, lambda: [other], parts, lambda owner: parts, parts, time, time, parts)  # type: ignore
+    own, *others = (
+        TransportConfiguration("c", parameters={"host": "192.0.2.1", "port": port}) for port in ("1", "2", "3")
+    )
+    limits = PeerOptions(connection_ttl_ms=2_000, check_period_ms=500, call_timeout_ms=20_000)
+    options = ReplicaOptions("backup", own, None, False, ClusterCredentials("cluster", "secret", parts), limits)
+    link = ReplicaLink(options, lambda: others, parts, lambda owner: parts, parts, time, time, parts)  # type: ignore
     link.seek()
     link.fire(ReplicaEvent.PROVED, parts.link)
-    answer = packets.ReplicaAnswer(ReplicaProblem.NONE, "", REPLICATION_PROTOCOL, "node", 3)
-    parts.link.receive_data(encode(answer, REPLICATION_CHANNEL))
-    assert (link.state is not ReplicaState.COPYING) is refused
-    assert [each.port for each in link.answered] == [2], "it has answered, whatever it said"
-    assert ["group-name" in each for each in parts.reasons] == [True] * refused
+    parts.link.receive_data(encode(packets.ReplicaAnswer(ReplicaProblem.OTHER_NODE, "no"), REPLICATION_CHANNEL))
+    time.advance(3_000)
+    assert [each.port for each in link.answered] == [2]
+    assert "192.0.2.1:2: no; 192.0.2.1:3: nothing received" in parts.reasons[0]

@@ -102,8 +102,9 @@ class LockAuthority:
         return -1 if self._local.value is None else self._local.value
 
     def data_node_id(self) -> str | None:
-        """See ``Authority``."""
-        return None
+        """See ``Authority``. The copy of a backup may be the newest data of its pair while the lock manager is away."""
+        own = self._first_start() or (self._complete() and self._local.load() is not None)
+        return self._node_id() if own else None
 
     def may_request(self, *, looked: bool) -> bool:
         """See ``Authority``."""

@@ -51,7 +51,8 @@ class Authority(Protocol):
         ...
 
     def data_node_id(self) -> str | None:
-        """Node id of the only node whose replica this one becomes, because its data is of that node; None: of any.
+        """Node id of the only node whose replica this one becomes, because its data is of that node, or because it is
+        configured as primary; None: of any (ADR 0119).
 
         Raises:
             StoreError: the notes about the data cannot be read.

@@ -256,7 +256,7 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
             self._log(error)
         elif missing != self._missing_said:
             self._missing_said = missing
-            hint = "one of the members that did not answer may be the active node of this pair: start it, or let it be reached"
+            hint = "one of the members that gave no answer may be the active node of this pair: let it be reached"
             log.warning("not active", extra={"error": str(error), "not_asked": list(missing), "hint": hint})
 
     def _say_unfound(self, reason: str) -> None:

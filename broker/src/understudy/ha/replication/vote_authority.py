@@ -141,9 +141,9 @@ class VoteAuthority:
 
     def data_node_id(self) -> str | None:
         """See ``Authority``. A primary without data looks for its own node id only, too (check-for-active-server)."""
-        found = self.standing()
-        any_node = found is Standing.INCOMPLETE or (found is Standing.NEW and not self._options.primary)
-        return None if any_node else self._node_id()
+        if self._options.primary:
+            return self._node_id()
+        return None if self.standing() in (Standing.INCOMPLETE, Standing.NEW) else self._node_id()
 
     def may_request(self, *, looked: bool) -> bool:
         """See ``Authority``."""

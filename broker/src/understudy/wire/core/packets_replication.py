@@ -5,7 +5,7 @@ ships records of its journal (``wire.core.replication``); an Understudy pair shi
 copies are equal byte by byte. Bodies::
 
     -110  ReplicaRegistration  i32 protocol, str name, str? group, b8 wants failback, tc connector
-                               [, str? node id [, i64 copied at [, i32 format version [, str? primary of]]]]
+                               [, str? node id [, i64 copied at [, i32 format version]]]
     -111  ReplicaAnswer        i32 problem, str text, i32 protocol, str? node id, i64 epoch
     -112  ReplicationCopy      i32 n, n bytes
     -113  ReplicationOperations  i64 index, i8 directory, b8 more, i32 n, n bytes [, b8 report receipt]
@@ -62,7 +62,7 @@ class ReplicaProblem(IntEnum):
     ACTIVATES = 7
     """The node was the last active one, which the registration has proved: it activates soon (ADR 0064)."""
     OTHER_PAIR = 8
-    """A primary asks for the store of another primary (ADR 0119)."""
+    """The backup is configured as primary, and so is the node (ADR 0119)."""
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ class ReplicaRegistration(Packet):
     """A backup requests a copy of the store and everything that follows."""
 
     TYPE: ClassVar[int] = -110
-    GROUPS: ClassVar[tuple[str, ...]] = ("node_id", "copied_at", "format_version", "primary_of")
+    GROUPS: ClassVar[tuple[str, ...]] = ("node_id", "copied_at", "format_version")
     protocol: I32
     """Newest version that the backup speaks."""
     name: Text
@@ -82,14 +82,12 @@ class ReplicaRegistration(Packet):
     connector: Connector
     """For the topology: clients reach the backup by it once it is active."""
     node_id: TextOrNull = None
-    """Node id of the data of the backup, if it takes the place of a replica of that node only; None: of any node."""
+    """Node id of the data of the backup, or of the configured primary that it is: it becomes the replica of that node
+    only; None: of any node (ADR 0119)."""
     copied_at: I64 = -1
     """Sequence above which a node that waits did not take over; -1: it says nothing (ADR 0064, 0067)."""
     format_version: I32 = 1
     """Newest format version of the log that the backup reads; earlier versions of Understudy do not say it."""
-    primary_of: TextOrNull = None
-    """Node id of the data of a node that is configured as primary; empty: it has no data; None: it is configured as
-    backup, or is of an earlier version, which does not say it (ADR 0119)."""
 
 
 @dataclass(slots=True)
