@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ansible_collections.understudy.broker.plugins.module_utils.management import NodeState
+from ansible_collections.understudy.broker.plugins.module_utils.pairs import Member, crossed
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,8 @@ class Observed:
     name: str
     pair: str
     state: NodeState
+    partners: tuple[str, ...] = ()
+    """``ADDRESS:PORT`` that the other nodes of its pair advertise; empty if they are not known."""
 
 
 def _say(node: Observed) -> str:
@@ -63,6 +66,12 @@ def one_active_per_pair(nodes: Sequence[Observed]) -> list[str]:
             missing.append(f"pair {pair} has {len(serving)} active nodes instead of one ({said})")
         missing.extend(f"{_say(node)}, not ready" for node in members if not node.state.ready)
     return missing
+
+
+def missing(condition: str, nodes: Sequence[Observed]) -> list[str]:
+    """What keeps a condition from holding; none holds for pairs that have crossed."""
+    members = [Member(node.name, node.pair, node.state.serves_as, node.state.partner, node.partners) for node in nodes]
+    return [*CONDITIONS[condition](nodes), *crossed(members)]
 
 
 CONDITIONS: Mapping[str, Callable[[Sequence[Observed]], list[str]]] = {

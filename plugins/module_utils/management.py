@@ -96,6 +96,18 @@ class NodeState:
         return isinstance(self.node.get("peer"), Mapping)
 
     @property
+    def serves_as(self) -> str:
+        """Node id of the data that it serves or follows; empty if it does neither: its identity may still change."""
+        settled = self.state == "active" or self.following
+        return str(self.node.get("node_id") or "") if settled else ""
+
+    @property
+    def partner(self) -> str:
+        """``ADDRESS:PORT`` of the partner that it sees; empty without one."""
+        peer = self.node.get("peer")
+        return str(peer.get("connector") or "") if isinstance(peer, Mapping) else ""
+
+    @property
     def role(self) -> str:
         high_availability = self.node.get("ha")
         return str(high_availability.get("role", "")) if isinstance(high_availability, Mapping) else ""

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from ansible_collections.understudy.broker.plugins.module_utils.pairs import Member, crossed
 from ansible_collections.understudy.broker.plugins.module_utils.rollout_model import (
     ALL,
     BACKUP,
@@ -209,7 +210,18 @@ def _unfit(unit: _Unit) -> list[str]:
             reasons.append(f"{_says(node)}{where}, {task}; wait or repair it first (playbook health)")
         elif node.colocated and node.backup_request and not node.hosted:
             reasons.append(f"{node.name} is served by no backup on another node; wait until one is hosted")
-    return reasons
+    return [*reasons, *_crossed(unit)]
+
+
+def _crossed(unit: _Unit) -> list[str]:
+    """Why the nodes of a pair are not a pair: a roll would give the stores of two pairs to each other's nodes."""
+    members = []
+    for node in unit.members:
+        partners = tuple(other.advertised for other in unit.members if other is not node)
+        members.append(Member(node.name, node.pair, node.node_id, node.partner, partners if all(partners) else ()))
+    return [
+        f"{reason}; bring the nodes of the pair together first (docs/replication.md)" for reason in crossed(members)
+    ]
 
 
 def _fail_back(unit: _Unit, order: Order) -> list[str]:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 
+from ansible_collections.understudy.broker.plugins.module_utils.management import NodeState
 from ansible_collections.understudy.broker.plugins.module_utils.process import ProcessTable
 from ansible_collections.understudy.broker.plugins.module_utils.rollout_hold import LEASE_S, Hold, Holder
 from ansible_collections.understudy.broker.plugins.module_utils.rollout_model import Node, Refused, Saved
@@ -20,6 +21,7 @@ INVENTORY = {
     "group": "rolling_group",
     "coordination": "coordination_id",
     "lock_manager": "lock_manager",
+    "advertised": "advertised",
 }
 """Fields of a node by the name of its value in the topology."""
 
@@ -93,6 +95,7 @@ def judge_holds(
 
 def _live(name: str, live: Mapping[str, object], given: Mapping[str, object]) -> dict[str, object]:
     broker, service, rollout = _mapping(live, "broker"), live.get("service"), live.get("rollout")
+    state = NodeState.from_dict({"state": "", "node": {}, **broker})
     running = isinstance(service, Mapping) and bool(service.get("running") or service.get("kept"))
     release, runs = str(live.get("release") or ""), str(live.get("running_release") or "")
     pending = given.get("pending") or []
@@ -106,6 +109,8 @@ def _live(name: str, live: Mapping[str, object], given: Mapping[str, object]) ->
         "state": str(broker.get("state")),
         "ready": broker.get("ready") is True,
         "reason": str(broker.get("reason") or ""),
+        "node_id": state.serves_as,
+        "partner": state.partner,
         "hosted": live.get("hosted") is True,
         "release": runs or release,
         "pending": (*map(str, pending), *stale),

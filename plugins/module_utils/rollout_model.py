@@ -68,6 +68,12 @@ class Node:
     state: str = "active"
     ready: bool = True
     reason: str = ""
+    node_id: str = ""
+    """Of the data that it serves or follows; empty if it does neither."""
+    partner: str = ""
+    """``ADDRESS:PORT`` of the partner that it sees; empty without one."""
+    advertised: str = ""
+    """``ADDRESS:PORT`` that it advertises."""
     hosted: bool = False
     """Whether another node hosts the backup of this colocated node."""
     release: str = ""

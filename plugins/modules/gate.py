@@ -42,6 +42,14 @@ options:
         description: Its pair; nodes without one are a pair of their own.
         type: str
         default: ""
+      partners:
+        description:
+          - C(ADDRESS:PORT) that the other nodes of its pair advertise. A node with another partner meets no condition.
+          - Nodes of one pair that serve or follow the stores of two node ids meet none either.
+        type: list
+        elements: str
+        default: []
+        version_added: 0.3.0
       observed:
         description: What M(understudy.broker.node_info) returned as RV(understudy.broker.node_info#module:broker),
           for nodes that cannot be asked from this host. It is judged once, since asking again would change nothing.
@@ -129,7 +137,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.understudy.broker.plugins.module_utils.conditions import CONDITIONS, Observed
+from ansible_collections.understudy.broker.plugins.module_utils.conditions import CONDITIONS, Observed, missing
 from ansible_collections.understudy.broker.plugins.module_utils.deployed import asker, open_instance
 from ansible_collections.understudy.broker.plugins.module_utils.management import (
     TIMEOUT_S,
@@ -154,7 +162,7 @@ def observe(node: Mapping[str, Any], run: Run, clock: Clock) -> Observed:
     else:
         access = Access.from_record({name: node[name] for name in ACCESS} | {"timeout_s": node["request_timeout_s"]})
         state = asker(node["url"], Path(node["token_file"]), access)()
-    return Observed(node["name"], node["pair"], state)
+    return Observed(node["name"], node["pair"], state, tuple(node["partners"]))
 
 
 def log_tail(node: Mapping[str, Any], run: Run, clock: Clock) -> str:
@@ -175,6 +183,7 @@ def main() -> None:
                 "options": {
                     "name": {"type": "str", "required": True},
                     "pair": {"type": "str", "default": ""},
+                    "partners": {"type": "list", "elements": "str", "default": []},
                     "observed": {"type": "dict"},
                     "directory": {"type": "path"},
                     "url": {"type": "str"},
@@ -202,23 +211,23 @@ def main() -> None:
     try:
         waited = wait_until(
             lambda: [observe(node, module.run_command, clock) for node in nodes],
-            lambda seen: not CONDITIONS[condition](seen),
+            lambda seen: not missing(condition, seen),
             timeout_s,
             clock,
         )
     except (ServiceError, ValueError) as error:
         module.fail_json(msg=str(error))
-    missing = CONDITIONS[condition](waited.answer)
+    absent = missing(condition, waited.answer)
     result = {
         "met": waited.met,
-        "missing": missing,
+        "missing": absent,
         "elapsed_ms": waited.elapsed_ms,
         "reached_at_ms": clock.wall_ms(),
         "states": {node.name: node.state.as_dict() for node in waited.answer},
     }
     if not waited.met and not module.check_mode:
-        problem = f"{condition} does not hold after {waited.elapsed_ms} ms: {'; '.join(missing)}"
-        unready = {seen.name for seen in waited.answer if not seen.state.ready or CONDITIONS[condition]([seen])}
+        problem = f"{condition} does not hold after {waited.elapsed_ms} ms: {'; '.join(absent)}"
+        unready = {seen.name for seen in waited.answer if not seen.state.ready or missing(condition, [seen])}
         logs = [log_tail(node, module.run_command, clock) for node in nodes if node["name"] in unready]
         module.fail_json(msg=problem + "".join(logs), **result)
     module.exit_json(changed=False, **result)

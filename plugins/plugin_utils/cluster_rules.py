@@ -123,6 +123,24 @@ def members_are_listed_or_discovered(nodes: tuple[Node, ...]) -> Iterator[Fault]
                 yield Fault(node.name, f"broker_{key}", problem)
 
 
+def replicated_pairs_have_groups_of_their_own(nodes: tuple[Node, ...]) -> Iterator[Fault]:
+    """A backup becomes the replica of any primary with its group name, also of another pair."""
+    for name, members in _clusters(nodes).items():
+        first: dict[str, Node] = {}
+        for node in members:
+            if node.ha_policy != REPLICATION or not node.pair:
+                continue
+            group = str(node.values["group_name"])
+            other = first.setdefault(group, node)
+            if other.pair != node.pair:
+                said = repr(group) if group else "empty"
+                problem = (
+                    f"is {said} like that of pair {other.pair!r} of cluster {name!r}, so each pair may take the backup of"
+                    " the other; leave it out, or give each pair its own"
+                )
+                yield Fault(node.name, "broker_group_name", problem)
+
+
 def message_groups_have_one_owner(nodes: tuple[Node, ...]) -> Iterator[Fault]:
     """It is a primary of the cluster that keeps its log."""
     for name, members in _clusters(nodes).items():
@@ -327,6 +345,7 @@ RULES: tuple[Callable[[tuple[Node, ...]], Iterator[Fault]], ...] = (
     members_are_hosts_of_the_cluster,
     members_are_listed_or_discovered,
     a_node_that_connects_to_no_member_is_alone,
+    replicated_pairs_have_groups_of_their_own,
     message_groups_have_one_owner,
     scale_down_has_a_place_to_go,
     colocated_nodes_can_host,

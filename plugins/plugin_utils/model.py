@@ -198,7 +198,8 @@ class Topology:
         groups: dict[str, list[str]] = {}
         for key in ("group_name", "scale_down_group_name"):
             for node in members:
-                if node.values[key]:
+                # the name of a pair is also that of its group, which only replication uses
+                if node.values[key] and (key != "group_name" or node.store_kind == REPLICATION):
                     groups.setdefault(str(node.values[key]), []).append(node.name)
         rings: dict[str, list[str]] = {}
         for node in members:
@@ -229,6 +230,8 @@ class Topology:
             "core": core,
             "origins": origins,
             "client_url": self.client_url_of(node),
+            "advertised": node.sockets.connector.place,
+            "partners": [other.sockets.connector.place for other in self.peers_of(node)],
             "peers": [other.name for other in self.peers_of(node)],
             "store_peers": [other.name for other in self.peers_of(node) if node.ha_policy == SHARED_STORE],
             "store_users": [other.name for other in self.store_users(node)],

@@ -77,6 +77,11 @@ class Endpoint:
     """Of an acceptor: who connects to it, for the firewall."""
 
     @property
+    def place(self) -> str:
+        """``ADDRESS:PORT``, as a broker reports its partner."""
+        return f"{self.address}:{self.port}"
+
+    @property
     def url(self) -> str:
         """As in broker.xml."""
         return tcp_url(self.address, self.port, self.parameters)

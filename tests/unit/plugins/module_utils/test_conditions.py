@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.understudy.broker.plugins.module_utils.conditions import CONDITIONS, Observed
+from ansible_collections.understudy.broker.plugins.module_utils.conditions import (
+    CONDITIONS,
+    Observed,
+)
+from ansible_collections.understudy.broker.plugins.module_utils.conditions import (
+    missing as missing_of,
+)
 from ansible_collections.understudy.broker.plugins.module_utils.management import NodeState
 
 ACTIVE = NodeState(True, True, "active", node={"peer": {"role": "backup"}})
@@ -56,3 +62,54 @@ def test_pairs_are_judged_one_by_one() -> None:
 
 def test_a_node_without_pair_is_a_pair_of_its_own() -> None:
     assert CONDITIONS["one_active_per_pair"]([Observed("a", "", ACTIVE), Observed("b", "", ACTIVE)]) == []
+
+
+EAST, WEST = "11111111-0000", "22222222-0000"
+
+
+def serving(node_id: str, partner: str) -> NodeState:
+    return NodeState(True, True, "active", node={"node_id": node_id, "peer": {"connector": partner}})
+
+
+def following(node_id: str, partner: str) -> NodeState:
+    node = {"node_id": node_id, "peer": {"connector": partner}, "following": {"caught_up": True}}
+    return NodeState(True, True, "passive", node=node)
+
+
+def cluster(east_backup: NodeState, west_backup: NodeState) -> list[Observed]:
+    """Two pairs; each primary serves, and its partner is the backup of its own pair or of the other one."""
+    at = {"e1": "10.0.0.1:61616", "e2": "10.0.0.2:61616", "w1": "10.0.1.1:61616", "w2": "10.0.1.2:61616"}
+    straight = east_backup.serves_as == EAST
+    return [
+        Observed("e1", "east", serving(EAST, at["e2"] if straight else at["w2"]), (at["e2"],)),
+        Observed("e2", "east", east_backup, (at["e1"],)),
+        Observed("w1", "west", serving(WEST, at["w2"] if straight else at["e2"]), (at["w2"],)),
+        Observed("w2", "west", west_backup, (at["w1"],)),
+    ]
+
+
+def test_pairs_whose_nodes_belong_together_meet_the_condition() -> None:
+    nodes = cluster(following(EAST, "10.0.0.1:61616"), following(WEST, "10.0.1.1:61616"))
+    assert missing_of("one_active_per_pair", nodes) == []
+
+
+@pytest.mark.parametrize("condition", ["one_active_per_pair", "ready", "paired"])
+def test_two_pairs_that_have_exchanged_their_backups_meet_no_condition(condition: str) -> None:
+    nodes = cluster(following(WEST, "10.0.1.1:61616"), following(EAST, "10.0.0.1:61616"))
+    assert CONDITIONS[condition](nodes) == [], "each node calls itself ready"
+    found = missing_of(condition, nodes)
+    assert found[0].startswith(f"e1 and e2 of pair east have the stores of two node ids ({EAST} and {WEST})")
+    assert found[2] == "e1 has 10.0.1.2:61616 as its partner, which is no other node of pair east (10.0.0.2:61616)"
+    assert len(found) == 6, "both pairs, and the partner of each node"
+
+
+def test_a_node_that_serves_and_follows_nothing_has_no_identity_to_compare() -> None:
+    waiting = NodeState(True, True, "passive", node={"node_id": "33333333-0000"})
+    nodes = [*cluster(following(EAST, "10.0.0.1:61616"), following(WEST, "10.0.1.1:61616"))]
+    nodes.append(Observed("e3", "east", waiting))
+    assert missing_of("one_active_per_pair", nodes) == []
+
+
+def test_nodes_without_a_pair_are_not_compared() -> None:
+    nodes = [Observed("a", "", serving(EAST, "10.0.0.9:1")), Observed("b", "", serving(WEST, "10.0.0.9:2"))]
+    assert missing_of("active", nodes) == []

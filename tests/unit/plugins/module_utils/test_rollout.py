@@ -153,6 +153,28 @@ def test_refusal_names_the_node(name: str, values: dict[str, object], words: str
     assert words in refusal(change(pair("east"), name, **values))
 
 
+def test_pairs_that_have_exchanged_their_backups_are_refused() -> None:
+    east, west = pair("east", "replication"), pair("west", "replication")
+    nodes = [
+        replace(east[0], node_id="E", advertised="10.0.0.1:1", partner="10.0.1.2:1"),
+        replace(east[1], node_id="W", advertised="10.0.0.2:1", partner="10.0.1.1:1"),
+        replace(west[0], node_id="W", advertised="10.0.1.1:1", partner="10.0.0.2:1"),
+        replace(west[1], node_id="E", advertised="10.0.1.2:1", partner="10.0.0.1:1"),
+    ]
+    said = refusal(nodes)
+    assert "east_1 and east_2 of pair east have the stores of two node ids (E and W)" in said
+    assert "west_2 has 10.0.0.1:1 as its partner, which is no other node of pair west (10.0.1.1:1)" in said
+
+
+def test_a_pair_whose_nodes_belong_together_is_planned() -> None:
+    east = pair("east", "replication")
+    nodes = [
+        replace(east[0], node_id="E", advertised="10.0.0.1:1", partner="10.0.0.2:1"),
+        replace(east[1], node_id="E", advertised="10.0.0.2:1", partner="10.0.0.1:1"),
+    ]
+    assert make_plan(nodes, ORDER).waves
+
+
 def test_limit_that_cuts_a_pair_is_refused() -> None:
     assert "east_2 is not within --limit, but east_1 of pair east is" in refusal(pair("east"), within=["east_1"])
 

@@ -47,7 +47,7 @@ def test_a_witness_elsewhere_is_accepted() -> None:
         "understudy": {
             "members": ["a1", "a2"],
             "connectors": {"a1": "tcp://10.0.0.1:61616", "a2": "tcp://10.0.0.2:61616"},
-            "groups": {},
+            "groups": {"p": ["a1", "a2"]},
             "rings": [],
         }
     }

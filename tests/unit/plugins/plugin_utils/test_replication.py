@@ -58,7 +58,7 @@ def test_the_defaults_of_the_variables_are_those_of_the_broker() -> None:
         policy = read(pair(), name)
         manager = WitnessLockOptions((("10.0.0.3", 61619),), "/opt/understudy/instance/etc/witness-secret")
         assert policy.role is role
-        assert policy.replication == ReplicationConfiguration(lock_manager=manager)
+        assert policy.replication == ReplicationConfiguration(group_name="p", lock_manager=manager)
 
 
 SETTINGS = {
@@ -211,3 +211,47 @@ def test_tls_of_acceptors_and_connectors_is_given_as_parameters() -> None:
     assert acceptor.tls.need_client_auth
     assert acceptor.tls.protocols == ("TLSv1.2", "TLSv1.3")
     assert connector.tls is not None
+
+
+def two_pairs(**changes: object) -> Hosts:
+    """Two replicated pairs of one cluster, with the variables that docs/operations/pair.md names, and changes for all."""
+    hosts: Hosts = {}
+    for number, name in enumerate(("east", "west")):
+        for role in ("primary", "backup"):
+            hosts[f"{name}_{role}"] = {
+                "broker_ha_policy": "replication",
+                "broker_cluster_name": "orders",
+                "broker_pair": name,
+                "broker_ha_role": role,
+                "broker_advertise_address": f"10.0.{number}.{1 + (role == 'backup')}",
+                "broker_lock_manager_properties": {"addresses": "10.0.9.3:61619"},
+                **changes,
+            }
+    return hosts
+
+
+def test_each_of_two_pairs_has_a_group_name_of_its_own_by_default() -> None:
+    hosts = two_pairs()
+    assert {name: read(hosts, name).replication.group_name for name in hosts} == {
+        "east_primary": "east",
+        "east_backup": "east",
+        "west_primary": "west",
+        "west_backup": "west",
+    }
+
+
+@pytest.mark.parametrize(("group", "said"), [("", "is empty"), ("all", "is 'all'")])
+def test_two_pairs_that_would_take_the_backups_of_each_other_are_refused(group: str, said: str) -> None:
+    found = faults(two_pairs(broker_group_name=group))
+    assert [each.split(": ")[:2] for each in found] == [
+        ["west_backup", "broker_group_name"],
+        ["west_primary", "broker_group_name"],
+    ]
+    assert all(f"{said} like that of pair 'east' of cluster 'orders'" in each for each in found)
+
+
+def test_pairs_of_two_clusters_may_have_the_same_group_name() -> None:
+    hosts = two_pairs(broker_group_name="all")
+    for name in ("west_primary", "west_backup"):
+        hosts[name]["broker_cluster_name"] = "bills"
+    assert faults(hosts) == []
