@@ -135,8 +135,8 @@ def replicated_pairs_have_groups_of_their_own(nodes: tuple[Node, ...]) -> Iterat
             if other.pair != node.pair:
                 said = repr(group) if group else "empty"
                 problem = (
-                    f"is {said} like that of pair {other.pair!r} of cluster {name!r}, so each pair may take the backup of"
-                    " the other; leave it out, or give each pair its own"
+                    f"is {said} like that of pair {other.pair!r} of cluster {name!r}, so each pair may take the backup"
+                    " of the other; leave it out, or give each pair its own"
                 )
                 yield Fault(node.name, "broker_group_name", problem)
 

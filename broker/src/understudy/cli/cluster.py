@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from understudy.cli.report import console
-from understudy.cli.status import Place, instance_option, server_option, token_file_option, url_option
+from understudy.cli.status import Place, instance_option, readiness_of, server_option, token_file_option, url_option
 from understudy.runtime.management_client import printable
 
 
@@ -70,6 +70,12 @@ def check(instances: tuple[Path, ...], urls: tuple[str, ...], token_file: Path |
     places = places or [Place.of(None, None, token_file)]
     seen: dict[str, dict[str, Any]] = {each.url: each.ask("/api/v1/cluster") for each in places}
     problems = [problem for peer, found in seen.items() for problem in _problems(peer, found)] + _disagreements(seen)
+    for place in places:
+        ready = readiness_of(place)
+        if not ready["ready"]:
+            problems.append(
+                _problem(place.url, "not-ready", f"{ready['state']}: {ready['reason']}", state=ready["state"])
+            )
     if as_json:
         click.echo(json.dumps({"ok": not problems, "peers": list(seen), "problems": problems}, indent=2))
     else:

@@ -23,7 +23,11 @@ from understudy.runtime.management_listener import is_loopback
 @click.option("--name", help="Name of the node; default: the name of the directory.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address of the acceptor, announced to clients.")
 @click.option("--port", default=61616, show_default=True, type=click.IntRange(1, 65535), help="Port of the acceptor.")
-@click.option("--data", default="data", show_default=True, help="Directory of the store, relative to DIRECTORY.")
+@click.option(
+    "--data",
+    help="Directory of the store, relative to DIRECTORY; default: data. With --partner: the absolute path of the"
+    " directory that both nodes use.",
+)
 @click.option("--user", default="admin", show_default=True, help="The first user; it gets every permission.")
 @click.option(
     "--password-file",
@@ -50,7 +54,7 @@ def create(
     name: str | None,
     host: str,
     port: int,
-    data: str,
+    data: str | None,
     user: str,
     password_file: Path | None,
     role: str,
@@ -76,12 +80,15 @@ def create(
         name=name or directory.name,
         host=host,
         port=port,
-        data=data,
+        data=data or "data",
         role=None if allow_anonymous else role,
         queues=queues,
         addresses=addresses,
         pair=_pair(partner, backup, cluster_password_file),
     )
+    if partner is not None and not Path(data or "").is_absolute():
+        text = "--partner needs --data with an absolute path, the same at both nodes: they share one store"
+        raise click.UsageError(text)
     password = "" if allow_anonymous else _password(user, role, password_file)
     config = create_instance(directory, options, user=user, password=password, replace=force)
     command = shlex.join(["understudy", "run", "--instance", str(directory)])

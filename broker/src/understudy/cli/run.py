@@ -23,6 +23,7 @@ from understudy.config.reader import read_broker_xml
 from understudy.config.servers import LoadedConfig
 from understudy.errors import ConfigError
 from understudy.limits import CONFIG_BYTES_MAX
+from understudy.runtime.instance_lock import InstanceLock
 from understudy.runtime.logs import configure_logs
 from understudy.runtime.volatile_store import VolatileStore
 
@@ -115,6 +116,8 @@ def run(
             for line in _effects(partial(read_configuration, running, directory, properties, quarantine), loaded):
                 click.echo(line)
         return
+    lock = InstanceLock(directory)
+    lock.claim()
     configure_logs(log_level, log_file)
     for warning in loaded.warnings:
         log.warning("configuration", extra={"detail": str(warning)})

@@ -151,7 +151,7 @@ def status(
     """
     place = Place.of(instance, url, token_file, server)
     node = place.ask("/api/v1/node")
-    ready = _readiness(place)
+    ready = readiness_of(place)
     if as_json:
         click.echo(json.dumps(node | {"ready": ready["ready"], "reason": ready["reason"]}, indent=2))
     else:
@@ -160,7 +160,7 @@ def status(
         raise SystemExit(1)
 
 
-def _readiness(place: Place) -> dict[str, Any]:
+def readiness_of(place: Place) -> dict[str, Any]:
     """The body of /health/ready, which comes with status 503 when the node is not."""
     request = urllib.request.Request(place.url + "/health/ready")
     try:

@@ -139,6 +139,8 @@ class MemberLink(Machine[State, Event]):
         """Failed attempts since the last connection."""
         self.error = ""
         """Why the latest attempt failed or the connection ended."""
+        self.refusal = ""
+        """Why one of the nodes refused the latest connection, such as another cluster password; empty: neither did."""
         self.ever_joined = False
         self.stopped = False
         """The other node has said that it stops, and has not been reached since."""
@@ -238,6 +240,7 @@ class MemberLink(Machine[State, Event]):
     def peer_lost(self, peer: CorePeer, reason: str) -> None:
         """The connection has ended, or could not be established."""
         self._refusals.note(peer)
+        self.refusal = peer.refusal
         self.fire(Event.LOST, reason, self.joined, peer.dismissed)
 
     # -- actions ----------------------------------------------------------------------------------
@@ -254,6 +257,7 @@ class MemberLink(Machine[State, Event]):
 
     def _join(self) -> None:
         self.failures = 0
+        self.refusal = ""
         self.ever_joined = True
         log.info("connected to a member of the cluster", extra={"to": self.target.to_url()})
         self._owner.link_joined(self)

@@ -11,6 +11,7 @@ from understudy.cluster.credentials import ClusterCredentials
 from understudy.cluster.held_votes import HeldVotes
 from understudy.cluster.network import ClusterNetwork
 from understudy.cluster.passive_formats import PassiveFormats
+from understudy.cluster.refused_peers import RefusedPeers
 from understudy.cluster.replicas import Replicas
 from understudy.cluster.scaled_down import ScaledDownNodes
 from understudy.cluster.topology import Topology
@@ -52,6 +53,8 @@ class ClusterServices:
     """Nodes that were scaled down since this one became active."""
     formats: PassiveFormats = field(default_factory=PassiveFormats)
     """Format versions that the passive nodes of this one read."""
+    refused: RefusedPeers = field(default_factory=RefusedPeers)
+    """Nodes with another cluster password."""
     ungrouped: UngroupedPairs = field(default_factory=UngroupedPairs)
     """Other replicated pairs without a group-name."""
     backups: BackupHost | None = None

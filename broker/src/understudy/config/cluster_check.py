@@ -5,10 +5,11 @@ Source: artemis-ha s. 7.2, ADR 0075 and ADR 0082.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 from understudy.config.cluster_addresses import by_connector, common_prefix
+from understudy.config.colocated import SERVER_NAME
 from understudy.config.document import Document, Node, nearest
 from understudy.config.model import ClusterConnectionConfiguration, Configuration
 
@@ -36,6 +37,7 @@ def check_clusters(document: Document, core: Node, configuration: Configuration)
     if holder is None or not connections:
         return
     nodes = {str(each.attributes["name"]): each for each in holder.all("cluster-connection")}
+    _check_upgrades(document, nodes, configuration)
     if configuration.ha_policy.is_pair:
         for sharing in by_connector(connections):
             _check_announcement(document, nodes[sharing[0].name], configuration, sharing)
@@ -50,6 +52,25 @@ def check_clusters(document: Document, core: Node, configuration: Configuration)
     if len(by_connector(connections)) > 1:
         for each in connections:
             _check_connector(document, nodes[each.name].child("connector-ref") or holder, configuration, each)
+
+
+def _check_upgrades(document: Document, nodes: Mapping[str, Node], configuration: Configuration) -> None:
+    """Warn of the connector of a node with a backup that begins with an HTTP upgrade and names no server: clients of
+    Artemis compare servers by that name and take both nodes of the pair for one, so they never fail over (ADR 0069).
+    """
+    policy = configuration.ha_policy
+    if not policy.is_pair and policy.colocated is None:
+        return
+    for each in configuration.cluster_connections:
+        name = each.connector_ref
+        parameters = configuration.connector(name).parameters
+        if parameters.get("httpUpgradeEnabled") is True and SERVER_NAME not in parameters:
+            message = (
+                f"connector {name!r} has no {SERVER_NAME}: clients of Artemis do not fail over from it"
+                f" (add {SERVER_NAME} with the name of this server)"
+            )
+            node = nodes[each.name]
+            document.warn(f"connector {name} without {SERVER_NAME}", message, node.child("connector-ref") or node)
 
 
 def _check_acceptors(document: Document, core: Node, configuration: Configuration) -> None:

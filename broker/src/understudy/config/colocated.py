@@ -258,11 +258,6 @@ def _check_connectors(
         if name in colocated.excludes:
             message = f"connector {name!r} is the address of this node: a hosted backup needs one of its own"
             raise document.error_at(excludes, message)
-    for name in sorted(own):
-        parameters = configuration.connector(name).parameters
-        if parameters.get("httpUpgradeEnabled") is True and SERVER_NAME not in parameters:
-            message = f"connector {name!r} has no {SERVER_NAME}: clients of Artemis do not fail over from it"
-            document.warn(f"connector {name} without {SERVER_NAME}", message, node)
     remote = {name for each in configuration.cluster_connections for name in each.static_connectors}
     for name in sorted(remote - own - set(colocated.excludes)):
         message = f"connector {name!r} of static-connectors is not in excludes: a hosted backup adds the offset to it"

@@ -123,6 +123,12 @@ class SharedStorePolicy:
         return IN_LINE
 
     @property
+    def unopened(self) -> bool:
+        """Whether this backup follows a store with which no node was ever active."""
+        claim = self._claim
+        return isinstance(claim, BackupClaim) and claim.finds_unopened and self._life.state is NodeState.PASSIVE
+
+    @property
     def stays_passive(self) -> str | None:
         """See ``Policy``: the store was stopped cleanly."""
         claim = self._claim

@@ -16,7 +16,7 @@ from typing import Final
 from understudy.errors import LockTimedOut
 from understudy.ha.policy import Decisions, Standby
 from understudy.ha.polling import Polling
-from understudy.ha.store_lock import OWNED, STOPPED_CLEANLY, WANTED, StoreLock
+from understudy.ha.store_lock import NEVER_OPENED, OWNED, STOPPED_CLEANLY, WANTED, StoreLock
 from understudy.ports import Clock
 
 log = logging.getLogger(__name__)
@@ -167,6 +167,11 @@ class BackupClaim:
     def finds_stopped(self) -> bool:
         """Whether the store was stopped cleanly when its state was read last."""
         return self._store_state == STOPPED_CLEANLY
+
+    @property
+    def finds_unopened(self) -> bool:
+        """Whether no node had been active with the store when its state was read last."""
+        return self._store_state in NEVER_OPENED
 
     def take_stopped(self) -> str | None:
         """Take the store although it was stopped cleanly; why not, or None: it is tried until another node has it."""

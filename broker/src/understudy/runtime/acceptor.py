@@ -94,6 +94,8 @@ class Acceptor:
         """Where all others read to."""
         self._unproved: dict[ServerConnection, None] = {}
         """Not known to have logged in, the oldest first; may hold some that have logged in meanwhile."""
+        self.is_open = False
+        """Whether it takes connections, at its own port or at that of another acceptor of the process."""
         self._servers: list[asyncio.Server] = []
         self._listening: asyncio.Task[None] | None = None
         """Listens in the place of another acceptor."""
@@ -105,6 +107,7 @@ class Acceptor:
         """
         if self._upgrades is None or self._upgrades.join():
             await self._listen()
+        self.is_open = True
         loop = asyncio.get_running_loop()
         self._check_timer = loop.call_later(self._check_period_ms / 1000, self._check)
 
@@ -166,6 +169,7 @@ class Acceptor:
 
     def stop_listening(self) -> None:
         """Take no new connections; the present ones go on."""
+        self.is_open = False
         if self._listening is not None:
             self._listening.cancel()
         if self._upgrades is not None:

@@ -35,6 +35,9 @@ from understudy.runtime.node import BrokerNode
 from understudy.runtime.promotions import Promotions
 from understudy.store.log.segment import log_size_bytes
 
+#: Reason of an active node that is not ready.
+CLOSED: Final = "no acceptor is open: clients cannot connect (autoStart=false?)"
+
 
 class _TokenSecurity:
     """Grants all permissions to callers with the token of the node."""
@@ -116,8 +119,10 @@ class LiveNodeView:
     def trouble(self) -> str | None:
         node = self._node
         if node.state == "active":
-            return f"disk full: {node.store.full_reason}" if node.store is not None and node.store.full else None
-        return node.standby.following_error or self._promotions.waiting_because
+            if node.store is not None and node.store.full:
+                return f"disk full: {node.store.full_reason}"
+            return None if node.serving.is_open else CLOSED
+        return node.standby.following_error or self._promotions.waiting_because or node.faults.find()
 
     @property
     def in_line(self) -> str | None:

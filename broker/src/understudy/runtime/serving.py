@@ -160,6 +160,11 @@ class Serving:
             self._acceptors.append(acceptor)
             self.broker.notifications.acceptor_started(each.host, each.port)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether clients can connect to any acceptor."""
+        return any(each.is_open for each in self._acceptors)
+
     def stop_accepting(self, *, critical: bool = False) -> None:
         """Take no new connections and sessions; present sessions go on.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from understudy.errors import StoreError, StoreVersionUnsupported
@@ -15,6 +16,8 @@ log = logging.getLogger(__name__)
 
 #: After an unreadable store, before following it anew from its beginning.
 FOLLOW_RETRY_MS: Final = 1_000
+#: Between two looks for what would prevent a take-over.
+CHECK_MS: Final = 2_000
 #: Log bytes applied per step, so that a long log does not keep the loop from answering.
 FOLLOW_STEP_BYTES: Final = 8 * 1024 * 1024
 
@@ -29,6 +32,9 @@ class NodeStandby:
         self.follower: Follower | None = None
         self.following_error: str | None = None
         """The reason why the log cannot be followed at the moment."""
+        self.check: Callable[[], object] = lambda: None
+        """Called about every ``CHECK_MS`` while the log is followed: looks for what would prevent a take-over."""
+        self._checked_s = 0.0
 
     @property
     def announced_to(self) -> str | None:
@@ -40,6 +46,10 @@ class NodeStandby:
 
     def follow(self) -> None:
         """Read the log now, and again after the time that the pace gives."""
+        now_s = self._parts.loop.time()
+        if now_s - self._checked_s >= CHECK_MS / 1000:
+            self._checked_s = now_s
+            self.check()
         pace = self._parts.watch.pace
         delay_ms = pace.delay_ms
         if pace.needs_poll(self.follower):
