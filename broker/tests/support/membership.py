@@ -48,8 +48,10 @@ class Network:
         self.pipes: list[Pipe] = []
         self.dials: list[tuple[str, str]] = []
 
-    def node(self, host: str, *statics: str, settings: MembershipSettings | None = None) -> Node:
-        self.nodes[host] = Node(self, host, statics, settings or MembershipSettings())
+    def node(
+        self, host: str, *statics: str, settings: MembershipSettings | None = None, password: str = "secret"
+    ) -> Node:
+        self.nodes[host] = Node(self, host, statics, settings or MembershipSettings(), password)
         return self.nodes[host]
 
     def settle(self) -> None:
@@ -155,11 +157,13 @@ class BackupPlaces:
 class Node:
     """One node: its membership, and the side of it that is dialled. Implements ``Dialer``."""
 
-    def __init__(self, network: Network, host: str, statics: tuple[str, ...], settings: MembershipSettings) -> None:
+    def __init__(
+        self, network: Network, host: str, statics: tuple[str, ...], settings: MembershipSettings, password: str
+    ) -> None:
         self.network = network
         self.host = host
         self.listening = False
-        credentials = ClusterCredentials("cluster", PASSWORD, Entropy())
+        credentials = ClusterCredentials("cluster", password, Entropy())
         self.host_of_backups = BackupPlaces(host)
         self.core = CoreNode(credentials=credentials, backups=self.host_of_backups)
         self.topology = self.core.topology

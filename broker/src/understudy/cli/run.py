@@ -17,6 +17,7 @@ from understudy.cli.check import check_carriers, check_readable, check_security,
 from understudy.cli.defaults import DEFAULT_HTTP, default_directory
 from understudy.cli.instances import config_of, create_instance, default_options, preview, token_of
 from understudy.cli.serving import Instance, serve
+from understudy.cli.user_files import security_of
 from understudy.config.instance_files import TOKEN_FILE
 from understudy.config.password_codec import KEY_VARIABLE
 from understudy.config.reader import read_broker_xml
@@ -25,6 +26,7 @@ from understudy.errors import ConfigError
 from understudy.limits import CONFIG_BYTES_MAX
 from understudy.runtime.instance_lock import InstanceLock
 from understudy.runtime.logs import configure_logs
+from understudy.runtime.reach import reached_members
 from understudy.runtime.volatile_store import VolatileStore
 
 log = logging.getLogger(__name__)
@@ -62,7 +64,10 @@ log = logging.getLogger(__name__)
     " as quarantine-damaged-records in broker.xml.",
 )
 @click.option(
-    "--check", is_flag=True, help="Check broker.xml, users, roles and TLS files, print errors and warnings, and end."
+    "--check",
+    is_flag=True,
+    help="Check broker.xml, users, roles and TLS files, print errors, warnings and the members of the cluster that the"
+    " static connectors reach, and end.",
 )
 @click.option("--user", help="With --check, by root: also check that this user can read the TLS files.")
 @click.option(
@@ -149,6 +154,11 @@ def _check(loaded: LoadedConfig, config: Path, user: str | None) -> None:
         warnings += [f"server {configuration.name!r}: {text}" if loaded.servers else text for text in found]
     for text in warnings:
         click.echo(f"warning: {text}", err=True)
+    for configuration in loaded.configurations():
+        if any(each.static_connectors for each in configuration.cluster_connections):
+            security = security_of(configuration, config.resolve().parent)
+            for line in uvloop.run(reached_members(configuration, security)):
+                click.echo(f"server {configuration.name!r}: {line}" if loaded.servers else line)
     servers = f" {1 + len(loaded.servers)} servers," if loaded.servers else ""
     click.echo(f"{config}: usable,{servers} {len(warnings)} warnings")
 

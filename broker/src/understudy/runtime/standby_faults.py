@@ -43,4 +43,4 @@ class StandbyFaults:
             return fault
         directory = self._parts.configuration.current.journal_directory
         text = f"no primary has opened the store of this backup yet ({directory}): has its primary the same directory?"
-        return text if fault is None else f"{text} {fault}"
+        return text if fault is None else f"{text}; {fault}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from understudy.testing.checkers import EpochChecker, Violation
 from understudy.testing.cluster import SimNode
@@ -142,7 +142,7 @@ class UngroupedPairs(MemberReplicas):
 
     name = "ungrouped-pairs"
     text = "two replicated pairs with a witness and without group-names, that share the messages of a queue"
-    run_class: Any = UngroupedPairsRun
+    run_class = UngroupedPairsRun
 
     def nodes(self, seed: int) -> tuple[NodeRole, ...]:
         roles = ("primary", "backup")

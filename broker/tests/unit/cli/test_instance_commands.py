@@ -133,3 +133,13 @@ def test_an_instance_without_configuration_names_the_command_that_writes_one(tmp
     done = click.testing.CliRunner().invoke(run, ["--instance", str(tmp_path)])
     assert isinstance(done.exception, ConfigError)
     assert "understudy create" in str(done.exception)
+
+
+@pytest.mark.parametrize("data", [[], ["--data", "data"], ["--data", "../shared"]])
+def test_a_pair_needs_one_store_that_is_named(tmp_path: Path, data: list[str]) -> None:
+    file = tmp_path / "password"
+    file.write_text("a long enough password\n")
+    arguments = [str(tmp_path / "node"), "--partner", "host:1", "--cluster-password-file", str(file), *data]
+    done = invoke(*arguments, given="secret\n")
+    assert "--partner needs --data with an absolute path" in done.output
+    assert not (tmp_path / "node").exists()

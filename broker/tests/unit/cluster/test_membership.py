@@ -412,3 +412,36 @@ def test_a_cancelled_request_casts_nothing() -> None:
     network.run(100)
     text = connector("b").to_vote_text()
     assert cast == [Answer(False, text), Answer(False, text), "all"]
+
+
+def test_a_backup_of_another_store_knows_that_no_active_node_has_its_node_id() -> None:
+    network = Network()
+    network.node("a").activate("A")
+    spare = network.node("spare", "a").stand_by("OTHER")
+    network.run(300)
+    assert spare.membership.announced_to is None
+    fault = spare.membership.announcement_fault()
+    assert fault == "this backup has the store of node OTHER, but a:61616 is node A: is it the same store directory?"
+
+
+def test_a_backup_that_is_announced_or_whose_primary_is_not_reached_has_no_fault() -> None:
+    network, _, _, c = three()
+    spare = network.node("spare", "a", "b").stand_by("A")
+    network.run(300)
+    assert spare.membership.announcement_fault() is None
+    network.nodes["a"].die()
+    network.run(300)
+    assert spare.membership.announced_to is None
+    assert spare.membership.announcement_fault() is None, "it takes over, or its primary returns"
+    assert c.membership.announcement_fault() is None, "an active node"
+
+
+def test_a_backup_with_another_cluster_password_says_which_node_refuses_it() -> None:
+    network = Network()
+    network.node("a").activate("A")
+    spare = network.node("spare", "a", password="another").stand_by("A")
+    network.run(300)
+    fault = spare.membership.announcement_fault()
+    assert fault is not None
+    assert fault.startswith("this backup is announced to no node: a:61616: ")
+    assert "cluster" in fault

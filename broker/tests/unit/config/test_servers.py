@@ -296,3 +296,22 @@ def test_all_files_together_are_limited(monkeypatch: pytest.MonkeyPatch) -> None
 def test_includes_need_a_reader_of_files() -> None:
     with pytest.raises(ConfigError, match="includes are not read"):
         read_broker_xml(text(MAIN + COMMON).encode(), file=FILE)
+
+
+@pytest.mark.parametrize(
+    ("server_name", "kind", "warned"),
+    [
+        ("", "shared-store/primary", True),
+        ("", "shared-store/backup", True),
+        ("", "replication/primary", True),
+        ("?activemqServerName=main;", "shared-store/primary", False),
+    ],
+)
+def test_a_connector_of_a_pair_with_http_upgrades_names_its_server(server_name: str, kind: str, warned: bool) -> None:
+    query = "?httpUpgradeEnabled=true"
+    written = transports(5445, query).replace("?activemqServerName=backup;", server_name or "?")
+    core = f"<core><name>main</name>{store('a')}{written}{policy(kind)}</core>"
+    document = f'<configuration xmlns="urn:activemq">{core}</configuration>'
+    found = [str(each) for each in read(document).warnings if "activemqServerName" in str(each)]
+    assert bool(found) is warned
+    assert all("clients of Artemis do not fail over" in each for each in found)
