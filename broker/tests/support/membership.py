@@ -49,7 +49,7 @@ class Network:
         self.dials: list[tuple[str, str]] = []
 
     def node(
-        self, host: str, *statics: str, settings: MembershipSettings | None = None, password: str = "secret"
+        self, host: str, *statics: str, settings: MembershipSettings | None = None, password: str = PASSWORD
     ) -> Node:
         self.nodes[host] = Node(self, host, statics, settings or MembershipSettings(), password)
         return self.nodes[host]

@@ -226,22 +226,9 @@ class Membership(Machine[State, Event]):
         joined.sort(key=lambda link: link.node_id is None)
         return joined[0].target if joined else None
 
-    def announcement_fault(self) -> str | None:
-        """Why no active node knows this announced backup, as far as that does not end by itself: the nodes of its
-        static connectors refuse it, or are active under other node ids; None: it is known, or may be soon.
-        """
-        if self.state is not State.ANNOUNCING or self.announced_to is not None:
-            return None
-        links = [self.links.get(_place(each)) for each in self._statics]
-        refused = [f"{link.target.host}:{link.target.port}: {link.refusal}" for link in links if link and link.refusal]
-        if refused:
-            return f"this backup is announced to no node: {'; '.join(refused)}"
-        known = self._topology.member(self.node_id)
-        reached = [link for link in links if link is not None and link.joined]
-        if not reached or len(reached) < len(links) or (known is not None and known.primary is not None):
-            return None
-        others = ", ".join(f"{each.target.host}:{each.target.port} is node {each.node_id}" for each in reached)
-        return f"this backup has the store of node {self.node_id}, but {others}: is it the same store directory?"
+    def static_links(self) -> list[MemberLink | None]:
+        """The links to the static connectors; None for one that is not dialled."""
+        return [self.links.get(_place(each)) for each in self._statics]
 
     # --- votes -----------------------------------------------------------------------------------
 

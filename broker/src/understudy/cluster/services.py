@@ -15,7 +15,6 @@ from understudy.cluster.refused_peers import RefusedPeers
 from understudy.cluster.replicas import Replicas
 from understudy.cluster.scaled_down import ScaledDownNodes
 from understudy.cluster.topology import Topology
-from understudy.cluster.ungrouped_pairs import UngroupedPairs
 from understudy.dataclass import dataclass
 from understudy.wire.core.peer import Dialer
 from understudy.wire.core.transport import TransportConfiguration
@@ -55,8 +54,6 @@ class ClusterServices:
     """Format versions that the passive nodes of this one read."""
     refused: RefusedPeers = field(default_factory=RefusedPeers)
     """Nodes with another cluster password."""
-    ungrouped: UngroupedPairs = field(default_factory=UngroupedPairs)
-    """Other replicated pairs without a group-name."""
     backups: BackupHost | None = None
     """Hosts backups of other nodes; None in a node that hosts none."""
     networks: Sequence[ClusterNetwork] = ()

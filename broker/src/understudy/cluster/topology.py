@@ -18,6 +18,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
+from understudy.cluster.ungrouped_pairs import UngroupedPairs
 from understudy.dataclass import dataclass
 from understudy.limits import CLUSTER_NODES_MAX, NODE_ID_CHARACTERS_MAX
 from understudy.wire.core.transport import TransportConfiguration
@@ -49,7 +50,9 @@ Removed = Callable[[str, int], None]
 class Topology:
     """The known members; listeners are called for every change."""
 
-    def __init__(self) -> None:
+    def __init__(self, ungrouped: UngroupedPairs | None = None) -> None:
+        """``ungrouped``: other replicated pairs without a group-name; None: they are not noted."""
+        self.ungrouped = ungrouped or UngroupedPairs()
         self._members: dict[str, Member] = {}
         self._removed: dict[str, int] = {}
         """Event ids of removals, oldest removal first."""

@@ -89,11 +89,8 @@ class LinkOptions:
     """replica-silence: longest time without data of a replica, which pings; negative: no limit (ADR 0060)."""
     protocol: int = REPLICATION_PROTOCOL
     """Newest version of the replication protocol that this node speaks."""
-    primary: bool = False
-    """The node is configured as primary, and is not one of two equal nodes."""
-    keeps_place: Callable[[], bool] = lambda: False
-    """Whether the place is kept for the primary, because a backup of any pair may ask for it: the node is an active
-    backup without a group-name in a cluster with other pairs."""
+    place: Callable[[str, packets.ReplicaRegistration], str | None] = lambda node_id, registration: None
+    """Why a node may not be the replica of the node with that node id (``ReplicaPlace.refusal``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,8 +210,6 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
         self._silence = SilenceWatch(options.silence_ms, clock, timers, self._silent)
         self._progress = ReplicaProgress(0)
         self._finished: Callable[[], None] | None = None
-        self._other_pair_said = ""
-        """The last refusal of a primary of another pair that was logged as a warning."""
 
     # --- called by the shell -----------------------------------------------------------------------
 
@@ -247,12 +242,7 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
         """A backup asks to become the replica; it gets an answer."""
         problem, text = self._problem(registration)
         if problem is not ReplicaProblem.NONE:
-            first = problem is ReplicaProblem.OTHER_PAIR and text != self._other_pair_said
-            if first:
-                # the same node asks again every few seconds
-                self._other_pair_said = text
-            level = logging.WARNING if first else logging.INFO
-            log.log(level, "replica refused", extra={"peer": connection.peer, "reason": text})
+            log.info("replica refused", extra={"peer": connection.peer, "reason": text})
             connection.send(packets.ReplicaAnswer(problem, text))
             return
         connection.send(
@@ -277,18 +267,9 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
             )
         if registration.node_id not in (None, self._node_id):
             return ReplicaProblem.OTHER_NODE, f"this is node {self._node_id}, not {registration.node_id}"
-        if registration.wants_failback and self.options.primary:
-            # each of them would ask the other one for its place, without end
-            text = (
-                f"{registration.name} is configured as primary like this node, node {self._node_id}: make one of them"
-                " the backup, or, if they belong to two pairs, give each pair a group-name of its own"
-            )
-            return ReplicaProblem.OTHER_PAIR, text
-        if registration.node_id is None and not registration.wants_failback and self.options.keeps_place():
-            return (
-                ReplicaProblem.OTHER_PAIR,
-                f"this backup serves node {self._node_id} and keeps its place for the primary",
-            )
+        other_pair = self.options.place(self._node_id, registration)
+        if other_pair is not None:
+            return ReplicaProblem.OTHER_PAIR, other_pair
         unreadable = self._formats.refusal(registration.format_version)
         if unreadable is not None:
             return ReplicaProblem.PROTOCOL, unreadable

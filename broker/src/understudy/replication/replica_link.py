@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import field
 from enum import Enum, auto
 from typing import ClassVar, Final, Protocol
 
@@ -94,6 +95,18 @@ class ReplicaOptions:
     """Node id of the only node of which this one becomes the replica; None: of any node of the group."""
     protocol: int = REPLICATION_PROTOCOL
     """Newest version of the replication protocol that this node speaks."""
+
+
+@dataclass(slots=True)
+class _Search:
+    """One search for an active node."""
+
+    reasons: list[str] = field(default_factory=list)
+    """Why each candidate did not take this node."""
+    problems: set[int] = field(default_factory=set)
+    """Answers of the nodes."""
+    answered: list[TransportConfiguration] = field(default_factory=list)
+    """Connectors of the nodes that answered."""
 
 
 class ReplicaState(Enum):
@@ -181,11 +194,7 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
         self._executor = executor
         self._left: list[TransportConfiguration] = []
         """Candidates of this search that were not tried."""
-        self._reasons: list[str] = []
-        self.answered: list[TransportConfiguration] = []
-        """Connectors of the nodes that answered in the newest search."""
-        self._problems: set[int] = set()
-        """Answers of the nodes of this search."""
+        self._search = _Search()
         self.found = Found.NOTHING
         """See ``Replica``."""
         self._peer: CorePeer | None = None
@@ -208,13 +217,21 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
         target = self._peer.target
         return f"{target.host}:{target.port}"
 
+    @property
+    def answered(self) -> Sequence[TransportConfiguration]:
+        """Connectors of the nodes that answered in the newest search."""
+        return self._search.answered
+
+    @property
+    def place_taken(self) -> bool:
+        """Whether an active node has another replica."""
+        return self.found is Found.PLACE_TAKEN
+
     def seek(self) -> None:
         """See ``Replica``."""
         own = self.options.connector
         self._left = [each for each in self._candidates() if not each.same_place(own)]
-        self._reasons = []
-        self.answered = []
-        self._problems = set()
+        self._search = _Search()
         self.fire(ReplicaEvent.SEEK)
 
     def end(self, ended: Callable[[], None]) -> None:
@@ -316,13 +333,13 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
         self._dialer.dial(candidate, self._peer)
 
     def _give_up(self) -> None:
-        results = (each for problem, each in _FOUND.items() if problem in self._problems)
+        results = (each for problem, each in _FOUND.items() if problem in self._search.problems)
         self.found = next(results, Found.NOTHING)
-        self._listener.not_found("; ".join(self._reasons) or "no other connector is configured")
+        self._listener.not_found("; ".join(self._search.reasons) or "no other connector is configured")
 
     def _dial_next(self, reason: str) -> None:
         assert self._peer is not None
-        self._reasons.append(f"{self._peer.target.host}:{self._peer.target.port}: {reason}")
+        self._search.reasons.append(f"{self._peer.target.host}:{self._peer.target.port}: {reason}")
         self._hang_up()
         self._dial()
 
@@ -347,9 +364,9 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
     def _answered(self, answer: packets.Packet) -> None:
         assert isinstance(answer, packets.ReplicaAnswer)
         if self._peer is not None:
-            self.answered.append(self._peer.target)
+            self._search.answered.append(self._peer.target)
         if answer.problem != ReplicaProblem.NONE:
-            self._problems.add(answer.problem)
+            self._search.problems.add(answer.problem)
             if answer.problem in _LASTING and self._peer is not None:
                 self._refusals.refuse(self._peer, answer.text)
             self.fire(ReplicaEvent.REFUSED, answer.text)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 
 from understudy.cluster.topology import Topology
-from understudy.cluster.ungrouped_pairs import OwnPair, UngroupedPairs
 from understudy.config.model import Configuration
 from understudy.runtime.cluster_credentials import make_credentials
 from understudy.runtime.discovery import make_discovery
@@ -63,12 +62,6 @@ def make_parts(
         lock=NodeLock(disk, configuration.node_manager_lock_directory, environment.file_lock, entropy),
         watch=StoreWatch(disk, configuration, instance_directory),
         tls=TlsAcceptors(configuration, environment.clock),
-        ungrouped=UngroupedPairs(_own_pair(configuration)),
         process=process,
         instance_directory=instance_directory,
     )
-
-
-def _own_pair(configuration: Configuration) -> OwnPair:
-    replication = configuration.ha_policy.replication
-    return OwnPair(replication is not None, None if replication is None else replication.group_name)

@@ -53,7 +53,7 @@ def cluster_facts(parts: NodeParts, broker: Broker | None, colocation: NodeColoc
         None if colocation is None else colocation.facts(),
         [_unreached(each) for each in unreached],
         [] if broker is None or broker.exchange.members is None else _connections(parts, broker.exchange.members),
-        sorted(node_id for node_id in parts.ungrouped.node_ids if parts.topology.member(node_id) is not None),
+        sorted(node_id for node_id in parts.topology.ungrouped.node_ids if parts.topology.member(node_id) is not None),
     )
 
 

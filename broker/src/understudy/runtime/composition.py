@@ -91,7 +91,6 @@ def _cluster_services(parts: NodeParts, peers: ClusterPeers) -> ClusterServices:
         parts.discovery.connectors,
         scaled_down=ScaledDownNodes(can_scale_down=parts.configuration.current.ha_policy.scale_down is not None),
         formats=parts.formats,
-        ungrouped=parts.ungrouped,
         backups=peers.backups,
         networks=parts.networks,
     )

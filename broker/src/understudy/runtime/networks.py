@@ -11,6 +11,7 @@ from understudy.cluster.member_link import LinkSettings
 from understudy.cluster.membership import Membership, MembershipSettings
 from understudy.cluster.network import ClusterNetwork
 from understudy.cluster.topology import Topology
+from understudy.cluster.ungrouped_pairs import OwnPair, UngroupedPairs
 from understudy.config.cluster_addresses import by_connector
 from understudy.config.model import ClusterConnectionConfiguration, Configuration
 from understudy.ports import Clock
@@ -41,7 +42,7 @@ def make_networks(
         assert credentials is not None, "they are made for every cluster connection"
         own = configuration.connectors.transport(connections[0].connector_ref)
         statics = dict.fromkeys(name for each in connections for name in each.static_connectors)
-        topology = Topology()
+        topology = Topology(UngroupedPairs(_own_pair(configuration.current)))
         dialer = LoopDialer(loop, turn, partial(configuration.tls_for, own_name=own.name))
         membership = Membership(
             topology,
@@ -56,6 +57,11 @@ def make_networks(
         names = tuple(each.name for each in connections)
         networks.append(ClusterNetwork(names, own, topology, membership, dialer))
     return tuple(networks)
+
+
+def _own_pair(configuration: Configuration) -> OwnPair:
+    replication = configuration.ha_policy.replication
+    return OwnPair(replication is not None, None if replication is None else replication.group_name)
 
 
 def membership_settings(

@@ -28,7 +28,6 @@ from understudy.runtime.policies import make_policy, make_replication
 from understudy.runtime.process import Process
 from understudy.runtime.serving import Serving
 from understudy.runtime.standby import NodeStandby
-from understudy.runtime.standby_faults import StandbyFaults
 from understudy.security.authorization import SecurityPolicy
 from understudy.store.message_store import MessageStore
 
@@ -79,8 +78,6 @@ class BrokerNode:
         self.activation = Activation(environment.clock)
         self.replication = make_replication(self.parts, self)
         self.life = NodeLife(self._make_policy, self.standby, self, self._state_changed.set)
-        self.faults = StandbyFaults(self.parts, self.policy)
-        self.standby.check = self.faults.find
         self.opened = OpenedStore(self.parts, self.standby, self.policy.fence, self, self.replication)
         self.serving = Serving(self.parts, self.opened, self, self.replication)
         if self.replication is not None:

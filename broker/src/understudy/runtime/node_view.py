@@ -122,7 +122,7 @@ class LiveNodeView:
             if node.store is not None and node.store.full:
                 return f"disk full: {node.store.full_reason}"
             return None if node.serving.is_open else CLOSED
-        return node.standby.following_error or self._promotions.waiting_because or node.faults.find()
+        return node.standby.following_error or self._promotions.waiting_because or node.standby.check()
 
     @property
     def in_line(self) -> str | None:

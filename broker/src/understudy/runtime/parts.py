@@ -11,7 +11,6 @@ from understudy.cluster.membership import Membership
 from understudy.cluster.network import ClusterNetwork
 from understudy.cluster.passive_formats import PassiveFormats
 from understudy.cluster.topology import Topology
-from understudy.cluster.ungrouped_pairs import UngroupedPairs
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError
 from understudy.ha.network_check import NetworkCheck
@@ -54,8 +53,6 @@ class NodeParts:
     """Certificates of the acceptors."""
     formats: PassiveFormats = field(default_factory=PassiveFormats)
     """Format versions that the passive nodes of this one read."""
-    ungrouped: UngroupedPairs = field(default_factory=UngroupedPairs)
-    """Other replicated pairs of the cluster without a group-name, if that of this node has none."""
     process: Process | None = None
     """None: the node is alone in its process, and hosts no backups."""
     instance_directory: str | None = None

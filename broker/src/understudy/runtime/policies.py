@@ -10,7 +10,6 @@ from understudy.errors import ConfigError
 from understudy.ha.local_sequence import LocalSequence
 from understudy.ha.policy import Decisions, Policy, Role
 from understudy.ha.replication.policy import ReplicationOptions, ReplicationPolicy
-from understudy.ha.replication.ports import Found
 from understudy.ha.shared_store import SharedStoreOptions, SharedStorePolicy
 from understudy.replication.replica_link import ReplicaLink, ReplicaOptions
 from understudy.runtime.authorities import make_authority
@@ -18,9 +17,15 @@ from understudy.runtime.cluster import peer_options
 from understudy.runtime.connector import LoopDialer
 from understudy.runtime.copied_store import TargetCopy
 from understudy.runtime.parts import NodeParts, Owner
-from understudy.runtime.replica_search import members_not_asked, replica_candidates, serves_another_group
+from understudy.runtime.replica_search import (
+    members_not_asked,
+    replica_candidates,
+    replica_place,
+    serves_another_group,
+)
 from understudy.runtime.replication import NodeReplication, ReplicationParts
 from understudy.runtime.standby import NodeStandby
+from understudy.runtime.standby_faults import StandbyFaults
 
 
 def make_replication(parts: NodeParts, owner: Owner) -> NodeReplication | None:
@@ -40,7 +45,9 @@ def make_replication(parts: NodeParts, owner: Owner) -> NodeReplication | None:
     worker = environment.worker(parts.turn)
     local = LocalSequence(environment.disk, configuration.node_manager_lock_directory, worker)
     authority = make_authority(parts, replication, local, worker)
-    return NodeReplication(parts, ReplicationParts(replication, authority, local, worker), owner)
+    return NodeReplication(
+        parts, ReplicationParts(replication, authority, local, worker, replica_place(parts, replication)), owner
+    )
 
 
 def make_policy(
@@ -72,7 +79,9 @@ def make_policy(
     )
     clock = environment.lock_clock or environment.clock
     scaled_down = all_moved if policy.moves_instead_of_serving else None
-    return SharedStorePolicy(options, life, standby, parts.lock, clock, environment.timers, scaled_down)
+    shared = SharedStorePolicy(options, life, standby, parts.lock, clock, environment.timers, scaled_down)
+    standby.check = StandbyFaults(parts, shared).find
+    return shared
 
 
 def _replication_policy(
@@ -97,8 +106,7 @@ def _replication_policy(
     def is_free() -> bool:
         """Whether the pair of the data of this backup has another replica, or a group-name of its own."""
         if options.role is Role.BACKUP and not used.authority.by_votes:
-            taken = replica.found is Found.PLACE_TAKEN
-            return taken or serves_another_group(parts, settings.group_name)
+            return replica.place_taken or serves_another_group(parts, settings.group_name)
         return False
 
     replica_options = ReplicaOptions(

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from understudy.cluster.topology import Member
+from understudy.config.high_availability import ReplicationConfiguration, Role
 from understudy.config.model import ClusterConnectionConfiguration
+from understudy.replication.place import ReplicaPlace
 from understudy.replication.replica_link import ReplicaOptions
 from understudy.runtime.parts import NodeParts
 from understudy.wire.core.transport import TransportConfiguration
@@ -38,6 +40,16 @@ def members_not_asked(
     own, members = _members(parts, options)
     wanted = [each for each in candidates(own, [], members, options.group) if not each.same_place(options.connector)]
     return tuple(each.to_url() for each in wanted if not any(map(each.same_place, answered)))
+
+
+def replica_place(parts: NodeParts, settings: ReplicationConfiguration) -> ReplicaPlace:
+    """The place of the replica at this node while it is active."""
+    role, topology = parts.configuration.current.ha_policy.role, parts.topology
+
+    def is_kept() -> bool:
+        return role is Role.BACKUP and settings.group_name is None and len(topology.members()) > 1
+
+    return ReplicaPlace(primary=role is Role.PRIMARY and settings.coordination_id is None, kept=is_kept)
 
 
 def serves_another_group(parts: NodeParts, group: str | None) -> bool:

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from understudy.cluster.replicas import Replicas
-from understudy.config.high_availability import ReplicationConfiguration, Role
+from understudy.config.high_availability import ReplicationConfiguration
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError
 from understudy.ha.activation import Step
@@ -18,6 +18,7 @@ from understudy.ha.local_sequence import LocalSequence
 from understudy.ha.replication.ports import Authority, Listener, Replica
 from understudy.ports import HoldableLogWriter, Worker
 from understudy.replication.active_link import ActiveLink, CopyOwner, LinkOptions
+from understudy.replication.place import ReplicaPlace
 from understudy.runtime.copied_store import EarlierNote, adopt_identity, earlier_data, own_data
 from understudy.runtime.copying import SourceCopy, StoreOwner
 from understudy.runtime.parts import NodeParts, Owner
@@ -36,6 +37,8 @@ class ReplicationParts:
     local: LocalSequence
     worker: Worker
     """Reads and writes files."""
+    place: ReplicaPlace
+    """Which nodes may be the replica."""
 
 
 class NodeReplication:
@@ -62,8 +65,7 @@ class NodeReplication:
                 call_timeout_ms=connection.call_timeout_ms,
                 silence_ms=settings.silence_ms,
                 protocol=environment.replication_protocol,
-                primary=parts.configuration.current.ha_policy.role is Role.PRIMARY and settings.coordination_id is None,
-                keeps_place=self._keeps_place,
+                place=used.place.refusal,
             ),
             used.authority,
             self.shipping,
@@ -79,11 +81,6 @@ class NodeReplication:
         self._replica_asks: Callable[[], None] | None = None
         if parts.membership is not None:
             parts.membership.pair_state = self._pair_state
-
-    def _keeps_place(self) -> bool:
-        """See ``LinkOptions``."""
-        is_backup = self._parts.configuration.current.ha_policy.role is Role.BACKUP
-        return is_backup and self.used.settings.group_name is None and len(self._parts.topology.members()) > 1
 
     def _pair_state(self) -> packets.PairState:
         return packets.PairState(self._parts.lock.node_id, self.used.authority.sequence, self.link.in_sync)

@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 #: After an unreadable store, before following it anew from its beginning.
 FOLLOW_RETRY_MS: Final = 1_000
-#: Between two looks for what would prevent a take-over.
+#: Between two checks whether the node may take over.
 CHECK_MS: Final = 2_000
 #: Log bytes applied per step, so that a long log does not keep the loop from answering.
 FOLLOW_STEP_BYTES: Final = 8 * 1024 * 1024
@@ -32,8 +32,8 @@ class NodeStandby:
         self.follower: Follower | None = None
         self.following_error: str | None = None
         """The reason why the log cannot be followed at the moment."""
-        self.check: Callable[[], object] = lambda: None
-        """Called about every ``CHECK_MS`` while the log is followed: looks for what would prevent a take-over."""
+        self.check: Callable[[], str | None] = lambda: None
+        """Why this node would not take over; None: it may. Called about every ``CHECK_MS``, which logs a new reason."""
         self._checked_s = 0.0
 
     @property

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from understudy.ha.policy import Policy, Role
+from understudy.cluster.announcement import announcement_fault
+from understudy.ha.policy import Role
 from understudy.ha.shared_store import SharedStorePolicy
 from understudy.runtime.parts import NodeParts
 
@@ -14,13 +15,13 @@ log = logging.getLogger(__name__)
 class StandbyFaults:
     """The reasons of one node; a new one is logged."""
 
-    def __init__(self, parts: NodeParts, policy: Policy) -> None:
+    def __init__(self, parts: NodeParts, policy: SharedStorePolicy) -> None:
         """Args:
         parts: Of the node.
         policy: Of the node.
         """
         self._parts = parts
-        self._policy = policy if isinstance(policy, SharedStorePolicy) and policy.role is Role.BACKUP else None
+        self._policy = policy if policy.role is Role.BACKUP else None
         self._said: str | None = None
 
     def find(self) -> str | None:
@@ -38,7 +39,7 @@ class StandbyFaults:
         membership = self._parts.membership
         if membership is None:
             return "there is no cluster-connection: neither the active node nor its clients know this backup"
-        fault = membership.announcement_fault()
+        fault = announcement_fault(membership, self._parts.topology)
         if not self._policy.unopened:
             return fault
         directory = self._parts.configuration.current.journal_directory

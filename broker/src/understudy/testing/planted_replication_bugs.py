@@ -7,12 +7,8 @@ from typing import Any, Final
 
 from understudy.ha import activation_sequence
 from understudy.ha.activation_sequence import ActivationRequest
-from understudy.ha.policy import NodeState
-from understudy.ha.replication.lock_authority import LockAuthority
-from understudy.ha.replication.policy import ReplicationPolicy
 from understudy.ha.sequence_verdict import Verdict
 from understudy.ports import Operation
-from understudy.replication.active_link import ActiveLink, LinkState
 from understudy.store.log import epoch
 from understudy.store.log.operation_context import OperationContext
 from understudy.store.log.operations import Append
@@ -23,12 +19,9 @@ from understudy.testing.fault_plan import ACTIVE, PASSIVE, Fault, FaultKind
 from understudy.testing.planting import Patch, planted
 from understudy.testing.replicated_pair import with_pair_faults
 from understudy.testing.scenario_run import ScenarioRun
-from understudy.wire.core import packets
-from understudy.wire.core.packets_replication import ReplicaProblem
 
 _REPLICATION: Final = "replication"
 _MEMBER_REPLICAS: Final = "member-replicas"
-_UNGROUPED: Final = "ungrouped-pairs"
 NOT_LOST: Final = "no confirmed durable message is lost"
 #: What shows when a node serves without the newest data.
 OLD_DATA: Final = ("lost", "duplicated", "reordered", "refused", "unresolved", "epoch", "two-confirming")
@@ -107,24 +100,3 @@ def _operation_not_replicated(patch: Patch) -> type[ScenarioRun]:
 
     old = patch.replace(shipping, "replicated", replicated)
     return with_pair_faults(Fault(0, 2.0, FaultKind.KILL, PASSIVE, 0.3, 0.0, 0))
-
-
-@planted(
-    "primary-takes-a-store", promise="a primary keeps the store of its node id", checks=["crossed"],
-    elsewhere={_UNGROUPED: range(2, 5)},
-)  # fmt: skip
-def _primary_takes_a_store(patch: Patch) -> None:
-    """A primary becomes the replica of any active node, and a primary yields to a primary."""
-
-    def problem(self: ActiveLink, registration: packets.ReplicaRegistration) -> tuple[ReplicaProblem, str]:
-        found: tuple[ReplicaProblem, str] = old(self, registration)
-        free = self._replica is None and self._state is LinkState.FREE
-        return (ReplicaProblem.NONE, "") if free and found[0] is ReplicaProblem.OTHER_PAIR else found
-
-    def asks(self: ReplicationPolicy) -> None:
-        if self._life.state is NodeState.ACTIVE:
-            self._life.fail_back()
-
-    patch.replace(LockAuthority, "data_node_id", lambda self: None)
-    old = patch.replace(ActiveLink, "_problem", problem)
-    patch.replace(ReplicationPolicy, "_replica_asks", asks)

@@ -1,6 +1,6 @@
 """The scenario of two replicated pairs of one cluster without group-names (ADR 0119).
 
-Their backups register at whichever primary has a free place, so a pair is what has one node id: each primary keeps the
+Their backups register at whichever primary has a free place, so the node id stands for a pair: each primary keeps the
 store with which it became active first, and a backup belongs to the primary whose node id its data has. Nodes are
 judged by that, not by the group of the plan, which says at which nodes faults strike. Both backups may end with one
 primary, so every node id is served at the end, but not each one has a replica.

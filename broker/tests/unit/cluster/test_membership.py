@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.membership import Network, Node, connector, three
+from understudy.cluster.announcement import announcement_fault
 from understudy.cluster.membership import Event, Membership, MembershipSettings, State
 from understudy.cluster.topology import Member
 from understudy.errors import MachineError
@@ -420,7 +421,7 @@ def test_a_backup_of_another_store_knows_that_no_active_node_has_its_node_id() -
     spare = network.node("spare", "a").stand_by("OTHER")
     network.run(300)
     assert spare.membership.announced_to is None
-    fault = spare.membership.announcement_fault()
+    fault = announcement_fault(spare.membership, spare.topology)
     assert fault == "this backup has the store of node OTHER, but a:61616 is node A: is it the same store directory?"
 
 
@@ -428,12 +429,12 @@ def test_a_backup_that_is_announced_or_whose_primary_is_not_reached_has_no_fault
     network, _, _, c = three()
     spare = network.node("spare", "a", "b").stand_by("A")
     network.run(300)
-    assert spare.membership.announcement_fault() is None
+    assert announcement_fault(spare.membership, spare.topology) is None
     network.nodes["a"].die()
     network.run(300)
     assert spare.membership.announced_to is None
-    assert spare.membership.announcement_fault() is None, "it takes over, or its primary returns"
-    assert c.membership.announcement_fault() is None, "an active node"
+    assert announcement_fault(spare.membership, spare.topology) is None, "it takes over, or its primary returns"
+    assert announcement_fault(c.membership, c.topology) is None, "an active node"
 
 
 def test_a_backup_with_another_cluster_password_says_which_node_refuses_it() -> None:
@@ -441,7 +442,7 @@ def test_a_backup_with_another_cluster_password_says_which_node_refuses_it() -> 
     network.node("a").activate("A")
     spare = network.node("spare", "a", password="another").stand_by("A")
     network.run(300)
-    fault = spare.membership.announcement_fault()
+    fault = announcement_fault(spare.membership, spare.topology)
     assert fault is not None
     assert fault.startswith("this backup is announced to no node: a:61616: ")
     assert "cluster" in fault

@@ -8,6 +8,7 @@ from support.replica_links import Channel, ManualAuthority, ManualCopy, StepWrit
 from understudy.cluster.passive_formats import PassiveFormats
 from understudy.errors import BrokerError, DiskFull, LockLost
 from understudy.replication.active_link import ActiveLink, LinkOptions, LinkState
+from understudy.replication.place import ReplicaPlace
 from understudy.store.log.operation_context import Contract, OperationContext
 from understudy.store.log.operations import Append, CloseFiles, RemoveFile, SyncFile
 from understudy.store.log_format import ReadableFormat
@@ -488,7 +489,7 @@ OTHER_ID = "99999999-2222-3333-4444-555555555555"
 def test_a_primary_never_takes_the_store_of_another_one(
     primary: bool, asks: dict[str, object], problem: ReplicaProblem
 ) -> None:
-    active = Active(primary=primary)
+    active = Active(place=ReplicaPlace(primary=primary).refusal)
     answer = active.register(**asks).sent[0]
     assert isinstance(answer, packets.ReplicaAnswer)
     assert answer.problem == problem
@@ -496,7 +497,17 @@ def test_a_primary_never_takes_the_store_of_another_one(
 
 
 def test_a_primary_of_another_pair_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    active = Active(primary=True)
+    active = Active(place=ReplicaPlace(primary=True).refusal)
     for _ in range(3):
         active.register(wants_failback=True)
-    assert [each.levelname for each in caplog.records if each.getMessage() == "replica refused"] == ["WARNING"]
+    assert [each.levelname for each in caplog.records if each.levelname != "INFO"] == ["WARNING"]
+
+
+@pytest.mark.parametrize(
+    ("asks", "accepted"), [({}, False), ({"node_id": NODE_ID}, True), ({"wants_failback": True}, True)]
+)
+def test_an_active_backup_keeps_its_place_for_the_nodes_of_its_pair(asks: dict[str, object], accepted: bool) -> None:
+    active = Active(place=ReplicaPlace(kept=lambda: True).refusal)
+    answer = active.register(**asks).sent[0]
+    assert isinstance(answer, packets.ReplicaAnswer)
+    assert (answer.problem == ReplicaProblem.NONE) is accepted

@@ -86,7 +86,8 @@ class Connector:
     http_upgrade: bool = False
     """The connection begins with a request for an HTTP upgrade (artemis-core s. 1.4)."""
     server_name: str = ""
-    """Name of the server in that request, for servers that share a port; empty for the main one."""
+    """Name of the server in that request; empty for the main one of the port. The connectors of a pair need it: stock
+    clients take two connectors with upgrades and without names for one server, and never fail over."""
     upgrade_endpoint: str = ""
     """Name of the acceptor in that request; empty for any."""
 

@@ -151,7 +151,7 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
         """The node is QUEUED."""
         self._searches = 0
         self._unfound = None
-        # the active node is looked for among all members of the cluster, whoever decides about the permission
+        # the active node is looked for among all members of the cluster, with a lock manager and with votes
         self._standby.watch_cluster()
         self.fire(StandbyEvent.BEGIN)
 

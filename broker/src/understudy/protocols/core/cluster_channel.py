@@ -119,7 +119,7 @@ class ClusterChannel:
         if packet.node_id == self._replicated:
             services = self._owner.services
             own_id, group = services.shared.node_id, packet.backup_group_name
-            services.cluster.ungrouped.announced(packet.node_id, own_id, connector.to_url(), group)
+            services.cluster.topology.ungrouped.announced(packet.node_id, own_id, connector.to_url(), group)
 
     def _follows(self, node_id: str, backup: str) -> None:
         """A backup has announced itself."""
