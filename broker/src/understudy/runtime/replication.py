@@ -18,7 +18,6 @@ from understudy.ha.local_sequence import LocalSequence
 from understudy.ha.replication.ports import Authority, Listener, Replica
 from understudy.ports import HoldableLogWriter, Worker
 from understudy.replication.active_link import ActiveLink, CopyOwner, LinkOptions
-from understudy.replication.place import ReplicaPlace
 from understudy.runtime.copied_store import EarlierNote, adopt_identity, earlier_data, own_data
 from understudy.runtime.copying import SourceCopy, StoreOwner
 from understudy.runtime.parts import NodeParts, Owner
@@ -37,8 +36,8 @@ class ReplicationParts:
     local: LocalSequence
     worker: Worker
     """Reads and writes files."""
-    place: ReplicaPlace
-    """Which nodes may be the replica."""
+    place: Callable[[str, packets.ReplicaRegistration], str | None]
+    """Why a node may not be the replica (``LinkOptions.place``)."""
 
 
 class NodeReplication:
@@ -65,7 +64,7 @@ class NodeReplication:
                 call_timeout_ms=connection.call_timeout_ms,
                 silence_ms=settings.silence_ms,
                 protocol=environment.replication_protocol,
-                place=used.place.refusal,
+                place=used.place,
             ),
             used.authority,
             self.shipping,
