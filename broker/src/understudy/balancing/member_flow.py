@@ -30,7 +30,7 @@ class MemberFlow:
         self.bridge = bridge
         self.link: MemberLink | None = None
         """On which the node reports its queues; None: it is away."""
-        self.bindings: dict[str, RemoteBinding] = {}
+        self.bindings = bindings.of_flow(queue)
         """Queues of the node, by cluster name."""
         self._all = bindings
         self._next_id = queue.store.next_id
@@ -44,7 +44,7 @@ class MemberFlow:
     def complete(self) -> None:
         """Queues that were not reported are gone."""
         for binding in [each for each in self.bindings.values() if not each.connected]:
-            self._remove(binding)
+            self._all.remove(binding)
         if self._all.groups is not None:
             self._all.groups.member_reported(self.node_id)
         log.info("queues of another node are known", extra={"node_id": self.node_id, "queues": len(self.bindings)})
@@ -63,7 +63,7 @@ class MemberFlow:
             # of a queue that is left aside
             return
         elif notice.kind == "BINDING_REMOVED":
-            self._remove(known)
+            self._all.remove(known)
         elif notice.kind == "BINDING_UPDATED":
             known.filter = parse_filter(notice.filter)
         elif notice.kind == "CONSUMER_CREATED":
@@ -81,7 +81,7 @@ class MemberFlow:
             return
         if known is not None:
             # deleted and made again
-            self._remove(known)
+            self._all.remove(known)
         binding = RemoteBinding(
             notice.cluster_name,
             notice.address,
@@ -92,12 +92,7 @@ class MemberFlow:
             queue=self.queue,
             filter=parse_filter(notice.filter),
         )
-        if self._all.add(binding):
-            self.bindings[binding.name] = binding
-
-    def _remove(self, binding: RemoteBinding) -> None:
-        del self.bindings[binding.name]
-        self._all.remove(binding)
+        self._all.add(binding)
 
     # -- for the flows ----------------------------------------------------------------------------
 
@@ -119,7 +114,8 @@ class MemberFlow:
         """No message goes this way any more."""
         self.lose_link()
         for binding in list(self.bindings.values()):
-            self._remove(binding)
+            self._all.remove(binding)
+        self._all.forget_flow(self.queue)
         self.bridge.close()
 
     def lose_link(self) -> None:

@@ -58,6 +58,8 @@ class RemoteBindings:
         """By their address, and by cluster name."""
         self._wild: dict[str, dict[str, RemoteBinding]] = {}
         """Those of ``_by_address`` whose address has wildcards."""
+        self._by_flow: dict[Queue, dict[str, RemoteBinding]] = {}
+        """By the store-and-forward queue that leads there, and by cluster name."""
         self._balancers: dict[str, Balancer] = {}
         """Of the addresses of this node that other nodes have queues of, by name."""
         self.decisions: GroupDecisions | None = None
@@ -70,6 +72,14 @@ class RemoteBindings:
         """Addresses of this node that exist only because of queues elsewhere."""
         directory.listeners.append(self)
         directory.elsewhere = self
+
+    def of_flow(self, queue: Queue) -> dict[str, RemoteBinding]:
+        """The bindings to which a store-and-forward queue leads, by cluster name; it is changed as they come and go."""
+        return self._by_flow.setdefault(queue, {})
+
+    def forget_flow(self, queue: Queue) -> None:
+        """A store-and-forward queue leads to no node any more."""
+        self._by_flow.pop(queue, None)
 
     def add(self, binding: RemoteBinding) -> bool:
         """Returns whether it is routed to from now on: not if another node has reported the same queue, or if there are
@@ -87,6 +97,7 @@ class RemoteBindings:
             self._full = True
             return False
         self.by_name[binding.name] = binding
+        self.of_flow(binding.queue)[binding.name] = binding
         name = binding.address
         self._by_address.setdefault(name, {})[binding.name] = binding
         if self._directory.wildcard_routing and is_wild(name, self._directory.settings.wildcards):
@@ -129,6 +140,7 @@ class RemoteBindings:
     def remove(self, binding: RemoteBinding) -> None:
         """Route nothing to it any more."""
         del self.by_name[binding.name]
+        del self._by_flow[binding.queue][binding.name]
         self._full = False
         same = self._by_address[binding.address]
         del same[binding.name]
@@ -168,6 +180,11 @@ class RemoteBindings:
         routing_types = {RoutingType.ANYCAST, RoutingType.MULTICAST} if anycast else {RoutingType.MULTICAST}
         self._made.add(name)
         return self._directory.create_address(name, routing_types, auto_created=True, durable=False)
+
+    def forget(self, name: str) -> None:
+        """See ``routing.listeners.AddressesElsewhere``."""
+        for binding in list(self._by_address.get(name, {}).values()):
+            self.remove(binding)
 
     def tell(self, call: Callable[[RemoteListener], None]) -> None:
         """Call each listener."""

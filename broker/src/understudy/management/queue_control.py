@@ -251,8 +251,8 @@ class QueueControl(Control):
     def move_flushing(
         self, flush_limit: int, selector: str | None, target: str, reject_duplicates: bool, limit: int = -1
     ) -> Steps:
-        """The form of ``move`` with a flushLimit, which has no effect."""
-        return self.move(selector, target, reject_duplicates, limit)
+        """The form of ``move`` with a flushLimit, which has no effect; a limit of 0 means no limit, as in Artemis."""
+        return self.move(selector, target, reject_duplicates, limit if limit > 0 else -1)
 
     def move_one(self, message_id: int, target: str, reject_duplicates: bool = False) -> Steps:
         """Move a message to another queue; whether it existed."""

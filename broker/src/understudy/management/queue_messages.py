@@ -321,6 +321,8 @@ def transfer(
     duplicate = copy.properties.get(DUPLICATE_ID) if remember else None
     duplicate_id = duplicate_id_bytes(duplicate) if duplicate is not None else None
     transaction, order = Transaction(office), ResponseOrder()
+    if address is not queue.address:
+        copy = address.with_expiration(copy, office.clock.wall_ms())
     queue.delivering_count += 1
     try:
         office.acceptance.accept(address, copy, queues, reference.scheduled_ms, order, None, transaction, duplicate_id)
@@ -364,8 +366,10 @@ def copy_to(office: PostOffice, queue: Queue, reference: MessageReference, targe
         raise MessageUnreadable(f"message {reference.message_id} of queue {queue.name!r} cannot be read")
     properties = message.properties.copy()
     properties.pop(ROUTING_TYPE, None)
-    copy = message.replace(address=target.address.name, properties=properties, message_id=office.store.next_id())
-    office.acceptance.accept(office.directory.address_of(target), copy, (target,), 0, ResponseOrder(), None, None, None)
+    address = office.directory.address_of(target)
+    copy = message.replace(address=address.name, properties=properties, message_id=office.store.next_id())
+    copy = address.with_expiration(copy, office.clock.wall_ms())
+    office.acceptance.accept(address, copy, (target,), 0, ResponseOrder(), None, None, None)
     target.address.messages_routed += 1
 
 

@@ -152,7 +152,7 @@ _OPERATIONS: Final = (
     operation("moveMessages", _C.move, "The same.", _SELECTOR, _TARGET, _REJECT),
     operation("moveMessages", _C.move_flushing, "The same.", integer("flushLimit"), _SELECTOR, _TARGET, _REJECT),
     operation(
-        "moveMessages", _C.move_flushing, "The same, at most messageCount; -1 = all.",
+        "moveMessages", _C.move_flushing, "The same, at most messageCount; 0 or less = all.",
         integer("flushLimit"), _SELECTOR, _TARGET, _REJECT, integer("messageCount"),
     ),
     operation("copyMessage", _C.copy_one, "Copy one message to another queue.", _ID, text("targetQueue")),

@@ -327,7 +327,7 @@ def _consumers(queue: QueueState, message: MessageState | None) -> Iterator[Reas
             yield _reason("no-consumer", "the queue has no consumer here")
         return
     if queue.gate is not None:
-        yield _gate(queue.gate, len(consumers))
+        yield _gate(queue.gate, sum(each.started and each.credits > 0 for each in consumers))
     if message is not None and message.taken_by is not None:
         consumers = [each for each in consumers if each.name in message.taken_by]
         if not consumers:
@@ -396,7 +396,7 @@ def _gate(gate: GateState, present: int) -> Reason:
     if gate.rebalancing:
         text = "groups are dealt out again; the messages that consumers have are waited for"
     else:
-        text = f"the queue waits for {gate.wanted} consumers and has {present}"
+        text = f"the queue waits for {gate.wanted} consumers that take messages and has {present}"
     return _reason("dispatch-gate", text, wanted=gate.wanted, present=present, rebalancing=gate.rebalancing)
 
 

@@ -25,6 +25,7 @@ from understudy.management.wait_reasons import (
 from understudy.message import Message
 from understudy.routing.grouping import group_key, group_of
 from understudy.routing.lifecycle.quarantine import NEVER_MS
+from understudy.routing.queues.dispatch_gate import State as DispatchState
 from understudy.routing.queues.queue import Queue
 from understudy.routing.walk import START
 from understudy.session.consumer import ServerConsumer
@@ -76,8 +77,9 @@ class WaitView:
         kind = self._queue.kind
         if kind is None or kind.gate.open:
             return None
-        wanted = self._queue.configuration.consumers_before_dispatch or 0
-        return GateState(wanted, self._queue.consumers.count >= wanted)
+        return GateState(
+            self._queue.configuration.consumers_before_dispatch or 0, kind.gate.state is DispatchState.PAUSED
+        )
 
     def _consumers(self) -> list[ServerConsumer]:
         return [each for each in self._queue.consumers if isinstance(each, ServerConsumer)]

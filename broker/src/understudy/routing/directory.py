@@ -80,6 +80,10 @@ class RetroactiveResources(Protocol):
         """Name of the divert that is among the resources of an address."""
         ...
 
+    def keeps_messages(self, address: Address) -> bool:
+        """Whether they hold messages for queues that an address gets later."""
+        ...
+
 
 class Directory:
     """Everything that has a name."""
@@ -259,7 +263,15 @@ class Directory:
         address.stored = True
 
     def delete_address(self, name: str, *, force: bool = False) -> None:
-        """Raises AddressNotFound, or AddressHasBindings unless ``force`` deletes its queues too."""
+        """Delete an address.
+
+        Args:
+            name: Of the address.
+            force: Delete its queues too, and forget those that other nodes have of it (as in Artemis).
+
+        Raises:
+            AddressNotFound, AddressHasBindings
+        """
         address = self.addresses.get(name)
         if address is None:
             raise AddressNotFound(f"no address {name!r}")
@@ -285,6 +297,8 @@ class Directory:
             listener.address_removed(address)
         if self.retroactive is not None:
             self.retroactive.address_deleted(name)
+        if force and self.elsewhere is not None:
+            self.elsewhere.forget(name)
 
     # -- queues ---------------------------------------------------------------------------------
 

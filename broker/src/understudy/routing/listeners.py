@@ -57,6 +57,12 @@ class AddressesElsewhere(Protocol):
         """The balancer of an address, made if it has none: messages of groups come to it."""
         ...
 
+    def forget(self, name: str) -> None:
+        """An address was deleted by force: queues that other nodes have of it get no messages of this node, until they
+        are announced again.
+        """
+        ...
+
     def make(self, name: str) -> Address | None:
         """The address, made here without a queue so that messages can be sent to it; None: no other node has one.
 

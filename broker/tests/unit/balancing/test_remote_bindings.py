@@ -28,14 +28,16 @@ def test_the_queue_that_came_first_gets_the_first_message(local_first: bool) -> 
     assert names == (["q", f"sf.{THERE}"] * 2 if local_first else [f"sf.{THERE}", "q"] * 2)
 
 
-def test_an_address_that_is_deleted_by_force_comes_back_with_the_queues_of_others() -> None:
-    """Unlike in Artemis, which drops messages for them until the other member announces them again."""
+def test_an_address_that_is_deleted_by_force_loses_the_queues_of_others_until_they_are_announced_again() -> None:
     node = GroupingNode("REMOTE")
     directory = node.world.office.directory
     node.world.queue("q", routing_type=RoutingType.MULTICAST)
     node.remote()
     directory.delete_address("q", force=True)
     assert "q" not in directory.queues
+    assert directory.find_address("q") is None
+    assert node.bindings.by_name == {}
+    node.remote()
     address = directory.find_address("q")
     assert address is not None
     assert address.balancer is not None

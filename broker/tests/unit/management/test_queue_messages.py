@@ -372,3 +372,32 @@ def test_a_disabled_queue_takes_no_messages() -> None:
     node.ask("queue.q", "enable")
     node.world.session().send(numbered(2))
     assert numbers(queue) == [0, 2]
+
+
+@pytest.mark.parametrize("operation", ["moveMessages", "moveMessage", "copyMessage", "retryMessages"])
+def test_a_moved_or_copied_message_has_the_expiration_of_its_new_address(operation: str) -> None:
+    node = ManagedWorld(world=World({"other": {"expiry_delay": 5_000}, "kept": {"no_expiry": True}}))
+    queue, other = node.world.queue(), node.world.queue("other")
+    node.world.session().send(text("m", properties={"n": 0}))
+    if operation == "retryMessages":
+        node.world.session().send(text("m", "other", properties={"n": 0}))
+        node.ask("queue.other", "moveMessages", None, "q")
+        node.ask("queue.q", "removeMessage", ids(queue)[0])
+        node.ask("queue.q", operation)
+    elif operation == "moveMessages":
+        node.ask("queue.q", operation, None, "other")
+    else:
+        node.ask("queue.q", operation, ids(queue)[0], "other")
+    ((_, reference),) = other.browse((9, -1))
+    assert reference.expiration == other.read(reference).expiration == node.world.clock.now_ms + 5_000
+    kept = node.world.queue("kept")
+    node.ask("queue.other", "moveMessages", None, "kept")
+    assert [reference.expiration for _, reference in kept.browse((9, -1))] == [0]
+
+
+@pytest.mark.parametrize(("limit", "moved"), [(0, 5), (-1, 5), (2, 2)])
+def test_moving_at_most_0_messages_moves_all(limit: int, moved: int) -> None:
+    node, queue = loaded()
+    other = node.world.queue("other")
+    assert node.ask("queue.q", "moveMessages", 100, None, "other", False, limit) == moved
+    assert (queue.message_count, other.message_count) == (5 - moved, moved)

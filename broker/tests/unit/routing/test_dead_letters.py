@@ -194,10 +194,9 @@ def test_on_a_full_disk_nothing_expires_until_there_is_space(way: str) -> None:
     assert queue.address.message_count == 1
 
 
-@pytest.mark.parametrize("lent", [False, True])
-def test_on_a_full_disk_nothing_is_a_dead_letter_until_there_is_space(lent: bool) -> None:
+def test_on_a_full_disk_nothing_is_a_dead_letter_until_there_is_space() -> None:
     world = World(DEAD)
-    queue, dead = world.queue(non_destructive=lent), world.queue("DLQ")
+    queue, dead = world.queue(), world.queue("DLQ")
     world.session().send(text("m"))
     fail_once(world)
     world.store.full = True
@@ -300,3 +299,59 @@ def test_a_refused_message_without_a_queue_may_be_sent_again_with_its_duplicate_
     assert isinstance(world.answers.error("first"), AddressFull)
     assert (world.answers.error("again"), world.answers.error("and again")) == (None, None)
     assert dead.message_count == 1
+
+
+WEEK_MS = 7 * 24 * 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [({"expiry_delay": WEEK_MS}, WEEK_MS), ({"min_expiry_delay": 500}, 500), ({"max_expiry_delay": 900}, 900)],
+)
+def test_a_dead_letter_has_the_expiration_of_its_new_address(settings: dict[str, object], expected: int) -> None:
+    world = World({**DEAD, "DLQ": settings})
+    world.queue()
+    dead = world.queue("DLQ")
+    world.session().send(text("m", expiration=world.clock.now_ms + 50_000))
+    fail_once(world, 2)
+    assert only(world, dead).expiration == world.clock.now_ms + expected
+
+
+def test_a_retry_queue_with_a_delay_gives_expired_messages_back_after_it() -> None:
+    """Dead letters wait in a queue without consumers, whose expiration leads back to the queue of the work."""
+    world = World(
+        {
+            "q": {"dead_letter_address": "retry", "max_delivery_attempts": 1},
+            "retry": {"expiry_delay": 5_000, "expiry_address": "q"},
+        }
+    )
+    queue, retry = world.queue(), world.queue("retry")
+    world.session().send(text("m"))
+    fail_once(world)
+    assert (queue.message_count, retry.message_count) == (0, 1)
+    world.clock.advance(4_999)
+    assert retry.expire_overdue(world.clock.now_ms) == 0
+    world.clock.advance(1)
+    assert retry.expire_overdue(world.clock.now_ms) == 1
+    assert (queue.message_count, retry.message_count) == (1, 0)
+    assert only(world, queue).expiration == 0
+
+
+def test_an_expired_message_takes_the_expiration_of_the_expiry_address_and_does_not_expire_again_there() -> None:
+    world = World({"#": {**DEAD["#"], "expiry_delay": 100}})
+    queue, expired = world.queue(), world.queue("EXP")
+    world.session().send(text("m"))
+    world.clock.advance(100)
+    queue.expire_overdue(world.clock.now_ms)
+    assert only(world, expired).expiration == world.clock.now_ms + 100
+    world.clock.advance(100)
+    expired.expire_overdue(world.clock.now_ms)
+    assert (expired.message_count, only(world, expired).expiration) == (1, 0)
+
+
+def test_a_message_that_no_queue_wanted_has_the_expiration_of_the_dead_letter_address() -> None:
+    world = World({"#": {**DEAD["#"], "send_to_dla_on_no_route": True}, "DLQ": {"expiry_delay": 100}})
+    world.office.directory.create_address("empty", {RoutingType.MULTICAST})
+    dead = world.queue("DLQ")
+    world.session().send(text("m", "empty"))
+    assert only(world, dead).expiration == world.clock.now_ms + 100

@@ -127,3 +127,43 @@ def test_every_event_in_every_state(state: State, event: Event) -> None:
         (State.PAUSED, Event.EMPTY): State.CLOSED,
     }
     assert gate.state is expected.get((state, event), state)
+
+
+@pytest.mark.parametrize("groups", [False, True])
+@pytest.mark.parametrize("late", ["credits", "start"])
+def test_a_consumer_counts_once_it_can_take_messages(late: str, groups: bool) -> None:
+    world = World()
+    queue = world.queue(consumers_before_dispatch=2)
+    for number in range(20):
+        properties = {GROUP_ID: f"g{number % 4}"} if groups else {}
+        world.session().send(text(str(number), properties=properties))
+    first = consumer(world)
+    second = world.session(start=late == "credits")
+    second.create_consumer(0, "q")
+    if late == "start":
+        second.receive_consumer_credits(0, -1)
+    world.turn()
+    assert (gate_of(queue).state, callback_of(first).bodies()) == (State.CLOSED, [])
+    if late == "start":
+        second.start()
+    else:
+        second.receive_consumer_credits(0, -1)
+    world.turn()
+    assert [len(callback_of(each).bodies()) for each in (first, second)] == [10, 10]
+
+
+def test_credits_that_are_used_up_do_not_close_the_gate_again() -> None:
+    world = World()
+    queue = world.queue(consumers_before_dispatch=2)
+    sessions = [world.session(), world.session()]
+    for session in sessions:
+        session.create_consumer(0, "q")
+        session.receive_consumer_credits(0, 1)
+    for number in range(4):
+        world.session().send(text(str(number)))
+    world.turn()
+    assert [len(callback_of(each).bodies()) for each in sessions] == [1, 1]
+    sessions[0].receive_consumer_credits(0, -1)
+    world.turn()
+    assert gate_of(queue).state is State.OPEN
+    assert len(callback_of(sessions[0]).bodies()) == 3

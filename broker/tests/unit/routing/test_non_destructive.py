@@ -19,7 +19,7 @@ from understudy.routing.queues.queue import Queue
 from understudy.routing.restore import restore
 from understudy.routing.updates import change_queue
 from understudy.routing.walk import act_on
-from understudy.session.outcomes import EXPIRED
+from understudy.session.outcomes import EXPIRED, REJECTED
 from understudy.session.session import ServerSession
 
 
@@ -113,24 +113,54 @@ def test_a_returned_message_is_offered_again_to_the_same_consumer() -> None:
     assert queue.delivering_count == 4
     late = consumer(world)
     world.turn()
-    assert callback_of(late).counts() == [2, 2, 1, 1], "failures count for the message"
+    assert callback_of(late).counts() == [1, 1, 1, 1], "failures count for the consumer that failed"
 
 
-def test_a_message_that_fails_too_often_is_a_dead_letter_for_all_consumers() -> None:
+@pytest.mark.parametrize("kind", [{}, {"last_value": True, "last_value_key": "key"}])
+def test_failed_deliveries_of_a_consumer_do_not_take_a_message_from_the_others(kind: dict[str, object]) -> None:
     world = World({"q": {"dead_letter_address": "DLQ", "max_delivery_attempts": 2}})
-    queue, dead = world.queue(non_destructive=True), world.queue("DLQ")
-    send(world, "A")
-    session, other = consumer(world, transacted=True), consumer(world)
-    for _ in range(2):
+    queue, dead = world.queue(non_destructive=True, **kind), world.queue("DLQ")
+    send(world, "A", properties={"key": "k"})
+    session, other = consumer(world, transacted=True), consumer(world, transacted=True)
+    for _ in range(4):
         world.turn()
         session.acknowledge(0, last_id(session))
         session.rollback()
     world.turn()
-    assert (queue.message_count, dead.message_count, queue.messages_killed) == (0, 1, 1)
-    assert world.store.survivors(queue) == []
-    assert (seen(session), seen(other)) == ("AA", "A")
-    other.acknowledge(0, last_id(other))
-    assert (queue.message_count, queue.delivering_count, world.office.memory.held_count) == (0, 0, 1)
+    assert (seen(session), callback_of(session).counts()) == ("AA", [1, 2]), "it is not tried there again"
+    assert (queue.message_count, dead.message_count, queue.messages_killed) == (1, 0, 0)
+    for _ in range(4):
+        crashing = consumer(world, transacted=True)
+        world.turn()
+        crashing.close(failed=True)
+    world.turn()
+    assert (seen(other), callback_of(other).counts()) == ("A", [1])
+    late = consumer(world)
+    world.turn()
+    assert (seen(late), queue.message_count, dead.message_count) == ("A", 1, 0)
+    assert world.store.survivors(queue) == [last_id(late)]
+
+
+def test_a_message_that_one_consumer_rejects_stays_for_the_others() -> None:
+    world = World({"q": {"dead_letter_address": "DLQ"}})
+    queue, dead = world.queue(non_destructive=True), world.queue("DLQ")
+    send(world, "A")
+    session, other = consumer(world), consumer(world)
+    world.turn()
+    session.settle(0, last_id(session), REJECTED)
+    world.turn()
+    assert (seen(session), seen(other)) == ("A", "A")
+    assert (queue.message_count, queue.delivering_count, dead.message_count) == (1, 1, 0)
+
+
+def test_a_consumer_whose_clock_is_ahead_does_not_expire_a_message_for_the_others() -> None:
+    world = World({"q": {"expiry_address": "EXP"}})
+    queue, expired = world.queue(non_destructive=True), world.queue("EXP")
+    send(world, "A", expiration=world.clock.now_ms + 10)
+    session = consumer(world)
+    world.turn()
+    session.settle(0, last_id(session), EXPIRED)
+    assert (queue.message_count, queue.delivering_count, expired.message_count) == (1, 0, 0)
 
 
 def test_expiry_takes_what_consumers_do_not() -> None:
@@ -149,6 +179,7 @@ def test_expiry_takes_what_consumers_do_not() -> None:
     assert queue.delivering_count == 1
     send(world, "C", expiration=world.clock.now_ms + 10)
     world.turn()
+    world.clock.advance(20)
     session.settle(0, last_id(session), EXPIRED)
     assert (queue.message_count, expired.message_count, queue.delivering_count) == (1, 2, 2)
     late.settle(0, last_id(late), EXPIRED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.routing import World, callback_of, text
+from support.xa import XID, xa_session
 from understudy.errors import MaxConsumersExceeded
 from understudy.message import SCHEDULED_DELIVERY
 from understudy.routing.queues.consumer import QueueConsumers
@@ -59,6 +60,62 @@ def test_purge_on_no_consumers() -> None:
     assert world.store.survivors(queue) == []
     world.clock.advance(5_000)
     assert (queue.message_count, queue.messages_killed) == (0, 2)
+
+
+@pytest.mark.parametrize("redelivery_delay", [0, 1_000])
+@pytest.mark.parametrize("end", ["rollback", "close", "lost"])
+def test_purge_on_no_consumers_drops_deliveries_that_return_after_the_last_consumer(
+    end: str, redelivery_delay: int
+) -> None:
+    world = World({"q": {"redelivery_delay": redelivery_delay}})
+    queue = world.queue(purge_on_no_consumers=True)
+    session = world.session(transacted=True)
+    session.create_consumer(0, "q")
+    session.receive_consumer_credits(0, -1)
+    producer = world.session()
+    for body in ("held", "waits"):
+        producer.send(text(body))
+    world.turn()
+    session.acknowledge(0, callback_of(session).delivered[0][1].message_id)
+    session.close_consumer(0)
+    assert (queue.message_count, queue.delivering_count) == (1, 1)
+    if end == "rollback":
+        session.rollback()
+    else:
+        session.close(failed=end == "lost")
+    assert (queue.message_count, queue.delivering_count, queue.scheduled_count) == (0, 0, 0)
+    assert (queue.messages_killed, world.store.survivors(queue), world.office.memory.held_bytes) == (2, [], 0)
+
+
+def test_purge_on_no_consumers_drops_acknowledgements_of_a_prepared_branch_that_is_rolled_back() -> None:
+    world = World()
+    queue = world.queue(purge_on_no_consumers=True)
+    session = xa_session(world)
+    session.create_consumer(0, "q")
+    session.receive_consumer_credits(0, -1)
+    world.session().send(text("m"))
+    world.turn()
+    session.branches.start(XID)
+    session.acknowledge(0, callback_of(session).delivered[0][1].message_id)
+    session.branches.end(XID, failed=False)
+    session.branches.prepare(XID)
+    session.close(failed=False)
+    assert (queue.message_count, queue.delivering_count) == (1, 1)
+    world.session(xa=True).branches.roll_back(XID)
+    assert (queue.message_count, queue.delivering_count, world.store.survivors(queue)) == (0, 0, [])
+
+
+def test_a_purging_queue_keeps_deliveries_that_return_while_another_consumer_is_there() -> None:
+    world = World()
+    queue = world.queue(purge_on_no_consumers=True)
+    session, other = world.session(transacted=True), world.session()
+    for each in (session, other):
+        each.create_consumer(0, "q")
+    session.receive_consumer_credits(0, -1)
+    world.session().send(text("m"))
+    world.turn()
+    session.close(failed=True)
+    assert (queue.message_count, queue.delivering_count) == (1, 0)
 
 
 def test_expired_messages_are_found_without_a_consumer() -> None:

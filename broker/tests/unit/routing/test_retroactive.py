@@ -87,11 +87,25 @@ def test_settings_that_change_make_them_and_change_the_rings() -> None:
         assert waits(queue) == kept
 
 
-def test_an_address_made_on_demand_is_deleted_with_its_resources() -> None:
+def test_an_address_made_on_demand_is_deleted_with_its_resources_when_these_are_empty() -> None:
     world = retroactive({"#": {"retroactive_message_count": 3}}, address_queue_scan_period_ms=100)
-    news(world, "a")
     world.queue("q", address="news", routing_type=MULTICAST)
     world.office.directory.delete_queue("q")
+    world.clock.advance(1000)
+    assert (world.office.directory.addresses, world.office.directory.queues) == ({}, {})
+
+
+def test_an_address_made_on_demand_keeps_its_history_after_the_last_subscriber() -> None:
+    world = retroactive({"#": {"retroactive_message_count": 3}}, address_queue_scan_period_ms=100)
+    world.queue("q", address="news", routing_type=MULTICAST)
+    news(world, *"abcd")
+    world.office.directory.delete_queue("q")
+    world.clock.advance(1000)
+    later = world.queue("later", address="news", routing_type=MULTICAST)
+    assert waits(later) == [b"b", b"c", b"d"]
+    world.office.directory.delete_queue("later")
+    ring = world.office.directory.queues["$.internal.news.queue.multicast.retro"]
+    ring.purge()
     world.clock.advance(1000)
     assert (world.office.directory.addresses, world.office.directory.queues) == ({}, {})
 

@@ -126,10 +126,10 @@ def test_expired_goes_to_the_expiry_address_also_in_a_transaction() -> None:
     assert (rig.queue.messages_expired, rig.expired.message_count) == (1, 1)
 
 
-def test_rejected_from_a_non_destructive_queue_leaves_it() -> None:
+def test_rejected_from_a_non_destructive_queue_stays_in_it() -> None:
     rig = SessionHarness("a", non_destructive=True)
     rig.settle(0, REJECTED)
-    assert (rig.queue.message_count, rig.queue.delivering_count, rig.dead.message_count) == (0, 0, 1)
+    assert (rig.queue.message_count, rig.queue.delivering_count, rig.dead.message_count) == (1, 0, 0)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ more than ``auto-delete-queues-message-count`` messages and nothing is on its wa
 a consumer has left it, or if messages in it were acknowledged, expired or killed (as in Artemis). Two
 sweeps in a row must find it like that, so that a client which reconnects finds it again.
 
+An address stays while it keeps retroactive messages: the next queue that is bound to it gets them.
+
 An activation deletes at once every queue made on demand that is empty, used or not: its clients make
 it again when they need it.
 """
@@ -81,10 +83,13 @@ def delete_unbound(directory: Directory, name: str) -> None:
 
 
 def _unbound(directory: Directory, address: Address) -> bool:
-    """Whether an address has no queues, and no diverts but that of its own retroactive messages."""
+    """Whether an address has no queues, no diverts but that of its own retroactive messages, and none of those."""
     retroactive = directory.retroactive
-    own = None if retroactive is None else retroactive.divert_of(address.name)
-    return not address.bindings and all(divert.name == own for divert in address.diverts)
+    if retroactive is None:
+        return not (address.bindings or address.diverts)
+    own = retroactive.divert_of(address.name)
+    unbound = not address.bindings and all(divert.name == own for divert in address.diverts)
+    return unbound and not retroactive.keeps_messages(address)
 
 
 def _may_go(queue: Queue) -> bool:

@@ -3,11 +3,13 @@
 
 The copy in the target queues and the end of the original are one transaction of the log, so a
 crash between them neither loses nor doubles the message. The copy carries where it came from
-(``_AMQ_ORIG_*``, artemis-core s. 5.1), has no expiration and no routing type of its own.
+(``_AMQ_ORIG_*``, artemis-core s. 5.1), no routing type of its own, and the expiration that the settings of its new
+address give to a message without one.
 
 Without a target address the message ends here; that is the documented meaning, and it is counted
 (``messages_expired``, ``messages_killed``). The log has a warning for each one that was tried too often. What dies on
-the target address itself stays there, as a message that was never delivered and does not expire.
+the target address itself stays there, as a message that was never delivered; one that expired there does not expire
+again.
 """
 
 from __future__ import annotations
@@ -137,10 +139,10 @@ class DeadLetters:
         acceptance = self._acceptance
         if target is queue.address:
             # the queue is on the target address: the message is sent to it again, after the others
-            message = queue.read(reference)
-            acceptance.move(
-                message.replace(expiration=0, message_id=acceptance.store.next_id()), target, (queue,), queue, reference
-            )
+            copy = queue.read(reference).replace(expiration=0, message_id=acceptance.store.next_id())
+            if not expired:
+                copy = target.with_expiration(copy, acceptance.clock.wall_ms())
+            acceptance.move(copy, target, (queue,), queue, reference)
         elif target is not None:
             message = queue.read(reference)
             # the time at which it went, not the one it carries: an operator may expire a message without one
@@ -170,6 +172,7 @@ class DeadLetters:
             properties.set_typed(ORIGINAL_ROUTING_TYPE, BYTE, routing_type)
         if actual_expiry is not None:
             properties[ACTUAL_EXPIRY] = actual_expiry
-        return message.replace(
+        copy = message.replace(
             address=target.name, properties=properties, expiration=0, message_id=self._acceptance.store.next_id()
         )
+        return target.with_expiration(copy, self._acceptance.clock.wall_ms())

@@ -9,7 +9,6 @@ Not here: the address they go to (``dead_letters``), ends of transactions (``ses
 from __future__ import annotations
 
 import logging
-from functools import partial
 from typing import Final
 
 from understudy.errors import BrokerError, DiskFull, MessageUnreadable, StoreError
@@ -17,7 +16,6 @@ from understudy.ports import Clock, Entropy
 from understudy.routing.lifecycle.dead_letters import DeadLetters
 from understudy.routing.lifecycle.quarantine import NEVER_MS, DamagedMessages
 from understudy.routing.lifecycle.scheduled import ScheduledDeliveries
-from understudy.routing.queues.non_destructive import DeliveredCopy
 from understudy.routing.queues.queue import Queue
 from understudy.store.message_store import MessageStore
 from understudy.store.reference import MessageReference, References
@@ -56,7 +54,7 @@ class Redelivery:
         often, to the dead letters (artemis-core s. 6.4). Delivery counts are final already.
         """
         if queue.kind is not None:
-            references = queue.kind.copies.cancelled(references, partial(self.kill, queue))
+            references = queue.kind.copies.cancelled(references)
         if queue.deleted:
             queue.delivering_count -= len(references)
             queue.forget(References(references))
@@ -64,9 +62,13 @@ class Redelivery:
         settings = queue.address.settings
         attempts = settings.max_delivery_attempts
         back: list[MessageReference] = []
+        purged = References()
         for reference in references:
             count = reference.delivery_count
             killed = 0 < attempts <= count and not queue.internal
+            if queue.purges_returned and not killed:
+                purged.append(reference)
+                continue
             not_before_ms = 0 if killed or not delay_redelivery else self._redelivery_ms(queue, count)
             # with counts stored before each delivery, one that was taken back is stored too
             changed = count or not_before_ms or self._store.settings.count_before_delivery
@@ -83,6 +85,8 @@ class Redelivery:
             else:
                 back.append(reference)
         queue.requeue(back)
+        if purged:
+            queue.purge_returned(purged)
         if queue.kind is not None:
             queue.kind.gate_may_open(0)
 
@@ -112,16 +116,12 @@ class Redelivery:
             self._try_again(queue, reference, error)
 
     def reject(self, queue: Queue, reference: MessageReference) -> None:
-        """Send a delivery that its consumer rejected to the dead letter address, whatever its number of deliveries;
-        from a non-destructive queue, too.
+        """Send a delivery that its consumer rejected to the dead letter address, whatever its number of deliveries. On
+        a non-destructive queue the copy ends; its message stays for the other consumers.
         """
-        if isinstance(reference, DeliveredCopy) and queue.kind is not None:
-            original = queue.kind.copies.original(reference)
-            if original is None:
-                return
-            reference = original
-        else:
-            queue.delivering_count -= 1
+        if queue.kind is not None and not queue.kind.settled((reference,)):
+            return
+        queue.delivering_count -= 1
         if queue.deleted:
             queue.forget(References((reference,)))
             return

@@ -61,6 +61,13 @@ class Retroactive:
         """The name of its divert."""
         return self.names(address).divert
 
+    def keeps_messages(self, address: Address) -> bool:
+        """Whether a ring holds messages for queues that an address gets later; none gets them once the setting is 0."""
+        if address.settings.retroactive_message_count <= 0:
+            return False
+        rings = map(self._office.directory.queues.get, self.names(address.name).queues.values())
+        return any(ring is not None and ring.message_count + ring.incoming for ring in rings)
+
     def _name(self, address: str, resource: str, delimiter: str) -> str:
         return f"{self._prefix}{address}{delimiter}{resource}{delimiter}{_SUFFIX}"
 

@@ -182,8 +182,10 @@ def _dispatch_copies(queue: Queue, copies: NonDestructiveDeliveries, ready: list
     """Every consumer gets every message, each from where it stopped."""
     for consumer in ready:
         while consumer.ready and queue.may_go_on():
-            reference = copies.next_again(consumer, now_ms)
-            if reference is not None:
+            failures = 0
+            again = copies.next_again(consumer, now_ms)
+            if again is not None:
+                reference, failures = again
                 found_message = queue.read_waiting(reference)
                 if found_message is None:
                     continue
@@ -194,7 +196,7 @@ def _dispatch_copies(queue: Queue, copies: NonDestructiveDeliveries, ready: list
                     break
                 reference, message = found
                 consumer.cursors[reference.priority] = reference.position + 1
-            copy = copies.copy_for(reference, consumer)
+            copy = copies.copy_for(reference, consumer, failures)
             try:
                 consumer.deliver(References((copy,), message))
             except BaseException:

@@ -2,6 +2,9 @@
 consumers-before-dispatch, delay-before-dispatch), and a pause while groups are dealt out again
 (manual, "Message Grouping": group-rebalance-pause-dispatch).
 
+A consumer counts once it can take messages: its session is started and it has given credits. Otherwise those that
+came before the last one would take everything before that one has credits.
+
 Not here: deliveries (``delivery``). Invariant: without consumers the gate is closed, so that
 the next consumers wait for each other again.
 """
@@ -20,7 +23,7 @@ class State(Enum):
     """Of a gate."""
 
     CLOSED = auto()
-    """Too few consumers so far."""
+    """Too few consumers that can take messages so far."""
     OPEN = auto()
     PAUSED = auto()
     """A consumer came; what the others have is waited for."""
@@ -30,7 +33,7 @@ class Event(Enum):
     """Events of a gate."""
 
     ENOUGH = auto()
-    """Enough consumers, or the longest wait for them is over."""
+    """Enough consumers can take messages, or the longest wait for them is over."""
     REBALANCE = auto()
     """A consumer came to a queue that pauses, and deliveries are outstanding."""
     DRAINED = auto()
@@ -57,7 +60,17 @@ class DispatchGate(Machine[State, Event]):
         """Whether the queue may deliver now."""
         if self._state is State.PAUSED and not self._queue.delivering_count:
             self.fire(Event.DRAINED)
+        elif self._state is State.CLOSED and self._enough:
+            self.fire(Event.ENOUGH)
         return self._state is State.OPEN
+
+    @property
+    def _enough(self) -> bool:
+        """Whether as many consumers as asked for can take messages; without such a number any consumer is enough."""
+        wanted, consumers = self._queue.configuration.consumers_before_dispatch or 0, self._queue.consumers
+        if wanted <= 0:
+            return consumers.count > 0
+        return consumers.count >= wanted and sum(each.ready for each in consumers) >= wanted
 
     def joined(self) -> None:
         """A consumer was added, or the required number of consumers changed."""
@@ -67,7 +80,7 @@ class DispatchGate(Machine[State, Event]):
             return
         if asked.group_rebalance and asked.group_rebalance_pause_dispatch and queue.delivering_count:
             self.fire(Event.REBALANCE)
-        if queue.consumers.count >= (asked.consumers_before_dispatch or 0):
+        if self._enough:
             self.fire(Event.ENOUGH)
         elif self._state is State.CLOSED and self._timer is None:
             delay_ms = asked.delay_before_dispatch

@@ -3,8 +3,9 @@ Queues").
 
 A delivery hands a copy of the reference to one consumer, while the reference itself stays in the queue for the other
 consumers. Each consumer reads the queue from its start, higher priorities first. An acknowledgement ends the copy only.
-Messages leave the queue by expiry, by a newer last value, by the size of a ring, or after ``max-delivery-attempts``
-failures, which count for the message, whichever consumer failed; then the message is a dead letter for all consumers.
+Messages leave the queue by expiry, by a newer last value, by the size of a ring or by an operation of management, never
+because of a consumer: failed deliveries count for the consumer that failed, and after ``max-delivery-attempts`` of
+them, or when it rejects the message, that consumer does not get the message again. The others do.
 
 A copy that a consumer returns is offered to the same consumer again, before messages that it has not seen. Redelivery
 delays do not apply, because the message remains in the queue; neither do message groups, because every consumer sees
@@ -16,15 +17,15 @@ of the queue, and holds the file of a large message until it is given back.
 
 from __future__ import annotations
 
+import logging
 from bisect import insort
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from understudy.routing.queues.consumer import Consumer
 from understudy.routing.queues.special import SpecialQueue
 from understudy.store.reference import LargeReference, MessageReference
 
-Kill = Callable[[MessageReference], None]
-"""Takes a message of the queue that was delivered too often, and is in no place any more."""
+log = logging.getLogger(__name__)
 
 
 class DeliveredCopy(MessageReference):
@@ -37,7 +38,7 @@ class DeliveredCopy(MessageReference):
     file_id: int | None
     """Of a large message; held."""
     initial_delivery_count: int
-    """Delivery count of the message when the copy was made."""
+    """Failed deliveries of the message to the same consumer when the copy was made."""
 
 
 class NonDestructiveDeliveries:
@@ -47,11 +48,12 @@ class NonDestructiveDeliveries:
 
     def __init__(self, queue: SpecialQueue) -> None:
         self._queue = queue
-        self._again: dict[Consumer, list[tuple[int, int, int]]] = {}
-        """Messages that a consumer gave back: priority from the highest as 0 up, position, message id."""
+        self._again: dict[Consumer, list[tuple[int, int, int, int]]] = {}
+        """Messages that a consumer gave back: priority from the highest as 0 up, position, message id, and failed
+        deliveries to this consumer."""
 
-    def copy_for(self, reference: MessageReference, consumer: Consumer) -> DeliveredCopy:
-        """A copy for a consumer."""
+    def copy_for(self, reference: MessageReference, consumer: Consumer, failures: int = 0) -> DeliveredCopy:
+        """A copy for a consumer, to which so many deliveries of the message have failed."""
         copy = DeliveredCopy(
             reference.message_id,
             reference.priority,
@@ -61,7 +63,7 @@ class NonDestructiveDeliveries:
             False,
             None,
         )
-        copy.delivery_count = copy.initial_delivery_count = reference.delivery_count
+        copy.delivery_count = copy.initial_delivery_count = failures
         copy.position = reference.position
         copy.consumer = consumer
         copy.file_id = None
@@ -71,14 +73,16 @@ class NonDestructiveDeliveries:
         self._queue.delivering_count += 1
         return copy
 
-    def next_again(self, consumer: Consumer, now_ms: int) -> MessageReference | None:
-        """The next message that a consumer gave back and may have again; it stays in the queue."""
+    def next_again(self, consumer: Consumer, now_ms: int) -> tuple[MessageReference, int] | None:
+        """The next message that a consumer gave back and may have again, which stays in the queue, and its failed
+        deliveries to this consumer.
+        """
         places = self._again.get(consumer)
         while places:
-            level, position, message_id = places.pop(0)
+            level, position, message_id, failures = places.pop(0)
             reference = self._queue.pending.at(9 - level, position, message_id)
             if reference is not None and not 0 < reference.expiration <= now_ms:
-                return reference
+                return reference, failures
         return None
 
     def settled(self, references: Sequence[MessageReference]) -> list[MessageReference]:
@@ -102,7 +106,7 @@ class NonDestructiveDeliveries:
             waiting.remove(found)
         return found
 
-    def cancelled(self, references: Sequence[MessageReference], kill: Kill) -> list[MessageReference]:
+    def cancelled(self, references: Sequence[MessageReference]) -> list[MessageReference]:
         """End the copies among them, which failed (their ``delivery_count`` has grown) or were not processed. Returns
         the other references.
         """
@@ -113,31 +117,23 @@ class NonDestructiveDeliveries:
                 others.append(reference)
                 continue
             self._end(reference)
-            failed = reference.delivery_count > reference.initial_delivery_count
-            if (not failed or self._count_failure(reference, kill)) and reference.consumer in present:
-                place = (9 - reference.priority, reference.position, reference.message_id)
+            if reference.consumer in present and self._may_be_tried(reference):
+                place = (9 - reference.priority, reference.position, reference.message_id, reference.delivery_count)
                 insort(self._again.setdefault(reference.consumer, []), place)
         self._queue.prompt()
         return others
 
-    def _count_failure(self, copy: DeliveredCopy, kill: Kill) -> bool:
-        """Whether it may be tried again."""
-        queue = self._queue
-        waiting = queue.pending
-        reference = waiting.at(copy.priority, copy.position, copy.message_id)
-        if reference is None:
-            return False
-        # Taken and put back, as the queue may hold it as a row.
-        waiting.remove(reference)
-        reference.delivery_count = count = reference.delivery_count + 1
-        if reference.durable and not queue.deleted:
-            queue.store.store_delivery_count(queue.queue_id, reference.message_id, count)
-        attempts = queue.address.settings.max_delivery_attempts
-        if 0 < attempts <= count and not queue.internal and not queue.deleted:
-            kill(reference)
-            return False
-        waiting.requeue((reference,))
-        return True
+    def _may_be_tried(self, copy: DeliveredCopy) -> bool:
+        """Whether its consumer gets the message again: deliveries to it have not failed too often."""
+        attempts = self._queue.address.settings.max_delivery_attempts
+        if not 0 < attempts <= copy.delivery_count or copy.delivery_count == copy.initial_delivery_count:
+            return True
+        log.warning(
+            "a consumer of a non-destructive queue gets a message no more, which has failed too often there; other"
+            " consumers get it",
+            extra={"queue": self._queue.name, "message_id": copy.message_id, "deliveries": copy.delivery_count},
+        )
+        return False
 
     def left(self, consumer: Consumer) -> None:
         """A consumer is gone."""

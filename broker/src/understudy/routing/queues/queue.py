@@ -391,8 +391,13 @@ class Queue(QueueCounts):
         self.forget(scheduled)
 
     def expire_delivered(self, reference: MessageReference) -> None:
-        """One that its consumer found to be over."""
+        """One that its consumer found to be over. On a non-destructive queue a message leaves only if the clock of this
+        node says so too.
+        """
         if isinstance(reference, DeliveredCopy) and self.kind is not None:
+            if not 0 < reference.expiration <= self.office.clock.wall_ms():
+                self.kind.settled((reference,))
+                return
             original = self.kind.copies.original(reference)
             if original is not None:
                 self.office.redelivery.expire(self, original)
@@ -422,6 +427,16 @@ class Queue(QueueCounts):
         self.scheduled_count -= len(scheduled)
         self._kill(scheduled)
         return count + len(scheduled)
+
+    @property
+    def purges_returned(self) -> bool:
+        """Whether a delivery that returns is dropped: its last consumer has left, and took waiting messages with it."""
+        return self.purge_on_no_consumers and not self.consumers.count
+
+    def purge_returned(self, part: Part) -> None:
+        """Drop cancelled deliveries (``purges_returned``)."""
+        self.delivering_count -= len(part)
+        self._kill(part)
 
     def _kill(self, part: Part) -> None:
         self.log_acknowledges(part)

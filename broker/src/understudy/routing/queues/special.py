@@ -23,6 +23,7 @@ class SpecialQueue(Protocol):
     deleted: bool
     delivering_count: int
     internal: bool
+    name: str
     pending: PendingMessages
     queue_id: int
     store: MessageStore
