@@ -132,10 +132,11 @@ class SealableConnection(Connection, Protocol):
 
 
 class Space(NamedTuple):
-    """Of one file system, in bytes."""
+    """Of one file system, in bytes, without those reserved for root."""
 
     free_bytes: int
     total_bytes: int
+    """Free and used."""
 
 
 class FileReader(Protocol):

@@ -9,6 +9,7 @@ from support.routing import World
 from understudy.bridges.bridge import Bridge, BridgeParts
 from understudy.bridges.conversion import Conversion
 from understudy.bridges.target import TargetAccess
+from understudy.cluster.credentials import ClusterCredentials
 from understudy.config.bridge import BridgeConfiguration
 from understudy.errors import BrokerError
 from understudy.wire.core import packets
@@ -113,7 +114,10 @@ class Wire:
 
     def _carry_out(self, channel_id: int, packet: packets.Packet) -> None:
         broker = self.broker
-        if isinstance(packet, packets.CreateSession):
+        if isinstance(packet, packets.ClusterHello):
+            # as a broker without cluster credentials, or with others
+            self.answer(packets.ClusterConnectReply(False), channel_id)
+        elif isinstance(packet, packets.CreateSession):
             if packet.version > broker.version_max:
                 self.answer(packets.ExceptionResponse(broker.incompatible, "version"), channel_id)
                 return
@@ -195,9 +199,13 @@ class Bridged:
         ports: tuple[int, ...] = (1,),
         queue: bool = True,
         settings: dict[str, dict[str, object]] | None = None,
+        credentials: ClusterCredentials | None = None,
+        may_be_anonymous: bool = False,
         **options: Any,
     ) -> None:
         self.source = World(settings)
+        self.credentials = credentials
+        self.may_be_anonymous = may_be_anonymous
         if queue:
             self.source.queue("q")
         self.producer = self.source.session()
@@ -210,9 +218,9 @@ class Bridged:
     def make(self) -> Bridge:
         """A bridge of the present source: also of its next activation."""
         clock = self.source.clock
-        access = TargetAccess(self.target, clock, clock, Entropy(), None)
+        access = TargetAccess(self.target, clock, clock, Entropy(), self.credentials)
         find = self.source.office.directory.queues.get
-        parts = BridgeParts(access, self.source.services(), NODE_ID, find, self.listener)
+        parts = BridgeParts(access, self.source.services(), NODE_ID, find, self.listener, self.may_be_anonymous)
         conversion = Conversion(self.configuration, NODE_ID)
         return Bridge("b", self.configuration, lambda: [connector(port) for port in self.ports], parts, conversion)
 

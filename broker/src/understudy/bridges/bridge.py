@@ -96,6 +96,8 @@ class BridgeParts:
     node_id: str
     find_queue: Callable[[str], Queue | None]
     listener: BridgeListener
+    may_be_anonymous: bool = False
+    """Whether a bridge without user goes on without a login where the target refuses the cluster credentials."""
 
 
 class Bridge(Machine[State, Event]):
@@ -148,6 +150,8 @@ class Bridge(Machine[State, Event]):
         """Connector of the next attempt, from the first of this round."""
         self._pair: tuple[TransportConfiguration, ...] = ()
         """With ``ha``: connectors of the pair of nodes that it was connected to."""
+        self._proves = True
+        """Whether the next attempt proves the cluster credentials, if there is no user."""
         self._retry = LinkSettings(
             configuration.connection.retry_interval_ms,
             configuration.connection.retry_interval_multiplier,
@@ -269,7 +273,9 @@ class Bridge(Machine[State, Event]):
             return
         connector = candidates[self._next % len(candidates)]
         self.target = connector.to_url()
-        self._target = TargetSession(self, connector, self.configuration, self._parts.access, node_id=self._node_id)
+        self._target = TargetSession(
+            self, connector, self.configuration, self._parts.access, node_id=self._node_id, proves=self._proves
+        )
 
     def _run(self) -> None:
         queue, target = self._parts.find_queue(self.configuration.queue_name), self._target
@@ -315,9 +321,14 @@ class Bridge(Machine[State, Event]):
 
     def _retry_later(self, reason: str) -> None:
         was_connected = self._forwarding is not None
+        refused = self._target is not None and self._target.proof_refused
         self._hang_up()
         self.last_error = reason if self.target in reason else f"{self.target}: {reason}"
         self.counts.lost_connections += was_connected
+        self._proves = not (refused and self._parts.may_be_anonymous)
+        if not self._proves:
+            self._wait(0)
+            return
         self._next += 1
         if not was_connected and self._next < len(self._candidates()):
             # the attempt is over when all connectors were tried

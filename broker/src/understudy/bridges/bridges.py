@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from understudy.bridges.added_connectors import AddedConnectors
 from understudy.bridges.bridge import Bridge, BridgeListener, BridgeParts, State
@@ -48,7 +49,11 @@ class Bridges:
         """
         self._cluster = cluster
         self._node_id = services.node_id
-        self._parts = bridge_parts(cluster, services, timers, listener)
+        parts = bridge_parts(cluster, services, timers, listener)
+        if not configuration.has_cluster_password:
+            # the default is public and proves nothing
+            parts = replace(parts, access=replace(parts.access, credentials=None))
+        self._parts = replace(parts, may_be_anonymous=not configuration.security_enabled)
         store = services.sessions.post_office.store
         self.connectors = AddedConnectors(cluster.connectors, store)
         self._stored = StoredBridges(configuration, cluster.connectors, store)

@@ -119,6 +119,7 @@ class TargetSession:
         *,
         xa: bool = False,
         node_id: str = "",
+        proves: bool = True,
     ) -> None:
         """Dials at once.
 
@@ -129,6 +130,7 @@ class TargetSession:
             access: Dialer, clock and credentials.
             xa: Whether its sends belong to the branch that the session works in.
         node_id: Id that the target must have, if both prove the cluster password; empty: any.
+            proves: Whether, without a user, both brokers prove the cluster credentials, if this one has any.
         """
         self._owner: TargetOwner | None = owner
         self._xa = xa
@@ -139,6 +141,9 @@ class TargetSession:
         self._access = access
         self._name = access.entropy.token(16).hex()
         self._login = bridge.target.user, bridge.target.password
+        self._proves = proves
+        self.proof_refused = False
+        """Whether the target has not accepted the cluster credentials, which it was offered."""
         self._ready = False
         self._correlation_id = 0
         self._expected = 1
@@ -268,9 +273,10 @@ class TargetSession:
     def peer_opened(self, peer: CorePeer) -> None:
         """The connection is established: log in."""
         credentials = self._access.credentials
-        if self._bridge.target.user is None and credentials is not None:
+        if self._proves and self._bridge.target.user is None and credentials is not None:
             self._login = credentials.login_at(peer.target)
-            prove(peer, credentials, self._create_session, self._node_id)
+            self.proof_refused = True
+            prove(peer, credentials, self._proved, self._node_id)
         else:
             self._create_session()
 
@@ -298,6 +304,10 @@ class TargetSession:
         )
 
     # -- session ----------------------------------------------------------------------------------
+
+    def _proved(self) -> None:
+        self.proof_refused = False
+        self._create_session()
 
     def _create_session(self) -> None:
         bridge, version = self._bridge, self._peer.version

@@ -45,9 +45,9 @@ def bridge_faults(
     target = bridge.target
     if (target.user is None) != (target.password is None):
         yield BridgeFault(None, "user and password are given together or not at all")
-    if target.user is None and not has_cluster_password:
-        hint = "without user and password both brokers prove the same cluster-password, whose default is public"
-        yield BridgeFault(None, "a bridge needs user and password, or a cluster-password of its own", hint)
+    if target.discovery_group is not None and not has_cluster_password:
+        hint = "discovered brokers prove the same cluster-password, whose default is public; or name static-connectors"
+        yield BridgeFault(None, "a bridge to discovered brokers needs a cluster-password of this broker", hint)
     yield from _numbers(bridge)
 
 

@@ -240,7 +240,14 @@ _STORE: Final[tuple[Element, ...]] = (
         maximum=2**31,
         raised_to=1024 * 1024,
     ),
-    row("max-disk-usage", PERCENT, "90", "Use of the disk at which producers are stopped; -1 is never.", maximum=100),
+    row(
+        "max-disk-usage",
+        PERCENT,
+        "90",
+        "Use of the disk, as `df` counts it (without blocks reserved for root), above which producers are stopped;"
+        " -1 is never.",
+        maximum=100,
+    ),
     row("min-disk-free", BYTES, "-1", "Free space below which producers are stopped; -1 uses max-disk-usage."),
     row("disk-scan-period", MS, "5000", "How often the disk is looked at.", minimum=1),
     row("global-max-messages", LONG, "-1", "Messages in memory over all addresses before they page; -1 is no limit."),

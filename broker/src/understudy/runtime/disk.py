@@ -311,4 +311,6 @@ class _DirectoryDisk(RealDisk):
 
 
 def _space(found: os.statvfs_result) -> Space:
-    return Space(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
+    # as df counts: blocks reserved for root are neither free for this process nor used
+    usable_blocks = found.f_blocks - found.f_bfree + found.f_bavail
+    return Space(found.f_bavail * found.f_frsize, usable_blocks * found.f_frsize)

@@ -1,5 +1,7 @@
 """Whether a file system is too full for more messages (max-disk-usage, min-disk-free).
 
+Usage is counted as ``df`` does: bytes that are reserved for root are neither free nor used.
+
 Not here: the time of a check, and the refusal of records (``message_store``).
 """
 
@@ -43,10 +45,17 @@ class DiskUsage:
 
     def _problem_of(self, directory: str, free_bytes: int, total_bytes: int) -> str:
         if free_bytes < self._free_bytes_min:
-            return f"{directory}: {free_bytes} bytes free where min-disk-free is {self._free_bytes_min}"
+            return (
+                f"{directory}: {free_bytes} bytes free where min-disk-free is {self._free_bytes_min}"
+                " (without bytes reserved for root)"
+            )
         percent = _used_percent(free_bytes, total_bytes)
         if 0 <= self._percent_max < 100 and percent > self._percent_max:
-            return f"{directory}: {percent:.1f} % of the disk used where max-disk-usage is {self._percent_max}"
+            return (
+                f"{directory}: {percent:.1f} % of the disk used where max-disk-usage is {self._percent_max}"
+                f" ({total_bytes - free_bytes} of {total_bytes} bytes, counted as df does, without those reserved for"
+                " root)"
+            )
         return ""
 
 

@@ -6,10 +6,11 @@ import uuid
 
 import pytest
 
-from support.bridged import NODE_ID, Bridged, connector
+from support.bridged import NODE_ID, Bridged, Entropy, connector
 from support.routing import FakeSecurity, text
 from understudy.bridges.bridge import FAILURE_REPEATED_MS, State
 from understudy.bridges.conversion import Conversion
+from understudy.cluster.credentials import ClusterCredentials
 from understudy.config.bridge import BridgeConfiguration, BridgeConnection, BridgeTarget
 from understudy.config.model import Permission
 from understudy.errors import IllegalState
@@ -414,3 +415,38 @@ def test_failed_attempts_are_logged_once_a_minute(caplog: pytest.LogCaptureFixtu
     bridged.settle()
     bridged.wire.cut()
     assert len([each for each in caplog.records if each.message == "bridge not connected"]) == 4
+
+
+def test_without_user_and_credentials_a_bridge_logs_in_as_a_client_without_user() -> None:
+    bridged = Bridged()
+    wire = bridged.connect()
+    send(bridged, "a")
+    bridged.settle()
+    assert [each.user for each in wire.of(packets.CreateSession)] == [None]
+    assert bridged.target.bodies() == [b"a"]
+
+
+@pytest.mark.parametrize("may_be_anonymous", [True, False])
+def test_a_target_that_refuses_the_cluster_credentials_gets_messages_only_where_no_login_is_needed(
+    may_be_anonymous: bool,
+) -> None:
+    credentials = ClusterCredentials("cluster", "secret", Entropy())
+    bridged = Bridged(credentials=credentials, may_be_anonymous=may_be_anonymous)
+    bridged.bridge.start()
+    refusing = bridged.wire.open()
+    bridged.settle()
+    assert bridged.bridge.state is (State.CONNECTING if may_be_anonymous else State.WAITING)
+    assert "refused the cluster credentials" in bridged.bridge.last_error
+    assert refusing.of(packets.CreateSession) == []
+    if not may_be_anonymous:
+        bridged.source.clock.advance(10_000)
+    again = bridged.wire.open()
+    send(bridged, "a")
+    bridged.settle()
+    assert bool(again.of(packets.ClusterHello)) is not may_be_anonymous
+    assert bridged.target.bodies() == ([b"a"] if may_be_anonymous else [])
+    if may_be_anonymous:
+        again.cut()
+        bridged.source.clock.advance(10_000)
+        bridged.wire.open().take()
+        assert bridged.wire.of(packets.ClusterHello), "the proof is tried first after each loss"

@@ -93,9 +93,9 @@ def test_wrong_bridges(inside: str, text: str) -> None:
     assert text in str(fails(bridge(inside)))
 
 
-def test_the_default_cluster_password_is_no_login() -> None:
+def test_a_bridge_needs_no_user_where_its_target_is_named() -> None:
     text = bridge(QUEUE + STATIC).replace("<cluster-password>a password of our own</cluster-password>", "")
-    assert "a cluster-password of its own" in str(fails(text))
+    assert read(text).configuration.bridges[0].target.user is None
     login = text.replace(QUEUE, QUEUE + "<user>u</user><password>p</password>")
     assert read(login).configuration.bridges[0].target.user == "u"
 
@@ -105,5 +105,7 @@ def test_a_password_is_not_sent_to_discovered_brokers() -> None:
     <group-port>9876</group-port></discovery-group></discovery-groups>"""
     text = group + bridge(QUEUE + '<discovery-group-ref discovery-group-name="g"/>')
     assert read(text).configuration.bridges[0].target == BridgeTarget(discovery_group="g")
+    public = text.replace("<cluster-password>own</cluster-password>", "")
+    assert "needs a cluster-password of this broker" in str(fails(public))
     wrong = text.replace(QUEUE, QUEUE + "<user>u</user><password>p</password>")
     assert "are not sent to discovered brokers" in str(fails(wrong))

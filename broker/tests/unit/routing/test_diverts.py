@@ -406,3 +406,17 @@ def test_a_message_whose_divert_has_no_address_is_refused_in_a_transaction_that_
     assert isinstance(world.answers.error("first"), AddressNotFound)
     assert isinstance(world.answers.error("second"), AddressNotFound)
     assert queue.message_count == 0
+
+
+def test_two_exclusive_diverts_to_their_own_address_change_the_message_and_do_not_double_it() -> None:
+    world = World()
+    queue = world.queue()
+    for name in ("a", "b"):
+        added = {"seen-by": name, f"by-{name}": "yes"}
+        world.office.diverts.create(DivertConfiguration(name, "q", "q", exclusive=True, transformer_properties=added))
+    world.session().send(text("m", properties={DUPLICATE_ID: b"1"}))
+    ((_, reference),) = queue.browse((9, -1))
+    properties = queue.read(reference).properties
+    assert [properties[name] for name in ("by-a", "by-b", "seen-by")] == ["yes", "yes", "b"]
+    world.session().send(text("m", properties={DUPLICATE_ID: b"1"}))
+    assert queue.message_count == 1

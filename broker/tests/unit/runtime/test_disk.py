@@ -10,6 +10,7 @@ import pytest
 
 from understudy.errors import DiskFailed, DiskFull
 from understudy.runtime.disk import RealDisk
+from understudy.store.disk_usage import DiskUsage
 
 
 def test_within_a_directory_its_path_is_looked_up_once(tmp_path: Path) -> None:
@@ -154,3 +155,15 @@ def test_an_error_names_the_file_as_it_is_called_now(tmp_path: Path) -> None:
         made.write(0, (b"x",))
     assert f"cannot write {tmp_path}/a: " in str(caught.value)
     made.close()
+
+
+def test_usage_is_counted_as_df_counts_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Of 1,000 blocks 100 are reserved for root: 600 used and 300 free are 66.7 %, not 70 %."""
+    fields = (4096, 4096, 1000, 400, 300, 0, 0, 0, 0, 255)
+    monkeypatch.setattr(os, "statvfs", lambda path: os.statvfs_result(fields))
+    space = RealDisk().space(str(tmp_path))
+    assert space == (300 * 4096, 900 * 4096)
+    usage = DiskUsage(RealDisk(), [str(tmp_path)], 66, -1)
+    usage.look()
+    assert round(usage.used_percent, 1) == 66.7
+    assert "66.7 % of the disk used where max-disk-usage is 66" in usage.problem

@@ -29,8 +29,11 @@ def problem(disks: Disks, percent_max: int = -1, free_bytes_min: int = -1) -> st
 @pytest.mark.parametrize("which", ["journal", "paging", "large"])
 def test_the_full_one_is_named(which: str) -> None:
     disks = Disks(**{"journal": 500, "paging": 500, "large": 500, which: 50})
-    assert problem(disks, percent_max=90) == f"/{which}: 95.0 % of the disk used where max-disk-usage is 90"
-    assert problem(disks, free_bytes_min=100) == f"/{which}: 50 bytes free where min-disk-free is 100"
+    counted = "(950 of 1000 bytes, counted as df does, without those reserved for root)"
+    assert problem(disks, percent_max=90) == f"/{which}: 95.0 % of the disk used where max-disk-usage is 90 {counted}"
+    assert problem(disks, free_bytes_min=100) == (
+        f"/{which}: 50 bytes free where min-disk-free is 100 (without bytes reserved for root)"
+    )
 
 
 @pytest.mark.parametrize("percent_max", [-1, 95, 100])

@@ -5,7 +5,8 @@ A message meets the diverts of its address before the queues. If any exclusive o
 all; otherwise its queues get it and each other divert a copy. Of diverts with the same routing name
 one gets it, in turn. A copy has an id of its own, says where it came from (``_AMQ_ORIG_*``,
 artemis-core s. 5.1) and is routed like a message sent to the forwarding address, whose diverts apply in turn; but a
-divert takes part only once for each message that was sent, so a circle of diverts ends.
+divert takes part only once for each message that was sent, so a circle of diverts ends. Exclusive diverts that lead to
+their own address change the message one after the other; it is routed there once.
 
 The message and its copies are one: in a transaction of the producer, or in one of the log, so a
 crash leaves all or none of them. A duplicate id counts where the message was sent, once, and is not
@@ -56,6 +57,10 @@ class Parcel(NamedTuple):
     address: Address
     message: Message
     queues: tuple[Queue, ...]
+
+
+_Pending = tuple[Address, Message, PropertyValue, NamedQueue | None]
+"""A message on its way: its address, itself, the routing type that it asks for, and the only queue that is meant."""
 
 
 class Diverts:
@@ -267,32 +272,43 @@ class Diverts:
         acceptance = self._acceptance
         used: set[Divert] = set()
         parcels: list[Parcel] = []
-        pending = [(address, message, routing_type, only)]
+        pending: list[_Pending] = [(address, message, routing_type, only)]
         for source, original, asked, named in pending:
             chosen = self._chosen(source, original, used)
             used.update(chosen)
             if not any(divert.configuration.exclusive for divert in chosen):
                 parcels += self._routed(source, *destinations(source, original, asked, named))
+            changed: Message | None = None
             for divert in chosen:
                 divert.messages_diverted += 1
                 for name in divert.forwarding_addresses:
-                    copy = divert.copy(original, source.name, name, acceptance.store.next_id())
-                    copied_type = copy.properties.get(ROUTING_TYPE)
-                    target = self._target(name, copied_type)
-                    if target is None:
-                        if copied_type is not None:
-                            # as for a producer of that address: an exclusive divert would lose confirmed messages
-                            raise AddressNotFound(
-                                f"divert {divert.name!r}: no address {name!r} and the settings do not allow to make it"
-                            )
-                        source.messages_unrouted += 1
-                    elif not (target.limited or acceptance.store.full) or acceptance.memory.admits(
-                        target, credited=True
-                    ):
-                        if target.alters_messages:
-                            copy = target.altered(copy, acceptance.clock.wall_ms())
-                        pending.append((target, copy, copied_type, None))
+                    returns = divert.configuration.exclusive and name == source.name
+                    copied = original if changed is None or not returns else changed
+                    copy = divert.copy(copied, source.name, name, acceptance.store.next_id())
+                    if returns:
+                        changed = copy
+                        continue
+                    self._forward(divert, copy, source, pending)
+            if changed is not None:
+                pending.append((source, changed, changed.properties.get(ROUTING_TYPE), None))
         return parcels
+
+    def _forward(self, divert: Divert, copy: Message, source: Address, pending: list[_Pending]) -> None:
+        """Let a copy go on to its address, unless that cannot take it. Raises AddressFull, AddressNotFound."""
+        acceptance, name = self._acceptance, copy.address or ""
+        copied_type = copy.properties.get(ROUTING_TYPE)
+        target = self._target(name, copied_type)
+        if target is None:
+            if copied_type is not None:
+                # as for a producer of that address: an exclusive divert would lose confirmed messages
+                raise AddressNotFound(
+                    f"divert {divert.name!r}: no address {name!r} and the settings do not allow to make it"
+                )
+            source.messages_unrouted += 1
+        elif not (target.limited or acceptance.store.full) or acceptance.memory.admits(target, credited=True):
+            if target.alters_messages:
+                copy = target.altered(copy, acceptance.clock.wall_ms())
+            pending.append((target, copy, copied_type, None))
 
     def _chosen(self, address: Address, message: Message, used: set[Divert]) -> list[Divert]:
         """The exclusive diverts that take it; if there are none, the others, one of each name.
