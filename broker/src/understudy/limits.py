@@ -131,6 +131,8 @@ CONSUMERS_PER_SESSION_MAX = 10_000
 EXCLUDED_MESSAGES_MAX = 10_000
 #: Bridges with one name, messages that the target of a bridge has not confirmed, and their bytes.
 BRIDGE_CONCURRENCY_MAX = 64
+#: Arrivals of a message by a bridge at brokers that have bridges themselves; beyond it bridges lead in a circle.
+BRIDGE_HOPS_MAX = 16
 BRIDGE_UNCONFIRMED_MESSAGES_MAX = 5_000
 BRIDGE_UNCONFIRMED_BYTES_MAX = 64 * 1024 * 1024
 #: Bytes of a bridge that wait in memory for the socket before it takes further messages.

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import struct
 from codecs import utf_16_le_decode
-from enum import IntEnum
+from enum import IntEnum, IntFlag
 from typing import ClassVar, Final, NamedTuple, Self
 
 from understudy.errors import LimitExceeded, LocalProtocolError, RemoteProtocolError
@@ -41,6 +41,12 @@ ORIGINAL_ADDRESS: Final = "_AMQ_ORIG_ADDRESS"
 ORIGINAL_QUEUE: Final = "_AMQ_ORIG_QUEUE"
 ORIGINAL_MESSAGE_ID: Final = "_AMQ_ORIG_MESSAGE_ID"
 ORIGINAL_ROUTING_TYPE: Final = "_AMQ_ORIG_ROUTING_TYPE"
+#: How often a message was delivered before it left its queue for another broker (``routing.transit``).
+DELIVERIES: Final = "_AMQ_ORIG_DELIVERIES"
+#: A ``Transfer``: says that a message is one of another queue and not a new one.
+TRANSFER: Final = "_AMQ_ORIG_TRANSFER"
+#: How many brokers with bridges a message has come to by a bridge.
+HOPS: Final = "_AMQ_ORIG_HOPS"
 INGRESS_TIMESTAMP: Final = "_AMQ_INGRESS_TIMESTAMP"
 ACTUAL_EXPIRY: Final = "_AMQ_ACTUAL_EXPIRY"
 REPLY_TO: Final = "JMSReplyTo"
@@ -63,6 +69,17 @@ class Encoding(IntEnum):
     """Protocol that encoded the bytes of a stored message (docs/journal-format.md, 4.6). At most 15."""
 
     CORE = 0
+
+
+class Transfer(IntFlag):
+    """Values of ``TRANSFER``."""
+
+    KEEPS_ORIGIN = 1
+    """Keep where the message came from, as far as its sender may (``session.transfers``)."""
+    NEEDS_QUEUE = 2
+    """Answer with an error instead of a confirmation if no queue takes it."""
+    FORWARDED = 4
+    """A bridge has sent it, which gives its messages no duplicate ids."""
 
 
 class MessageType(IntEnum):
@@ -227,11 +244,12 @@ class Message:
         return self.with_properties(self.properties.without_reserved())
 
     def with_validated_user(self, user: str) -> Message:
-        """The message with the name of its validated user and without other properties that only a broker writes."""
-        properties = self.properties.without_reserved()
+        """The message with the name of its validated user."""
+        properties = self.properties.copy()
+        may_be_reserved = properties.may_be_reserved
         properties[VALIDATED_USER] = user
         # written by the broker, so ``without_reserved`` must not remove it
-        properties.may_be_reserved = False
+        properties.may_be_reserved = may_be_reserved
         return self.with_properties(properties)
 
     @classmethod

@@ -154,8 +154,8 @@ class FakeTarget:
 
     incompatible = 108
 
-    def __init__(self) -> None:
-        self.world = World()
+    def __init__(self, settings: dict[str, dict[str, object]] | None = None) -> None:
+        self.world = World(settings)
         self.world.queue("t")
         self.session = self.world.session()
         self.wires: list[Wire] = []
@@ -199,6 +199,7 @@ class Bridged:
         ports: tuple[int, ...] = (1,),
         queue: bool = True,
         settings: dict[str, dict[str, object]] | None = None,
+        target_settings: dict[str, dict[str, object]] | None = None,
         credentials: ClusterCredentials | None = None,
         may_be_anonymous: bool = False,
         **options: Any,
@@ -209,7 +210,7 @@ class Bridged:
         if queue:
             self.source.queue("q")
         self.producer = self.source.session()
-        self.target = FakeTarget()
+        self.target = FakeTarget(target_settings)
         self.listener = Listener()
         self.ports = ports
         self.configuration = BridgeConfiguration("b", "q", **{"forwarding_address": "t", **options})

@@ -35,8 +35,10 @@ class ClusterConversion:
         )
         """See ``Converts``."""
 
-    def convert(self, message: Message, message_id: int) -> Message:
-        """The message to send; see ``bridges.conversion.Conversion``. Raises IllegalState: it names no queues."""
+    def convert(self, message: Message, message_id: int, deliveries: int = 0) -> Message:
+        """The message to send; see ``bridges.conversion.Conversion``. Raises IllegalState: it names no queues. Only
+        deliveries before it came to the store-and-forward queue count, which the message says itself.
+        """
         ids = message.properties.get(self._ids)
         if not isinstance(ids, bytes):
             raise IllegalState(f"message {message_id} has no {self._ids}")

@@ -30,6 +30,7 @@ from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.consumer import Consumer
 from understudy.routing.queues.queue import Queue
 from understudy.routing.remote import Balancer, RemoteBinding, addressed_to, route_entries, without_routes
+from understudy.routing.transit import set_deliveries
 from understudy.routing.walk import SLICE_MESSAGES, START, Position, next_part, one_by_one, position_after
 from understudy.store.reference import MessageReference, Part, References, RunSlice
 
@@ -239,7 +240,11 @@ class QueueRedistribution(Machine[State, Event]):
         if not leaving:
             return
         if messages:
-            encoded = [messages[number].encoded if _is_plain(messages[number]) else b"" for number, _ in leaving]
+            counts = {number: each.delivery_count for number, each in enumerate(part.objects)}
+            encoded = [
+                messages[number].encoded if _is_plain(messages[number]) and not counts.get(number) else b""
+                for number, _ in leaving
+            ]
         else:
             encoded = [*part.encoded]
         targets = dict.fromkeys(binding for _, binding in leaving)
@@ -291,7 +296,9 @@ class QueueRedistribution(Machine[State, Event]):
     def _send_one(self, reference: MessageReference, binding: RemoteBinding) -> None:
         queue, acceptance = self.queue, self._office.acceptance
         copy = queue.read(reference)
-        copy = copy.replace(properties=without_routes(copy.properties), message_id=acceptance.store.next_id())
+        properties = without_routes(copy.properties)
+        set_deliveries(properties, reference.delivery_count)
+        copy = copy.replace(properties=properties, message_id=acceptance.store.next_id())
         acceptance.move(addressed_to(copy, (binding,)), self._address, (binding.queue,), queue, reference)
         queue.forget(References((reference,)))
 

@@ -74,6 +74,7 @@ class Bridges:
         conversion = Conversion(configuration, self._node_id)
         made = [Bridge(name, configuration, connectors, self._parts, conversion) for name in names_of(configuration)]
         self.by_name |= {each.name: each for each in made}
+        self._parts.services.post_office.counts_hops = True
         return made
 
     def _taken(self, configuration: BridgeConfiguration) -> bool:

@@ -11,8 +11,9 @@ from typing import Final, Protocol
 from understudy.config.bridge import BridgeConfiguration
 from understudy.config.model import RoutingType
 from understudy.dataclass import dataclass
-from understudy.message import BRIDGE_DUPLICATE_ID, ROUTE_TO, ROUTING_TYPE, Message
-from understudy.properties import BYTE
+from understudy.message import BRIDGE_DUPLICATE_ID, ROUTE_TO, ROUTING_TYPE, TRANSFER, Message, Transfer
+from understudy.properties import BYTE, INT
+from understudy.routing.transit import set_deliveries
 
 _I64: Final = struct.Struct(">q")
 _GIVEN_TYPES: Final = {"ANYCAST": RoutingType.ANYCAST, "MULTICAST": RoutingType.MULTICAST}
@@ -38,12 +39,13 @@ class Converts(Protocol):
         """The same changes for runs of messages; None: only ``convert`` makes them."""
         ...
 
-    def convert(self, message: Message, message_id: int) -> Message:
+    def convert(self, message: Message, message_id: int, deliveries: int = 0) -> Message:
         """The message to send.
 
         Args:
             message: As the queue has it.
             message_id: Its id here; with the node id it is the same whenever the message is sent.
+            deliveries: How often it was delivered to others before.
 
         Raises:
             BrokerError: it cannot be sent; the bridge ends its connection.
@@ -66,11 +68,12 @@ class Conversion:
         self._added = dict(configuration.transformer_properties)
         self.form: ForwardForm | None = None
         """See ``Converts``."""
-        if not (self._strips or self._routing_type is not None or self._added):
+        changes = self._strips or self._routing_type is not None or bool(self._added)
+        if not changes and self._node_id is not None:
             address = None if self._address is None else self._address.encode("utf-16-le", "surrogatepass")
-            self.form = ForwardForm(address, b"", self._node_id or b"")
+            self.form = ForwardForm(address, b"", self._node_id)
 
-    def convert(self, message: Message, message_id: int) -> Message:
+    def convert(self, message: Message, message_id: int, deliveries: int = 0) -> Message:
         """See ``Converts``."""
         properties = message.properties.copy()
         if properties.may_be_reserved:
@@ -79,6 +82,9 @@ class Conversion:
                 del properties[name]
         if self._node_id is not None:
             properties[BRIDGE_DUPLICATE_ID] = self._node_id + _I64.pack(message_id)
+        else:
+            properties.set_typed(TRANSFER, INT, int(Transfer.KEEPS_ORIGIN | Transfer.FORWARDED))
+        set_deliveries(properties, deliveries)
         if self._strips:
             properties.pop(ROUTING_TYPE, None)
         elif self._routing_type is not None:

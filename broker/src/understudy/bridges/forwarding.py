@@ -270,8 +270,11 @@ class Forwarding:
 
     def deliver(self, consumer_id: int, part: Part) -> int:
         """Send messages to the target."""
-        count, form = len(part), self._conversion.form
+        count = len(part)
         ids, encoded = part.ids, part.encoded
+        # before this delivery to the bridge; messages of a run were never delivered
+        deliveries = [each.delivery_count - 1 for each in part.objects]
+        form = None if any(deliveries) else self._conversion.form
         sent = refused = 0
         while sent < count:
             together = 0 if form is None else self._target.send_together(encoded[sent:], ids[sent:], form)
@@ -280,7 +283,8 @@ class Forwarding:
             else:
                 together = 1
                 try:
-                    message = self._conversion.convert(Message.decode(encoded[sent]), ids[sent])
+                    before = deliveries[sent] if deliveries else 0
+                    message = self._conversion.convert(Message.decode(encoded[sent]), ids[sent], before)
                 except IllegalState as error:
                     self._refuse(part.part(sent, sent + 1), error)
                     sent, refused = sent + 1, refused + 1
@@ -299,7 +303,7 @@ class Forwarding:
         reference = MessageReference(message.message_id, message.priority, 0, 0, len(message.header), False, None)
         part = References((reference,))
         try:
-            large = self._conversion.convert(message, message.message_id)
+            large = self._conversion.convert(message, message.message_id, delivery_count - 1)
         except IllegalState as error:
             self._refused_large = part, error
             return 0

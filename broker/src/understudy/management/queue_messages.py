@@ -16,6 +16,8 @@ from typing import Final
 from understudy.errors import BrokerError, DuplicateIdRejected, LimitExceeded, MessageUnreadable
 from understudy.ids import uuid_text
 from understudy.message import (
+    ACTUAL_EXPIRY,
+    DELIVERIES,
     DUPLICATE_ID,
     ORIGINAL_ADDRESS,
     ORIGINAL_MESSAGE_ID,
@@ -267,7 +269,7 @@ def retry(office: PostOffice, queue: Queue, permit: Permit) -> Act:
         properties = message.properties.copy()
         origin = office.directory.queues.get(str(properties.pop(ORIGINAL_QUEUE, None)))
         routing_type = properties.pop(ORIGINAL_ROUTING_TYPE, None)
-        for name in (ORIGINAL_ADDRESS, ORIGINAL_MESSAGE_ID, "_AMQ_ACTUAL_EXPIRY"):
+        for name in (ORIGINAL_ADDRESS, ORIGINAL_MESSAGE_ID, ACTUAL_EXPIRY):
             properties.pop(name, None)
         if isinstance(routing_type, int):
             properties.set_typed(ROUTING_TYPE, BYTE, routing_type)
@@ -376,6 +378,7 @@ def copy_to(office: PostOffice, queue: Queue, reference: MessageReference, targe
 def _from_here(office: PostOffice, queue: Queue, message: Message, target: Queue) -> Message:
     """The copy, with its original address and queue in properties, as in dead letters (artemis-core s. 5.1)."""
     properties = message.properties.copy()
+    properties.pop(DELIVERIES, None)
     routing_type = properties.pop(ROUTING_TYPE, None)
     if isinstance(routing_type, int):
         properties.set_typed(ORIGINAL_ROUTING_TYPE, BYTE, routing_type)

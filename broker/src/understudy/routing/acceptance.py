@@ -21,6 +21,7 @@ from understudy.routing.paging import Paging
 from understudy.routing.queues.queue import Queue
 from understudy.routing.references import references_of
 from understudy.routing.response_order import Done, ResponseOrder, RoutingTransaction, SessionTransaction
+from understudy.routing.transit import arrived, deliveries_of
 from understudy.store.message_store import MessageStore
 from understudy.store.reference import LargeReference, MessageReference, References
 
@@ -71,6 +72,7 @@ class Acceptance:
     ) -> None:
         """Append a message that has its id, and make it visible in these queues when that is safe. Raises DiskFull."""
         store = self.store
+        message, deliveries = self._arrived(message, queues)
         size_bytes = len(message.encoded)
         message_id = message.message_id
         location = None
@@ -95,6 +97,8 @@ class Acceptance:
         if duplicate_id is not None:
             self.remember(address, duplicate_id, transaction, logged=location is not None)
         references = references_of(store, message, queues, location, scheduled_ms)
+        if deliveries:
+            self._delivered_before(queues, references, deliveries, logged=transaction is None)
         self.charge(message_id, size_bytes, queues)
         if transaction is not None:
             transaction.lanes.add(address.lane)
@@ -115,6 +119,28 @@ class Acceptance:
             return
         lane.when_durable(sequence, self.enqueue, queues, references, done)
 
+    @staticmethod
+    def _arrived(message: Message, queues: tuple[Queue, ...]) -> tuple[Message, int]:
+        """The message as these queues get it, and how often it was delivered before it came here."""
+        if not message.properties.may_be_reserved:
+            return message, 0
+        # a store-and-forward queue
+        passes_on = all(queue.internal for queue in queues)
+        return arrived(message, keeps_deliveries=passes_on), 0 if passes_on else deliveries_of(message)
+
+    def _delivered_before(
+        self, queues: tuple[Queue, ...], references: list[MessageReference], deliveries: int, *, logged: bool
+    ) -> None:
+        """The message was delivered so often before it came here. The log says so, unless its transaction is open, too:
+        then the next failed delivery does.
+        """
+        for queue, reference in zip(queues, references, strict=True):
+            if queue.internal:
+                continue
+            reference.delivery_count = deliveries
+            if logged and reference.durable:
+                self.store.store_delivery_count(queue.queue_id, reference.message_id, deliveries)
+
     def accept_acknowledged(
         self,
         address: Address,
@@ -127,7 +153,9 @@ class Acceptance:
         """Hold a message that its transaction, of a node that is scaled down, has taken out of these queues. The log
         and the queues get it when the transaction is prepared (``keep_acknowledged``); that node keeps it until then.
         """
+        message, deliveries = self._arrived(message, queues)
         references = references_of(self.store, message, queues, None, 0)
+        self._delivered_before(queues, references, deliveries, logged=False)
         self.charge(message.message_id, len(message.encoded), queues)
         transaction.held(address, message, queues, references)
         self.answer(order, done)
@@ -143,6 +171,8 @@ class Acceptance:
         for queue, reference in zip(queues, references, strict=True):
             if queue.durable:
                 reference.durable, reference.location = True, location
+                if reference.delivery_count:
+                    self.store.store_delivery_count(queue.queue_id, reference.message_id, reference.delivery_count)
 
     def keep_acknowledged(self, queues: tuple[Queue, ...], references: list[MessageReference]) -> list[Delivered]:
         """Put such a message into its queues as one that was delivered. Returns the deliveries, without those of queues
@@ -253,14 +283,17 @@ class Acceptance:
 
     def forward(
         self, message: Message, target: Address, order: ResponseOrder, transaction: RoutingTransaction | None
-    ) -> None:
-        """Route a message that has its id to another address, on behalf of its producer; ``order`` waits for it."""
+    ) -> bool:
+        """Route a message that has its id to another address, on behalf of its producer; ``order`` waits for it.
+        Returns whether a queue took it.
+        """
         message, queues = target.destinations(message, None)
         if not queues:
             target.messages_unrouted += 1
-            return
+            return False
         self.accept(target, message, queues, 0, order, None, transaction, None)
         target.messages_routed += 1
+        return True
 
     def move(
         self,
@@ -276,6 +309,7 @@ class Acceptance:
             target.messages_unrouted += 1
             queue.log_acknowledges(References((reference,)))
             return
+        copy, deliveries = self._arrived(copy, queues)
         durable_ids: tuple[int, ...] = ()
         if copy.durable or reference.durable:
             durable_ids = tuple([each.queue_id for each in queues if each.durable])
@@ -290,6 +324,8 @@ class Acceptance:
         else:
             queue.log_acknowledges(References((reference,)))
         references = references_of(store, copy, queues, location, 0)
+        if deliveries:
+            self._delivered_before(queues, references, deliveries, logged=True)
         self.charge(copy.message_id, len(copy.encoded), queues)
         target.messages_routed += 1
         logged = location is not None or reference.durable

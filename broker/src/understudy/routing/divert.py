@@ -12,6 +12,7 @@ from understudy.config.model import DivertConfiguration, DivertRouting, RoutingT
 from understudy.errors import LimitExceeded
 from understudy.limits import FORWARDING_ADDRESSES_MAX
 from understudy.message import (
+    DELIVERIES,
     ORIGINAL_ADDRESS,
     ORIGINAL_MESSAGE_ID,
     ORIGINAL_QUEUE,
@@ -67,6 +68,9 @@ class Divert:
         """The message as it arrives at a forwarding address."""
         properties = message.properties.copy()
         routing_type = properties.get(ROUTING_TYPE)
+        if not self.configuration.exclusive:
+            # a copy was never delivered
+            properties.pop(DELIVERIES, None)
         properties[ORIGINAL_ADDRESS] = source
         properties[ORIGINAL_QUEUE] = self.name
         properties[ORIGINAL_MESSAGE_ID] = message.message_id

@@ -19,6 +19,7 @@ from understudy.ids import Xid
 from understudy.message import ACK_ROUTE_TO, ROUTE_TO, Message
 from understudy.routing.queues.queue import Queue
 from understudy.routing.remote import without_routes
+from understudy.routing.transit import set_deliveries
 from understudy.scale_down.messages import MovingMessages, message_of_third
 from understudy.scale_down.remote_queues import RemoteQueues
 from understudy.scale_down.work import Ask, Pause, Steps
@@ -94,10 +95,10 @@ class BranchMoves:
     def _entries(self, branch: Branch) -> Steps[list[_Entry] | None]:
         """The messages of a branch; None: the target has no queue for one of them."""
         sends, acknowledged = branch.transaction.content()
-        entries: dict[tuple[int, str], _Entry] = {}
+        entries: dict[tuple[int, str, int], _Entry] = {}
         for queue, reference in sends:
             # a message that is kept for another node goes by itself
-            key = (reference.message_id, "" if self._kept(queue) is None else queue.name)
+            key = (reference.message_id, "" if self._kept(queue) is None else queue.name, 0)
             remote_id = yield from self._id_of(queue)
             if remote_id is None:
                 return None
@@ -107,7 +108,8 @@ class BranchMoves:
             if remote_id is None:
                 return None
             for reference in references:
-                entry = entries.setdefault((reference.message_id, ""), _Entry(queue, reference))
+                key = (reference.message_id, "", reference.delivery_count)
+                entry = entries.setdefault(key, _Entry(queue, reference))
                 entry.ids += _I64.pack(remote_id)
                 entry.acknowledged += _I64.pack(remote_id)
         return list(entries.values())
@@ -137,6 +139,7 @@ class BranchMoves:
             properties = without_routes(message.properties)
             properties[ROUTE_TO] = entry.ids
             if entry.acknowledged:
+                set_deliveries(properties, entry.reference.delivery_count)
                 properties[ACK_ROUTE_TO] = entry.acknowledged
             found.append((entry, message.replace(address=entry.queue.address.name, properties=properties)))
         return found

@@ -104,8 +104,6 @@ class LargeRequests:
             header: The message, whatever its body.
         """
         self._discard_unfinished()
-        if not self._session.options.of_cluster:
-            header = header.without_reserved()
         upload = self._upload = Upload(self._store, header)
         self._touched_ms = self._clock.monotonic_ms()
         try:

@@ -25,6 +25,7 @@ from understudy.session.management import manage
 from understudy.session.producer import ServerProducer
 from understudy.session.state import SessionState
 from understudy.session.transaction import Transaction
+from understudy.session.transfers import admitted
 
 
 class SendTarget(ProducerCredits):
@@ -73,8 +74,7 @@ class SendRequests:
         session = self._session
         transaction = session.sending_transaction
         try:
-            if message.properties.may_be_reserved and not session.options.of_cluster:
-                message = message.without_reserved()
+            message = self.prepared(message)
             name = message.address
             if name is None:
                 message = self.addressed(message)
@@ -158,6 +158,9 @@ class SendRequests:
 
     def prepared(self, message: Message) -> Message:
         """A message as it is routed, before it is looked at. Raises IllegalState: it is refused."""
+        session = self._session
+        if message.properties.may_be_reserved and not session.options.of_cluster:
+            return admitted(message, session.security)
         return message
 
     def drop_when_full(self, name: str | None, done: Done | None) -> bool:
@@ -281,19 +284,11 @@ class PreparedSends(SendRequests):
 
     __slots__ = ()
 
-    def send(self, message: Message, done: Done | None = None, *, may_wait: bool = False) -> Undecided | None:
-        session = self._session
-        try:
-            message = self.prepared(message)
-        except BrokerError as error:
-            session.failed(error, done, session.sending_transaction)
-            return None
-        return super().send(message, done, may_wait=may_wait)
-
     def prepared(self, message: Message) -> Message:
         session = self._session
         if session.prefixes:
             message = session.prefixes.unprefixed(message)
+        message = super().prepared(message)
         # requests of management are not consumed from a queue
         if (
             session.services.validated_users

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from understudy.dataclass import dataclass
 from understudy.errors import IllegalState
-from understudy.message import Message
+from understudy.message import VALIDATED_USER, Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +28,15 @@ class ValidatedUsers:
         """The message of a client as it is routed.
 
         Args:
-            message: As the client sent it.
+            message: Without properties that the client may not set.
             user: Validated user of its session; None without one.
 
         Raises:
             IllegalState: it has no validated user and such messages are rejected.
         """
+        if VALIDATED_USER in message.properties:
+            # of a message that was sent to another broker, or here earlier
+            return message
         if self.populate and user:
             return message.with_validated_user(user)
         if self.reject_empty:

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from support.routing import World, text
+from support.routing import World, callback_of, text
 from understudy.balancing.redistribution import Redistribution, State
 from understudy.balancing.remote_bindings import RemoteBindings
 from understudy.config.model import AddressSettingsConfiguration, MessageLoadBalancing, RoutingType
 from understudy.limits import REDISTRIBUTED_WAITING_MAX
-from understudy.message import GROUP_ID, ROUTE_TO, SCHEDULED_DELIVERY, Message
+from understudy.message import DELIVERIES, GROUP_ID, ROUTE_TO, SCHEDULED_DELIVERY, Message
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.filter import parse_filter
 from understudy.routing.queues.queue import Queue
@@ -306,3 +306,48 @@ def test_a_large_message_moves_with_its_body() -> None:
     assert [each.is_large for each in messages] == [False, True, False]
     assert node.queue.message_count == 0
     assert len(node.world.store.survivors(node.flow)) == 3
+
+
+@pytest.mark.parametrize("selector", [None, "n = 1"])
+def test_the_delivery_count_leaves_with_the_message(selector: str | None) -> None:
+    node = Redistributing()
+    node.send("failed", "new", "other", n=1)
+    session = node.world.session(transacted=True)
+    session.create_consumer(0, "q")
+    session.receive_consumer_credits(0, 1)
+    node.world.turn()
+    session.acknowledge(0, callback_of(session).delivered[0][1].message_id)
+    session.rollback()
+    session.close(failed=False)
+    assert [reference.delivery_count for _, reference in node.queue.browse((9, -1))] == [1, 0, 0]
+    node.want(selector)
+    node.move()
+    assert node.bodies(node.flow) == ["failed", "new", "other"]
+    found = [node.flow.read(reference).properties.get(DELIVERIES) for _, reference in node.flow.browse((9, -1))]
+    assert found == [1, None, None]
+
+
+def test_a_message_of_another_member_fails_as_often_as_it_may_altogether() -> None:
+    world = World({"#": {"dead_letter_address": "DLQ", "max_delivery_attempts": 3}})
+    queue, dead = world.queue("q"), world.queue("DLQ")
+    member = world.session(of_cluster=True)
+    ids = queue.queue_id.to_bytes(8, "big")
+    member.send(text("poison", properties={ROUTE_TO: ids, DELIVERIES: 2}))
+    ((_, reference),) = queue.browse((9, -1))
+    assert (reference.delivery_count, dict(queue.read(reference).properties)) == (2, {})
+    assert [each.delivery_count for each in world.store.references[queue.queue_id].values()] == [2]
+    session = world.session(transacted=True)
+    session.create_consumer(0, "q")
+    session.receive_consumer_credits(0, -1)
+    world.turn()
+    assert callback_of(session).counts() == [3]
+    session.acknowledge(0, callback_of(session).delivered[0][1].message_id)
+    session.rollback()
+    assert (queue.message_count, dead.message_count) == (0, 1)
+
+
+def test_an_ordinary_client_cannot_say_how_often_its_message_was_delivered() -> None:
+    world = World()
+    queue = world.queue("q")
+    world.session().send(text("m", properties={DELIVERIES: 9}))
+    assert [reference.delivery_count for _, reference in queue.browse((9, -1))] == [0]

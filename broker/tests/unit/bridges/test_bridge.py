@@ -7,15 +7,19 @@ import uuid
 import pytest
 
 from support.bridged import NODE_ID, Bridged, Entropy, connector
-from support.routing import FakeSecurity, text
+from support.routing import FakeSecurity, callback_of, text
 from understudy.bridges.bridge import FAILURE_REPEATED_MS, State
 from understudy.bridges.conversion import Conversion
 from understudy.cluster.credentials import ClusterCredentials
 from understudy.config.bridge import BridgeConfiguration, BridgeConnection, BridgeTarget
 from understudy.config.model import Permission
 from understudy.errors import IllegalState
-from understudy.message import BRIDGE_DUPLICATE_ID, DUPLICATE_ID, GROUP_ID, ROUTING_TYPE, Message
+from understudy.limits import BRIDGE_HOPS_MAX
+from understudy.management import queue_messages
+from understudy.message import BRIDGE_DUPLICATE_ID, DUPLICATE_ID, GROUP_ID, HOPS, ROUTING_TYPE, Message
 from understudy.properties import BYTE, Properties
+from understudy.routing.walk import act_on
+from understudy.session.session import ServerSession
 from understudy.wire.core import packets
 
 ONCE = BridgeConnection(initial_connect_attempts=0, reconnect_attempts=0)
@@ -167,11 +171,11 @@ class NamesQueues(Conversion):
         super().__init__(configuration, node_id)
         self.form = None
 
-    def convert(self, message: Message, message_id: int) -> Message:
+    def convert(self, message: Message, message_id: int, deliveries: int = 0) -> Message:
         """See ``Conversion``."""
         if message.body.startswith(b"bad"):
             raise IllegalState(f"message {message_id} names no queues")
-        return super().convert(message, message_id)
+        return super().convert(message, message_id, deliveries)
 
 
 @pytest.mark.parametrize("detects", [True, False], ids=["window", "one at a time"])
@@ -450,3 +454,78 @@ def test_a_target_that_refuses_the_cluster_credentials_gets_messages_only_where_
         bridged.source.clock.advance(10_000)
         bridged.wire.open().take()
         assert bridged.wire.of(packets.ClusterHello), "the proof is tried first after each loss"
+
+
+def fail(session: ServerSession, times: int) -> None:
+    """Have the first message of the queue ``q`` fail."""
+    for _ in range(times):
+        session.create_consumer(0, "q")
+        session.receive_consumer_credits(0, 1)
+        session.services.post_office.turn()
+        session.acknowledge(0, callback_of(session).delivered[-1][1].message_id)
+        session.rollback()
+        session.close_consumer(0)
+
+
+@pytest.mark.parametrize("detects", [True, False])
+def test_a_dead_letter_keeps_its_origin_on_a_bridge_so_that_it_can_be_retried(detects: bool) -> None:
+    bridged = Bridged(use_duplicate_detection=detects, settings={"#": {"expiry_address": "q"}})
+    work = bridged.source.queue("work")
+    bridged.producer.send(text("a", "work", expiration=bridged.source.clock.now_ms + 1, properties={ROUTING_TYPE: 1}))
+    bridged.source.clock.advance(1)
+    assert work.expire_overdue(bridged.source.clock.now_ms) == 1
+    ((_, reference),) = bridged.source.office.directory.queues["q"].browse((9, -1))
+    exported = dict(bridged.source.office.directory.queues["q"].read(reference).properties)
+    assert exported["_AMQ_ORIG_QUEUE"] == "work"
+    bridged.connect()
+    bridged.settle()
+    target = bridged.target.world
+    there = target.office.directory.queues["t"]
+    ((_, reference),) = there.browse((9, -1))
+    assert dict(there.read(reference).properties) == exported
+    back = target.queue("work")
+    list(act_on(there, lambda _: True, queue_messages.retry(target.office, there, lambda *_: None)))
+    assert (there.message_count, back.message_count) == (0, 1)
+
+
+@pytest.mark.parametrize("detects", [True, False])
+@pytest.mark.parametrize("large", [True, False])
+def test_the_delivery_count_goes_over_a_bridge_with_the_message(detects: bool, large: bool) -> None:
+    bridged = Bridged(use_duplicate_detection=detects, min_large_message_size_bytes=10 if large else 100_000)
+    send(bridged, "a message that failed", "one that did not")
+    fail(bridged.source.session(transacted=True), 2)
+    bridged.connect()
+    bridged.settle()
+    target = bridged.target.world
+    there = target.office.directory.queues["t"]
+    assert [reference.delivery_count for _, reference in there.browse((9, -1))] == [2, 0]
+    properties = [dict(there.read(reference).properties) for _, reference in there.browse((9, -1))]
+    assert properties == [{}, {}]
+    assert [each.delivery_count for each in target.store.references[there.queue_id].values()] == [2, 0]
+
+
+def test_bridges_in_a_circle_end_with_a_dead_letter_and_a_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    bridged = Bridged(target_settings={"t": {"dead_letter_address": "DLQ"}})
+    target = bridged.target.world
+    target.office.counts_hops = True
+    dead = target.queue("DLQ")
+    bridged.connect()
+    member = bridged.source.session(of_cluster=True)
+    for hops in (0, BRIDGE_HOPS_MAX - 1, BRIDGE_HOPS_MAX):
+        member.send(text(f"{hops}", "q", properties={HOPS: hops} if hops else {}))
+    bridged.settle()
+    there = target.office.directory.queues["t"]
+    found = [there.read(reference).properties[HOPS] for _, reference in there.browse((9, -1))]
+    assert found == [1, BRIDGE_HOPS_MAX]
+    assert (dead.message_count, bridged.waiting()) == (1, 0)
+    assert "bridges lead in a circle" in caplog.text
+    ((_, reference),) = dead.browse((9, -1))
+    assert HOPS not in dead.read(reference).properties
+
+
+def test_hops_of_ordinary_clients_do_not_count() -> None:
+    bridged = Bridged()
+    target = bridged.target.world
+    target.office.counts_hops = True
+    target.session().send(text("a", "t", properties={HOPS: BRIDGE_HOPS_MAX}))
+    assert bridged.target.bodies() == [b"a"]

@@ -19,12 +19,15 @@ import logging
 from understudy.config.model import RoutingType
 from understudy.message import (
     ACTUAL_EXPIRY,
+    DELIVERIES,
+    HOPS,
     ORIGINAL_ADDRESS,
     ORIGINAL_MESSAGE_ID,
     ORIGINAL_QUEUE,
     ORIGINAL_ROUTING_TYPE,
     ROUTING_TYPE,
     SCHEDULED_DELIVERY,
+    TRANSFER,
     Message,
 )
 from understudy.properties import BYTE
@@ -80,12 +83,13 @@ class DeadLetters:
 
     def no_route(
         self, address: Address, message: Message, order: ResponseOrder, transaction: RoutingTransaction | None
-    ) -> None:
-        """A message that no queue wanted, under ``send-to-dla-on-no-route``. Raises DiskFull."""
+    ) -> bool:
+        """A message that no queue gets. Returns whether the dead letter address took it. Raises DiskFull."""
         found = self.unrouted_copy(address, message)
-        if found is not None:
-            target, copy = found
-            self._acceptance.forward(copy, target, order, transaction)
+        if found is None:
+            return False
+        target, copy = found
+        return self._acceptance.forward(copy, target, order, transaction)
 
     def unrouted_copy(self, address: Address, message: Message) -> tuple[Address, Message] | None:
         """Where a message goes that no queue of its address wanted, and as what; None = nowhere."""
@@ -163,7 +167,8 @@ class DeadLetters:
         # those of a message for another member name its queues there
         properties = without_routes(message.properties)
         routing_type = properties.pop(ROUTING_TYPE, None)
-        properties.pop(SCHEDULED_DELIVERY, None)
+        for name in (SCHEDULED_DELIVERY, DELIVERIES, HOPS, TRANSFER):
+            properties.pop(name, None)
         properties[ORIGINAL_ADDRESS] = source
         if queue is not None:
             properties[ORIGINAL_QUEUE] = queue

@@ -24,7 +24,15 @@ from typing import NamedTuple, Protocol
 
 from understudy.config.model import DivertConfiguration, DivertRouting, RoutingType
 from understudy.config.wildcard import matches
-from understudy.errors import AddressNotFound, BrokerError, DiskFull, DivertExists, DivertNotFound, LimitExceeded
+from understudy.errors import (
+    AddressNotFound,
+    BrokerError,
+    DiskFull,
+    DivertExists,
+    DivertNotFound,
+    LimitExceeded,
+    QueueNotFound,
+)
 from understudy.limits import DIVERTS_MAX
 from understudy.message import ROUTING_TYPE, Message
 from understudy.properties import PropertyValue
@@ -36,6 +44,7 @@ from understudy.routing.divert import Divert
 from understudy.routing.lifecycle.dead_letters import DeadLetters
 from understudy.routing.queues.queue import Queue
 from understudy.routing.response_order import Done, Lanes, ResponseOrder, RoutingTransaction, strictest
+from understudy.routing.transit import refuses_no_queue
 from understudy.store.reference import MessageReference
 
 
@@ -233,9 +242,14 @@ class Diverts:
             AddressFull: it or a forwarding address is full and its policy is to fail.
             AddressNotFound: the copy asks for a routing type, and its address is missing and may not be made.
             DiskFull: nothing was taken.
+            QueueNotFound: no queue takes it, and its sender wants to know.
         """
         acceptance = self._acceptance
         parcels = self._parcels(address, message, routing_type, only)
+        if not parcels and refuses_no_queue(message):
+            raise QueueNotFound(
+                f"no queue of address {address.name!r}, or to which its diverts lead, takes the message"
+            )
         if transaction is not None and not transaction.admits():
             acceptance.answer(order, done)
             return
@@ -344,7 +358,7 @@ class Diverts:
         if queues:
             return [Parcel(address, message, queues)]
         address.messages_unrouted += 1
-        if address.settings.send_to_dla_on_no_route:
+        if address.settings.send_to_dla_on_no_route and not refuses_no_queue(message):
             dead = self._dead_letters.unrouted_copy(address, message)
             if dead is not None:
                 target, copy = dead

@@ -1,0 +1,78 @@
+"""Properties that a message has only on its way between brokers, and from a tool to a broker (ADR 0123).
+
+``_AMQ_ORIG_DELIVERIES`` is how often the message was delivered before it left its queue, so that a message that fails
+again and again reaches ``max-delivery-attempts`` wherever it is. ``_AMQ_ORIG_TRANSFER`` says that it is a message of
+another queue and not a new one (``message.Transfer``). A queue that consumers read from gets the message without them.
+A store-and-forward queue keeps the former for the member that the message goes to.
+
+``_AMQ_ORIG_HOPS`` stays with the message: at how many brokers that have bridges themselves it has arrived by a bridge.
+Bridges that lead in a circle end at ``BRIDGE_HOPS_MAX``.
+
+Not here: whose messages may have them (``session.transfers``).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from understudy.message import BRIDGE_DUPLICATE_ID, DELIVERIES, HOPS, TRANSFER, Message, Transfer
+from understudy.properties import INT, Properties
+
+_INT_MAX: Final = (1 << 31) - 1
+_FLAGS: Final = Transfer.KEEPS_ORIGIN | Transfer.NEEDS_QUEUE | Transfer.FORWARDED
+
+
+def set_deliveries(properties: Properties, deliveries: int) -> None:
+    """Say how often a message that leaves its queue was delivered there; nothing is said of one that never was."""
+    if deliveries > 0:
+        properties.set_typed(DELIVERIES, INT, min(deliveries, _INT_MAX))
+
+
+def deliveries_of(message: Message) -> int:
+    """How often a message was delivered before it came here; 0: never, or nothing is known."""
+    value = message.properties.get(DELIVERIES)
+    return max(value, 0) if isinstance(value, int) else 0
+
+
+def arrived(message: Message, *, keeps_deliveries: bool) -> Message:
+    """The message as its queues get it. ``keeps_deliveries``: they are read by a bridge to another member only."""
+    properties = message.properties
+    if not properties.may_be_reserved:
+        return message
+    names = [name for name in ((TRANSFER,) if keeps_deliveries else (TRANSFER, DELIVERIES)) if name in properties]
+    if not names:
+        return message
+    kept = properties.copy()
+    for name in names:
+        del kept[name]
+    return message.with_properties(kept)
+
+
+def refuses_no_queue(message: Message) -> bool:
+    """Whether its sender wants an error instead of a confirmation if no queue takes the message."""
+    return bool(transfer_of(message) & Transfer.NEEDS_QUEUE)
+
+
+def transfer_of(message: Message) -> Transfer:
+    """The value of ``_AMQ_ORIG_TRANSFER``; of a message without it no flag is set."""
+    properties = message.properties
+    value = properties.get(TRANSFER) if properties.may_be_reserved else None
+    return Transfer(value & _FLAGS) if isinstance(value, int) else Transfer(0)
+
+
+def came_by_bridge(message: Message) -> bool:
+    """Whether a core bridge has sent the message to this broker."""
+    return BRIDGE_DUPLICATE_ID in message.properties or bool(transfer_of(message) & Transfer.FORWARDED)
+
+
+def hops_of(message: Message) -> int:
+    """At how many brokers with bridges the message has arrived by a bridge."""
+    value = message.properties.get(HOPS)
+    return max(value, 0) if isinstance(value, int) else 0
+
+
+def with_hop(message: Message) -> Message:
+    """The message after one more such arrival."""
+    properties = message.properties.copy()
+    properties.set_typed(HOPS, INT, min(hops_of(message), _INT_MAX - 1) + 1)
+    return message.with_properties(properties)
