@@ -45,6 +45,8 @@ ORIGINAL_ROUTING_TYPE: Final = "_AMQ_ORIG_ROUTING_TYPE"
 DELIVERIES: Final = "_AMQ_ORIG_DELIVERIES"
 #: A ``Transfer``: says that a message is one of another queue and not a new one.
 TRANSFER: Final = "_AMQ_ORIG_TRANSFER"
+#: Address to which a message was sent that a tool puts back into its queue.
+SENT_TO: Final = "_AMQ_ORIG_SENT_TO"
 #: How many brokers with bridges a message has come to by a bridge.
 HOPS: Final = "_AMQ_ORIG_HOPS"
 INGRESS_TIMESTAMP: Final = "_AMQ_INGRESS_TIMESTAMP"

@@ -42,6 +42,7 @@ from understudy.tools.export import (
     PIECE_BYTES,
     ExportedTransaction,
     ExportHeader,
+    diverts_of,
     end_line,
     header_line,
     message_line,
@@ -159,7 +160,8 @@ def export_copy(
             if transaction.prepared:
                 held = list(filter(chosen, prepared_messages(copy, contents, transaction_id, counterparts)))
                 writing.transaction(transaction_id, transaction, held, contents.state.queues)
-        file.write(end_line(writing.count, writing.left_out, writing.prepared))
+        diverts = diverts_of(contents.state.addresses.values())
+        file.write(end_line(writing.count, writing.left_out, writing.prepared, diverts))
     summary: dict[str, object] = {
         "directory": directory,
         "node_id": copy.node_id,
@@ -338,8 +340,9 @@ def import_messages(
 ) -> None:
     """Send the messages of FILE, made by export, into a running broker.
 
-    Each goes straight into its queue, which is made if there is none, with a duplicate id made of
-    where it comes from, so that doing it twice is doing it once. FILE.progress notes how far it is: after an
+    Each goes straight into its queue, which is made if there is none, as it was, with a duplicate id made of
+    where it comes from, so that doing it twice is doing it once. A message that its queue does not take is counted
+    as unrouted; the exit code is 1 then. FILE.progress notes how far it is: after an
     interruption the same command goes on there, and once all is done it sends nothing to that broker any more.
     """
     exported = ExportFile(file)
@@ -347,6 +350,11 @@ def import_messages(
     left_out = exported.messages(prepared=True) - exported.messages(prepared=include)
     if left_out:
         click.echo(f"left out: {left_out} messages of prepared transactions; --prepared include sends them", err=True)
+    for divert in exported.diverts:
+        click.echo(
+            f"note: divert {divert.name!a} from {divert.address!a} to {divert.forwarding_address!a} is not imported",
+            err=True,
+        )
     plan = SendPlan(
         exported.queues,
         partial(exported.outgoing, prepared=include),

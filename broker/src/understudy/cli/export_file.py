@@ -20,6 +20,7 @@ from understudy.message import LargeBody
 from understudy.tools.export import (
     LINE_BYTES_MAX,
     BodyCheck,
+    ExportedDivert,
     ExportedMessage,
     ExportedPiece,
     ExportedQueue,
@@ -44,6 +45,7 @@ class ExportFile:
         self.path = path
         self.queues: dict[str, ExportedQueue] = {}
         self.header: ExportHeader | None = None
+        self.diverts: tuple[ExportedDivert, ...] = ()
         self._digest = blake2b(digest_size=16)
         self._counts: dict[bool, Counter[str]] = {False: Counter(), True: Counter()}
         """Messages of each queue, of prepared transactions or not."""
@@ -72,6 +74,7 @@ class ExportFile:
                     body = BodyCheck(line.large)
             else:
                 end = line
+                self.diverts = line.diverts
         if end is None or end.messages != self.messages(prepared=True):
             raise ConfigError("the file is cut short: its last line is missing", file=str(path), hint="export again")
 
@@ -133,7 +136,7 @@ class ExportFile:
             if isinstance(line, ExportedMessage):
                 queue = self.queues[line.queue]
                 # directly to its queue: other queues of the address have their own copies
-                message = line.to_send(f"{queue.address}::{queue.name}")
+                message = line.to_send(f"{queue.address}::{queue.name}", back=True)
                 body = None if line.large is None else _ExportedBody(self.path, offset, line.large, line.compressed)
                 yield Outgoing(message, body)
 

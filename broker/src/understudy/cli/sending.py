@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from functools import partial
@@ -15,12 +16,20 @@ from typing import Any, Final
 
 import click
 
+from understudy.cli.exported_settings import attributes_of, differences, notes_on
 from understudy.cli.load import Meter, connected, print_summary, run, show_progress, until_interrupted
 from understudy.client import aio
 from understudy.client.core.destinations import RoutingType
 from understudy.client.core.url import parse_url
 from understudy.dataclass import dataclass
-from understudy.errors import AddressExists, ConfigError, InvalidQueueConfiguration, QueueExists
+from understudy.errors import (
+    AddressExists,
+    AddressNotFound,
+    ConfigError,
+    InvalidQueueConfiguration,
+    QueueExists,
+    QueueNotFound,
+)
 from understudy.limits import ID_CACHE_SIZE
 from understudy.message import Message
 from understudy.tools.export import ExportedQueue
@@ -119,6 +128,8 @@ class _Sending:
         self.skipped = 0
         self.created: list[str] = []
         self.without_queue: list[str] = []
+        self.unrouted: Counter[str] = Counter()
+        """Messages that no queue took, by the address or queue that they were sent to."""
         self.error: BaseException | None = None
         self.failovers = 0
 
@@ -151,6 +162,8 @@ class _Sending:
             self.failovers = connection.failovers
         if self.error is not None:
             raise self.error
+        for address, count in sorted(self.unrouted.items()):
+            click.echo(f"note: {count} messages to {address!a} were taken by no queue and are not there", err=True)
         if self._plan.check_queues and self.sent:
             await self._find_addresses_without_queue(session)
 
@@ -173,21 +186,38 @@ class _Sending:
                     f" and was at {queue.address!r} with filter {queue.filter!r}",
                     hint="its messages could be lost on the way; move it aside, or edit the line 'queue' of the file",
                 )
+            for note in differences(queue, answer):
+                click.echo(f"note: {note}", err=True)
             return
         self.created.append(queue.name)
+        for note in notes_on(queue):
+            click.echo(f"note: {note}", err=True)
         if self._plan.dry_run:
             return
         routing = RoutingType(queue.routing_type)
-        if not (await session.query_address(queue.address)).exists:
+        exists = (await session.query_address(queue.address)).exists
+        if not exists and not queue.address_auto_created:
+            await self._create_address(session, queue)
+        for again in (False, True):
             try:
-                await session.create_address(queue.address, routing)
-            except AddressExists:
-                pass  # another client was faster
+                await session.create_queue(
+                    queue.name, address=queue.address, routing=routing, filter=queue.filter, durable=queue.durable,
+                    **attributes_of(queue),
+                )  # fmt: skip
+                return
+            except QueueExists:
+                return  # another client was faster
+            except AddressNotFound:
+                if again:
+                    raise
+                # the settings there make no address for a queue
+                await self._create_address(session, queue)
+
+    async def _create_address(self, session: aio.Session, queue: ExportedQueue) -> None:
+        routing_types = [RoutingType(each) for each in queue.address_routing_types]
         try:
-            await session.create_queue(
-                queue.name, address=queue.address, routing=routing, filter=queue.filter, durable=queue.durable
-            )
-        except QueueExists:
+            await session.create_address(queue.address, *(routing_types or [RoutingType(queue.routing_type)]))
+        except AddressExists:
             pass  # another client was faster
 
     async def _send(self, producer: aio.Producer, progress: _Progress) -> None:
@@ -207,11 +237,14 @@ class _Sending:
                 future = producer.send_nowait(outgoing.message)
             else:
                 future = producer.send_large_nowait(outgoing.message, outgoing.body)
-            future.add_done_callback(partial(self._done, progress, number))
+            future.add_done_callback(partial(self._done, progress, number, outgoing.message.address or ""))
 
-    def _done(self, progress: _Progress, number: int, future: asyncio.Future[None]) -> None:
+    def _done(self, progress: _Progress, number: int, address: str, future: asyncio.Future[None]) -> None:
         error = None if future.cancelled() else future.exception()
-        if error is not None:
+        if isinstance(error, QueueNotFound):
+            # not confirmed: the next run tries it again
+            self.unrouted[address] += 1
+        elif error is not None:
             self.error = self.error or error
         elif not future.cancelled():
             progress.confirm(number)
@@ -257,7 +290,7 @@ def send_all(
     finally:
         if ended_well or sending.sent:
             print_summary(title, _summary(plan, sending, meter, as_json=as_json), as_json=as_json)
-    complete = sending.skipped + meter.count == plan.total and not sending.without_queue
+    complete = sending.skipped + meter.count == plan.total and not (sending.without_queue or sending.unrouted)
     return 0 if plan.dry_run or complete else 1
 
 
@@ -280,6 +313,7 @@ def _summary(plan: SendPlan, sending: _Sending, meter: Meter, *, as_json: bool) 
         "skipped": sending.skipped,
         "sent": sending.sent,
         "confirmed": meter.count,
+        "unrouted": dict(sorted(sending.unrouted.items())) if as_json else sending.unrouted.total(),
         "seconds": round(meter.elapsed_s, 3),
         "rate": round(meter.rate, 1),
         "failovers": sending.failovers,

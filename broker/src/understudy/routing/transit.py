@@ -5,6 +5,8 @@ again and again reaches ``max-delivery-attempts`` wherever it is. ``_AMQ_ORIG_TR
 another queue and not a new one (``message.Transfer``). A queue that consumers read from gets the message without them.
 A store-and-forward queue keeps the former for the member that the message goes to.
 
+``_AMQ_ORIG_SENT_TO`` is the address of a message that a tool puts back into one queue, for which it is sent to
+``address::queue``.
 ``_AMQ_ORIG_HOPS`` stays with the message: at how many brokers that have bridges themselves it has arrived by a bridge.
 Bridges that lead in a circle end at ``BRIDGE_HOPS_MAX``.
 
@@ -15,7 +17,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from understudy.message import BRIDGE_DUPLICATE_ID, DELIVERIES, HOPS, TRANSFER, Message, Transfer
+from understudy.message import BRIDGE_DUPLICATE_ID, DELIVERIES, HOPS, SENT_TO, TRANSFER, Message, Transfer
 from understudy.properties import INT, Properties
 
 _INT_MAX: Final = (1 << 31) - 1
@@ -39,12 +41,15 @@ def arrived(message: Message, *, keeps_deliveries: bool) -> Message:
     properties = message.properties
     if not properties.may_be_reserved:
         return message
-    names = [name for name in ((TRANSFER,) if keeps_deliveries else (TRANSFER, DELIVERIES)) if name in properties]
-    if not names:
-        return message
     kept = properties.copy()
-    for name in names:
-        del kept[name]
+    sent_to = kept.pop(SENT_TO, None)
+    kept.pop(TRANSFER, None)
+    if not keeps_deliveries:
+        kept.pop(DELIVERIES, None)
+    if len(kept) == len(properties):
+        return message
+    if isinstance(sent_to, str):
+        return message.replace(address=sent_to, properties=kept, message_id=message.message_id)
     return message.with_properties(kept)
 
 

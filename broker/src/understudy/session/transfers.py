@@ -21,6 +21,7 @@ from understudy.message import (
     ORIGINAL_MESSAGE_ID,
     ORIGINAL_QUEUE,
     ORIGINAL_ROUTING_TYPE,
+    SENT_TO,
     TRANSFER,
     VALIDATED_USER,
     Message,
@@ -53,6 +54,9 @@ def admitted(message: Message, security: SessionSecurity) -> Message:
     address, _, queue = (message.address or "").partition("::")
     manages = security.allows(Permission.MANAGE, address, queue or None)
     kept = _TRANSIT
+    sent_to = properties.get(SENT_TO)
+    if manages or (isinstance(sent_to, str) and security.allows(Permission.SEND, sent_to)):
+        kept |= {SENT_TO}
     if manages:
         kept |= _ORIGIN | _SENDER
     elif _may_send_to_origin(message, security):

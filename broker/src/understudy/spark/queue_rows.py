@@ -12,8 +12,20 @@ import pyarrow as pa
 
 from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
-from understudy.message import DUPLICATE_ID, SCHEDULED_DELIVERY, Message, MessageType
-from understudy.properties import LONG, Properties, encode_simple_string
+from understudy.message import (
+    ACTUAL_EXPIRY,
+    DUPLICATE_ID,
+    ORIGINAL_ADDRESS,
+    ORIGINAL_MESSAGE_ID,
+    ORIGINAL_QUEUE,
+    ORIGINAL_ROUTING_TYPE,
+    SCHEDULED_DELIVERY,
+    TRANSFER,
+    Message,
+    MessageType,
+    Transfer,
+)
+from understudy.properties import BYTE, INT, LONG, STRING, Properties, encode_simple_string
 from understudy.spark.decode import PRODUCER, clean, plain, text_of
 
 #: Columns of the source, and their types in Spark's DDL. Those that table ``messages`` has, too, mean the same.
@@ -46,6 +58,14 @@ SENT_COLUMNS: Final[Mapping[str, str]] = {
 }
 #: Properties that begin so are the broker's and the protocol's: as text they would have other types.
 _RESERVED: Final = ("_AMQ_", "_UNDERSTUDY_")
+#: Those among them that say where a dead letter, an expired or a moved message came from, with their types.
+_ORIGIN: Final[Mapping[str, int]] = {
+    ORIGINAL_ADDRESS: STRING,
+    ORIGINAL_QUEUE: STRING,
+    ORIGINAL_MESSAGE_ID: LONG,
+    ORIGINAL_ROUTING_TYPE: BYTE,
+    ACTUAL_EXPIRY: LONG,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +191,7 @@ def message_to_send(row: Mapping[str, Any], address: str | None, duplicate_id: s
         now_ms: Timestamp of the message.
 
     Raises:
-        ConfigError: the row has no address.
+        ConfigError: the row has no address, or says something else than a number where a message came from.
         LocalProtocolError: a value that cannot be sent.
     """
     target = address or row.get("address")
@@ -180,6 +200,11 @@ def message_to_send(row: Mapping[str, Any], address: str | None, duplicate_id: s
     text = row.get("text")  # a text message of the source has it in its body, too
     given = {name: value for name, value in (row.get("properties") or ()) if not name.startswith(_RESERVED)}
     properties = Properties(given)
+    for name, value in row.get("properties") or ():
+        tag = _ORIGIN.get(name)
+        if tag is not None and value is not None:
+            properties.set_typed(name, tag, value if tag == STRING else _number(name, value))
+    properties.set_typed(TRANSFER, INT, int(Transfer.KEEPS_ORIGIN | Transfer.NEEDS_QUEUE))
     properties[DUPLICATE_ID] = duplicate_id
     if row.get("scheduled") is not None:
         properties.set_typed(SCHEDULED_DELIVERY, LONG, row["scheduled"] // 1000)
@@ -194,6 +219,13 @@ def message_to_send(row: Mapping[str, Any], address: str | None, duplicate_id: s
         user_id=row.get("user_id"),
         properties=properties,
     )
+
+
+def _number(name: str, value: str) -> int:
+    try:
+        return int(value)
+    except ValueError as error:
+        raise ConfigError(f"property {name} of a row is {value!r}, and no number") from error
 
 
 def sent_rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:

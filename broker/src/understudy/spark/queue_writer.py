@@ -6,6 +6,7 @@ nothing to undo when it is aborted: the broker drops messages that it had as cop
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -20,9 +21,11 @@ from pyspark.sql.types import StructType
 from understudy.client.sync import Connection, Producer, connect
 from understudy.client.sync import Session as ClientSession
 from understudy.dataclass import dataclass
-from understudy.errors import AddressNotFound
+from understudy.errors import AddressNotFound, QueueNotFound
 from understudy.spark.queue_options import SEND_WINDOW, SinkOptions
 from understudy.spark.queue_rows import check_sent, message_to_send, sent_rows
+
+log = logging.getLogger(__name__)
 
 #: Local properties of a task that belongs to a stream.
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
@@ -34,6 +37,8 @@ class Sent(WriterCommitMessage):
 
     messages: int = 0
     """Confirmed by the broker, copies that it dropped included."""
+    unrouted: int = 0
+    """That no queue took."""
 
 
 class _Sending:
@@ -46,6 +51,7 @@ class _Sending:
         self._unconfirmed: deque[Future[None]] = deque()
         self._checked: set[str] = set()
         self.count = 0
+        self.unrouted = 0
 
     def __enter__(self) -> _Sending:
         return self
@@ -60,6 +66,7 @@ class _Sending:
         Raises:
             ConfigError: a row has no address.
             AddressNotFound: an address has no queue.
+            QueueNotFound: no queue takes a message, and ``checkQueue`` is not false.
             BrokerError: the broker refuses a message, or does not answer.
         """
         column = self._options.id_column
@@ -71,7 +78,18 @@ class _Sending:
             name = id_of(number) if own is None else own if isinstance(own, bytes) else str(own)
             self._send_one(session, producer, row, name)
         while self._unconfirmed:
+            self._take_answer()
+
+    def _take_answer(self) -> None:
+        try:
             self._unconfirmed.popleft().result()
+        except QueueNotFound as error:
+            if self._options.check_queue:
+                hint = "change its filter or the rows, or set option checkQueue to false"
+                raise QueueNotFound(str(error), hint=hint) from error
+            self.unrouted += 1
+        else:
+            self.count += 1
 
     def _send_one(self, session: ClientSession, producer: Producer, values: dict[str, Any], name: str | bytes) -> None:
         message = message_to_send(values, self._options.address, name, time.time_ns() // 1_000_000)
@@ -82,8 +100,7 @@ class _Sending:
         producer.wait_sendable()
         self._unconfirmed.append(producer.send_nowait(message))
         while self._unconfirmed and self._unconfirmed[0].done():
-            self._unconfirmed.popleft().result()
-        self.count += 1
+            self._take_answer()
 
 
 def require_address(session: ClientSession, address: str) -> None:
@@ -125,7 +142,17 @@ class QueueWriter(DataSourceArrowWriter):
         partition = _context().partitionId()
         with _Sending(self._options) as sending:
             sending.send(iterator, lambda row: f"{self._write_id}/{partition}/{row}")
-            return Sent(sending.count)
+            return Sent(sending.count, sending.unrouted)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Report messages that no queue took."""
+        _report(messages)
+
+
+def _report(messages: Sequence[WriterCommitMessage | None]) -> None:
+    unrouted = sum(each.unrouted for each in messages if isinstance(each, Sent))
+    if unrouted:
+        log.warning("%d messages were taken by no queue and are lost (checkQueue is false)", unrouted)
 
 
 class QueueStreamWriter(DataSourceStreamArrowWriter):
@@ -153,10 +180,11 @@ class QueueStreamWriter(DataSourceStreamArrowWriter):
         prefix = self._options.write_id or query
         with _Sending(self._options) as sending:
             sending.send(iterator, lambda row: f"{prefix}/{batch}/{partition}/{row}")
-            return Sent(sending.count)
+            return Sent(sending.count, sending.unrouted)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Everything was confirmed before."""
+        """Report messages that no queue took; the others were confirmed before."""
+        _report(messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """The batch is repeated, and the broker drops the copies."""

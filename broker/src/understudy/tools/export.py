@@ -16,9 +16,10 @@ import math
 import struct
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError
@@ -26,11 +27,15 @@ from understudy.ids import Xid
 from understudy.kernel import crc32
 from understudy.limits import RECORD_BYTES_MAX
 from understudy.message import (
+    DELIVERIES,
     DUPLICATE_ID,
     LARGE_COMPRESSED,
     LARGE_SIZE,
+    SENT_TO,
+    TRANSFER,
     LargeBody,
     Message,
+    Transfer,
     large_body_of,
 )
 from understudy.properties import (
@@ -48,6 +53,7 @@ from understudy.properties import (
     Properties,
     PropertyValue,
 )
+from understudy.store.log.records import AddressRecord
 from understudy.tools.contents import LiveMessage
 
 #: Written; 1 had neither large messages nor transactions, and is still read.
@@ -87,6 +93,9 @@ class ExportedQueue:
     filter: str | None
     durable: bool
     address_routing_types: tuple[int, ...]
+    address_auto_created: bool = False
+    settings: Mapping[str, object] = field(default_factory=dict)
+    """Further attributes of the queue by name, as its record has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +133,20 @@ class ExportedMessage:
         digest.update(self.message.encoded)
         return f"import:{self.node_id}:{self.message_id}:{digest.hexdigest()}"
 
-    def to_send(self, address: str) -> Message:
+    def to_send(self, address: str, *, back: bool = False) -> Message:
         """The message as it goes out: the duplicate id in place of its producer's, which is kept
         beside it. A large one has no body here, and nothing that speaks of how it was kept.
+
+        Args:
+            address: Where to.
+            back: It goes back into its queue, with its delivery count and the address that it was sent to.
         """
         properties = self.message.properties.copy()
+        properties.set_typed(TRANSFER, INT, int(Transfer.KEEPS_ORIGIN | Transfer.NEEDS_QUEUE))
+        if back and self.delivery_count > 0:
+            properties.set_typed(DELIVERIES, INT, self.delivery_count)
+        if back and self.message.address:
+            properties.set_typed(SENT_TO, STRING, self.message.address)
         if DUPLICATE_ID in properties:
             original = properties[DUPLICATE_ID]
             properties.set_typed(ORIGINAL_DUPLICATE_ID, properties.tag(DUPLICATE_ID), original)
@@ -179,6 +197,14 @@ class ExportHeader:
     """Directory it was made from, for people."""
 
 
+class ExportedDivert(NamedTuple):
+    """A divert that management created; ``import`` names it and does not make it."""
+
+    name: str
+    address: str
+    forwarding_address: str
+
+
 @dataclass(frozen=True, slots=True)
 class ExportEnd:
     """The last line."""
@@ -188,6 +214,8 @@ class ExportEnd:
     """Messages that could not be exported whole."""
     prepared: int = 0
     """Of ``messages``: those of prepared transactions."""
+    diverts: tuple[ExportedDivert, ...] = ()
+    """Of the store; those of broker.xml are not in it."""
 
 
 Line = ExportHeader | ExportedQueue | ExportedMessage | ExportedPiece | ExportedTransaction | ExportEnd
@@ -251,6 +279,7 @@ def queue_line(live: LiveMessage) -> str:
             "filter": queue.filter,
             "durable": queue.durable,
             "settings": dict(queue.settings),
+            "address_auto_created": address is not None and address.auto_created,
             "address_routing_types": [
                 _ROUTING_TYPES[number]
                 for number in (address.routing_types if address is not None else (queue.routing_type,))
@@ -319,9 +348,22 @@ def message_line(live: LiveMessage, transaction_id: int = 0) -> str:
     )
 
 
-def end_line(messages: int, left_out: int, prepared: int = 0) -> str:
+def end_line(messages: int, left_out: int, prepared: int = 0, diverts: Sequence[ExportedDivert] = ()) -> str:
     """The last line of a file."""
-    return _line("end", {"messages": messages, "left_out": left_out, "prepared": prepared})
+    named = {"diverts": [each._asdict() for each in diverts]} if diverts else {}
+    return _line("end", {"messages": messages, "left_out": left_out, "prepared": prepared, **named})
+
+
+def diverts_of(addresses: Iterable[AddressRecord]) -> list[ExportedDivert]:
+    """The diverts in the records of addresses."""
+    found: list[ExportedDivert] = []
+    for address in addresses:
+        kept = address.settings.get("diverts")
+        found += [
+            ExportedDivert(str(each["name"]), address.name, str(each["forwarding_address"]))
+            for each in (kept if isinstance(kept, list) else ())
+        ]
+    return found
 
 
 #: Goes before the sixteen hexadecimal digits of one: there are many, and sign and payload come back too.
@@ -410,6 +452,8 @@ def _parse_queue(fields: dict[str, Any], header: ExportHeader | None) -> Exporte
         None if fields["filter"] is None else _text(fields["filter"]),
         bool(fields["durable"]),
         tuple(_routing_type(name) for name in fields["address_routing_types"]),
+        bool(fields.get("address_auto_created", False)),
+        dict(fields.get("settings") or {}),
     )
 
 
@@ -468,7 +512,11 @@ def _parse_transaction(fields: dict[str, Any], header: ExportHeader | None) -> E
 
 
 def _parse_end(fields: dict[str, Any], header: ExportHeader | None) -> ExportEnd:
-    return ExportEnd(int(fields["messages"]), int(fields["left_out"]), int(fields.get("prepared", 0)))
+    diverts = tuple(
+        ExportedDivert(_text(each["name"]), _text(each["address"]), _text(each["forwarding_address"]))
+        for each in fields.get("diverts", ())
+    )
+    return ExportEnd(int(fields["messages"]), int(fields["left_out"]), int(fields.get("prepared", 0)), diverts)
 
 
 def _text(value: Any) -> str:

@@ -29,8 +29,8 @@ from pyspark.sql.types import (
 )
 
 from understudy.errors import BrokerError, ConfigError, InvalidSelector
-from understudy.message import DUPLICATE_ID, Message, MessageType
-from understudy.properties import encode_simple_string
+from understudy.message import DUPLICATE_ID, TRANSFER, Message, MessageType
+from understudy.properties import BYTE, LONG, STRING, encode_simple_string
 from understudy.spark import queue_reader
 from understudy.spark.queue_consumer import Held
 from understudy.spark.queue_options import MESSAGE_BYTES, parse_sink, parse_source
@@ -44,6 +44,7 @@ from understudy.spark.queue_rows import (
     message_to_send,
     sent_rows,
 )
+from understudy.spark.queue_writer import QueueStreamWriter, Sent
 
 pytestmark = pytest.mark.spark
 
@@ -190,12 +191,12 @@ def test_a_message_that_is_read_and_sent_is_the_same(drawn: tuple[int, bytes | s
     for name in ("body", "address", "type", "durable", "priority", "expiration", "user_id"):
         assert getattr(sent, name) == getattr(original, name), name
     assert sent.timestamp == 77
-    assert dict(sent.properties) == {**fields["properties"], DUPLICATE_ID: f"node:{number}"}
+    assert dict(sent.properties) == {**fields["properties"], DUPLICATE_ID: f"node:{number}", TRANSFER: 3}
 
 
 def test_properties_of_brokers_are_not_sent_as_text() -> None:
     row = {"body": b"", "properties": [("_AMQ_DUPL_ID", "other"), ("_AMQ_ROUTING_TYPE", "1"), ("kept", "1")]}
-    assert dict(message_to_send(row, "a", "own", 1).properties) == {"kept": "1", DUPLICATE_ID: "own"}
+    assert dict(message_to_send(row, "a", "own", 1).properties) == {"kept": "1", DUPLICATE_ID: "own", TRANSFER: 3}
     with pytest.raises(ConfigError, match="a row has no address"):
         message_to_send({"body": b""}, None, "own", 1)
 
@@ -417,3 +418,26 @@ def test_a_schema_has_columns_of_a_queue_only() -> None:
         checked_schema(StructType([StructField("size", LongType())]))
     assert checked_schema(schema("timestamp")).field("timestamp").type == pa.timestamp("us", tz="UTC")
     assert queue_reader.QueueBrowser(parse_source(SOURCE), schema("id")).partitions() == [QueuePartition()]
+
+
+def test_the_origin_of_a_dead_letter_is_sent_with_its_types() -> None:
+    origin = {
+        "_AMQ_ORIG_ADDRESS": "work", "_AMQ_ORIG_QUEUE": "q", "_AMQ_ORIG_MESSAGE_ID": "7",
+        "_AMQ_ORIG_ROUTING_TYPE": "1", "_AMQ_ACTUAL_EXPIRY": "1700000000000",
+    }  # fmt: skip
+    properties = message_to_send({"body": b"", "properties": list(origin.items())}, "a", "own", 1).properties
+    found = {name: (properties.tag(name), properties[name]) for name in origin}
+    assert found == {
+        "_AMQ_ORIG_ADDRESS": (STRING, "work"),
+        "_AMQ_ORIG_QUEUE": (STRING, "q"),
+        "_AMQ_ORIG_MESSAGE_ID": (LONG, 7),
+        "_AMQ_ORIG_ROUTING_TYPE": (BYTE, 1),
+        "_AMQ_ACTUAL_EXPIRY": (LONG, 1_700_000_000_000),
+    }
+    with pytest.raises(ConfigError, match="no number"):
+        message_to_send({"body": b"", "properties": [("_AMQ_ORIG_MESSAGE_ID", "x")]}, "a", "own", 1)
+
+
+def test_messages_that_no_queue_took_are_reported_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    QueueStreamWriter.commit(object(), [Sent(3, 2), None, Sent(1, 0)], 1)  # type: ignore[arg-type]
+    assert "2 messages were taken by no queue" in caplog.text

@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from understudy.ids import Xid
-from understudy.message import DUPLICATE_ID, LargeBody, LargeMessage, Message
+from understudy.message import DELIVERIES, DUPLICATE_ID, SENT_TO, TRANSFER, LargeBody, LargeMessage, Message
 from understudy.properties import (
     BOOLEAN,
     BYTE,
@@ -38,8 +38,11 @@ from understudy.tools.export import (
     BodyCheck,
     ExportedMessage,
     ExportedPiece,
+    ExportedQueue,
     ExportedTransaction,
+    ExportEnd,
     ExportHeader,
+    diverts_of,
     end_line,
     header_line,
     message_line,
@@ -166,7 +169,7 @@ def test_a_large_message_goes_without_what_spoke_of_its_file() -> None:
     assert (parsed.large, parsed.compressed, parsed.transaction_id) == (body, True, 77)
     sent = parsed.to_send("a::q")
     assert (sent.body, sent.type, sent.priority) == (b"", 3, 7)
-    assert sorted(sent.properties) == sorted([DUPLICATE_ID, "name"])
+    assert sorted(sent.properties) == sorted([DUPLICATE_ID, TRANSFER, "name"])
     # another body with the same id and size is another message
     other = LargeMessage.of(header, body._replace(crc=5), 4711)
     assert there_and_back(other).duplicate_id != parsed.duplicate_id
@@ -236,3 +239,39 @@ def test_an_invalid_line_is_refused(line: str) -> None:
     for header in (None, HEADER):
         with pytest.raises(ValueError):
             parse_line(line, header)
+
+
+def test_a_message_that_goes_back_says_where_it_was_and_how_often_it_was_delivered() -> None:
+    origin = {"_AMQ_ORIG_ADDRESS": "work", "_AMQ_ORIG_QUEUE": "work", "_AMQ_ACTUAL_EXPIRY": 5}
+    exported = there_and_back(Message(b"", address="addr", properties=origin))
+    back = exported.to_send("addr::q", back=True).properties
+    assert {name: back[name] for name in origin} == origin
+    assert (back[SENT_TO], back[DELIVERIES], back[TRANSFER]) == ("addr", 4, 3)
+    replayed = exported.to_send("addr").properties
+    assert {name: replayed[name] for name in origin} == origin
+    assert SENT_TO not in replayed
+    assert DELIVERIES not in replayed
+
+
+def test_the_settings_of_a_queue_and_the_names_of_diverts_are_in_the_file() -> None:
+    settings: dict[str, object] = {"last_value": True, "last_value_key": "isin", "ring_size": 5, "auto_created": True}
+    kept = {"diverts": [{"name": "copy", "address": "addr", "forwarding_address": "other", "exclusive": False}]}
+    address = AddressRecord(1, "addr", (0, 1), True, kept)
+    one = dataclasses.replace(
+        live(Message(b"")), queue=QueueRecord(2, 1, "q", 1, None, True, settings), address=address
+    )
+    queue = parse_line(queue_line(one), HEADER)
+    assert isinstance(queue, ExportedQueue)
+    assert (queue.settings, queue.address_auto_created, queue.address_routing_types) == (settings, True, (0, 1))
+    end = parse_line(end_line(3, 1, 0, diverts_of([address])), HEADER)
+    assert isinstance(end, ExportEnd)
+    assert end.diverts == (("copy", "addr", "other"),)
+
+
+def test_a_file_of_an_earlier_version_is_read() -> None:
+    line = json.loads(queue_line(live(Message(b""))))
+    for name in ("settings", "address_auto_created"):
+        del line["queue"][name]
+    queue = parse_line(json.dumps(line), HEADER)
+    assert isinstance(queue, ExportedQueue)
+    assert (queue.settings, queue.address_auto_created) == ({}, False)

@@ -244,12 +244,15 @@ class Session:
         answer: BindingQueryResponse = await ask(self._link, self._state, query_address(name))
         return answer
 
-    async def create_address(self, name: str, routing: RoutingType | str = RoutingType.ANYCAST) -> None:
+    async def create_address(
+        self, name: str, routing: RoutingType | str = RoutingType.ANYCAST, *more: RoutingType | str
+    ) -> None:
         """Create an address.
 
         Args:
             name: Of the address.
             routing: ``RoutingType`` or its name, "anycast" or "multicast".
+            more: Further ones.
 
         Raises:
             AddressExists: it exists and the broker refuses that; Understudy and Artemis 2.44 do not.
@@ -262,7 +265,7 @@ class Session:
 
         Concurrency: any task may call it.
         """
-        await ask(self._link, self._state, create_address(name, routing_type(routing)))
+        await ask(self._link, self._state, create_address(name, *map(routing_type, (routing, *more))))
 
     @exclusive
     async def create_queue(

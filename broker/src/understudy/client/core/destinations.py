@@ -92,6 +92,8 @@ class QueueAttributes(TypedDict, total=False):
     ring_size: int
     """Messages; beyond it the oldest goes. -1 for any number."""
     enabled: bool
+    auto_created: bool
+    """Whether it counts as made on demand, and so may be deleted when it is not used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +116,9 @@ def split_name(name: str) -> tuple[str, str]:
     return (address, queue) if separator else (name, name)
 
 
-def create_address(address: str, routing: RoutingType, *, auto_created: bool = False) -> Request:
+def create_address(address: str, *routing: RoutingType, auto_created: bool = False) -> Request:
     """The request that creates an address. An address that exists counts as success."""
-    packet = CreateAddress(address, (int(routing),), True, auto_created)
+    packet = CreateAddress(address, tuple(map(int, routing)), True, auto_created)
     return Request(f"create address {address}", packet, NullResponse, (AddressExists,))
 
 

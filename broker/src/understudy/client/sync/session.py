@@ -246,12 +246,15 @@ class Session:
         answer: BindingQueryResponse = ask(self._link, self._state, query_address(name))
         return answer
 
-    def create_address(self, name: str, routing: RoutingType | str = RoutingType.ANYCAST) -> None:
+    def create_address(
+        self, name: str, routing: RoutingType | str = RoutingType.ANYCAST, *more: RoutingType | str
+    ) -> None:
         """Create an address.
 
         Args:
             name: Of the address.
             routing: ``RoutingType`` or its name, "anycast" or "multicast".
+            more: Further ones.
 
         Raises:
             AddressExists: it exists and the broker refuses that; Understudy and Artemis 2.44 do not.
@@ -264,7 +267,7 @@ class Session:
 
         Concurrency: any thread may call it.
         """
-        ask(self._link, self._state, create_address(name, routing_type(routing)))
+        ask(self._link, self._state, create_address(name, *map(routing_type, (routing, *more))))
 
     def create_queue(
         self,
