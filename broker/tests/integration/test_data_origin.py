@@ -1,4 +1,4 @@
-"""What was exported comes back with ``data import``: origin, delivery count, address, settings; with real brokers.
+"""``data import`` brings back origin, delivery count, address and queue settings of an export; with real brokers.
 
 Goal: dead letters of another store are in the dead letter queue of their address and can be retried; a message that no
 queue takes is counted and reported, although a broker confirms such messages of ordinary clients.
@@ -83,7 +83,7 @@ def nodes(tmp_path: Path) -> Iterator[tuple[Node, Node, Path]]:
 
 
 @pytest.mark.long
-def test_an_import_brings_back_what_was_exported(nodes: tuple[Node, Node, Path], tmp_path: Path) -> None:
+def test_an_import_brings_back_messages_and_queues_as_they_were(nodes: tuple[Node, Node, Path], tmp_path: Path) -> None:
     one, two, store = nodes
     with connect(url(one)) as connection:
         session = connection.session(transacted=True)

@@ -129,10 +129,11 @@ def test_a_replay_sends_each_message_once_with_its_contents(spark: Any, node: No
     summary = run(made, node, "--address", "odd", "--filter", "n > 30", "--to-address", "again", "--rate", "2")
     assert (summary["confirmed"], count(node, "again")) == (5, 5)
     assert summary["seconds"] >= 4 / 2
-    # a broker confirms a message that it routes to no queue
+    # a broker confirms a message that it routes to no queue, unless it is asked not to
     ended = subprocess.run(command(made, node, "--address", "topic"), capture_output=True, text=True, check=False)
     summary = json.loads(ended.stdout)
-    assert (ended.returncode, summary["confirmed"], summary["without_queue"]) == (1, 1, ["topic"])
+    assert (ended.returncode, summary["confirmed"], summary["without_queue"]) == (1, 0, ["topic"])
+    assert summary["unrouted"] == {"topic": 1}
     assert "note: address 'topic' has no queue" in ended.stderr
     progress = tmp_path / "progress"
     for skipped in (0, 20):

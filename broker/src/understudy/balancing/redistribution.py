@@ -30,7 +30,6 @@ from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.consumer import Consumer
 from understudy.routing.queues.queue import Queue
 from understudy.routing.remote import Balancer, RemoteBinding, addressed_to, route_entries, without_routes
-from understudy.routing.transit import set_deliveries
 from understudy.routing.walk import SLICE_MESSAGES, START, Position, next_part, one_by_one, position_after
 from understudy.store.reference import MessageReference, Part, References, RunSlice
 
@@ -296,8 +295,7 @@ class QueueRedistribution(Machine[State, Event]):
     def _send_one(self, reference: MessageReference, binding: RemoteBinding) -> None:
         queue, acceptance = self.queue, self._office.acceptance
         copy = queue.read(reference)
-        properties = without_routes(copy.properties)
-        set_deliveries(properties, reference.delivery_count)
+        properties = without_routes(copy.properties, reference.delivery_count)
         copy = copy.replace(properties=properties, message_id=acceptance.store.next_id())
         acceptance.move(addressed_to(copy, (binding,)), self._address, (binding.queue,), queue, reference)
         queue.forget(References((reference,)))

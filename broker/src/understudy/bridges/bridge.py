@@ -17,6 +17,7 @@ from typing import Final, Protocol
 
 from understudy.bridges.conversion import Converts
 from understudy.bridges.forwarding import BridgeCounts, Forwarding, Stall
+from understudy.bridges.hops import CountedHops
 from understudy.bridges.target import TargetAccess, TargetSession
 from understudy.cluster.member_link import LinkSettings
 from understudy.cluster.topology import Member
@@ -96,6 +97,8 @@ class BridgeParts:
     node_id: str
     find_queue: Callable[[str], Queue | None]
     listener: BridgeListener
+    of_cluster: bool = True
+    """Whether they lead to other members, which do not send a message back."""
     may_be_anonymous: bool = False
     """Whether a bridge without user goes on without a login where the target refuses the cluster credentials."""
 
@@ -125,6 +128,9 @@ class Bridge(Machine[State, Event]):
         node_id: Id that the target must have; empty: any.
         """
         super().__init__()
+        if not parts.of_cluster:
+            office = parts.services.post_office
+            office.acceptance.hops = office.acceptance.hops or CountedHops(office)
         self.name = name
         self.configuration = configuration
         self.counts = BridgeCounts()

@@ -53,7 +53,7 @@ class Bridges:
         if not configuration.has_cluster_password:
             # the default is public and proves nothing
             parts = replace(parts, access=replace(parts.access, credentials=None))
-        self._parts = replace(parts, may_be_anonymous=not configuration.security_enabled)
+        self._parts = replace(parts, of_cluster=False, may_be_anonymous=not configuration.security_enabled)
         store = services.sessions.post_office.store
         self.connectors = AddedConnectors(cluster.connectors, store)
         self._stored = StoredBridges(configuration, cluster.connectors, store)
@@ -74,7 +74,6 @@ class Bridges:
         conversion = Conversion(configuration, self._node_id)
         made = [Bridge(name, configuration, connectors, self._parts, conversion) for name in names_of(configuration)]
         self.by_name |= {each.name: each for each in made}
-        self._parts.services.post_office.counts_hops = True
         return made
 
     def _taken(self, configuration: BridgeConfiguration) -> bool:

@@ -25,7 +25,7 @@ def attributes_of(queue: ExportedQueue) -> QueueAttributes:
 
 
 def notes_on(queue: ExportedQueue) -> Iterator[str]:
-    """What an operator has to do for a queue that is made again."""
+    """Steps that are left to an operator for a queue that is made again."""
     settings = queue.settings
     for name, missing in (("enabled", settings.get("enabled") is False), ("paused", settings.get("paused") is True)):
         if missing:

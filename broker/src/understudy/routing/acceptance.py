@@ -11,8 +11,10 @@ Not here: which queues get a message (``post_office``, ``address``), batches (``
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from understudy.errors import BrokerError
-from understudy.message import SCHEDULED_DELIVERY, Message
+from understudy.message import SCHEDULED_DELIVERY, Message, Transfer
 from understudy.ports import Clock
 from understudy.routing.address import Address
 from understudy.routing.lifecycle.scheduled import ScheduledDeliveries
@@ -21,7 +23,7 @@ from understudy.routing.paging import Paging
 from understudy.routing.queues.queue import Queue
 from understudy.routing.references import references_of
 from understudy.routing.response_order import Done, ResponseOrder, RoutingTransaction, SessionTransaction
-from understudy.routing.transit import arrived, deliveries_of
+from understudy.routing.transit import arrived, deliveries_of, transfer_of
 from understudy.store.message_store import MessageStore
 from understudy.store.reference import LargeReference, MessageReference, References
 
@@ -35,10 +37,26 @@ def scheduled_ms(message: Message) -> int:
     return int(scheduled) if isinstance(scheduled, int) else 0
 
 
+class MessageHops(Protocol):
+    """``bridges.hops`` as messages that arrive meet it."""
+
+    def counted(self, message: Message, order: ResponseOrder, transaction: RoutingTransaction | None) -> Message | None:
+        """The message, with one more hop if it came by a bridge; None: it goes in a circle, and is done with.
+
+        Raises:
+            DiskFull: it cannot become a dead letter.
+        """
+
+
+def refuses_no_queue(message: Message) -> bool:
+    """Whether its sender wants an error instead of a confirmation if no queue takes the message."""
+    return bool(transfer_of(message) & Transfer.NEEDS_QUEUE)
+
+
 class Acceptance:
     """Appends messages, counts them, and makes them visible in their queues when they are safe."""
 
-    __slots__ = ("clock", "context", "memory", "paging", "persists_ids", "scheduled", "store")
+    __slots__ = ("clock", "context", "hops", "memory", "paging", "persists_ids", "scheduled", "store")
 
     def __init__(
         self,
@@ -58,6 +76,8 @@ class Acceptance:
         self.paging = paging
         self.scheduled = scheduled
         self.persists_ids = persist_id_cache
+        self.hops: MessageHops | None = None
+        """Set where core bridges take messages of this node, which may lead in a circle."""
 
     def accept(
         self,

@@ -153,7 +153,7 @@ class BatchSends:
             queues = queues_of_ids(address, queue_ids(ids)) if of_cluster else ()
         if queues:
             count, _ = self._take_alike(address, queues, arrived, 0, order, answered, transaction)
-        elif ids or office.counts_hops:
+        elif ids or office.acceptance.hops is not None:
             return 0, 0
         else:
             count, _ = self._take_in_turn(address, arrived, 0, order, answered, transaction)

@@ -19,7 +19,7 @@ from understudy.errors import (
     DuplicateIdRejected,
     QueueNotFound,
 )
-from understudy.limits import BRIDGE_HOPS_MAX, SELECTOR_STEPS_PER_TURN
+from understudy.limits import SELECTOR_STEPS_PER_TURN
 from understudy.message import (
     BRIDGE_DUPLICATE_ID,
     DUPLICATE_ID,
@@ -30,7 +30,7 @@ from understudy.message import (
 )
 from understudy.ports import Clock, Entropy, Timers
 from understudy.properties import PropertyValue
-from understudy.routing.acceptance import Acceptance, scheduled_ms
+from understudy.routing.acceptance import Acceptance, refuses_no_queue, scheduled_ms
 from understudy.routing.address import Address
 from understudy.routing.configuration import split_fqqn
 from understudy.routing.destinations import (
@@ -58,7 +58,6 @@ from understudy.routing.queues.delivery import serve
 from understudy.routing.queues.queue import EXPIRED_AT_ONCE, Queue
 from understudy.routing.response_order import Done, ResponseOrder, RoutingTransaction, SessionTransaction
 from understudy.routing.settings import AddressSettingsRepository
-from understudy.routing.transit import came_by_bridge, hops_of, refuses_no_queue, with_hop
 from understudy.selector.work import WORK
 from understudy.store.message_store import MessageStore
 from understudy.store.pages import Pages
@@ -118,8 +117,6 @@ class PostOffice:
         """Of selectors (``selector.work``): beyond it, deliveries, and sends, wait for the next turn."""
         self.now_ms = clock.wall_ms()
         """Wall time, read once per turn."""
-        self.counts_hops = False
-        """Whether core bridges take messages of this node, and may lead in a circle."""
         self.memory = memory = Memory(store, global_max_size_bytes, global_max_messages)
         self.paging = paging = Paging(memory, store, pages)
         paging.begin(timers.call_later)
@@ -262,12 +259,12 @@ class PostOffice:
         if properties.may_be_reserved and is_of_member(properties):
             self._send_of_member(message, order, done, transaction, credited)
             return None
-        if self.counts_hops and came_by_bridge(message):
-            message = with_hop(message)
-            properties = message.properties
-            if hops_of(message) > BRIDGE_HOPS_MAX:
-                self._end_circle(message, order, done, transaction)
+        if self.acceptance.hops is not None:
+            counted = self.acceptance.hops.counted(message, order, transaction)
+            if counted is None:
+                self.acceptance.answer(order, done, self.store.last_sequence if transaction is None else 0)
                 return None
+            message, properties = counted, counted.properties
         routing_type = properties.get(ROUTING_TYPE)
         address = self.directory.addresses.get(message.address or "")
         only: NamedQueue | None = None
@@ -405,21 +402,6 @@ class PostOffice:
             self.acceptance.accept(address, message, queues, not_before_ms, order, done, transaction, duplicate_id)
         except DiskFull as error:
             raise AddressFull(f"address {address.name!r}: the disk of the broker is full", hint=error.hint) from error
-
-    def _end_circle(
-        self, message: Message, order: ResponseOrder, done: Done | None, transaction: SessionTransaction | None
-    ) -> None:
-        """A message has come to brokers with bridges too often: it goes to the dead letters of its address."""
-        name = split_fqqn(message.address or "")
-        address = self.directory.find_address(name[0] if name is not None else message.address or "")
-        message.assign_id(self.store.next_id())
-        taken = address is not None and self.dead_letters.no_route(address, message, order, transaction)
-        log.error(
-            "bridges lead in a circle: a message is not forwarded any more"
-            + ("; it is a dead letter now" if taken else " and dropped, because no dead-letter-address takes it"),
-            extra={"address": message.address, "hops": hops_of(message), "message_id": message.message_id},
-        )
-        self.acceptance.answer(order, done, self.store.last_sequence if transaction is None else 0)
 
     def learn_duplicate_ids(self, name: str, duplicate_ids: Sequence[bytes], done: Done) -> None:
         """Duplicate ids that an address of another node has seen count as seen here; the address is made if needed.

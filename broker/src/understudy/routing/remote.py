@@ -25,6 +25,7 @@ from understudy.routing.binding import Binding
 from understudy.routing.filter import Filter
 from understudy.routing.grouping import GroupDecisions, Undecided, group_key, group_of
 from understudy.routing.queues.queue import Queue
+from understudy.routing.transit import set_deliveries
 
 _I64: Final = struct.Struct(">q")
 #: Of an encoded property block before its properties.
@@ -548,9 +549,12 @@ def route_entries(bindings: Iterable[RemoteBinding]) -> tuple[bytes, int]:
     return Properties(ids).encode()[_BLOCK_HEAD_BYTES:], len(ids)
 
 
-def without_routes(properties: Properties) -> Properties:
-    """A copy without the ids of queues that this node or another one has added."""
+def without_routes(properties: Properties, deliveries: int = 0) -> Properties:
+    """A copy without the ids of queues that this node or another one has added, for a message that was delivered so
+    often before.
+    """
     kept = properties.copy()
+    set_deliveries(kept, deliveries)
     for name in [each for each in kept if each.startswith(ROUTE_TO)]:
         del kept[name]
     return kept

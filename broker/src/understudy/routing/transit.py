@@ -7,8 +7,6 @@ A store-and-forward queue keeps the former for the member that the message goes 
 
 ``_AMQ_ORIG_SENT_TO`` is the address of a message that a tool puts back into one queue, for which it is sent to
 ``address::queue``.
-``_AMQ_ORIG_HOPS`` stays with the message: at how many brokers that have bridges themselves it has arrived by a bridge.
-Bridges that lead in a circle end at ``BRIDGE_HOPS_MAX``.
 
 Not here: whose messages may have them (``session.transfers``).
 """
@@ -17,7 +15,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from understudy.message import BRIDGE_DUPLICATE_ID, DELIVERIES, HOPS, SENT_TO, TRANSFER, Message, Transfer
+from understudy.message import DELIVERIES, SENT_TO, TRANSFER, Message, Transfer
 from understudy.properties import INT, Properties
 
 _INT_MAX: Final = (1 << 31) - 1
@@ -53,31 +51,8 @@ def arrived(message: Message, *, keeps_deliveries: bool) -> Message:
     return message.with_properties(kept)
 
 
-def refuses_no_queue(message: Message) -> bool:
-    """Whether its sender wants an error instead of a confirmation if no queue takes the message."""
-    return bool(transfer_of(message) & Transfer.NEEDS_QUEUE)
-
-
 def transfer_of(message: Message) -> Transfer:
     """The value of ``_AMQ_ORIG_TRANSFER``; of a message without it no flag is set."""
     properties = message.properties
     value = properties.get(TRANSFER) if properties.may_be_reserved else None
     return Transfer(value & _FLAGS) if isinstance(value, int) else Transfer(0)
-
-
-def came_by_bridge(message: Message) -> bool:
-    """Whether a core bridge has sent the message to this broker."""
-    return BRIDGE_DUPLICATE_ID in message.properties or bool(transfer_of(message) & Transfer.FORWARDED)
-
-
-def hops_of(message: Message) -> int:
-    """At how many brokers with bridges the message has arrived by a bridge."""
-    value = message.properties.get(HOPS)
-    return max(value, 0) if isinstance(value, int) else 0
-
-
-def with_hop(message: Message) -> Message:
-    """The message after one more such arrival."""
-    properties = message.properties.copy()
-    properties.set_typed(HOPS, INT, min(hops_of(message), _INT_MAX - 1) + 1)
-    return message.with_properties(properties)

@@ -31,7 +31,6 @@ from understudy.ports import Timers
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
 from understudy.routing.remote import without_routes
-from understudy.routing.transit import set_deliveries
 from understudy.routing.walk import requeue
 from understudy.scale_down.remote_queues import RemoteQueues
 from understudy.scale_down.work import Pause, Steps
@@ -291,9 +290,8 @@ class MovingMessages:
             return None
 
     def _addressed(self, message: Message, reference: MessageReference, held: Sequence[Held], ids: bytes) -> Message:
-        properties = without_routes(message.properties)
+        properties = without_routes(message.properties, reference.delivery_count)
         properties[ROUTE_TO] = ids
-        set_deliveries(properties, reference.delivery_count)
         first = min(queue.queue_id for queue, _ in held)
         properties[BRIDGE_DUPLICATE_ID] = self._node_id + _I64.pack(reference.message_id) + _I64.pack(first)
         return message.replace(address=self._address_at_target(message, held[0][0]), properties=properties)

@@ -19,7 +19,6 @@ from understudy.ids import Xid
 from understudy.message import ACK_ROUTE_TO, ROUTE_TO, Message
 from understudy.routing.queues.queue import Queue
 from understudy.routing.remote import without_routes
-from understudy.routing.transit import set_deliveries
 from understudy.scale_down.messages import MovingMessages, message_of_third
 from understudy.scale_down.remote_queues import RemoteQueues
 from understudy.scale_down.work import Ask, Pause, Steps
@@ -136,10 +135,10 @@ class BranchMoves:
                     return None
                 found.append((entry, kept))
                 continue
-            properties = without_routes(message.properties)
+            deliveries = entry.reference.delivery_count if entry.acknowledged else 0
+            properties = without_routes(message.properties, deliveries)
             properties[ROUTE_TO] = entry.ids
             if entry.acknowledged:
-                set_deliveries(properties, entry.reference.delivery_count)
                 properties[ACK_ROUTE_TO] = entry.acknowledged
             found.append((entry, message.replace(address=entry.queue.address.name, properties=properties)))
         return found

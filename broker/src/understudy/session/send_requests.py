@@ -25,7 +25,6 @@ from understudy.session.management import manage
 from understudy.session.producer import ServerProducer
 from understudy.session.state import SessionState
 from understudy.session.transaction import Transaction
-from understudy.session.transfers import admitted
 
 
 class SendTarget(ProducerCredits):
@@ -158,10 +157,7 @@ class SendRequests:
 
     def prepared(self, message: Message) -> Message:
         """A message as it is routed, before it is looked at. Raises IllegalState: it is refused."""
-        session = self._session
-        if message.properties.may_be_reserved and not session.options.of_cluster:
-            return admitted(message, session.security)
-        return message
+        return self._session.admitted(message)
 
     def drop_when_full(self, name: str | None, done: Done | None) -> bool:
         """Whether a message whose body did not fit on the disk is dropped, and then answered

@@ -16,6 +16,7 @@ from understudy.limits import (
     METADATA_PER_SESSION_MAX,
     TRANSACTION_MESSAGES_OF_SESSION_MAX,
 )
+from understudy.message import Message
 from understudy.routing.post_office import Done, ResponseOrder
 from understudy.routing.queues.queue import Queue
 from understudy.session.callback import SessionCallback
@@ -25,6 +26,7 @@ from understudy.session.prefixes import AddressPrefixes
 from understudy.session.security import SessionSecurity
 from understudy.session.services import SessionOptions, SessionServices
 from understudy.session.transaction import Transaction, Work
+from understudy.session.transfers import admitted
 from understudy.store.large_messages import LargeMessages
 from understudy.store.reference import MessageReference
 
@@ -139,6 +141,12 @@ class SessionState:
         self._callback.internal_error(bug)
 
     # -- messages ---------------------------------------------------------------------------------
+
+    def admitted(self, message: Message) -> Message:
+        """A message of the client without properties that it may not set; a member of the cluster may set all."""
+        if message.properties.may_be_reserved and not self.options.of_cluster:
+            return admitted(message, self.security)
+        return message
 
     @property
     def large_messages(self) -> LargeMessages:

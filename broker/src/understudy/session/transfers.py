@@ -1,4 +1,4 @@
-"""What stays of the properties that only a broker writes, in messages of clients (ADR 0025, ADR 0123).
+"""Properties that only a broker writes, in messages of clients: which of them stay (ADR 0025, ADR 0123).
 
 An ordinary client's are removed. A message that a bridge forwards, or that a tool sends from an export or an archive,
 is no new message: it says so (``_AMQ_ORIG_TRANSFER``, or the duplicate id of a bridge) and keeps where it came from.

@@ -38,7 +38,7 @@ class Sent(WriterCommitMessage):
     messages: int = 0
     """Confirmed by the broker, copies that it dropped included."""
     unrouted: int = 0
-    """That no queue took."""
+    """Messages that no queue took."""
 
 
 class _Sending:

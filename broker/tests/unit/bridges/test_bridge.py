@@ -10,6 +10,7 @@ from support.bridged import NODE_ID, Bridged, Entropy, connector
 from support.routing import FakeSecurity, callback_of, text
 from understudy.bridges.bridge import FAILURE_REPEATED_MS, State
 from understudy.bridges.conversion import Conversion
+from understudy.bridges.hops import CountedHops
 from understudy.cluster.credentials import ClusterCredentials
 from understudy.config.bridge import BridgeConfiguration, BridgeConnection, BridgeTarget
 from understudy.config.model import Permission
@@ -507,7 +508,7 @@ def test_the_delivery_count_goes_over_a_bridge_with_the_message(detects: bool, l
 def test_bridges_in_a_circle_end_with_a_dead_letter_and_a_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
     bridged = Bridged(target_settings={"t": {"dead_letter_address": "DLQ"}})
     target = bridged.target.world
-    target.office.counts_hops = True
+    target.office.acceptance.hops = CountedHops(target.office)
     dead = target.queue("DLQ")
     bridged.connect()
     member = bridged.source.session(of_cluster=True)
@@ -526,6 +527,6 @@ def test_bridges_in_a_circle_end_with_a_dead_letter_and_a_line_of_the_log(caplog
 def test_hops_of_ordinary_clients_do_not_count() -> None:
     bridged = Bridged()
     target = bridged.target.world
-    target.office.counts_hops = True
+    target.office.acceptance.hops = CountedHops(target.office)
     target.session().send(text("a", "t", properties={HOPS: BRIDGE_HOPS_MAX}))
     assert bridged.target.bodies() == [b"a"]

@@ -36,7 +36,7 @@ from understudy.errors import (
 from understudy.limits import DIVERTS_MAX
 from understudy.message import ROUTING_TYPE, Message
 from understudy.properties import PropertyValue
-from understudy.routing.acceptance import Acceptance, scheduled_ms
+from understudy.routing.acceptance import Acceptance, refuses_no_queue, scheduled_ms
 from understudy.routing.address import Address
 from understudy.routing.destinations import NamedQueue, destinations
 from understudy.routing.directory import Directory
@@ -44,7 +44,6 @@ from understudy.routing.divert import Divert
 from understudy.routing.lifecycle.dead_letters import DeadLetters
 from understudy.routing.queues.queue import Queue
 from understudy.routing.response_order import Done, Lanes, ResponseOrder, RoutingTransaction, strictest
-from understudy.routing.transit import refuses_no_queue
 from understudy.store.reference import MessageReference
 
 
