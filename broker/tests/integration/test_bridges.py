@@ -291,3 +291,39 @@ def test_an_endpoint_that_is_no_broker_is_named_and_costs_no_message(
     assert reason["values"]["target"] == f"tcp://127.0.0.1:{port}"
     assert f"127.0.0.1:{port}" in reason["values"]["error"]
     assert found["message_count"] == 1
+
+
+@pytest.mark.long
+def test_two_bridges_in_a_circle_end_with_a_dead_letter(tmp_path: Path, nodes: list[Node]) -> None:
+    """Without user: neither broker has a cluster password of its own or security."""
+    settings = (
+        '<address-settings><address-setting match="q"><dead-letter-address>DLQ</dead-letter-address>'
+        "</address-setting></address-settings>"
+    )
+    first, second = node(tmp_path, "first"), node(tmp_path, "second")
+    for made, other in ((first, second), (second, first)):
+        text = made.config.read_text().replace(
+            "<cluster-user>cluster</cluster-user>\n    <cluster-password>a-secret-of-this-test</cluster-password>", ""
+        )
+        assert "cluster-password" not in text
+        text = text.replace("<connectors></connectors>", f"<connectors>{connectors_to(other.port)}</connectors>")
+        text = text.replace("<addresses>", f"{bridge_to(other.port)}{settings}<addresses>")
+        dead = '<address name="DLQ"><anycast><queue name="DLQ"/></anycast></address>'
+        text = text.replace("</addresses>", f"{dead}</addresses>")
+        made.config.write_text(text)
+        nodes.append(made.start())
+    for made in nodes:
+        made.wait_ready("active")
+    with connect(url_of(first)) as connection, connection.session() as session:
+        for number in range(20):
+            session.producer("q").send(b"%d" % number)
+    deadline = time.monotonic() + READY_S
+
+    def depth(made: Node, queue: str) -> int:
+        return int(str(invoke(made, f"queue.{queue}", "getMessageCount")[1]))
+
+    while sum(depth(made, "DLQ") for made in nodes) < 20:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert [depth(made, "q") for made in nodes] == [0, 0]
+    assert any("bridges lead in a circle" in made.tail() for made in nodes)

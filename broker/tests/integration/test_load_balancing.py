@@ -475,3 +475,46 @@ def test_a_changed_filter_of_a_queue_is_known_to_the_other_member(make_members: 
         return [each["filter"] for each in queues if each["queue"] == "q"] == ["n = 1"]
 
     wait_until(known, "the filter is not known", first)
+
+
+@pytest.mark.long
+def test_a_message_that_fails_at_every_member_becomes_a_dead_letter(make_members: Callable[..., Members]) -> None:
+    """Its delivery count travels: otherwise no member would ever give up."""
+    settings = (
+        "<redistribution-delay>0</redistribution-delay><max-delivery-attempts>5</max-delivery-attempts>"
+        "<dead-letter-address>DLQ</dead-letter-address>"
+    )
+    nodes = make_members(settings=settings).start().nodes
+    for node in nodes:
+        with connect(url(node)) as connection, connection.session() as session:
+            session.create_queue("DLQ")
+    send(nodes[0], ["poison"])
+    counts: list[int] = []
+    while len(counts) < 5:
+        node = nodes[len(counts) % 2]
+        with connect(url(node)) as connection, connection.session(transacted=True) as session:
+            consumer = session.consumer("q")
+            session.start()
+            received = consumer.receive(READY_S)
+            assert received is not None
+            counts.append(received.delivery_count)
+            consumer.acknowledge(received)
+            session.rollback()
+    assert counts == [1, 2, 3, 4, 5]
+    assert sum(depth(node, "DLQ") for node in nodes) == 1
+    assert sum(depth(node, "q") for node in nodes) == 0
+
+
+@pytest.mark.long
+def test_an_address_deleted_by_force_forgets_queues_of_other_members(make_members: Callable[..., Members]) -> None:
+    first, second = make_members().start().nodes
+    for node in (first, second):
+        with connect(url(node)) as connection, connection.session() as session:
+            session.create_queue("x")
+    wait_knows(first, "x")
+    assert invoke(first, "broker", "deleteAddress", "x", True)[0] == 200
+    known = [each["queue"] for each in first.get("/api/v1/cluster")[1]["remote_queues"]]
+    assert "x" not in known
+    assert "q" in known
+    send(first, ["stays here"], "x")
+    assert (depth(first, "x"), depth(second, "x")) == (1, 0)

@@ -221,7 +221,9 @@ class Bridged:
         clock = self.source.clock
         access = TargetAccess(self.target, clock, clock, Entropy(), self.credentials)
         find = self.source.office.directory.queues.get
-        parts = BridgeParts(access, self.source.services(), NODE_ID, find, self.listener, self.may_be_anonymous)
+        parts = BridgeParts(
+            access, self.source.services(), NODE_ID, find, self.listener, may_be_anonymous=self.may_be_anonymous
+        )
         conversion = Conversion(self.configuration, NODE_ID)
         return Bridge("b", self.configuration, lambda: [connector(port) for port in self.ports], parts, conversion)
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from support.routing import World, text
+from support.routing import World, callback_of, text
 from understudy.config.model import RoutingType
-from understudy.message import BRIDGE_DUPLICATE_ID, ROUTE_TO, SCHEDULED_DELIVERY, Message
+from understudy.message import BRIDGE_DUPLICATE_ID, DELIVERIES, ROUTE_TO, SCHEDULED_DELIVERY, Message
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.queues.queue import Queue
 from understudy.scale_down.messages import Companion, MovingMessages
@@ -228,3 +228,20 @@ def test_commit_interval_limits_the_messages_of_one_transaction() -> None:
     store.store_commit = lambda tx_id: commits.append(tx_id) or old(tx_id)  # type: ignore[method-assign, func-returns-value]
     node.move()
     assert len(commits) == 3
+
+
+def test_a_message_moves_with_the_delivery_count_of_each_queue() -> None:
+    """Of the queues with one count it goes once, and by itself for another one."""
+    node = Node("one", "two", "three")
+    node.send("m", "n")
+    session = node.world.session(transacted=True)
+    session.create_consumer(0, "one")
+    session.receive_consumer_credits(0, 1)
+    node.world.turn()
+    session.acknowledge(0, callback_of(session).delivered[0][1].message_id)
+    session.rollback()
+    session.close(failed=False)
+    node.move()
+    found = [(each.body, node.ids(each), each.properties.get(DELIVERIES)) for each in node.target.sent]
+    assert sorted(found) == [(b"m", ["one"], 1), (b"m", ["three", "two"], None), (b"n", ["one", "three", "two"], None)]
+    assert len({each.properties[BRIDGE_DUPLICATE_ID] for each in node.target.sent}) == 3

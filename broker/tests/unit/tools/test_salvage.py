@@ -6,10 +6,13 @@ import random
 
 import pytest
 
+from support.large import Node
+from support.routing import callback_of, text
 from support.store import DIRECTORY, NODE_ID, StoreHarness
 from support.store_model import contents_of, order_of
+from understudy.message import Message
 from understudy.store.log.follower import recover
-from understudy.store.log.records import RecordType
+from understudy.store.log.records import MessageRecord, RecordType
 from understudy.tools.inspect import read_log
 from understudy.tools.salvage import Salvage, write
 from unit.store.log.test_damage import frames
@@ -120,3 +123,34 @@ def test_a_damaged_header_of_the_newest_epoch() -> None:
     salvage, new = salvaged(rig)
     assert salvage.report.lost_count
     assert new["messages"] == whole["messages"]
+
+
+def test_dead_letters_delivery_counts_and_settings_of_queues_are_carried_over() -> None:
+    rig = StoreHarness(random.Random(7))
+    node = Node(rig, "a", {"work": {"dead_letter_address": "DLQ", "max_delivery_attempts": 1}})
+    dead, count = node.world.queue("DLQ", ring_size=9, exclusive=True), node.world.queue("count", last_value=True)
+    node.world.queue("work")
+    for name, times in (("work", 1), ("count", 3)):
+        node.world.session().send(text("m", name))
+        session = node.world.session(transacted=True)
+        for number in range(times):
+            session.create_consumer(number, name)
+            session.receive_consumer_credits(number, 1)
+            node.settle()
+            session.acknowledge(number, callback_of(session).delivered[-1][1].message_id)
+            session.rollback()
+            session.close_consumer(number)
+    node.settle()
+    before = recover(rig.disk("look"), DIRECTORY).state
+    rig.die(power_loss=False)
+    salvage = Salvage(rig.disk("tool"), DIRECTORY, LARGE)
+    salvage.read()
+    write(salvage, rig.disk("tool"), NEW, "/new/large", rig.time, NODE_ID)
+    after = recover(rig.disk("look"), NEW).state
+    assert {each.name: each.settings for each in after.queues.values()} == {
+        each.name: each.settings for each in before.queues.values()
+    }
+    records = [each.record for each in read_log(rig.disk("look"), NEW) if isinstance(each.record, MessageRecord)]
+    (letter,) = [each for each in records if dead.queue_id in each.queue_ids]
+    assert Message.decode(letter.encoded).properties["_AMQ_ORIG_QUEUE"] == "work"
+    assert [each.delivery_count for each in after.references[count.queue_id].references()] == [3]
