@@ -142,11 +142,6 @@ class DiallerProof:
         self.proved = False
         """Whether it has proved it, on a connection whose bytes are sealed or protected by TLS."""
 
-    @property
-    def unanswered(self) -> bool:
-        """Whether the other side got the proof of this node, and has not proved anything itself."""
-        return bool(self._own_nonce) and not self.authorized
-
     def receive(self, packet: packets.Packet, authorized: Callable[[], None]) -> None:
         """Answer a packet of the other side.
 

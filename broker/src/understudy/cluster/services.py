@@ -11,7 +11,6 @@ from understudy.cluster.credentials import ClusterCredentials
 from understudy.cluster.held_votes import HeldVotes
 from understudy.cluster.network import ClusterNetwork
 from understudy.cluster.passive_formats import PassiveFormats
-from understudy.cluster.refused_peers import RefusedPeers
 from understudy.cluster.replicas import Replicas
 from understudy.cluster.scaled_down import ScaledDownNodes
 from understudy.cluster.topology import Topology
@@ -52,8 +51,6 @@ class ClusterServices:
     """Nodes that were scaled down since this one became active."""
     formats: PassiveFormats = field(default_factory=PassiveFormats)
     """Format versions that the passive nodes of this one read."""
-    refused: RefusedPeers = field(default_factory=RefusedPeers)
-    """Nodes with another cluster password."""
     backups: BackupHost | None = None
     """Hosts backups of other nodes; None in a node that hosts none."""
     networks: Sequence[ClusterNetwork] = ()

@@ -46,7 +46,7 @@ def make_replication(parts: NodeParts, owner: Owner) -> NodeReplication | None:
     local = LocalSequence(environment.disk, configuration.node_manager_lock_directory, worker)
     authority = make_authority(parts, replication, local, worker)
     return NodeReplication(
-        parts, ReplicationParts(replication, authority, local, worker, replica_place(parts, replication)), owner
+        parts, ReplicationParts(replication, authority, local, worker, replica_place(parts, replication).refusal), owner
     )
 
 

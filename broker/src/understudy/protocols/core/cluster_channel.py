@@ -192,11 +192,6 @@ class ClusterChannel:
 
     def close(self, reason: str) -> None:
         """The connection was lost, and with it the backup announced on it, or the replica."""
-        if self._proof.unanswered:
-            # it has checked the proof of this node first, and did not accept it
-            services = self._owner.services
-            now_ms = services.shared.clock.monotonic_ms()
-            services.cluster.refused.note(self._owner.connection.peer, now_ms)
         if self._replication is not None:
             self._replication.connection_lost(reason)
         self._owner.services.cluster.formats.left(self)
