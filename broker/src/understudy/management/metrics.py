@@ -98,7 +98,7 @@ class NodeCollector(Collector):
             state.add_metric([one], view.state == one)
         yield state
         yield _gauge("understudy_active", "1 if the node is active.", view.state == "active")
-        yield _gauge("understudy_ready", "1 if active, or passive and caught up.", readiness(view).ready)
+        yield _gauge("understudy_ready", "1 if ready: active, or passive and able to take over.", readiness(view).ready)
         yield _gauge("understudy_uptime_seconds", "Time since the process started.", view.uptime_ms / 1000)
         if view.epoch is not None:
             yield _gauge("understudy_epoch", "Epoch of the store, incremented at every activation.", view.epoch)
