@@ -7,6 +7,7 @@ The parts (``send_requests``, ``large_requests``, ``queue_requests``, ``xa``, ``
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -29,6 +30,8 @@ from understudy.session.transaction import Transaction, Work
 from understudy.session.transfers import admitted
 from understudy.store.large_messages import LargeMessages
 from understudy.store.reference import MessageReference
+
+log = logging.getLogger(__name__)
 
 #: Metadata key under which JMS clients store their client id (artemis-core s. 6.4).
 CLIENT_ID_METADATA: Final = "jms-client-id"
@@ -57,6 +60,8 @@ class SessionState:
         self.auto_commit_acks = options.auto_commit_acks
         self.metadata: dict[str, str] = {}
         self._metadata_characters = 0
+        self._told_of_origin = False
+        """Whether the log says that origins of its messages are removed."""
         self.names = HeldNames(connection)
         self.names.hold(len(name) + len(options.default_address or ""))
         management = services.management
@@ -142,10 +147,18 @@ class SessionState:
 
     # -- messages ---------------------------------------------------------------------------------
 
+    def _origin_removed(self, message: Message) -> None:
+        if not self._told_of_origin:
+            self._told_of_origin = True
+            log.warning(
+                "messages of a bridge or tool lose their origin: its user may not send there, nor manage the address",
+                extra={"user": self.security.user, "address": message.address, "session": self.alias},
+            )
+
     def admitted(self, message: Message) -> Message:
         """A message of the client without properties that it may not set; a member of the cluster may set all."""
         if message.properties.may_be_reserved and not self.options.of_cluster:
-            return admitted(message, self.security)
+            return admitted(message, self.security, self._origin_removed)
         return message
 
     @property

@@ -8,7 +8,7 @@ manage the address that the message goes to. The latter may also say who sent th
 
 from __future__ import annotations
 
-import logging
+from collections.abc import Callable
 
 from understudy.config.model import Permission
 from understudy.message import (
@@ -31,19 +31,18 @@ from understudy.properties import RESERVED_PREFIXES
 from understudy.routing.transit import transfer_of
 from understudy.session.security import SessionSecurity
 
-log = logging.getLogger(__name__)
-
 _ORIGIN = frozenset((ORIGINAL_ADDRESS, ORIGINAL_QUEUE, ORIGINAL_MESSAGE_ID, ORIGINAL_ROUTING_TYPE, ACTUAL_EXPIRY))
 _SENDER = frozenset((VALIDATED_USER, INGRESS_TIMESTAMP))
 _TRANSIT = frozenset((TRANSFER, DELIVERIES, HOPS))
 
 
-def admitted(message: Message, security: SessionSecurity) -> Message:
+def admitted(message: Message, security: SessionSecurity, origin_removed: Callable[[Message], None]) -> Message:
     """The message of a client without the properties that the client may not set.
 
     Args:
         message: With its address, without a prefix.
         security: Of the session.
+        origin_removed: Called with a transfer whose origin is removed.
     """
     properties = message.properties
     if not properties.may_be_reserved:
@@ -62,7 +61,7 @@ def admitted(message: Message, security: SessionSecurity) -> Message:
     elif _may_send_to_origin(message, security):
         kept |= _ORIGIN
     elif ORIGINAL_ADDRESS in properties:
-        log.debug("the origin of a message is removed: its sender may neither send there nor manage the address")
+        origin_removed(message)
     return _with_reserved(message, kept)
 
 

@@ -50,7 +50,7 @@ class Rights(FakeSecurity):
 
 def left(rights: Rights, **more: PropertyValue) -> dict[str, PropertyValue]:
     message = text("m", "DLQ::DLQ", properties={"n": 1, **ORIGIN, **SENDER, **FORGED, **more})
-    found = dict(admitted(message, rights).properties)
+    found = dict(admitted(message, rights, lambda removed: None).properties)
     return {name: value for name, value in found.items() if name not in (TRANSFER, BRIDGE_DUPLICATE_ID)}
 
 
@@ -118,3 +118,13 @@ def test_a_message_that_no_queue_takes_is_refused_if_its_sender_asks_for_that(wa
     session.send(text("m", "a"), world.answers.of("not asked"))
     assert world.answers.error("not asked") is None
     assert dead.message_count == 1
+
+
+def test_the_log_says_once_that_origins_are_removed(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    world.queue("DLQ")
+    session = world.session(security=Rights((Permission.SEND, "DLQ")))
+    for _ in range(2):
+        session.send(text("m", "DLQ", properties={**ORIGIN, **MARK}))
+    session.send(text("m", "DLQ", properties=ORIGIN))
+    assert caplog.text.count("lose their origin") == 1
