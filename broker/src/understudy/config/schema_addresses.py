@@ -44,7 +44,11 @@ FILTER: Final = container(
 _QUEUE_ATTRIBUTES: Final = (
     named("Unique name of the queue."),
     Attribute("max-consumers", INTEGER, "Consumers allowed; -1 is no limit.", maximum=_INT),
-    Attribute("purge-on-no-consumers", BOOLEAN, "Drop the messages when the last consumer leaves."),
+    Attribute(
+        "purge-on-no-consumers",
+        BOOLEAN,
+        "Drop the messages when the last consumer leaves, and deliveries that return later.",
+    ),
     Attribute("exclusive", BOOLEAN, "One consumer gets everything, the others wait."),
     Attribute("group-rebalance", BOOLEAN, "Deal message groups out again when a consumer joins."),
     Attribute("group-rebalance-pause-dispatch", BOOLEAN, "Let consumers finish before groups are dealt out again."),
@@ -52,11 +56,11 @@ _QUEUE_ATTRIBUTES: Final = (
     Attribute("group-first-key", TEXT, "Property that marks a group's first message for a consumer."),
     Attribute("last-value", BOOLEAN, "Keep only the newest message of each last-value key.", "false"),
     Attribute("last-value-key", TEXT, "Property that holds the last-value key."),
-    Attribute("non-destructive", BOOLEAN, "Consuming leaves the messages in place.", "false"),
+    Attribute("non-destructive", BOOLEAN, "Consuming leaves the messages in place, also after failures.", "false"),
     Attribute(
         "consumers-before-dispatch",
         INTEGER,
-        "Consumers wanted before delivery starts.",
+        "Consumers with credits that are wanted before delivery starts.",
         "0",
         maximum=_INT,
     ),
