@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Final
 
 from understudy.config.blowfish import Blowfish, check_key
+from understudy.limits import CLUSTER_PASSWORD_CHARACTERS_MIN
 
 KEY_VARIABLE: Final = "ARTEMIS_DEFAULT_SENSITIVE_STRING_CODEC_KEY"
 CODEC_CLASS: Final = "org.apache.activemq.artemis.utils.DefaultSensitiveStringCodec"
@@ -62,6 +63,13 @@ class PasswordCodec:
             return self._cipher.decrypt(number.to_bytes(length, "big", signed=True)).decode("utf-8")
         except ValueError:
             raise ValueError("the masked password cannot be read with this key") from None
+
+
+def length_fault(cluster_password: str) -> str | None:
+    """Why a cluster password is too short; None: it is not."""
+    if len(cluster_password) >= CLUSTER_PASSWORD_CHARACTERS_MIN:
+        return None
+    return f"is shorter than {CLUSTER_PASSWORD_CHARACTERS_MIN} characters"
 
 
 def is_masked(text: str) -> bool:

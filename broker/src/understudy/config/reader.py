@@ -35,12 +35,11 @@ from understudy.config.model import (
     ResourceLimits,
     WildcardConfiguration,
 )
-from understudy.config.password_codec import KEY_VARIABLE, PasswordCodec, codec_of, is_masked
+from understudy.config.password_codec import KEY_VARIABLE, PasswordCodec, codec_of, is_masked, length_fault
 from understudy.config.servers import LoadedConfig, read_servers
 from understudy.config.tls import TlsReader
 from understudy.config.transport import in_vm_number, read_acceptor, read_connector
 from understudy.errors import ConfigError
-from understudy.limits import CLUSTER_PASSWORD_CHARACTERS_MIN
 
 _UNITS_MS: Final = {"DAYS": 86_400_000, "HOURS": 3_600_000, "MINUTES": 60_000, "SECONDS": 1_000}
 
@@ -127,9 +126,8 @@ class _Reader:
             )
         )
         own_password = values.get("cluster_password") not in (None, "", model.DEFAULT_CLUSTER_PASSWORD)
-        attempt(partial(self._check_cluster_login, core, bool(cluster_connections), own_password), None)
-        if own_password:
-            attempt(partial(self._check_password_length, core, str(values["cluster_password"])), None)
+        given = str(values["cluster_password"]) if own_password else None
+        attempt(partial(self._check_cluster_login, core, bool(cluster_connections), given), None)
         self._drop_empty_login(values)
         policies = HighAvailabilityReader(
             self._document,
@@ -176,16 +174,20 @@ class _Reader:
             hint = "a pair needs a store that is kept"
             self._document.errors.append(self._error(node, "false, but a pair is configured", hint=hint))
 
-    def _check_cluster_login(self, core: Node, clustered: bool, own_password: bool) -> None:
+    def _check_cluster_login(self, core: Node, clustered: bool, own_password: str | None) -> None:
         """Check user and password by which the members of a cluster prove that they belong to it.
 
         Raises:
-            ConfigError: there is a cluster connection, and no password of its own or no user.
+            ConfigError: the password is short, or there is a cluster connection, and no password of its own or no user.
         """
         password = core.child("cluster-password")
+        fault = None if own_password is None else length_fault(own_password)
+        if fault is not None:
+            hint = "other nodes prove that they know it: give a random one, the same on all nodes of the cluster"
+            raise self._error(password or core, fault, hint=hint)
         if clustered:
             self._required_text(core, "cluster-user")
-            if not own_password:
+            if own_password is None:
                 node = password or core.child("cluster-connections") or core
                 message = "a cluster connection needs a cluster-password of its own"
                 raise self._error(node, message, hint="the default is public")
@@ -201,13 +203,6 @@ class _Reader:
         for name in ("cluster_user", "cluster_password"):
             if values.get(name) == "":
                 del values[name]
-
-    def _check_password_length(self, core: Node, password: str) -> None:
-        """Raises ConfigError: the cluster password, which members and bridges prove, is short."""
-        if len(password) < CLUSTER_PASSWORD_CHARACTERS_MIN:
-            message = f"is shorter than {CLUSTER_PASSWORD_CHARACTERS_MIN} characters"
-            hint = "other nodes prove that they know it: give a random one, the same on all nodes of the cluster"
-            raise self._error(core.child("cluster-password") or core, message, hint=hint)
 
     # --- plain values --------------------------------------------------------------------------
 

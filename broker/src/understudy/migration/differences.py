@@ -116,8 +116,9 @@ def _web(instance: ArtemisInstance) -> Iterator[str]:
     return (f"{instance.directory}/etc/bootstrap.xml" for _ in instance.bootstrap.web_addresses[:1])
 
 
-def _default_password(instance: ArtemisInstance) -> Iterator[str]:
-    return (f"{error.file}:{error.line}" for error in instance.errors if "cluster-password of its own" in str(error))
+def _refused_password(instance: ArtemisInstance) -> Iterator[str]:
+    texts = ("cluster-password of its own", "core/cluster-password: is shorter")
+    return (f"{error.file}:{error.line}" for error in instance.errors if any(each in str(error) for each in texts))
 
 
 def _pairs(instance: ArtemisInstance) -> Iterator[str]:
@@ -147,10 +148,10 @@ DIFFERENCES: Final = (
     ),
     Difference(
         "cluster password",
-        "The default cluster user and password in a cluster",
-        "Refused: they are public",
+        "The default cluster user and password in a cluster, or a cluster password with less than 12 characters",
+        "Refused: the default is public, and a short password can be guessed",
         "Write `cluster-user` and a `cluster-password` of your own, the same in all members",
-        _default_password,
+        _refused_password,
         blocks=True,
     ),
     Difference(
