@@ -12,6 +12,7 @@ from understudy.bridges.target import TargetAccess
 from understudy.cluster.credentials import ClusterCredentials
 from understudy.config.bridge import BridgeConfiguration
 from understudy.errors import BrokerError
+from understudy.ports import Security
 from understudy.wire.core import packets
 from understudy.wire.core.codec import FrameDecoder, encode
 from understudy.wire.core.codes import code_of
@@ -42,6 +43,8 @@ class Wire:
     """
 
     peer = "target:1"
+    local = "target:1"
+    security = Security.NONE
     certificate_subject = None
 
     def __init__(self, target: TransportConfiguration, link: Link, broker: FakeTarget) -> None:

@@ -95,7 +95,8 @@ class Pipe:
             if data:
                 self.handler.receive_data(data)
         except Exception:
-            self.end()
+            # after the answer that says why, as an acceptor does
+            self.network.queue.append(self.end)
 
     def end(self) -> None:
         if self.open:

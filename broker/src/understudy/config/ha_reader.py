@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from understudy.config.colocated import check_colocated
 from understudy.config.document import Document, Node, nearest
 from understudy.config.high_availability import (
     ColocatedConfiguration,
@@ -16,7 +17,7 @@ from understudy.config.high_availability import (
     ScaleDownConfiguration,
 )
 from understudy.config.locking import read_lock_manager
-from understudy.config.model import ClusterConnectionConfiguration
+from understudy.config.model import ClusterConnectionConfiguration, Configuration
 from understudy.config.schema_cluster import HA_POLICY, OLD_HA_ROWS
 
 #: Elements of replication that only votes use, and that only a lock manager uses.
@@ -67,6 +68,10 @@ class HighAvailabilityReader:
         """
         check = NetworkCheckConfiguration(**self._plain(core, NetworkCheckConfiguration))
         return replace(self._policy(core, clusters), network_check=check)
+
+    def check(self, core: Node, configuration: Configuration) -> None:
+        """Compare the policy with the rest of the file. Raises ConfigError: see ``check_colocated``."""
+        check_colocated(self._document, core, configuration)
 
     def _policy(self, core: Node, clusters: Sequence[ClusterConnectionConfiguration]) -> HighAvailabilityPolicy:
         policy = core.child("ha-policy")

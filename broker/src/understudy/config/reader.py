@@ -17,7 +17,6 @@ from typing import Any, Final
 from understudy.config import model
 from understudy.config.address_reader import AddressReader
 from understudy.config.bridge_reader import BridgeReader, BridgeValues
-from understudy.config.colocated import check_colocated
 from understudy.config.discovery_reader import DiscoveryReader
 from understudy.config.document import Document, Node, nearest
 from understudy.config.grammar import Kind
@@ -165,7 +164,7 @@ class _Reader:
             bridges=tuple(each(self._document.list(core, "bridges", "bridge"), bridges.read)),
         )
         if not self._document.errors:
-            attempt(lambda: check_colocated(self._document, core, configuration), None)
+            attempt(lambda: policies.check(core, configuration), None)
         return configuration
 
     def _check_persistence(self, core: Node, policy: HighAvailabilityPolicy, kept: bool) -> None:

@@ -214,6 +214,18 @@ DELIVERIES_OF_LOANS = Exclusion(
     "what non-destructive queues hold at the end, and how often it was delivered",
     "ADR 0012; Artemis counts every delivery, and may lose messages that a closed consumer had not acknowledged",
 )
+UNREADABLE_FOR_ONE = Exclusion(
+    "a message of a non-destructive queue that one consumer rolls back too often, or rejects",
+    "that consumer does not get it again, the others do (ADR 0122); Artemis makes it a dead letter for all",
+)
+GATE_WITHOUT_CREDITS = Exclusion(
+    "`consumers-before-dispatch` and consumers without credits",
+    "these do not count (ADR 0122), so all consumers share the first messages; Artemis counts them",
+)
+RETURNED_AND_PURGED = Exclusion(
+    "deliveries that return to a queue that is purged without consumers, after the last consumer",
+    "dropped (ADR 0122); Artemis keeps them for the next consumer",
+)
 DIVISION_BY_ZERO = Exclusion(
     "division by zero, and zero below zero, in selectors",
     "IEEE 754 here: NaN is not greater than anything, and -0 = 0; the opposite in Artemis",

@@ -53,7 +53,8 @@ def test_an_empty_user_is_refused_with_a_cluster() -> None:
 
 
 def test_the_default_cluster_password_is_warned_of_without_a_cluster() -> None:
-    public, own = (f"<cluster-password>{text}</cluster-password>" for text in (DEFAULT_CLUSTER_PASSWORD, "of my own"))
+    texts = DEFAULT_CLUSTER_PASSWORD, "a password of my own"
+    public, own = (f"<cluster-password>{text}</cluster-password>" for text in texts)
     assert any("the default is public" in each for each in warnings(public))
     assert not warnings(own)
 

@@ -105,7 +105,7 @@ def test_a_password_is_not_sent_to_discovered_brokers() -> None:
     <group-port>9876</group-port></discovery-group></discovery-groups>"""
     text = group + bridge(QUEUE + '<discovery-group-ref discovery-group-name="g"/>')
     assert read(text).configuration.bridges[0].target == BridgeTarget(discovery_group="g")
-    public = text.replace("<cluster-password>own</cluster-password>", "")
+    public = text.replace("<cluster-password>a password of our own</cluster-password>", "")
     assert "needs a cluster-password of this broker" in str(fails(public))
     wrong = text.replace(QUEUE, QUEUE + "<user>u</user><password>p</password>")
     assert "are not sent to discovered brokers" in str(fails(wrong))
