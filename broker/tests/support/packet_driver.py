@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from support.client import Drive, Outcome
-from understudy.client.core.consumer import AcknowledgeMode, ConsumerState, ReceivedMessage
+from understudy.client.core.consumer import ConsumerState, ReceivedMessage
 from understudy.client.core.session import SessionState
+from understudy.client.core.taken import AcknowledgeMode
 from understudy.errors import ConnectionLost
 from understudy.message import DUPLICATE_ID, Message
 from understudy.wire.core.codec import encode_receive

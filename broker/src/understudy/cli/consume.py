@@ -28,7 +28,8 @@ from understudy.cli.load import (
     until_interrupted,
 )
 from understudy.client import aio
-from understudy.client.core.consumer import AcknowledgeMode, ReceivedMessage
+from understudy.client.core.consumer import ReceivedMessage
+from understudy.client.core.taken import AcknowledgeMode
 from understudy.client.core.url import parse_url
 from understudy.dataclass import dataclass
 from understudy.errors import CallTimedOut, CommitOutcomeUnknown, TransactionRolledBack

@@ -12,11 +12,11 @@ from understudy.client.aio.discovery import discover
 from understudy.client.aio.link import Link, exclusive
 from understudy.client.aio.requests import close_session
 from understudy.client.aio.session import Session
-from understudy.client.core.consumer import AcknowledgeMode
 from understudy.client.core.discovery import check_trust
 from understudy.client.core.listeners import FailoverListener, FailureListener
 from understudy.client.core.options import ClientUrl, Connector, ServingNode
 from understudy.client.core.session import SessionOptions, SessionState
+from understudy.client.core.taken import AcknowledgeMode
 from understudy.client.core.url import parse_url
 from understudy.client.host import creation_place, system_wall_ms
 from understudy.client.tls import tls_context
@@ -165,7 +165,8 @@ class Connection:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
+        if not self._closed:
+            await self._close(failed=kind is not None)
 
     def __del__(self) -> None:
         self.warn_if_open()
@@ -303,6 +304,8 @@ class Connection:
     async def close(self) -> None:
         """Close the sessions, as ``Session.close`` does, and the connection. Closing twice does nothing.
 
+        A ``with`` block that is left by an error gives the messages in work back first (docs/client.md).
+
         Raises:
             CallTimedOut: the broker did not answer within callTimeout; the connection is closed nevertheless.
 
@@ -312,16 +315,16 @@ class Connection:
         Concurrency: any task may close it; calls of other tasks that wait raise ``ObjectClosed``.
         """
         if not self._closed:
-            await self._close()
+            await self._close(failed=False)
 
     @exclusive
-    async def _close(self) -> None:
+    async def _close(self, *, failed: bool) -> None:
         self._closed = True
         core = self._link.core
         try:
             for session in tuple(core.sessions.values()):
                 if core.closed is None and not core.failing_over:
-                    await close_session(self._link, session)
+                    await close_session(self._link, session, failed=failed)
         finally:
             self._link.close()
 

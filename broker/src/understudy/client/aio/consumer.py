@@ -21,7 +21,8 @@ class Consumer:
     """Receives messages of a queue, one by one or as an asynchronous iterator, which ends when it is closed.
 
     Made by ``Session.consumer`` and ``Session.subscriber``. In AUTO mode a message is acknowledged when the next one is
-    asked for (artemis-core s. 6.4).
+    asked for (artemis-core s. 6.4). A ``with`` block that is left by an error gives the message in work back; a loop
+    that ends otherwise, also by ``break``, has finished it (docs/client.md).
     """
 
     def __init__(self, owner: object, link: Link, session_state: SessionState, state: ConsumerState) -> None:
@@ -40,6 +41,8 @@ class Consumer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if kind is not None:
+            await self._return_unfinished()
         await self.close()
 
     def __aiter__(self) -> AsyncIterator[Received]:
@@ -187,13 +190,14 @@ class Consumer:
     async def handle(self, handler: Callable[[Received], Awaitable[None] | None]) -> None:
         """Call the handler for every message, in the calling task, until the consumer is closed.
 
-        In AUTO mode a message is acknowledged when its handler has returned.
+        In AUTO mode a message is acknowledged when its handler has returned. The message of a handler that raises an
+        error is given back and its delivery counted (docs/client.md).
 
         Args:
             handler: Called with each message, one at a time; its result is awaited.
 
         Raises:
-            Exception: any error of the handler, which ends the loop; its message stays unacknowledged.
+            Exception: any error of the handler, which ends the loop.
             QueueNotFound: the queue was deleted.
             ConnectionLost, FailoverTimedOut: the connection was lost and no other came back.
 
@@ -202,7 +206,11 @@ class Consumer:
         Concurrency: the handler may use the session, and may close the consumer to end the loop.
         """
         async for received in self:
-            await run_handler(handler, received)
+            try:
+                await run_handler(handler, received)
+            except BaseException:
+                await self._return_unfinished()
+                raise
 
     async def acknowledge(self, message: ReceivedMessage) -> bool:
         """Acknowledge a message as the session's mode says: CLIENT, everything that the session has received;
@@ -242,6 +250,10 @@ class Consumer:
         Source: artemis-core s. 6.4.
         """
         await self._link.ask(lambda waiter: self._session_state.consumers.close(self._state, waiter))
+
+    async def _return_unfinished(self) -> None:
+        """An error ended the work on the last message."""
+        await self._link.ask(lambda waiter: self._session_state.return_unfinished(self._state, waiter))
 
     async def _wait(self, deadline_s: float | None) -> None:
         try:

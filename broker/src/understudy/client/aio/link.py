@@ -299,9 +299,9 @@ class Link:
         self.loop.call_soon_threadsafe(call, *arguments)
 
     def forget_session(self, session: SessionState) -> None:
-        """Close a session whose object the application lost."""
+        """Close a session whose object the application lost; its messages in work are given back."""
         if session.closed is None:
-            session.close(self.loop.create_future())
+            session.close(self.loop.create_future(), failed=True)
 
     def close(self) -> None:
         """End at once; pending output is given to the transport first."""

@@ -36,14 +36,20 @@ async def converse(link: Link, session: SessionState, conversation: Conversation
             step = _sender(conversation, answer)
 
 
-async def close_session(link: Link, session: SessionState) -> None:
-    """Wait for unconfirmed sends, at most callTimeout, then close the session."""
+async def close_session(link: Link, session: SessionState, *, failed: bool = False) -> None:
+    """Wait for unconfirmed sends, at most callTimeout, then close the session.
+
+    Args:
+        link: Of its connection.
+        session: The session.
+        failed: An error ended its use: its messages in work are given back.
+    """
     deadline_s = link.now_s() + link.core.options.call_timeout_ms / 1000
     while session.sends.busy and session.closed is None and link.now_s() < deadline_s:
         idle = Signal(link)
         session.sends.on_idle = idle.set
         await idle.wait(deadline_s)
-    await link.ask(session.close)
+    await link.ask(lambda waiter: session.close(waiter, failed=failed))
 
 
 def _thrower(conversation: Generator[Request, Any, None], error: BrokerError) -> Callable[[], Request]:

@@ -64,7 +64,7 @@ class Session:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
+        await self._close(failed=kind is not None)
 
     def __del__(self) -> None:
         if self._state.closed is None and self._link.core.closed is None and self._link.usable:
@@ -81,10 +81,11 @@ class Session:
         """The branches of an XA session (``Connection.session(xa=True)``)."""
         return XaBranches(self, self._link, self._state)
 
-    @exclusive
     async def close(self) -> None:
         """Wait for unconfirmed sends, at most callTimeout, then close the session. In AUTO and DUPS_OK mode what was
         received is acknowledged; open work is rolled back. Closing twice does nothing.
+
+        A ``with`` block that is left by an error gives the messages in work back first (docs/client.md).
 
         Raises:
             CallTimedOut: no answer within callTimeout, or no failover within callFailoverTimeout.
@@ -93,7 +94,11 @@ class Session:
 
         Concurrency: any task may close it; calls of other tasks that wait raise ``ObjectClosed``.
         """
-        await close_session(self._link, self._state)
+        await self._close(failed=False)
+
+    @exclusive
+    async def _close(self, *, failed: bool) -> None:
+        await close_session(self._link, self._state, failed=failed)
 
     @exclusive
     def start(self) -> None:

@@ -18,18 +18,17 @@ from __future__ import annotations
 import zlib
 from collections import deque
 from collections.abc import Callable
-from enum import Enum
 from typing import Final, Protocol
 
 from understudy.client.core.bodies import decode_text
 from understudy.client.core.body_stream import READ_AHEAD_BYTES, BodyStream
+from understudy.client.core.taken import AcknowledgeMode, TakenMessages
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, ConnectionLost, IllegalState, LimitExceeded, RemoteProtocolError
 from understudy.limits import FRAME_BYTES_MAX
 from understudy.message import FORCED_DELIVERY, LARGE_COMPRESSED, Message
 from understudy.properties import Properties
 from understudy.wire.core.packets import (
-    Acknowledge,
     CreateSharedQueueV2,
     Expired,
     FlowToken,
@@ -45,23 +44,6 @@ from understudy.wire.core.packets import (
 WHOLE_BODY_BYTES_MAX: Final = READ_AHEAD_BYTES
 #: Largest large message put together in memory. Bytes.
 LARGE_BODY_BYTES_MAX: Final = FRAME_BYTES_MAX
-
-
-class AcknowledgeMode(Enum):
-    """When received messages leave their queue (artemis-core s. 6.1)."""
-
-    AUTO = "auto"
-    """When the next one is asked for, when the handler returned, or at a close."""
-    CLIENT = "client"
-    """When the application calls ``acknowledge``: everything the session received so far."""
-    INDIVIDUAL = "individual"
-    """When the application calls ``acknowledge``: that message alone."""
-    TRANSACTED = "transacted"
-    """With the commit of the session's transaction."""
-    DUPS_OK = "dups-ok"
-    """When dupsOKBatchSize bytes were taken, or at a close: fewer packets, more seen again after a failure."""
-    PRE_ACKNOWLEDGE = "pre"
-    """Before they are sent to us: at most once."""
 
 
 class ReceivedMessage:
@@ -221,11 +203,8 @@ class ConsumerState:
         self._reading: BodyStream | None = None
         """Of the message taken last."""
         self._make_received = make_received
-        self._taken: ReceivedMessage | None = None
-        """The last one handed out, with those before it not acknowledged."""
-        self._taken_bytes = 0
-        self._released: ReceivedMessage | None = None
-        """The last one that may be acknowledged."""
+        self.work = TakenMessages(options.mode, options.ack_batch_bytes)
+        """The messages that were handed out."""
         self._errors: deque[BrokerError] = deque()
 
     @property
@@ -330,10 +309,8 @@ class ConsumerState:
             BrokerError: a message that cannot be handed over; the next call goes on after it.
         """
         mode = self.mode
-        if mode is AcknowledgeMode.AUTO or (
-            mode is AcknowledgeMode.DUPS_OK and self._taken_bytes >= self.options.ack_batch_bytes
-        ):
-            self.acknowledge_taken()
+        if self.work.asked():
+            self.host.consumer_changed(self)
         if self._reading is not None:
             self._reading.discard()
             self._reading = None
@@ -352,8 +329,7 @@ class ConsumerState:
                 continue
             self._reading = received.stream
             if not self.browse_only and mode is not AcknowledgeMode.PRE_ACKNOWLEDGE:
-                self._taken = received
-                self._taken_bytes += received.size_bytes
+                self.work.add(message.message_id, received.size_bytes)
                 if mode is AcknowledgeMode.TRANSACTED:
                     self.host.message_taken(self)
             return received
@@ -393,30 +369,13 @@ class ConsumerState:
 
     def acknowledge_taken(self) -> None:
         """Everything taken so far may be acknowledged; goes out with the next flush."""
-        taken = self._taken
-        if taken is not None:
-            if self._released is None:
-                self.host.consumer_changed(self)
-            self._released, self._taken = taken, None
-            self._taken_bytes = 0
-
-    def acknowledgement(self, *, requires_response: bool = False, due_only: bool = True) -> Acknowledge | None:
-        """The packet that acknowledges the taken messages, which then count as acknowledged; None without any.
-
-        Args:
-            due_only: Only what ``acknowledge_taken`` released.
-        """
-        last = self._released
-        if not due_only and self._taken is not None:
-            last, self._taken = self._taken, None
-            self._taken_bytes = 0
-        self._released = None
-        return None if last is None else Acknowledge(self.consumer_id, last.message.message_id, requires_response)
+        if self.work.release():
+            self.host.consumer_changed(self)
 
     @property
-    def taken_bytes(self) -> int:
-        """Bytes taken since the last acknowledgement."""
-        return self._taken_bytes
+    def holds(self) -> bool:
+        """Whether messages have come, or are coming, that were not handed out."""
+        return bool(self._buffer) or self._large is not None or self._stream is not None
 
     # life
 
@@ -443,8 +402,7 @@ class ConsumerState:
         self._buffer.clear()
         self._consumed_bytes = 0
         self._large = None
-        self._taken = self._released = None
-        self._taken_bytes = 0
+        self.work.clear()
 
     def rolled_back(self) -> None:
         """The broker takes its deliveries back: drop them and return their credits."""
@@ -458,8 +416,7 @@ class ConsumerState:
             self._reading.discard()
         self._break_off(IllegalState("the message was rolled back"))
         self._large = None
-        self._taken = self._released = None
-        self._taken_bytes = 0
+        self.work.clear()
 
     def end(self, error: BrokerError) -> None:
         """Nothing more will come."""

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any, Final, Protocol
 
 from understudy.client.core.calls import Call, Calls, Done, Interrupted, Waiter, settle
 from understudy.client.core.consumer import (
-    AcknowledgeMode,
     ConsumerOptions,
     ConsumerState,
     MakeReceived,
     ReceivedMessage,
 )
 from understudy.client.core.options import ClientOptions
+from understudy.client.core.taken import AcknowledgeMode
 from understudy.errors import BrokerError, ObjectClosed, QueueNotFound
 from understudy.wire.core.packets import (
     Acknowledge,
@@ -162,7 +163,7 @@ class Consumers:
             settle(waiter)(None, None)
             return
         if self._mode in _ACKNOWLEDGED_AT_CLOSE:
-            packet = consumer.acknowledgement(due_only=False)
+            packet = consumer.work.acknowledgement(consumer.consumer_id, due_only=False)
             if packet is not None:
                 self._host.transmit_packet(packet)
         self._changed.pop(consumer.consumer_id, None)
@@ -170,11 +171,12 @@ class Consumers:
         self._close_at_broker(consumer, waiter)
 
     def _close_at_broker(self, consumer: ConsumerState, waiter: Waiter[None] | None) -> None:
-        packet = ConsumerClose(consumer.consumer_id)
+        self._host.calls.add(self._closing(ConsumerClose(consumer.consumer_id), waiter))
+
+    @staticmethod
+    def _closing(packet: ConsumerClose, waiter: Waiter[None] | None) -> Call:
         done: Done = settle(waiter, lambda _: None) if waiter is not None else (lambda packet, error: None)
-        self._host.calls.add(
-            Call("close consumer", lambda _: packet, (NullResponse,), done, Interrupted.FORGET, bound=True)
-        )
+        return Call("close consumer", lambda _: packet, (NullResponse,), done, Interrupted.FORGET, bound=True)
 
     # port of each consumer
 
@@ -194,12 +196,22 @@ class Consumers:
             self._host.acknowledgements_wait()
         self._changed[consumer.consumer_id] = consumer
 
+    @property
+    def in_work(self) -> bool:
+        """Whether any consumer has a message in work."""
+        return any(consumer.work.unfinished for consumer in self._consumers.values())
+
+    @property
+    def acknowledge_at_once(self) -> bool:
+        """Whether an acknowledgement takes effect at the server when it arrives; False: with a commit."""
+        return self._mode in _AT_CLOSE_OF_SESSION
+
     def message_taken(self, consumer: ConsumerState) -> None:
         """In a transaction. Also while no connection works: the server's session that delivered it is the
         only one at which it can be acknowledged.
         """
         self._host.delivery_taken()
-        if consumer.taken_bytes >= consumer.options.ack_batch_bytes:
+        if consumer.work.taken_bytes >= consumer.options.ack_batch_bytes:
             consumer.acknowledge_taken()
 
     # acknowledging
@@ -214,20 +226,22 @@ class Consumers:
         if self._mode is AcknowledgeMode.PRE_ACKNOWLEDGE:
             settle(waiter)(True, None)
         elif received.generation != self._host.generation or self._host.closed is not None:
-            self._host.complaint(f"message {received.message_id} came before a failover: not acknowledged")
+            self._host.complaint(
+                f"message {received.message_id} came before a failover, or was given back: not acknowledged"
+            )
             settle(waiter)(False, None)
         elif self._mode is AcknowledgeMode.CLIENT:
-            self._confirmed_call(self._acknowledge_and_commit, waiter)
+            self._confirmed_call(received, self._acknowledge_and_commit, waiter)
         elif self._mode is AcknowledgeMode.INDIVIDUAL:
-            packet = IndividualAcknowledge(consumer.consumer_id, received.message_id, True)
-            self._confirmed_call(lambda _: packet, waiter)
+            self._confirmed_call(received, partial(self._acknowledge_one, received), waiter)
         else:
             if self._mode in _AT_CLOSE_OF_SESSION:
                 consumer.acknowledge_taken()
             settle(waiter)(True, None)
 
-    def _confirmed_call(self, build: Callable[[int], Packet], waiter: Waiter[bool]) -> None:
-        answered = settle(waiter, lambda packet: packet is not None)
+    def _confirmed_call(self, received: ReceivedMessage, build: Callable[[int], Packet], waiter: Waiter[bool]) -> None:
+        # between the call and its turn the message may be given back (``transactions``)
+        answered = settle(waiter, lambda packet: packet is not None and received.generation == self._host.generation)
         call = Call("acknowledge", build, (NullResponse,), answered, Interrupted.FORGET, bound=True)
         self._host.calls.add(call)
 
@@ -236,18 +250,28 @@ class Consumers:
         self.acknowledge_all()
         return Commit(correlation_id)
 
+    def _acknowledge_one(self, received: ReceivedMessage, correlation_id: int) -> Packet:
+        """INDIVIDUAL mode: likewise, so that a rollback can count deliveries."""
+        if received.generation == self._host.generation:
+            consumer = received.consumer
+            consumer.work.settled(received.message_id)
+            packet = IndividualAcknowledge(consumer.consumer_id, received.message_id, False)
+            self._host.transmit_packet(packet)
+        return Commit(correlation_id)
+
     def acknowledge_all(self) -> None:
         """Send acknowledgements for everything taken."""
         for consumer in self._consumers.values():
-            packet = consumer.acknowledgement(due_only=False)
+            packet = consumer.work.acknowledgement(consumer.consumer_id, due_only=False)
             if packet is not None:
                 self._host.transmit_packet(packet)
 
-    def release_taken(self) -> None:
+    def release_taken(self, *, in_transaction: bool) -> None:
         """The session closes: AUTO and DUPS_OK acknowledge the messages that were handed out. The answer to the close
-        confirms it, so blockOnAcknowledge needs none of its own.
+        confirms it, so blockOnAcknowledge needs none of its own. In a transaction, which the close rolls back, their
+        deliveries count by that.
         """
-        if self._mode in _AT_CLOSE_OF_SESSION:
+        if self._mode in _AT_CLOSE_OF_SESSION or in_transaction:
             self.acknowledge_all()
         else:
             self.flush()
@@ -257,13 +281,14 @@ class Consumers:
         changed = self._changed
         if not self._host.settings.block_on_acknowledge or self._mode is AcknowledgeMode.TRANSACTED:
             for consumer in changed.values():
-                packet = consumer.acknowledgement()
+                packet = consumer.work.acknowledgement(consumer.consumer_id)
                 if packet is not None:
                     self._host.transmit_packet(packet)
             changed.clear()
             return
         while changed and not self._acknowledging:
-            packet = changed.pop(next(iter(changed))).acknowledgement(requires_response=True)
+            consumer = changed.pop(next(iter(changed)))
+            packet = consumer.work.acknowledgement(consumer.consumer_id, requires_response=True)
             if packet is not None:
                 self._acknowledging = True
                 self._host.calls.add(self._blocking_acknowledge(packet))
@@ -277,6 +302,43 @@ class Consumers:
                 self._host.acknowledgements_wait()
 
         return Call("acknowledge", lambda _: packet, (NullResponse,), done, Interrupted.FORGET, bound=True)
+
+    def acknowledge_finished(self) -> None:
+        """Deliveries are stopped, and a rollback gives back the messages in work: send the acknowledgements."""
+        self._changed.clear()
+        for consumer in self._consumers.values():
+            packet = consumer.work.acknowledgement_before_return(consumer.consumer_id)
+            if packet is not None:
+                self._host.transmit_packet(packet)
+
+    def replace_idle(self, *, closing: bool) -> None:
+        """Replace each consumer that has messages and none in work by a new one of the same queue: those of the old one
+        return uncounted. The new one comes first, so that the queue is never without a consumer; a queue with a
+        limit of consumers keeps the old one.
+
+        Args:
+            closing: The session will be closed next: no new one is needed.
+        """
+        calls = []
+        for consumer in list(self._consumers.values()):
+            info = consumer.queue_info
+            limited = isinstance(info, QueueQueryResponseV3) and info.max_consumers >= 0
+            if consumer.browse_only or consumer.work.unfinished or not consumer.holds or (limited and not closing):
+                continue
+            old = ConsumerClose(consumer.consumer_id)
+            consumer.session_lost()
+            if closing:
+                calls.append(self._closing(old, None))
+                continue
+            del self._consumers[consumer.consumer_id]
+            consumer.consumer_id = self._next_id
+            self._next_id += 1
+            self._consumers[consumer.consumer_id] = consumer
+            calls.append(self._again(consumer, queue_exists=True))
+            calls.append(self._closing(old, None))
+        # ahead of the rollback: the first call is sent at once, and each further one is put after it
+        for call in (*calls[:1], *reversed(calls[1:])):
+            self._host.calls.add(call, first=True)
 
     def rolled_back(self) -> None:
         """Deliveries stopped, a rollback follows: acknowledge the taken messages, drop the rest."""
@@ -313,10 +375,12 @@ class Consumers:
         self._consumers.clear()
         self._changed.clear()
 
-    def _again(self, consumer: ConsumerState) -> Call:
+    def _again(self, consumer: ConsumerState, *, queue_exists: bool = False) -> Call:
         def build(_: int) -> Packet:
             info = consumer.queue_info
-            if consumer.shared_queue is not None:
+            if queue_exists:
+                pass
+            elif consumer.shared_queue is not None:
                 self._host.transmit_packet(replace(consumer.shared_queue, requires_response=False))
             elif isinstance(info, QueueQueryResponseV3) and info.exists and (not info.durable or info.auto_created):
                 self._host.transmit_packet(_queue_like(info, consumer.queue))

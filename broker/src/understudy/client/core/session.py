@@ -18,11 +18,12 @@ from typing import Any, Final, Protocol
 
 from understudy.client.core.calls import Call, Calls, Interrupted, Waiter, settle
 from understudy.client.core.confirmations import Confirmations
-from understudy.client.core.consumer import AcknowledgeMode
+from understudy.client.core.consumer import ConsumerState
 from understudy.client.core.consumers import Consumers
 from understudy.client.core.large_sends import LargeBodySend
 from understudy.client.core.options import ClientOptions
 from understudy.client.core.sends import Pending, ProducerState, Sends
+from understudy.client.core.taken import AcknowledgeMode
 from understudy.client.core.transactions import Transactions
 from understudy.client.core.xa import Branches
 from understudy.dataclass import dataclass
@@ -80,7 +81,7 @@ class SessionOptions:
     @property
     def auto_commit_acks(self) -> bool:
         """Whether each acknowledgement is a unit of work of its own."""
-        return self.mode in (AcknowledgeMode.AUTO, AcknowledgeMode.DUPS_OK, AcknowledgeMode.INDIVIDUAL)
+        return self.mode in (AcknowledgeMode.AUTO, AcknowledgeMode.DUPS_OK)
 
     @property
     def consumer_mode(self) -> AcknowledgeMode:
@@ -154,7 +155,9 @@ class SessionState:
         """Known to the server; a new one after every re-creation."""
         self.options = options
         self.generation = 0
-        """Rises with every re-creation; a message of an older one cannot be acknowledged."""
+        """Rises with every re-creation, and when messages in work are given back; a message of an older one cannot be
+        acknowledged.
+        """
         self.started = True
         self.closed: BrokerError | None = None
         self.consumers = Consumers(self, options.consumer_mode)
@@ -329,13 +332,26 @@ class SessionState:
                 producer.on_room()
         self.producers.clear()
 
-    def close(self, waiter: Waiter[None]) -> None:
-        """Acknowledge what AUTO mode owes and tell the server; open work is rolled back there."""
+    def return_unfinished(self, consumer: ConsumerState, waiter: Waiter[None]) -> None:
+        """Give back the messages in work if this consumer has one (``Transactions.return_unfinished``)."""
+        self.transaction.return_unfinished(lambda: settle(waiter)(None, None), of=consumer)
+
+    def close(self, waiter: Waiter[None], *, failed: bool = False) -> None:
+        """Acknowledge what AUTO mode owes and tell the server; open work is rolled back there, with its deliveries
+        counted.
+
+        Args:
+            waiter: Settled when the server has closed it.
+            failed: An error ended its use: give back the messages in work first.
+        """
+        if failed:
+            self.transaction.return_unfinished(lambda: self.close(waiter), closing=True)
+            return
         if self.closed is not None:
             settle(waiter)(None, None)
             return
         if self._attached:
-            self.consumers.release_taken()
+            self.consumers.release_taken(in_transaction=self.options.transacted)
 
         def done(packet: Any, error: BaseException | None) -> None:
             self.end(ObjectClosed("the session is closed"))

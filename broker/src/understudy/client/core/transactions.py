@@ -1,4 +1,5 @@
-"""The local transaction of one session: its work, its commit or rollback, and its outcome after a failover.
+"""The local transaction of one session: its work, its commit or rollback, and its outcome after a failover. In sessions
+without one: the return of messages in work.
 
 Artemis-core s. 6.4 and 8.3: work that was given to a server's session went with it, so the next
 commit rolls back and fails with ``TransactionRolledBack``; a commit that was under way has an unknown
@@ -6,14 +7,27 @@ outcome, ``CommitOutcomeUnknown``, and the way to find out is to do the transact
 the same duplicate ids: it commits, or fails with ``DuplicateIdRejected`` because it had committed.
 
 Messages sent while no connection works go to the next session, so they are not lost with the old one.
+
+A message is in work from the moment in which the application gets it until the next one is asked for (AUTO, DUPS_OK) or
+until it is acknowledged (CLIENT, INDIVIDUAL). To give it back with its delivery counted is JMS recover (artemis-core
+s. 6.4): stop, acknowledge the finished ones, roll back, start. A rollback takes back all deliveries of the session:
+
+- AUTO and DUPS_OK acknowledge at the server at once. The rollback counts the first outstanding delivery of each
+  consumer, which is the message in work. A consumer without one, but with messages in its buffer, is replaced by a
+  new one before the rollback, so that none of these counts as delivered.
+- CLIENT and INDIVIDUAL acknowledge in a transaction of the server's session. Messages that are acknowledged in the
+  transaction which is rolled back count as delivered, the others do not.
+
 Not here: XA branches (``xa``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from understudy.client.core.calls import Call, Calls, Interrupted, Waiter, settle
+from understudy.client.core.consumer import ConsumerState
 from understudy.client.core.consumers import Consumers
 from understudy.client.core.sends import Sends
 from understudy.errors import BrokerError, CommitOutcomeUnknown, IllegalState, TransactionRolledBack
@@ -25,6 +39,7 @@ class WorkingSession(Protocol):
 
     closed: BrokerError | None
     started: bool
+    generation: int
     calls: Calls
     sends: Sends
     consumers: Consumers
@@ -36,6 +51,10 @@ class WorkingSession(Protocol):
 
     def transmit_packet(self, packet: Packet) -> None:
         """Send a packet on the channel of the session."""
+        ...
+
+    def complaint(self, text: str) -> None:
+        """Log an error that no caller waits for."""
         ...
 
 
@@ -125,6 +144,50 @@ class Transactions:
         stop = Call("stop", lambda _: SessionStop(), (NullResponse,), stopped, Interrupted.FORGET, bound=True)
         session.calls.add(stop)
         undo = Call("rollback", lambda _: Rollback(False), (NullResponse,), done, Interrupted.FORGET, bound=True)
+        session.calls.add(undo)
+
+    def return_unfinished(
+        self, then: Callable[[], None], *, of: ConsumerState | None = None, closing: bool = False
+    ) -> None:
+        """Give back all messages in work of the session, if there are any; their deliveries count. In a transacted
+        session there are none: its rollback or close does it.
+
+        An error at the broker is logged: it costs the connection, and the messages come back with that.
+
+        Args:
+            then: Called when the broker has them.
+            of: Only if this consumer has one; None for any consumer.
+            closing: The session will be closed next, so that nothing is delivered to it any more.
+        """
+        session = self._session
+        consumers = session.consumers
+        if session.closed is not None or not (consumers.in_work if of is None else of.work.unfinished):
+            then()
+            return
+        count_first = consumers.acknowledge_at_once
+
+        def stopped(packet: Any, error: BaseException | None) -> None:
+            if packet is None:
+                return  # the server's session is gone, and its deliveries with it
+            session.generation += 1
+            consumers.acknowledge_finished()
+            if count_first:
+                consumers.replace_idle(closing=closing)
+            consumers.returned()
+
+        def done(packet: Any, error: BaseException | None) -> None:
+            if error is not None:
+                session.complaint(f"messages in work could not be given back: {error}")
+            elif packet is not None:
+                # a reattachment repeats deliveries of before, as in ``rollback``
+                consumers.returned()
+                if session.started and not closing:
+                    session.transmit_packet(SessionStart())
+            then()
+
+        stop = Call("stop", lambda _: SessionStop(), (NullResponse,), stopped, Interrupted.FORGET, bound=True)
+        session.calls.add(stop)
+        undo = Call("give back", lambda _: Rollback(count_first), (NullResponse,), done, Interrupted.FORGET, bound=True)
         session.calls.add(undo)
 
     def _check(self) -> None:

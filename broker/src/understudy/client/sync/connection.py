@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from types import TracebackType
 
-from understudy.client.core.consumer import AcknowledgeMode
 from understudy.client.core.discovery import check_trust
 from understudy.client.core.listeners import FailoverListener, FailureListener
 from understudy.client.core.options import ClientUrl, Connector, ServingNode
 from understudy.client.core.session import SessionOptions, SessionState
+from understudy.client.core.taken import AcknowledgeMode
 from understudy.client.core.url import parse_url
 from understudy.client.host import creation_place, system_wall_ms
 from understudy.client.sync.discovery import discover
@@ -166,7 +166,8 @@ class Connection:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        if not self._closed:
+            self._close(failed=kind is not None)
 
     def __del__(self) -> None:
         self.warn_if_open()
@@ -305,6 +306,8 @@ class Connection:
     def close(self) -> None:
         """Close the sessions, as ``Session.close`` does, and the connection. Closing twice does nothing.
 
+        A ``with`` block that is left by an error gives the messages in work back first (docs/client.md).
+
         Raises:
             CallTimedOut: the broker did not answer within callTimeout; the connection is closed nevertheless.
 
@@ -314,16 +317,16 @@ class Connection:
         Concurrency: any thread may close it; calls of other threads that wait raise ``ObjectClosed``.
         """
         if not self._closed:
-            self._close()
+            self._close(failed=False)
 
-    def _close(self) -> None:
+    def _close(self, *, failed: bool) -> None:
         with self._link.lock, self._link:
             self._closed = True
             core = self._link.core
             try:
                 for session in tuple(core.sessions.values()):
                     if core.closed is None and not core.failing_over:
-                        close_session(self._link, session)
+                        close_session(self._link, session, failed=failed)
             finally:
                 self._link.close()
 

@@ -491,10 +491,10 @@ class Link:
         self._keeper.soon(partial(call, *arguments))
 
     def forget_session(self, session: SessionState) -> None:
-        """Close a session whose object the application lost."""
+        """Close a session whose object the application lost; its messages in work are given back."""
         with self.lock, self:
             if session.closed is None:
-                session.close(Outcome())
+                session.close(Outcome(), failed=True)
 
     def close(self) -> None:
         """End at once; pending output is given to the socket first."""

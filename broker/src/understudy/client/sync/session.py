@@ -65,7 +65,7 @@ class Session:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self._close(failed=kind is not None)
 
     def __del__(self) -> None:
         if self._state.closed is None and self._link.core.closed is None and self._link.usable:
@@ -86,6 +86,8 @@ class Session:
         """Wait for unconfirmed sends, at most callTimeout, then close the session. In AUTO and DUPS_OK mode what was
         received is acknowledged; open work is rolled back. Closing twice does nothing.
 
+        A ``with`` block that is left by an error gives the messages in work back first (docs/client.md).
+
         Raises:
             CallTimedOut: no answer within callTimeout, or no failover within callFailoverTimeout.
 
@@ -93,8 +95,11 @@ class Session:
 
         Concurrency: any thread may close it; calls of other threads that wait raise ``ObjectClosed``.
         """
+        self._close(failed=False)
+
+    def _close(self, *, failed: bool) -> None:
         with self._link.lock, self._link:
-            close_session(self._link, self._state)
+            close_session(self._link, self._state, failed=failed)
 
     def start(self) -> None:
         """Let the broker deliver again after ``stop``. A new session is started.

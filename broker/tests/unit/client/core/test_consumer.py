@@ -10,7 +10,8 @@ import pytest
 
 from understudy.client.core import consumer as consumer_state
 from understudy.client.core.body_stream import READ_AHEAD_BYTES, BodyStream
-from understudy.client.core.consumer import LARGE_COMPRESSED, AcknowledgeMode, ConsumerOptions, ConsumerState
+from understudy.client.core.consumer import LARGE_COMPRESSED, ConsumerOptions, ConsumerState
+from understudy.client.core.taken import AcknowledgeMode
 from understudy.errors import ConnectionLost, IllegalState, LimitExceeded, ObjectClosed, RemoteProtocolError
 from understudy.message import FORCED_DELIVERY, Message
 from understudy.wire.core.packets import (
@@ -112,18 +113,18 @@ def test_auto_mode_acknowledges_the_one_before() -> None:
     for message_id in (1, 2):
         consumer.arrived(message(message_id), 1, 1)
     consumer.take()
-    assert consumer.acknowledgement() is None, "still in the application's hands"
+    assert consumer.work.acknowledgement(7) is None, "still in the application's hands"
     consumer.take()
     assert host.changed == [consumer]
-    assert consumer.acknowledgement() == Acknowledge(7, 1, False), "the second is still in the application's hands"
+    assert consumer.work.acknowledgement(7) == Acknowledge(7, 1, False), "the second is in the application's hands"
     consumer.take()
-    assert consumer.acknowledgement() == Acknowledge(7, 2, False)
+    assert consumer.work.acknowledgement(7) == Acknowledge(7, 2, False)
     for message_id in (3, 4):
         consumer.arrived(message(message_id), 1, 1)
         consumer.take()
     consumer.take()
-    assert consumer.acknowledgement() == Acknowledge(7, 4, False), "cumulative: one packet for both"
-    assert consumer.acknowledgement(due_only=False) is None
+    assert consumer.work.acknowledgement(7) == Acknowledge(7, 4, False), "cumulative: one packet for both"
+    assert consumer.work.acknowledgement(7, due_only=False) is None
 
 
 def test_other_modes_acknowledge_when_told() -> None:
@@ -133,8 +134,8 @@ def test_other_modes_acknowledge_when_told() -> None:
     consumer.take()
     consumer.take()
     assert host.taken == 0, "no transaction"
-    assert consumer.acknowledgement() is None
-    assert consumer.acknowledgement(due_only=False, requires_response=True) == Acknowledge(7, 2, True)
+    assert consumer.work.acknowledgement(7) is None
+    assert consumer.work.acknowledgement(7, due_only=False, requires_response=True) == Acknowledge(7, 2, True)
 
 
 def test_transacted_mode_counts_the_work_and_acknowledges_in_batches() -> None:
@@ -142,7 +143,7 @@ def test_transacted_mode_counts_the_work_and_acknowledges_in_batches() -> None:
     for message_id in (1, 2):
         consumer.arrived(message(message_id), 1, 200)
         consumer.take()
-    assert (host.taken, consumer.taken_bytes) == (2, 400)
+    assert (host.taken, consumer.work.taken_bytes) == (2, 400)
 
 
 def test_dups_ok_acknowledges_in_batches_what_the_application_is_done_with() -> None:
@@ -153,9 +154,9 @@ def test_dups_ok_acknowledges_in_batches_what_the_application_is_done_with() -> 
         consumer.take()
     assert host.changed == [], "600 bytes are taken, but the last of them is in the application's hands"
     consumer.take()
-    assert consumer.acknowledgement() == Acknowledge(7, 3, False)
-    assert consumer.acknowledgement() is None
-    assert consumer.acknowledgement(due_only=False) == Acknowledge(7, 4, False), "at the close"
+    assert consumer.work.acknowledgement(7) == Acknowledge(7, 3, False)
+    assert consumer.work.acknowledgement(7) is None
+    assert consumer.work.acknowledgement(7, due_only=False) == Acknowledge(7, 4, False), "at the close"
 
 
 def test_pre_acknowledge_acknowledges_nothing() -> None:
@@ -164,7 +165,7 @@ def test_pre_acknowledge_acknowledges_nothing() -> None:
     assert consumer.take() is not None
     consumer.take()
     assert host.changed == []
-    assert consumer.acknowledgement(due_only=False) is None
+    assert consumer.work.acknowledgement(7, due_only=False) is None
 
 
 def test_a_browser_acknowledges_nothing() -> None:
@@ -172,7 +173,7 @@ def test_a_browser_acknowledges_nothing() -> None:
     consumer.arrived(message(1, expiration=1), 1, 1)
     assert consumer.take() is not None, "and shows expired messages"
     consumer.take()
-    assert consumer.acknowledgement(due_only=False) is None
+    assert consumer.work.acknowledgement(7, due_only=False) is None
     assert host.changed == []
 
 
@@ -221,7 +222,7 @@ def test_lost_session_drops_everything_and_starts_over() -> None:
     consumer.session_lost()
     host.generation = 1
     assert consumer.take() is None
-    assert consumer.acknowledgement(due_only=False) is None
+    assert consumer.work.acknowledgement(7, due_only=False) is None
     consumer.force()
     assert host.take() == [], "nothing is said to a session that is not there"
     consumer.start(None, again=True)

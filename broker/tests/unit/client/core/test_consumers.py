@@ -6,10 +6,11 @@ import pytest
 
 from support.client import Outcome
 from support.packet_driver import PacketDriver
-from understudy.client.core.consumer import AcknowledgeMode
+from understudy.client.core.taken import AcknowledgeMode
 from understudy.errors import QueueNotFound
 from understudy.wire.core.packets import (
     Acknowledge,
+    Commit,
     ConsumerClose,
     CreateConsumer,
     CreateQueueV2,
@@ -98,8 +99,9 @@ def test_individual_mode_acknowledges_one() -> None:
     second = talk.take(consumer, 2)
     outcome = Outcome()
     talk.session.consumers.acknowledge(second, outcome)
-    assert talk.sent() == [IndividualAcknowledge(0, 2, True)]
-    talk.answer(NullResponse())
+    packets = talk.sent()
+    assert packets == [IndividualAcknowledge(0, 2, False), Commit(-3)]
+    talk.answer(NullResponse(-3))
     assert outcome.value is True
 
 

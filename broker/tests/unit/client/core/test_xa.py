@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from support.client import Drive, Outcome
-from understudy.client.core.consumer import AcknowledgeMode
 from understudy.client.core.session import SessionState
+from understudy.client.core.taken import AcknowledgeMode
 from understudy.client.core.xa import Branches, is_rollback
 from understudy.errors import ConnectionLost, IllegalState, ObjectClosed, XaCode, XaError
 from understudy.ids import Xid
