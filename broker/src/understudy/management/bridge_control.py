@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Final
 
 from understudy.bridges.bridge import Bridge
@@ -10,6 +9,7 @@ from understudy.bridges.bridges import Bridges
 from understudy.dataclass import dataclass
 from understudy.errors import IllegalState, ManagementError, ResourceNotFound
 from understudy.management.invocation import Control, ManagedNode, Requester
+from understudy.management.json_text import parse_json
 from understudy.management.listing import to_json
 from understudy.management.operations import (
     Operation,
@@ -111,17 +111,17 @@ def _properties(given: object) -> object:
     if not isinstance(given, str):
         return given
     try:
-        return json.loads(given or "{}")
-    except (ValueError, RecursionError) as error:
-        raise ManagementError(f"transformerPropertiesAsJSON is not valid JSON: {error}") from error
+        return parse_json(given or "{}")
+    except ValueError as error:
+        raise ManagementError(f"transformerPropertiesAsJSON cannot be used: {error}") from error
 
 
 def create_from_json(control: Control, configuration: str) -> None:
     """Create a bridge from JSON. Raises ManagementError, LimitExceeded, DiskFull."""
     try:
-        given = json.loads(configuration)
-    except (ValueError, RecursionError) as error:
-        raise ManagementError(f"the bridge configuration is not valid JSON: {error}") from error
+        given = parse_json(configuration)
+    except ValueError as error:
+        raise ManagementError(f"the bridge configuration cannot be used: {error}") from error
     if not isinstance(given, dict):
         raise ManagementError("the bridge configuration is not a JSON object")
     _bridges(control).create(given)

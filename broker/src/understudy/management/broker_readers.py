@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import Final
 
@@ -10,6 +9,7 @@ from understudy.errors import ManagementError
 from understudy.limits import READER_HELD_BYTES
 from understudy.management.controls import readers_json
 from understudy.management.invocation import Control
+from understudy.management.json_text import parse_json
 from understudy.management.listing import to_json
 from understudy.management.operations import Operation, long, operation, text
 from understudy.management.rows import reader_facts, readers_facts
@@ -52,8 +52,8 @@ def remove(control: Control, name: str) -> str:
 def _parsed(store: MessageStore, position: str) -> LogPosition:
     """A position as JSON: node_id, epoch, sequence. Raises ManagementError."""
     try:
-        given = json.loads(position)
-    except (ValueError, RecursionError):
+        given = parse_json(position)
+    except ValueError:
         given = None
     if not isinstance(given, dict) or set(given) != {"node_id", "epoch", "sequence"}:
         raise ManagementError(f"{position[:200]!r} is no position", hint="JSON with node_id, epoch and sequence")

@@ -7,7 +7,6 @@ create and delete any address or queue.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any, Final
@@ -15,6 +14,7 @@ from typing import Any, Final
 from understudy.config.model import RoutingType
 from understudy.errors import AddressNotFound, ManagementError
 from understudy.management.invocation import Control
+from understudy.management.json_text import parse_json
 from understudy.management.listing import page_of, to_json
 from understudy.management.operations import Operation, flag, integer, operation, text
 from understudy.management.rows import address_row, queue_row
@@ -273,9 +273,9 @@ def parse_queue_configuration(text_of_it: str) -> dict[str, Any]:
         ManagementError: not a JSON object, an unknown name, or a value of the wrong type.
     """
     try:
-        given = json.loads(text_of_it)
-    except (ValueError, RecursionError) as error:
-        raise ManagementError(f"the queue configuration is not valid JSON: {error}") from error
+        given = parse_json(text_of_it)
+    except ValueError as error:
+        raise ManagementError(f"the queue configuration cannot be used: {error}") from error
     if not isinstance(given, dict):
         raise ManagementError("the queue configuration is not a JSON object")
     names = {_json_name(field.name): field.name for field in fields(QueueConfiguration)}

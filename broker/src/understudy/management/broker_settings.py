@@ -7,7 +7,6 @@ JSON sets only the given values.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from enum import Enum
 from typing import Final
@@ -18,6 +17,7 @@ from understudy.config.json_settings import ADDRESS_SETTING_ROWS, json_name
 from understudy.config.model import AddressSettingsConfiguration, Permission
 from understudy.errors import ManagementError
 from understudy.management.invocation import Control
+from understudy.management.json_text import parse_json
 from understudy.management.listing import to_json
 from understudy.management.operations import Operation, Parameter, decimal, flag, integer, long, operation, text
 
@@ -64,9 +64,9 @@ ROLE_PERMISSIONS: Final = (
 def add_address_settings(control: Control, match: str, text_of_it: str) -> str:
     """Add settings for a match from JSON; returns them as JSON. Raises ManagementError, LimitExceeded."""
     try:
-        values = json.loads(text_of_it)
-    except (ValueError, RecursionError) as error:
-        raise ManagementError(f"the address settings are not valid JSON: {error}") from error
+        values = parse_json(text_of_it)
+    except ValueError as error:
+        raise ManagementError(f"the address settings cannot be used: {error}") from error
     if not isinstance(values, dict):
         raise ManagementError("the address settings are not a JSON object")
     return _shown(control.node.settings.add_address_setting(match, values))

@@ -8,7 +8,6 @@ are refused.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
@@ -17,6 +16,7 @@ from understudy.config.model import ADD_HEADERS_TRANSFORMER, DivertConfiguration
 from understudy.dataclass import dataclass
 from understudy.errors import DivertNotFound, ManagementError, ResourceNotFound
 from understudy.management.invocation import Control, ManagedNode, Requester
+from understudy.management.json_text import parse_json
 from understudy.management.operations import Operation, Operations, flag, mapping, operation, text
 from understudy.routing.divert import Divert
 
@@ -171,9 +171,9 @@ def update_divert_from_json(control: Control, text_of_it: str) -> None:
 def _parsed(text_of_it: str, required: tuple[str, ...]) -> dict[str, str]:
     """Parse a divert configuration in JSON. Raises ManagementError."""
     try:
-        given = json.loads(text_of_it)
-    except (ValueError, RecursionError) as error:
-        raise ManagementError(f"the divert configuration is not valid JSON: {error}") from error
+        given = parse_json(text_of_it)
+    except ValueError as error:
+        raise ManagementError(f"the divert configuration cannot be used: {error}") from error
     if not isinstance(given, dict):
         raise ManagementError("the divert configuration is not a JSON object")
     given = {key: value for key, value in given.items() if value is not None}

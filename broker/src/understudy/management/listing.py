@@ -18,6 +18,7 @@ from typing import Final
 
 from understudy.dataclass import dataclass
 from understudy.errors import ManagementError
+from understudy.management.json_text import parse_json
 
 Row = Mapping[str, object]
 
@@ -44,9 +45,9 @@ def parse_options(text: str | None, fields: Iterable[str], default_sort: str) ->
     if text is None or not text.strip():
         return Options(sort_field=default_sort)
     try:
-        given = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ManagementError(f"the options are not valid JSON: {error}") from error
+        given = parse_json(text)
+    except ValueError as error:
+        raise ManagementError(f"the options cannot be used: {error}") from error
     if not isinstance(given, dict):
         raise ManagementError("the options are not a JSON object")
     texts = {key: value for key, value in given.items() if isinstance(value, str)}

@@ -350,6 +350,7 @@ _REFUSED: Final[dict[str, object]] = {
     "400": _answer("The request is malformed.", "Error"),
     "401": _answer("The bearer token is missing or wrong.", "Error"),
     "413": _answer("The body is too large.", "Error"),
+    "415": _answer("The body is compressed.", "Error"),
 }
 
 

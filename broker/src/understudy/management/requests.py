@@ -19,6 +19,7 @@ from understudy.ids import uuid_text
 from understudy.limits import MANAGEMENT_REQUEST_BYTES_MAX, STRING_UNITS_MAX
 from understudy.management.error_numbers import numbered
 from understudy.management.invocation import Invocations, Requester
+from understudy.management.json_text import parse_json
 from understudy.message import CORRELATION_ID, REPLY_TO, Message, MessageType
 from understudy.properties import Properties, decode_simple_string, encode_simple_string
 from understudy.session.error_texts import ErrorTexts
@@ -78,9 +79,9 @@ def parameters_of(request: Message) -> Sequence[object]:
         return ()
     try:
         text, _ = decode_simple_string(body, 1, len(body))
-        values = json.loads(text)
-    except (RemoteProtocolError, ValueError, RecursionError) as error:
-        raise ManagementError(f"the parameters are not valid JSON: {error}") from error
+        values = parse_json(text)
+    except (RemoteProtocolError, ValueError) as error:
+        raise ManagementError(f"the parameters are not JSON that can be read: {error}") from error
     if not isinstance(values, list):
         raise ManagementError("the parameters are not a JSON array")
     return values

@@ -16,7 +16,7 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from hmac import compare_digest
 from typing import Final, cast
@@ -32,6 +32,7 @@ from understudy.limits import HTTP_BODY_BYTES_MAX
 from understudy.management import controls, openapi
 from understudy.management.cluster_facts import cluster_json
 from understudy.management.controls import InvocationRequest, NodeView
+from understudy.management.json_text import parse_json
 from understudy.management.metrics import make_registry
 from understudy.management.process_facts import ServerFacts, ServersView, parse_start, servers_json
 from understudy.runtime.management_listener import ManagementListener
@@ -56,6 +57,9 @@ HTTP_HEADER_BYTES_MAX: Final = 8 * 1024
 SHUTDOWN_MS: Final = 1_000
 #: How often refused tokens are logged. Seconds.
 REFUSALS_TOLD_S: Final = 5.0
+
+#: Characters of a header that an answer shows.
+_SHOWN: Final = 60
 
 _HEADERS: Final = {
     "Cache-Control": "no-store",
@@ -181,6 +185,9 @@ class ManagementServer:
             return refuse(503, "limit-exceeded", f"{HTTP_AUTHENTICATED_MAX} requests are being served, try again")
         if request.content_length is not None and request.content_length > HTTP_BODY_BYTES_MAX:
             return _too_large()
+        encodings = request.headers.getall("Content-Encoding", ())
+        if any(each.strip().lower() not in ("", "identity") for each in encodings):
+            return _encoded(encodings)
         method = "GET" if request.method == "HEAD" else request.method
         posted = self._posted.get(path)
         if posted is not None:
@@ -252,8 +259,8 @@ class ManagementServer:
         if body is None:
             return _too_large()
         try:
-            name = parse_start(json.loads(body) if body else None)
-        except (ValueError, RecursionError) as error:
+            name = parse_start(parse_json(body) if body else None)
+        except ValueError as error:
             return refuse(400, "bad-request", str(error))
         log.info("start of a server requested", extra={"server": name, "peer": request.remote})
         if self._servers_view is None:
@@ -269,8 +276,8 @@ class ManagementServer:
         if body is None:
             return _too_large()
         try:
-            failover = controls.parse_stop(json.loads(body) if body else {})
-        except (ValueError, RecursionError) as error:
+            failover = controls.parse_stop(parse_json(body) if body else {})
+        except ValueError as error:
             return refuse(400, "bad-request", str(error))
         log.info("stop requested", extra={"failover": failover, "peer": request.remote})
         self.view.request_stop(failover=failover)
@@ -281,8 +288,8 @@ class ManagementServer:
         if body is None:
             return _too_large()
         try:
-            controls.parse_promotion(json.loads(body) if body else None)
-        except (ValueError, RecursionError) as error:
+            controls.parse_promotion(parse_json(body) if body else None)
+        except ValueError as error:
             return refuse(400, "bad-request", str(error))
         answered: asyncio.Future[web.Response] = asyncio.get_running_loop().create_future()
 
@@ -319,8 +326,8 @@ class ManagementServer:
         if body is None:
             return _too_large()
         try:
-            wanted = controls.parse_invocation(json.loads(body) if body else {})
-        except (ValueError, RecursionError) as error:
+            wanted = controls.parse_invocation(parse_json(body) if body else {})
+        except ValueError as error:
             return refuse(400, "bad-request", str(error))
         return await self._carry_out(wanted, lambda result: {"result": result})
 
@@ -379,6 +386,15 @@ def _too_large() -> web.Response:
     return refuse(413, "limit-exceeded", f"a body has at most {HTTP_BODY_BYTES_MAX} bytes")
 
 
+def _encoded(encodings: Sequence[str]) -> web.Response:
+    named = ", ".join(encodings)[:_SHOWN]
+    response = refuse(
+        415, "unsupported-encoding", f"Content-Encoding {named!a} is not supported: send the body as it is"
+    )
+    response.headers["Accept-Encoding"] = "identity"
+    return response
+
+
 def _wrong_method(allowed: list[str]) -> web.Response:
     response = refuse(405, "method-not-allowed", f"allowed here: {', '.join(allowed)}")
     response.headers["Allow"] = ", ".join(["HEAD", *allowed] if "GET" in allowed else allowed)
@@ -403,6 +419,7 @@ class _HttpConnection(web.RequestHandler):
             max_line_size=HTTP_HEADER_BYTES_MAX,
             max_field_size=HTTP_HEADER_BYTES_MAX,
             lingering_time=0,
+            auto_decompress=False,
         )
         self._management = management
         self._socket: asyncio.Transport | None = None

@@ -18,7 +18,6 @@ from typing import Any, Final, Protocol
 
 from understudy.client.core.calls import Call, Calls, Interrupted, Waiter, settle
 from understudy.client.core.confirmations import Confirmations
-from understudy.client.core.consumer import ConsumerState
 from understudy.client.core.consumers import Consumers
 from understudy.client.core.large_sends import LargeBodySend
 from understudy.client.core.options import ClientOptions
@@ -331,10 +330,6 @@ class SessionState:
             if producer.on_room is not None:
                 producer.on_room()
         self.producers.clear()
-
-    def return_unfinished(self, consumer: ConsumerState, waiter: Waiter[None]) -> None:
-        """Give back the messages in work if this consumer has one (``Transactions.return_unfinished``)."""
-        self.transaction.return_unfinished(lambda: settle(waiter)(None, None), of=consumer)
 
     def close(self, waiter: Waiter[None], *, failed: bool = False) -> None:
         """Acknowledge what AUTO mode owes and tell the server; open work is rolled back there, with its deliveries

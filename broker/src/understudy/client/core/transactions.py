@@ -146,6 +146,10 @@ class Transactions:
         undo = Call("rollback", lambda _: Rollback(False), (NullResponse,), done, Interrupted.FORGET, bound=True)
         session.calls.add(undo)
 
+    def work_failed(self, consumer: ConsumerState, waiter: Waiter[None]) -> None:
+        """Give back the messages in work if this consumer has one."""
+        self.return_unfinished(lambda: settle(waiter)(None, None), of=consumer)
+
     def return_unfinished(
         self, then: Callable[[], None], *, of: ConsumerState | None = None, closing: bool = False
     ) -> None:

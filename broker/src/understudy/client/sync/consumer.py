@@ -255,7 +255,7 @@ class Consumer:
 
     def _return_unfinished(self) -> None:
         """An error ended the work on the last message."""
-        self._link.ask(lambda waiter: self._session_state.return_unfinished(self._state, waiter))
+        self._link.ask(lambda waiter: self._session_state.transaction.work_failed(self._state, waiter))
 
     def _wait(self, deadline_s: float | None) -> None:
         try:

@@ -106,7 +106,7 @@ def test_an_open_session_goes_on_and_its_idle_consumers_are_replaced() -> None:
     talk.deliver(idle, 2)
     talk.sent()
     outcome = Outcome()
-    talk.session.return_unfinished(failing, outcome)
+    talk.session.transaction.work_failed(failing, outcome)
     talk.answer(NullResponse())
     assert talk.sent() == [SessionStop(), CreateConsumer(2, "other", None, False, True, 0)]
     talk.answer(QueueQueryResponseV3(True, True, name="other", address="other"))
@@ -128,7 +128,7 @@ def test_a_consumer_without_a_message_in_work_gives_nothing_back() -> None:
     talk.take(busy, 1)
     talk.sent()
     outcome = Outcome()
-    talk.session.return_unfinished(failing, outcome)
+    talk.session.transaction.work_failed(failing, outcome)
     assert talk.sent() == []
     assert outcome.settled
 
@@ -142,7 +142,7 @@ def test_an_acknowledgement_of_a_message_that_was_given_back_is_false(mode: Ackn
     others = talk.take(other, 2)
     talk.sent()
     meanwhile, later = Outcome(), Outcome()
-    talk.session.return_unfinished(consumer, Outcome())
+    talk.session.transaction.work_failed(consumer, Outcome())
     talk.session.consumers.acknowledge(others, meanwhile)
     talk.answer(NullResponse())
     talk.answer(NullResponse())
@@ -170,7 +170,7 @@ def test_a_failover_gives_the_message_in_work_back_by_itself() -> None:
     consumer = talk.consumer()
     talk.take(consumer, 1)
     outcome = Outcome()
-    talk.session.return_unfinished(consumer, outcome)
+    talk.session.transaction.work_failed(consumer, outcome)
     talk.sent()
     talk.lose()
     packets = talk.recover()
