@@ -29,6 +29,7 @@ from understudy.client.core.destinations import (
     split_name,
     subscription_queue,
 )
+from understudy.client.core.jms_names import producer_target, queue_name, topic_name
 from understudy.client.core.session import SessionState
 from understudy.errors import IllegalState
 from understudy.ids import uuid_text
@@ -368,7 +369,7 @@ class Session:
         """Make a producer.
 
         Args:
-            address: Where it sends; None for an address that is given with each message.
+            address: Where it sends, also as in ``ReceivedMessage.reply_to``; None for one given with each message.
             routing: Kind of queues its messages go to: ``RoutingType`` or its name; None for any.
             window: Number of sends without an outcome up to which ``wait_sendable`` does not wait; at least 1.
             duplicate_ids: Give every message a duplicate id, so that it can be sent again after a failover without
@@ -396,11 +397,10 @@ class Session:
         if window < 1:
             raise IllegalState(f"a window of {window} sends")
         kind = None if routing is None else routing_type(routing)
-        if address is not None and auto_create and kind is not None:
-            if kind is RoutingType.ANYCAST:
-                await converse(self._link, self._state, ensure_queue(address, kind, producing=True))
-            else:
-                await converse(self._link, self._state, ensure_address(split_name(address)[0], kind))
+        if address is not None:
+            address, kind, wanted = producer_target(address, kind, auto_create=auto_create)
+            if wanted is not None:
+                await converse(self._link, self._state, wanted)
         return self._producer(address, window, kind, duplicate_ids)
 
     @exclusive
@@ -451,6 +451,7 @@ class Session:
 
         Source: artemis-core s. 6.1 and 6.3.
         """
+        queue = queue_name(queue)
         if auto_create:
             await converse(self._link, self._state, ensure_queue(queue, routing_type(routing)))
         return await self._consumer(queue, filter, priority, window_bytes, browse=False)
@@ -493,6 +494,7 @@ class Session:
         """
         if (name is None and shared) or (name is not None and not durable and not shared):
             raise IllegalState("a subscription has a name and is durable or shared, or has neither")
+        address = topic_name(address)
         await converse(self._link, self._state, ensure_address(address, RoutingType.MULTICAST))
         if name is None:
             queue = uuid_text(self._link.entropy(16))
@@ -567,6 +569,7 @@ class Session:
 
         Concurrency: any task may call it; each iteration has a consumer of its own.
         """
+        queue = queue_name(queue)
         await self.query_queue(queue)
         return Browser(lambda: self._consumer(queue, filter, 0, None, browse=True))
 

@@ -10,9 +10,11 @@ from collections.abc import Mapping
 
 from understudy.errors import RemoteProtocolError
 from understudy.message import (
+    CORRELATION_ID,
     DUPLICATE_ID,
     GROUP_ID,
     LAST_VALUE,
+    REPLY_TO,
     ROUTING_TYPE,
     SCHEDULED_DELIVERY,
     Message,
@@ -125,8 +127,10 @@ def delivery_properties(
     deliver_at_ms: int = 0,
     group_id: str | None = None,
     last_value_key: str | None = None,
+    reply_to: str | None = None,
+    correlation_id: str | bytes | None = None,
 ) -> Properties:
-    """The properties with those that say how a message is delivered (artemis-core s. 5.1); what the
+    """The properties with those that say how a message is delivered and answered (artemis-core s. 5.1); what the
     caller set among them itself stays.
     """
     typed = given.copy() if isinstance(given, Properties) else Properties(given)
@@ -136,11 +140,15 @@ def delivery_properties(
         typed.set_typed(GROUP_ID, STRING, group_id)
     if last_value_key is not None and LAST_VALUE not in typed:
         typed.set_typed(LAST_VALUE, STRING, last_value_key)
+    if reply_to is not None and REPLY_TO not in typed:
+        typed.set_typed(REPLY_TO, STRING, reply_to)
+    if correlation_id is not None and CORRELATION_ID not in typed:
+        typed.set_typed(CORRELATION_ID, _kind_of_id(correlation_id), correlation_id)
     return typed
 
 
-def _kind_of_id(duplicate_id: str | bytes) -> int:
-    return BYTES if isinstance(duplicate_id, bytes) else STRING
+def _kind_of_id(an_id: str | bytes) -> int:
+    return BYTES if isinstance(an_id, bytes) else STRING
 
 
 def complete_message(

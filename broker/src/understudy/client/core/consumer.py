@@ -25,8 +25,9 @@ from understudy.client.core.body_stream import READ_AHEAD_BYTES, BodyStream
 from understudy.client.core.taken import AcknowledgeMode, TakenMessages
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, ConnectionLost, IllegalState, LimitExceeded, RemoteProtocolError
+from understudy.ids import uuid_text
 from understudy.limits import FRAME_BYTES_MAX
-from understudy.message import FORCED_DELIVERY, LARGE_COMPRESSED, Message
+from understudy.message import CORRELATION_ID, FORCED_DELIVERY, LARGE_COMPRESSED, REPLY_TO, Message
 from understudy.properties import Properties
 from understudy.wire.core.packets import (
     CreateSharedQueueV2,
@@ -102,6 +103,28 @@ class ReceivedMessage:
     def properties(self) -> Properties:
         """The application and broker properties of the message."""
         return self.message.properties
+
+    @property
+    def reply_to(self) -> str | None:
+        """Where its answer is sent (``JMSReplyTo``), for ``Session.producer`` or ``Producer.send``; None if it wants
+        none.
+        """
+        value = self.message.properties.get(REPLY_TO)
+        return value if isinstance(value, str) else None
+
+    @property
+    def correlation_id(self) -> str | bytes | None:
+        """The id that joins a request and its answer (``JMSCorrelationID``)."""
+        value = self.message.properties.get(CORRELATION_ID)
+        return value if isinstance(value, (str, bytes)) else None
+
+    @property
+    def jms_message_id(self) -> str | None:
+        """The id that its sender gave it (``JMSMessageID``). Requesters of JMS that set no correlation id expect it as
+        that of the answer.
+        """
+        user_id = self.message.user_id
+        return None if user_id is None else f"ID:{uuid_text(user_id)}"
 
     @property
     def message_id(self) -> int:

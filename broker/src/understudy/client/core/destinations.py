@@ -183,6 +183,18 @@ def ensure_address(address: str, routing: RoutingType) -> Conversation:
         yield from _make_address(address, routing, answer)
 
 
+def existing_address(name: str) -> Conversation:
+    """Find the address of a temporary queue or topic. It is not created: its owner would not see the messages.
+
+    Raises:
+        AddressNotFound: it does not exist.
+    """
+    answer = yield query_address(name)
+    assert isinstance(answer, BindingQueryResponse), "the request said so"
+    if not answer.exists:
+        raise AddressNotFound(f"temporary destination {name} does not exist: the connection of its owner has ended")
+
+
 def _make_address(address: str, routing: RoutingType, answer: BindingQueryResponse) -> Conversation:
     if isinstance(answer, BindingQueryResponseV3) and not answer.auto_create_addresses:
         raise AddressNotFound(f"address {address} does not exist and is not created on demand")

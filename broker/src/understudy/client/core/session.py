@@ -379,6 +379,10 @@ class SessionState:
         again.requires_response = False
         self._temporary[packet.name] = again
 
+    def has_temporary_queue(self, name: str) -> bool:
+        """Whether the session has created this temporary queue."""
+        return name in self._temporary
+
     def queue_deleted(self, name: str) -> None:
         """Forget a temporary queue."""
         self._temporary.pop(name, None)

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, cast
 
 from understudy.client.core.bodies import build_message, complete_message, delivery_properties
+from understudy.client.core.jms_names import read_destination, reply_text
 from understudy.client.core.large_sends import (
     BytesSource,
     LargeBodySend,
@@ -114,6 +115,8 @@ class Producer:
         group_id: str | None = None,
         last_value_key: str | None = None,
         duplicate_id: str | bytes | None = None,
+        reply_to: str | None = None,
+        correlation_id: str | bytes | None = None,
     ) -> Future[None]:
         """Send a message without waiting. ``wait_sendable`` before each call bounds the memory of waiting messages.
 
@@ -121,7 +124,8 @@ class Producer:
             body: A whole ``Message``; bytes, text or a map to make one of; or a stream: a path, an open binary file or
                 an iterable of bytes, which makes a large message of bytes. A body larger than minLargeMessageSize
                 travels as a large message, in pieces; a stream is read piece by piece while it is sent.
-            address: Where to send it; needed for a producer without an address.
+            address: Where to send it; needed for a producer without an address. May be a destination as in
+                ``ReceivedMessage.reply_to``.
             properties: Properties of the message; those of a whole ``Message`` are its own.
             durable: Whether the broker keeps it through restarts.
             priority: 0 to 9; higher ones are delivered first.
@@ -131,6 +135,8 @@ class Producer:
             last_value_key: In a last-value queue it takes the place of the message with this key.
             duplicate_id: The broker drops a message with an id that it knows; in a transaction the commit fails with
                 ``DuplicateIdRejected``. Replaces the id that the producer makes.
+            reply_to: Where the answer is sent: the name of a queue, or a destination such as ``topic://name``.
+            correlation_id: Joins a request and its answer (``JMSCorrelationID``).
 
         Returns:
             A future that is done when the broker has confirmed the message (durable messages, see ``send``), or else
@@ -139,6 +145,7 @@ class Producer:
         Raises:
             ObjectClosed: the producer, session or connection is closed.
             IllegalState: no address, properties that are too large, or far more sends wait than the window.
+            ConfigError: a destination without a name.
             LocalProtocolError: a property or field that cannot be sent.
             OSError: the file that is the body cannot be opened.
 
@@ -154,27 +161,32 @@ class Producer:
                 duplicate_id = f"{self._id_prefix}{self._count}"
             if group_id is None:
                 group_id = self._group_id
-            if deliver_at_ms or group_id is not None or last_value_key is not None:
+            if reply_to is not None:
+                reply_to = reply_text(reply_to, temporary=self._session_state.has_temporary_queue(reply_to))
+            if deliver_at_ms or not (group_id is last_value_key is reply_to is correlation_id is None):
                 given = body.properties if isinstance(body, Message) else properties
                 properties = delivery_properties(
-                    given, deliver_at_ms=deliver_at_ms, group_id=group_id, last_value_key=last_value_key
+                    given,
+                    deliver_at_ms=deliver_at_ms,
+                    group_id=group_id,
+                    last_value_key=last_value_key,
+                    reply_to=reply_to,
+                    correlation_id=correlation_id,
                 )
                 if isinstance(body, Message):
                     body = body.replace(properties=properties)
-            target = (body.address if isinstance(body, Message) else None) or address or self._state.address
-            if target is None:
-                raise IllegalState("a message without an address, from a producer without one")
+            target, routing = self._target(body.address if isinstance(body, Message) else None, address)
             options = self._link.core.options
             whole = isinstance(body, bytes) and len(body) + 4 > options.min_large_message_size
             streamed = is_stream(body)
             if isinstance(body, Message):
-                message = complete_message(body, address=target, routing=self._routing, duplicate_id=duplicate_id)
+                message = complete_message(body, address=target, routing=routing, duplicate_id=duplicate_id)
             else:
                 now_ms = self._link.clock.wall_ms()
                 message = build_message(
                     b"" if whole or streamed else body,  # type: ignore[arg-type]  # not a stream here
                     address=target,
-                    routing=self._routing,
+                    routing=routing,
                     duplicate_id=duplicate_id,
                     timestamp_ms=now_ms,
                     properties=properties,
@@ -218,14 +230,25 @@ class Producer:
         Source: artemis-core s. 6.2.
         """
         with self._link.lock, self._link:
-            target = message.address or self._state.address
-            if target is None:
-                raise IllegalState("a message without an address, from a producer without one")
-            header = complete_message(without_body(message), address=target, routing=self._routing, duplicate_id=None)
+            target, routing = self._target(message.address, None)
+            header = complete_message(without_body(message), address=target, routing=routing, duplicate_id=None)
             future: Future[None] = self._link.new_future()
             header, large = large_send(header, open_source(body)[0], self._link.core.options)
             self._session_state.send(self._state, header, future, large)
             return future
+
+    def _target(self, of_message: str | None, given: str | None) -> tuple[str, int | None]:
+        """Address and routing type of a message. Raises IllegalState: there is no address."""
+        target = of_message or given
+        if target is None:
+            if self._state.address is None:
+                raise IllegalState("a message without an address, from a producer without one")
+            return self._state.address, self._routing
+        destination = read_destination(target)
+        if destination is None:
+            return target, self._routing
+        # a temporary one is there or its owner has gone: without a routing type the broker creates none
+        return destination.name, None if destination.temporary else destination.routing
 
     def _send_stream(self, header: Message, body: Body, future: Future[None]) -> None:
         source, file = open_source(body)
