@@ -12,6 +12,7 @@ import click
 from understudy.cli.instances import config_of
 from understudy.cli.run import read_configuration
 from understudy.cli.serving import notes_directory
+from understudy.cli.terminal import echo
 from understudy.errors import StoreError
 from understudy.runtime.disk import RealDisk
 from understudy.store.log.follower import recover
@@ -44,14 +45,14 @@ def accept_store(instance: Path, config: Path | None, properties: tuple[str, ...
     follower = recover(disk, configuration.journal_directory)
     follower.close()
     found = position_of(follower)
-    click.echo(f"in the store: {found}")
+    echo(f"in the store: {found}")
     try:
         noted = str(seen.read() or "nothing")
     except StoreError as error:
         noted = str(error)
-    click.echo(f"noted before: {noted}")
+    echo(f"noted before: {noted}")
     if found.epoch:
         seen.accept(found)
     elif before:
         disk.remove(seen.path)
-    click.echo(f"accepted; {seen.path} is changed")
+    echo(f"accepted; {seen.path} is changed")

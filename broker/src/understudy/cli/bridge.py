@@ -12,7 +12,6 @@ from typing import Any, Final
 import click
 from rich.table import Table
 
-from understudy.cli.report import console
 from understudy.cli.status import (
     Place,
     instance_option,
@@ -22,6 +21,8 @@ from understudy.cli.status import (
     token_file_option,
     url_option,
 )
+from understudy.cli.tables import console
+from understudy.cli.terminal import echo
 from understudy.errors import ConfigError
 
 #: Largest description of a bridge that is read. Bytes.
@@ -50,7 +51,7 @@ def list_bridges(
     """Show the bridges of a node, those to other members of its cluster included."""
     found = Place.of(instance, url, token_file, server).ask("/api/v1/cluster")["bridges"]
     if as_json:
-        click.echo(json.dumps(found, indent=2))
+        echo(json.dumps(found, indent=2))
         return
     columns = ("name", "queue", "target", "state", "waiting", "unconfirmed", "acknowledged", "error")
     table = Table(*columns)
@@ -80,7 +81,7 @@ def create(instance: Path | None, server: str | None, url: str | None, token_fil
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot be read: {error}", file=str(file)) from error
     _invoke(Place.of(instance, url, token_file, server), "broker", "createBridge", text)
-    click.echo("created")
+    echo("created")
 
 
 @bridge.command()
@@ -92,7 +93,7 @@ def create(instance: Path | None, server: str | None, url: str | None, token_fil
 def destroy(instance: Path | None, server: str | None, url: str | None, token_file: Path | None, name: str) -> None:
     """Stop the bridge NAME and forget it; one of broker.xml is there again after the next activation."""
     _invoke(Place.of(instance, url, token_file, server), "broker", "destroyBridge", name)
-    click.echo("destroyed")
+    echo("destroyed")
 
 
 @bridge.command()
@@ -104,7 +105,7 @@ def destroy(instance: Path | None, server: str | None, url: str | None, token_fi
 def start(instance: Path | None, server: str | None, url: str | None, token_file: Path | None, name: str) -> None:
     """Start the bridge NAME."""
     _invoke(Place.of(instance, url, token_file, server), f"bridge.{name}", "start")
-    click.echo("started")
+    echo("started")
 
 
 @bridge.command()
@@ -116,7 +117,7 @@ def start(instance: Path | None, server: str | None, url: str | None, token_file
 def stop(instance: Path | None, server: str | None, url: str | None, token_file: Path | None, name: str) -> None:
     """Stop the bridge NAME after the messages under way."""
     _invoke(Place.of(instance, url, token_file, server), f"bridge.{name}", "stop")
-    click.echo("stopping")
+    echo("stopping")
 
 
 @bridge.command("add-connector")
@@ -131,7 +132,7 @@ def add_connector(
 ) -> None:
     """Add the connector NAME to the broker at TARGET, tcp://host:port with parameters, for bridges to be created."""
     _invoke(Place.of(instance, url, token_file, server), "broker", "addConnector", name, target)
-    click.echo("added")
+    echo("added")
 
 
 @bridge.command("remove-connector")
@@ -145,4 +146,4 @@ def remove_connector(
 ) -> None:
     """Remove the connector NAME that was added; bridges that have it keep it until the next activation."""
     _invoke(Place.of(instance, url, token_file, server), "broker", "removeConnector", name)
-    click.echo("removed")
+    echo("removed")

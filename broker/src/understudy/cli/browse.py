@@ -23,7 +23,8 @@ from understudy.cli.load import (
     read_password,
     run,
 )
-from understudy.cli.report import console
+from understudy.cli.tables import console
+from understudy.cli.terminal import echo
 from understudy.client import aio
 from understudy.client.core.consumer import ReceivedMessage
 from understudy.client.core.url import parse_url
@@ -107,7 +108,7 @@ async def _browse(
                 count += 1
                 _note_remaining(ledger, received, queue, observer, asked_ms)
                 if as_json:
-                    click.echo(json.dumps(describe(received)))
+                    echo(json.dumps(describe(received)))
                 else:
                     rows.append(describe(received))
                 if count == limit:
@@ -120,7 +121,7 @@ async def _browse(
             if whole:
                 ledger.rows.drained(answer.address or queue, asked_ms, consumer=observer, queue=queue)
             else:
-                click.echo(
+                echo(
                     f"understudy: {queue} has {answer.message_count:,} messages and showed {count:,}: others are in"
                     " delivery or scheduled, so the ledger does not say that the queue was seen completely",
                     err=True,

@@ -10,9 +10,10 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from understudy.cli.report import console
 from understudy.cli.status import Place, instance_option, readiness_of, server_option, token_file_option, url_option
-from understudy.runtime.management_client import printable
+from understudy.cli.tables import console
+from understudy.cli.terminal import echo
+from understudy.texts import printable
 
 
 @click.group()
@@ -34,10 +35,10 @@ def show(instance: Path | None, server: str | None, url: str | None, token_file:
     """
     found: dict[str, Any] = Place.of(instance, url, token_file, server).ask("/api/v1/cluster")
     if as_json:
-        click.echo(json.dumps(found, indent=2))
+        echo(json.dumps(found, indent=2))
         return
     if found["state"] is None:
-        click.echo("the node has no cluster-connection")
+        echo("the node has no cluster-connection")
     for title, columns, rows in _tables(found):
         table = Table(title=title, title_justify="left")
         for column in columns:
@@ -77,11 +78,11 @@ def check(instances: tuple[Path, ...], urls: tuple[str, ...], token_file: Path |
                 _problem(place.url, "not-ready", f"{ready['state']}: {ready['reason']}", state=ready["state"])
             )
     if as_json:
-        click.echo(json.dumps({"ok": not problems, "peers": list(seen), "problems": problems}, indent=2))
+        echo(json.dumps({"ok": not problems, "peers": list(seen), "problems": problems}, indent=2))
     else:
         for each in problems:
-            click.echo(printable(f"{each['peer']}: {each['code']}: {each['text']}"))
-        click.echo(f"{len(seen)} peers, {len(problems)} problems")
+            echo(printable(f"{each['peer']}: {each['code']}: {each['text']}"))
+        echo(f"{len(seen)} peers, {len(problems)} problems")
     if problems:
         raise SystemExit(1)
 

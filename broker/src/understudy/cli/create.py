@@ -12,6 +12,7 @@ import click
 from understudy.cli.defaults import DEFAULT_HTTP
 from understudy.cli.instances import create_instance
 from understudy.cli.load import read_password
+from understudy.cli.terminal import echo
 from understudy.config.instance_files import InstanceOptions, Pair
 from understudy.errors import ConfigError
 from understudy.limits import CLUSTER_PASSWORD_CHARACTERS_MIN
@@ -94,12 +95,12 @@ def create(
     command = shlex.join(["understudy", "run", "--instance", str(directory)])
     if as_json:
         facts = {"directory": str(directory), "config": str(config), "user": None if allow_anonymous else user}
-        click.echo(json.dumps({**facts, "run": command}, indent=2))
+        echo(json.dumps({**facts, "run": command}, indent=2))
         return
-    click.echo(f"Instance {options.name} written to {directory}.")
-    click.echo(f"Edit {config} and start the broker:\n  {command}")
+    echo(f"Instance {options.name} written to {directory}.")
+    echo(f"Edit {config} and start the broker:\n  {command}")
     if partner is not None:
-        click.echo(f"Management listens on {DEFAULT_HTTP}; two nodes on one host need different --http addresses.")
+        echo(f"Management listens on {DEFAULT_HTTP}; two nodes on one host need different --http addresses.")
 
 
 def _pair(partner: str | None, backup: bool, password_file: Path | None) -> Pair | None:

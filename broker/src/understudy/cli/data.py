@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TextIO
 
 import click
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
@@ -25,6 +24,8 @@ from understudy.cli.data_transfer import export_messages, import_messages
 from understudy.cli.instances import config_of
 from understudy.cli.run import read_configuration
 from understudy.cli.stores import STORE, open_store
+from understudy.cli.tables import console as make_console
+from understudy.cli.terminal import echo
 from understudy.runtime.disk import RealDisk
 from understudy.store.log.records import RecordType
 from understudy.tools.inspect import LoggedRecord, VerifyReport, describe, read_log, segment_links, verify
@@ -88,7 +89,7 @@ def print_records(
         if not _names(logged, queue_id, message_id, tx_id):
             continue
         values = describe(logged, node_id)
-        click.echo(json.dumps(values) if as_json else _line(values))
+        echo(json.dumps(values) if as_json else _line(values))
         shown += 1
         if shown == limit:
             break
@@ -144,7 +145,7 @@ def verify_store(
     disk = open_store(directory)
     report = _verify(disk, directory, show_progress=not as_json and sys.stderr.isatty())
     if as_json:
-        click.echo(json.dumps(asdict(report)))
+        echo(json.dumps(asdict(report)))
     else:
         _print_report(report, sys.stdout)
     if report.problems:
@@ -155,14 +156,14 @@ def _verify(disk: RealDisk, directory: str, *, show_progress: bool) -> VerifyRep
     if not show_progress:
         return verify(disk, directory)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Progress(*columns, console=make_console(err=True), transient=True) as bar:
         task = bar.add_task("segments")
         return verify(disk, directory, lambda done, total: bar.update(task, completed=done, total=total))
 
 
 def _print_report(report: VerifyReport, output: TextIO) -> None:
     # not wrapped when piped, so that every line stays one line
-    console = Console(file=output, width=None if output.isatty() else 200, highlight=False)
+    console = make_console(file=output)
     table = Table(box=None, header_style="bold")
     for name in ("segment", "epoch", "state", "records", "sequences", "used", "size", "tail"):
         table.add_column(name, justify="left" if name in ("segment", "state", "sequences") else "right")

@@ -13,9 +13,10 @@ from contextlib import nullcontext
 from dataclasses import asdict
 
 import click
-from rich.console import Console
 
 from understudy.cli.stores import STORE, open_store
+from understudy.cli.tables import console as make_console
+from understudy.cli.terminal import echo
 from understudy.errors import BrokerError, DiskFailed, DiskFull, JournalCorrupt, StoreVersionUnsupported, WrongNode
 from understudy.runtime.disk import RealDisk
 from understudy.runtime.environment import SystemClock, SystemEntropy
@@ -68,19 +69,19 @@ def compact_store(
     try:
         if dry_run:
             planned = plan(disk, directory, percent)
-            click.echo(json.dumps(asdict(planned)) if as_json else _plan_text(planned))
+            echo(json.dumps(asdict(planned)) if as_json else _plan_text(planned))
             return
         retention = None if retention_directory is None else RetentionSettings(retention_directory)
         report = _compact(disk, directory, lock_directory or directory, percent, retention, quiet=as_json)
     except WrongNode as error:
         raise click.UsageError(str(error)) from error
     except (JournalCorrupt, StoreVersionUnsupported) as error:
-        click.echo(f"understudy: {error}", err=True)
+        echo(f"understudy: {error}", err=True)
         context.exit(3)
     except (DiskFull, BrokerError, OSError) as error:
-        click.echo(f"understudy: {error}", err=True)
+        echo(f"understudy: {error}", err=True)
         context.exit(1)
-    click.echo(json.dumps(asdict(report)) if as_json else _report_text(report))
+    echo(json.dumps(asdict(report)) if as_json else _report_text(report))
     if report.trouble is not None:
         context.exit(1)
 
@@ -106,7 +107,7 @@ def _compact(
             raise DiskFailed(f"{lock_directory}: a broker has the lock of this store", hint="stop it first")
         # a node that believes to own the store notices that it does not
         lock.touch()
-        console = Console(stderr=True)
+        console = make_console(err=True)
         shown = not quiet and sys.stderr.isatty()
         with console.status("reading the journal") if shown else nullcontext() as status:
             compaction = Compaction(disk, directory, lock.node_id, SystemClock(), percent, retention)

@@ -7,7 +7,6 @@ is damaged, 2 usage (also: not of one node), 3 one cannot be read.
 from __future__ import annotations
 
 import json
-import sys
 from contextlib import nullcontext
 from dataclasses import asdict
 from enum import Enum
@@ -18,6 +17,8 @@ from rich.table import Table
 from rich.text import Text
 
 from understudy.cli.stores import STORE, open_store
+from understudy.cli.tables import console as make_console
+from understudy.cli.terminal import echo
 from understudy.errors import DiskFailed, StoreVersionUnsupported, WrongNode
 from understudy.tools.compare import Comparison, Pair, Place, Relation, Side, compare
 from understudy.tools.log_copy import CopyState
@@ -46,7 +47,7 @@ def compare_stores(
     if len(directories) < 2 or len(set(directories)) < len(directories):
         raise click.UsageError("at least two different directories are required")
     disk = open_store(*directories)
-    console = Console(stderr=True)
+    console = make_console(err=True)
     quiet = as_json or not console.is_terminal
     try:
         with nullcontext() if quiet else console.status("comparing") as status:
@@ -60,11 +61,11 @@ def compare_stores(
     except WrongNode as error:
         raise click.UsageError(str(error)) from error
     except (StoreVersionUnsupported, DiskFailed, OSError) as error:
-        click.echo(f"understudy: {error}", err=True)
+        echo(f"understudy: {error}", err=True)
         context.exit(3)
     plan = plan_of(comparison)
     if as_json:
-        click.echo(json.dumps({**plain_comparison(comparison), "plan": plan}))
+        echo(json.dumps({**plain_comparison(comparison), "plan": plan}))
     else:
         print_comparison(comparison, plan)
     context.exit(1 if comparison.diverged or comparison.damaged else 0)
@@ -196,7 +197,7 @@ def _steps(
 def print_comparison(comparison: Comparison, plan: list[str]) -> None:
     """A comparison for people."""
     # not wrapped when piped, so that every line stays one line
-    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 250, highlight=False)
+    console = make_console(pipe_width=250)
     table = Table(box=None, header_style="bold")
     for name in ("", "copy", "epoch", "sequences", "segments", "live", "state"):
         table.add_column(name, justify="right" if name in ("epoch", "segments", "live") else "left", overflow="fold")

@@ -17,6 +17,7 @@ from understudy.cli.load import connection_options, now_ms, read_password
 from understudy.cli.sending import Outgoing, SendPlan, send_all
 from understudy.cli.stored_body import StoredBody
 from understudy.cli.stores import STORE, open_store
+from understudy.cli.terminal import echo
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, DiskFailed, LargeMessageFailed
 from understudy.message import LARGE_COMPRESSED, LargeBody, Message
@@ -74,7 +75,7 @@ def replay_messages(
     replay = _Replay(disk, directory, large_directory, chosen, target)
     addresses_of = replay.look()
     if replay.counts.without_outcome:
-        click.echo(
+        echo(
             f"left out: {replay.counts.without_outcome} messages, of transactions without a commit in these segments",
             err=True,
         )
@@ -127,7 +128,7 @@ class _Replay:
                     self._body(message, large).check()
                 except (LargeMessageFailed, DiskFailed) as error:
                     self.left_out.add((retained.header.epoch, retained.sequence))
-                    click.echo(
+                    echo(
                         f"message {retained.record.message_id} to {message.address or ''!a} left out: {error}", err=True
                     )
                     continue

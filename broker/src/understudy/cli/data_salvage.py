@@ -13,6 +13,7 @@ from dataclasses import asdict
 import click
 
 from understudy.cli.stores import STORE, open_store
+from understudy.cli.terminal import echo
 from understudy.errors import BrokerError, StoreVersionUnsupported
 from understudy.runtime.environment import SystemClock
 from understudy.tools.salvage import Salvage, SalvageReport, write
@@ -65,22 +66,22 @@ def salvage_store(
     try:
         salvage.read()
     except (StoreVersionUnsupported, BrokerError, OSError) as error:
-        click.echo(f"understudy: {error}", err=True)
+        echo(f"understudy: {error}", err=True)
         context.exit(3)
     report = salvage.report
     node_id = salvage.node_id
     if node_id is None:
-        click.echo(f"understudy: {directory}: no segment says which node it belongs to", err=True)
+        echo(f"understudy: {directory}: no segment says which node it belongs to", err=True)
         context.exit(3)
     if target is not None and large_target is not None:
         try:
             write(salvage, disk, target, large_target, SystemClock(), node_id)
         except (BrokerError, OSError) as error:
-            click.echo(f"understudy: {target} is not complete and of no use: {error}", err=True)
+            echo(f"understudy: {target} is not complete and of no use: {error}", err=True)
             context.exit(1)
     else:
         salvage.count_messages()
-    click.echo(json.dumps(asdict(report)) if as_json else _text(report, target))
+    echo(json.dumps(asdict(report)) if as_json else _text(report, target))
     context.exit(1 if report.lost_count else 0)
 
 

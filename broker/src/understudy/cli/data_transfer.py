@@ -20,6 +20,7 @@ from understudy.cli.export_file import ExportFile
 from understudy.cli.load import connection_options, print_summary, read_password
 from understudy.cli.sending import SendPlan, send_all
 from understudy.cli.stores import STORE, open_store
+from understudy.cli.terminal import echo
 from understudy.dataclass import dataclass
 from understudy.errors import (
     ConfigError,
@@ -214,7 +215,7 @@ class _Writing:
                 body = self._body(live) if live.large else None
             except (RemoteProtocolError, LargeMessageFailed, DiskFailed) as error:
                 self.left_out += 1
-                click.echo(f"message {live.record.message_id} of {live.queue.name!a} left out: {error}", err=True)
+                echo(f"message {live.record.message_id} of {live.queue.name!a} left out: {error}", err=True)
                 continue
             if live.queue.queue_id not in self.queues:
                 self.queues.add(live.queue.queue_id)
@@ -349,9 +350,9 @@ def import_messages(
     include = prepared == "include"
     left_out = exported.messages(prepared=True) - exported.messages(prepared=include)
     if left_out:
-        click.echo(f"left out: {left_out} messages of prepared transactions; --prepared include sends them", err=True)
+        echo(f"left out: {left_out} messages of prepared transactions; --prepared include sends them", err=True)
     for divert in exported.diverts:
-        click.echo(
+        echo(
             f"note: divert {divert.name!a} from {divert.address!a} to {divert.forwarding_address!a} is not imported",
             err=True,
         )

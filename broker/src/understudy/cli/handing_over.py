@@ -15,6 +15,7 @@ from typing import Any, Final
 import click
 
 from understudy.cli.status import STOP_POLL_MS, Place, instance_option, server_option, token_file_option, url_option
+from understudy.cli.terminal import echo
 from understudy.errors import BrokerError, CallTimedOut, Unreachable
 
 _timeout = click.option(
@@ -138,6 +139,6 @@ def _wait(place: Place, timeout_s: float, states: Sequence[str] = _PASSIVE) -> s
 
 def _report(node: dict[str, Any], state: str, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps({"name": node["name"], "node_id": node["node_id"], "state": state}))
+        echo(json.dumps({"name": node["name"], "node_id": node["node_id"], "state": state}))
     else:
-        click.echo(state)
+        echo(state)

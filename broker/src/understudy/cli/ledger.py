@@ -10,7 +10,8 @@ from typing import TextIO
 
 import click
 
-from understudy.cli.report import console, exit_code_of_report, print_report
+from understudy.cli.report import exit_code_of_report, print_report
+from understudy.cli.terminal import echo
 from understudy.dataclass import dataclass
 from understudy.errors import ConfigError, LedgerDamaged
 from understudy.ledger import WINDOW_MS, Row, check, check_epochs, read, read_remaining
@@ -111,10 +112,10 @@ def check_command(
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", file=str(error.filename)) from error
     if as_json:
-        click.echo(json.dumps(report.to_json() | {"torn": rows.torn, "confirmed_by": epochs.to_json()}, indent=2))
+        echo(json.dumps(report.to_json() | {"torn": rows.torn, "confirmed_by": epochs.to_json()}, indent=2))
     else:
-        print_report(console(), report, rows.torn)
+        print_report(report, rows.torn)
         for finding in epochs.findings:
-            click.echo(f"two-confirming: {finding}")
+            echo(f"two-confirming: {finding}")
     if not report.ok or not epochs.ok:
         raise SystemExit(exit_code_of_report(report) if epochs.ok else 1)

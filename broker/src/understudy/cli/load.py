@@ -18,13 +18,13 @@ from typing import Any, Final, TextIO, TypeVar
 
 import click
 import uvloop
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
 from understudy.cli.defaults import DEFAULT_URL
-from understudy.cli.report import console
+from understudy.cli.tables import console
+from understudy.cli.terminal import echo
 from understudy.client import aio
 from understudy.client.core.consumer import ReceivedMessage
 from understudy.client.core.options import ClientUrl
@@ -155,7 +155,7 @@ class Meter:
         self._ended_s: float | None = None
         self.longest_gap_ms = 0.0
         self._shown_s = self.started_s
-        self._console = Console(stderr=True)
+        self._console = console(err=True)
         self._bar: Progress | None = None
         self._task = TaskID(0)
         self._quiet = quiet
@@ -215,7 +215,7 @@ class Meter:
             self._bar.update(self._task, completed=self.count, detail=detail)
         else:
             total = f" of {self._total:,}" if self._total is not None else ""
-            click.echo(f"{self._verb} {self.count:,}{total}, {detail}", err=True)
+            echo(f"{self._verb} {self.count:,}{total}, {detail}", err=True)
 
 
 async def show_progress(meter: Meter, connection: aio.Connection) -> None:
@@ -275,7 +275,7 @@ async def connected(
 def print_summary(title: str, summary: dict[str, Any], *, as_json: bool) -> None:
     """The end of a command: a table for people, one JSON object for programs."""
     if as_json:
-        click.echo(json.dumps(summary))
+        echo(json.dumps(summary))
         return
     table = Table(title=title, show_header=False)
     table.add_column(style="bold")

@@ -14,6 +14,7 @@ from typing import Final
 import click
 
 from understudy import __version__
+from understudy.cli.terminal import echo
 from understudy.errors import BrokerError, CallTimedOut, ConfigError, ConnectionFailed, FailoverTimedOut
 
 _COMMANDS: Final = {
@@ -91,5 +92,5 @@ def main() -> None:
     try:
         cli(prog_name="understudy")
     except BrokerError as error:
-        click.echo(f"understudy: {error}", err=True)
+        echo(f"understudy: {error}", err=True)
         sys.exit(exit_code_of(error))

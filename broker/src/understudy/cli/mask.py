@@ -8,6 +8,7 @@ import sys
 
 import click
 
+from understudy.cli.terminal import echo
 from understudy.config.password_codec import KEY_VARIABLE, PasswordCodec
 
 
@@ -36,5 +37,5 @@ def mask(password: str | None, as_json: bool) -> None:
     except ValueError as error:
         raise click.UsageError(f"{KEY_VARIABLE}: {error}") from error
     if key is None:
-        click.echo(f"warning: {KEY_VARIABLE} is not set; the default key is public", err=True)
-    click.echo(json.dumps({"masked": masked, "default_key": key is None}) if as_json else masked)
+        echo(f"warning: {KEY_VARIABLE} is not set; the default key is public", err=True)
+    echo(json.dumps({"masked": masked, "default_key": key is None}) if as_json else masked)

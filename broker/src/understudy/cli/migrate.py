@@ -81,7 +81,7 @@ def convert(directory: Path, target: Path, force: bool, as_json: bool) -> None:
     found = [each for each in findings(instance) if not _is_converted(each, instance)]
     if any(each.blocks for each in found):
         _print(found, directory, as_json)
-        click.echo("Nothing was written.", err=True)
+        echo("Nothing was written.", err=True)
         sys.exit(2)
     files = _files(instance, directory / "etc")
     properties = {name: value for name, value in instance.properties.items() if f"${{{name}" in files[CONFIG_FILE]}
@@ -100,7 +100,7 @@ def convert(directory: Path, target: Path, force: bool, as_json: bool) -> None:
         raise ConfigError(f"cannot be written: {error.strerror}", file=error.filename or str(target)) from error
     _print(found, directory, as_json)
     given = "".join(f" --property {name}={value}" for name, value in sorted(properties.items()))
-    click.echo(f"Written: {target}/etc. Start it with: understudy run --instance {target}{given}", err=as_json)
+    echo(f"Written: {target}/etc. Start it with: understudy run --instance {target}{given}", err=as_json)
     sys.exit(1 if found else 0)
 
 
@@ -149,10 +149,10 @@ def _files(instance: ArtemisInstance, etc: Path) -> dict[str, str]:
 
 def _print(found: list[Finding], directory: Path, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps([asdict(each) for each in found]))
+        echo(json.dumps([asdict(each) for each in found]))
         return
     if not found:
-        click.echo(f"{directory}: nothing to do")
+        echo(f"{directory}: nothing to do")
         return
     table = Table(box=None, pad_edge=False, show_lines=False)
     for title in ("where", "what you have", "what happens here", "what to do"):
@@ -163,4 +163,4 @@ def _print(found: list[Finding], directory: Path, as_json: bool) -> None:
         table.add_row(place, each.have, each.here, each.action, style=style)
     Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else 200).print(table)
     blocking = sum(each.blocks for each in found)
-    click.echo(f"{len(found)} findings, {blocking} of them make the instance unusable until they are corrected")
+    echo(f"{len(found)} findings, {blocking} of them make the instance unusable until they are corrected")

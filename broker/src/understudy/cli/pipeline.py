@@ -16,9 +16,10 @@ from understudy.cli.pipeline_archive import archive_command
 from understudy.cli.pipeline_consolidate import consolidate_command
 from understudy.cli.pipeline_flow import flow_command
 from understudy.cli.pipeline_replay import replay_command
-from understudy.cli.report import console, exit_code_of_report, print_report
+from understudy.cli.report import exit_code_of_report, print_report
 from understudy.cli.spark_job import JSON, MASTER, WORK_DIRECTORY, job_session, progress, write_whole
 from understudy.cli.stores import STORE, open_store
+from understudy.cli.terminal import echo
 from understudy.ledger import WINDOW_MS
 from understudy.spark.evidence import chain, describe_input, sections_of, verify
 from understudy.spark.pages import audit_page
@@ -122,11 +123,11 @@ def audit(
     inputs = [*ledgers, *([] if remaining_file is None else [remaining_file])]
     _write_reports(found, inputs, journals, report_file, html_file)
     if as_json:
-        click.echo(json.dumps(found.to_json(), indent=2))
+        echo(json.dumps(found.to_json(), indent=2))
     else:
-        print_report(console(), found.report, found.torn)
+        print_report(found.report, found.torn)
         for finding in found.confirmed_by.findings:
-            click.echo(f"two-confirming: {finding}")
+            echo(f"two-confirming: {finding}")
     if not found.ok:
         raise SystemExit(exit_code_of_report(found.report) if found.confirmed_by.ok else 1)
 
@@ -155,7 +156,7 @@ def verify_report(report: Path) -> None:
 
     Exit codes: 0 unchanged, 2 changed, cut or no report.
     """
-    click.echo(verify(report))
+    echo(verify(report))
 
 
 # --- verdict ----------------------------------------------------------------------------------------------------------
@@ -215,18 +216,18 @@ def verdict_command(
             "checked": [asdict(each) for each in found.checked],
             "damage": [asdict(each) for each in found.damage],
         }
-        click.echo(json.dumps({**plain_comparison(found.comparison), "plan": plan, **checked, "exports": exports}))
+        echo(json.dumps({**plain_comparison(found.comparison), "plan": plan, **checked, "exports": exports}))
     else:
         print_comparison(found.comparison, plan)
         for copy in found.checked:
-            click.echo(
+            echo(
                 f"checked: {copy.directory}: {copy.segments:,} segments, {copy.records:,} records, "
                 f"{copy.record_bytes:,} bytes, {copy.damaged} damaged places"
             )
         for place in found.damage:
-            click.echo(f"damaged: {place.directory}: {place.file} at offset {place.offset}: {place.message}")
+            echo(f"damaged: {place.directory}: {place.file} at offset {place.offset}: {place.message}")
         for export in exports:
-            click.echo(f"exported: {export['messages']:,} messages of {export['directory']} to {export['file']}")
+            echo(f"exported: {export['messages']:,} messages of {export['directory']} to {export['file']}")
     context.exit(0 if found.ok and complete else 1)
 
 

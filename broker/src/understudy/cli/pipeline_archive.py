@@ -10,6 +10,7 @@ import click
 
 from understudy.cli.spark_job import JSON, MASTER, WORK_DIRECTORY, byte_count, job_session, progress
 from understudy.cli.stores import STORE, open_store
+from understudy.cli.terminal import echo
 
 if TYPE_CHECKING:
     from understudy.spark.archives import ArchiveReport
@@ -144,7 +145,7 @@ def archive_command(
         )
         report = archive(spark, directories, output, settings, progress(quiet=as_json))
     if as_json:
-        click.echo(json.dumps(report.to_json(), indent=2))
+        echo(json.dumps(report.to_json(), indent=2))
     else:
         _print(report)
     context.exit(0 if report.complete else _INCOMPLETE)
@@ -162,20 +163,20 @@ def _check_usage(
 
 
 def _print(report: ArchiveReport) -> None:
-    click.echo(
+    echo(
         f"journals: {report.found:,} messages: {report.archived:,} archived, {report.known:,} in the archive before,"
         f" {report.unconfirmed:,} not confirmed"
     )
-    click.echo(
+    echo(
         f"archive: {report.archive}: {report.rows:,} messages in {report.files:,} files, {report.size:,} bytes,"
         f" generation {report.generation}{'' if report.changed else ' (unchanged)'}"
     )
-    click.echo(f"files: {report.files_written:,} written, {report.files_merged:,} merged into larger ones")
+    echo(f"files: {report.files_written:,} written, {report.files_merged:,} merged into larger ones")
     if report.reader is not None:
         position, committed = report.reader["position"], "" if report.reader["committed"] else ", not committed yet"
-        click.echo(
+        echo(
             f"reader {report.reader['name']}: read up to sequence {report.reader['until']['sequence']:,}, position"
             f" {position['epoch']}:{position['sequence']}{committed}"
         )
     for state, count in sorted(report.without_body.items()):
-        click.echo(f"bodies {state}: {count:,} large messages are archived without their body")
+        echo(f"bodies {state}: {count:,} large messages are archived without their body")

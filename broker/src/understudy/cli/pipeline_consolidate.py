@@ -10,6 +10,7 @@ import click
 
 from understudy.cli.spark_job import JSON, MASTER, WORK_DIRECTORY, job_session, progress
 from understudy.cli.stores import STORE, open_store
+from understudy.cli.terminal import echo
 from understudy.limits import ID_CACHE_SIZE
 from understudy.units import format_bytes
 
@@ -87,25 +88,25 @@ def consolidate_command(
         settings = Settings(Segments(segments), in_use, lock_directory, large_directories, id_cache_size)
         report = consolidate(spark, directory, output, settings, progress(quiet=as_json))
     if as_json:
-        click.echo(json.dumps(report.to_json(), indent=2))
+        echo(json.dumps(report.to_json(), indent=2))
     else:
         _print(report)
     context.exit(0 if report.complete else _INCOMPLETE)
 
 
 def _print(report: ConsolidationReport) -> None:
-    click.echo(
+    echo(
         f"log: node {report.node_id}, {report.segments:,} segments, {format_bytes(report.log_bytes)}, sequence"
         f" {report.last_sequence:,}"
     )
-    click.echo(
+    echo(
         f"snapshot: {report.snapshot}: {report.references:,} references in {report.queues:,} queues,"
         f" {report.transactions:,} open transactions ({report.prepared:,} prepared),"
         f" {report.duplicate_ids:,} duplicate ids; {format_bytes(report.live_bytes)} live"
     )
-    click.echo(
+    echo(
         f"copied: {report.segments_copied:,} segments and {report.large_messages:,} bodies,"
         f" {format_bytes(report.bytes_copied)}, to {report.output}"
     )
     if report.large_missing:
-        click.echo(f"missing: the bodies of {report.large_missing:,} large messages")
+        echo(f"missing: the bodies of {report.large_missing:,} large messages")

@@ -10,7 +10,9 @@ import click
 
 from understudy.cli.spark_job import JSON, MASTER, WORK_DIRECTORY, byte_count, job_session, progress, write_whole
 from understudy.cli.stores import STORE, open_store
+from understudy.cli.terminal import echo
 from understudy.spark.flow_page import duration, flow_page
+from understudy.texts import printable
 from understudy.units import format_bytes
 
 
@@ -108,44 +110,46 @@ def flow_command(
     if html_file is not None:
         write_whole(html_file, flow_page(found.report, found.series))
     if as_json:
-        click.echo(json.dumps(found.report, indent=2))
+        echo(json.dumps(found.report, indent=2))
     else:
         _print(found.report)
 
 
 def _print(report: dict[str, Any]) -> None:
-    click.echo(
+    echo(
         f"{report['messages']:,} messages, {format_bytes(report['message_bytes'])}, to {report['addresses_in_all']:,}"
         f" addresses in {(report['end_ms'] - report['begin_ms']) / 1000:,.0f} s; {report['depth']:,} in"
         f" {report['queues_in_all']:,} queues now"
     )
     for each in report["addresses"][:5]:
-        click.echo(
-            f"address {each['address']}: {each['messages']:,} messages, {each['messages_per_s']:,.1f} a second, at most"
-            f" {each['highest_per_s']:,.1f}; {100 * each['share']:.0f} % of the bytes"
+        name, rate, highest = printable(each["address"]), each["messages_per_s"], each["highest_per_s"]
+        echo(
+            f"address {name}: {each['messages']:,} messages, {rate:,.1f} a second, at most {highest:,.1f};"
+            f" {100 * each['share']:.0f} % of the bytes"
         )
     for each in report["queues"][:5]:
-        click.echo(
-            f"queue {each['queue']}: {each['came']:,} came, {each['acknowledged']:,} acknowledged,"
+        echo(
+            f"queue {printable(each['queue'])}: {each['came']:,} came, {each['acknowledged']:,} acknowledged,"
             f" {each['depth']:,} now, at most {each['depth_highest']:,}"
         )
     hops, found, segments = report["redistribution"], report["amplification"], report["segments"]
-    click.echo(f"between nodes: {hops['messages']:,} messages forwarded, {hops['again']:,} of them more than once")
+    echo(f"between nodes: {hops['messages']:,} messages forwarded, {hops['again']:,} of them more than once")
     if found["factor"] is not None:
-        click.echo(f"log: {format_bytes(found['log_bytes'])}, {found['factor']:.2f} bytes for each byte of message")
-    click.echo(
+        echo(f"log: {format_bytes(found['log_bytes'])}, {found['factor']:.2f} bytes for each byte of message")
+    echo(
         f"segments: {segments['pinned']:,} of {segments['in_all']:,} have live messages:"
         f" {format_bytes(segments['pinned_bytes'])} for {format_bytes(segments['live_bytes'])}"
     )
     for each in segments["list"][:5]:
-        click.echo(
+        echo(
             f"kept: {each['file']}: {each['live_messages']:,} live messages, {format_bytes(each['live_bytes'])} of"
-            f" {format_bytes(each['bytes'])}; oldest: message {each['oldest_message_id']} in {each['oldest_queue']}"
+            f" {format_bytes(each['bytes'])}; oldest: message {each['oldest_message_id']} in"
+            f" {printable(str(each['oldest_queue']))}"
         )
     for each in report["forecasts"]:
-        disk, take_over = each["disk"], each["take_over"]
-        click.echo(
-            f"{each['directory']}: {format_bytes(disk['free_bytes'])} free, full in: {duration(disk['full_in_s'])}, at"
+        disk, take_over, directory = each["disk"], each["take_over"], printable(each["directory"])
+        echo(
+            f"{directory}: {format_bytes(disk['free_bytes'])} free, full in: {duration(disk['full_in_s'])}, at"
             f" least {duration(disk['full_in_s_at_least'])}; a take-over reads {format_bytes(take_over['tail_bytes'])}"
             f" after the newest snapshot, {take_over['seconds']:.2f} s"
         )

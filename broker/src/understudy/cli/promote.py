@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from understudy.cli.status import Place, instance_option, server_option, token_file_option, url_option
+from understudy.cli.terminal import echo
 from understudy.errors import BrokerError
 
 
@@ -46,13 +47,13 @@ def promote(
     if ha["state"] != "passive":
         raise BrokerError(f"the node is {ha['state']}, not passive")
     if not yes:
-        click.echo(f"{node['name']} (node id {node['node_id']})", err=True)
+        echo(f"{node['name']} (node id {node['node_id']})", err=True)
         if ha["waiting_because"]:
-            click.echo(ha["waiting_because"], err=True)
+            echo(ha["waiting_because"], err=True)
         click.confirm("Messages that only another node has are lost. Promote this node?", abort=True, err=True)
     record: dict[str, Any] = place.ask("/api/v1/node/promote", body={"accept_data_loss": True})
     if as_json:
-        click.echo(json.dumps(record))
+        echo(json.dumps(record))
         return
     newest = "unknown" if record["newest_known"] is None else record["newest_known"]
-    click.echo(f"promoted: activation sequence {record['before']} became {record['sequence']}; newest known: {newest}")
+    echo(f"promoted: activation sequence {record['before']} became {record['sequence']}; newest known: {newest}")

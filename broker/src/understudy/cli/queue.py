@@ -10,7 +10,6 @@ from typing import Any, Final
 import click
 from rich.table import Table
 
-from understudy.cli.report import console
 from understudy.cli.status import (
     Place,
     instance_option,
@@ -20,7 +19,9 @@ from understudy.cli.status import (
     token_file_option,
     url_option,
 )
-from understudy.runtime.management_client import printable
+from understudy.cli.tables import console
+from understudy.cli.terminal import echo
+from understudy.texts import printable
 
 
 @click.group()
@@ -45,7 +46,7 @@ def stat(
     else:
         queues = [place.ask("/api/v1/queues/" + urllib.parse.quote(name, safe="", errors="replace"))]
     if as_json:
-        click.echo(json.dumps(queues, indent=2))
+        echo(json.dumps(queues, indent=2))
     else:
         console().print(_queue_table(queues))
 
@@ -100,7 +101,7 @@ def explain(
     path = f"/api/v1/queues/{urllib.parse.quote(name, safe='', errors='replace')}{one}/explain"
     found: dict[str, Any] = Place.of(instance, url, token_file, server).ask(path)
     if as_json:
-        click.echo(json.dumps(found, indent=2))
+        echo(json.dumps(found, indent=2))
     elif message_id is not None:
         _show_message(found)
     else:
@@ -109,21 +110,21 @@ def explain(
 
 def _show_queue(found: dict[str, Any]) -> None:
     counts = ", ".join(f"{found[key]} {key}" for key in ("waiting", "scheduled", "delivering"))
-    click.echo(printable(f"queue {found['queue']}: {found['message_count']} messages ({counts})"))
+    echo(printable(f"queue {found['queue']}: {found['message_count']} messages ({counts})"))
     _show_reasons(found["reasons"])
     for each in found["transactions"]:
         kind = "prepared" if each["prepared"] else "open"
         counts = f"{each['sends']} sent, {each['acknowledges']} acknowledged"
-        click.echo(printable(f"  transaction {each['name']}, {kind}: {counts}"))
+        echo(printable(f"  transaction {each['name']}, {kind}: {counts}"))
     if found["first"] is not None:
         _show_message(found["first"])
 
 
 def _show_message(found: dict[str, Any]) -> None:
-    click.echo(printable(f"message {found['message_id']}, {found['place']}"))
+    echo(printable(f"message {found['message_id']}, {found['place']}"))
     _show_reasons(found["reasons"])
 
 
 def _show_reasons(reasons: list[dict[str, Any]]) -> None:
     for each in reasons:
-        click.echo(printable(f"  {each['code']}: {each['text']}"))
+        echo(printable(f"  {each['code']}: {each['text']}"))

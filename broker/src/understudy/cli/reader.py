@@ -9,10 +9,11 @@ from typing import Any
 import click
 from rich.table import Table
 
-from understudy.cli.report import console
 from understudy.cli.status import Place, instance_option, server_option, token_file_option, url_option
+from understudy.cli.tables import console
+from understudy.cli.terminal import echo
 from understudy.limits import READER_HELD_BYTES
-from understudy.runtime.management_client import printable
+from understudy.texts import printable
 from understudy.units import format_bytes, parse_bytes
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
@@ -30,7 +31,7 @@ def _invoke(place: Place, operation: str, *parameters: object) -> dict[str, Any]
 
 
 def _show(found: dict[str, Any], text: str, as_json: bool) -> None:
-    click.echo(json.dumps(found) if as_json else text)
+    echo(json.dumps(found) if as_json else text)
 
 
 @reader.command("list")
@@ -48,7 +49,7 @@ def list_readers(
     """
     found = _invoke(Place.of(instance, url, token_file, server), "listReadersAsJSON")
     if as_json:
-        click.echo(json.dumps(found, indent=2))
+        echo(json.dumps(found, indent=2))
     else:
         confirmed = found["confirmed"]
         table = Table(title=f"confirmed end: epoch {confirmed['epoch']}, sequence {confirmed['sequence']}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
@@ -11,17 +10,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from understudy.cli.tables import console as make_console
 from understudy.ledger import LISTED_SORTS, SORT_OF_REASON, Finding, Latency, Report, Row
+from understudy.texts import printable
 
-#: Columns of a table when the output is not a terminal: a pipe folds nothing.
-PIPE_WIDTH: Final = 200
 #: Findings and windows of one sort shown in full; --json has more.
 SHOWN_MAX: Final = 5
-
-
-def console() -> Console:
-    """Standard output as it is: as wide as the terminal, or wide where there is none."""
-    return Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False)
 
 
 def exit_code_of_report(report: Report) -> int:
@@ -29,8 +23,9 @@ def exit_code_of_report(report: Report) -> int:
     return {"kept": 0, "broken": 1, "unresolved": 3}[report.verdict]
 
 
-def print_report(console: Console, report: Report, torn: Mapping[str, int]) -> None:
-    """The verdict, then numbers, then findings."""
+def print_report(report: Report, torn: Mapping[str, int]) -> None:
+    """Print the verdict, then numbers, then findings, to standard output."""
+    console = make_console()
     counts = report.counts
     if counts.findings:
         verdict = f"{counts.findings} findings"
@@ -110,4 +105,4 @@ def _time(at_ms: int) -> str:
 
 def _text(line: str, style: str = "") -> Text:
     """Names come from clients: without markup and terminal control characters."""
-    return Text("".join(one if one.isprintable() else "\ufffd" for one in line), style=style)
+    return Text(printable(line), style=style)

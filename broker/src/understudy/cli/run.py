@@ -17,6 +17,7 @@ from understudy.cli.check import check_carriers, check_readable, check_security,
 from understudy.cli.defaults import DEFAULT_HTTP, default_directory
 from understudy.cli.instances import config_of, create_instance, default_options, preview, token_of
 from understudy.cli.serving import Instance, serve
+from understudy.cli.terminal import echo
 from understudy.cli.user_files import security_of
 from understudy.config.instance_files import TOKEN_FILE
 from understudy.config.password_codec import KEY_VARIABLE
@@ -111,7 +112,7 @@ def run(
     if default and not config.exists():
         if check:
             preview(directory, default_options())
-            click.echo(f"{config}: does not exist; `understudy run` writes a usable one")
+            echo(f"{config}: does not exist; `understudy run` writes a usable one")
             return
         create_instance(directory, default_options())
     loaded = read_configuration(config, directory, properties, quarantine)
@@ -119,7 +120,7 @@ def run(
         _check(loaded, config, user)
         if running is not None:
             for line in _effects(partial(read_configuration, running, directory, properties, quarantine), loaded):
-                click.echo(line)
+                echo(line)
         return
     lock = InstanceLock(directory)
     lock.claim()
@@ -153,14 +154,14 @@ def _check(loaded: LoadedConfig, config: Path, user: str | None) -> None:
             check_readable(configuration, user)
         warnings += [f"server {configuration.name!r}: {text}" if loaded.servers else text for text in found]
     for text in warnings:
-        click.echo(f"warning: {text}", err=True)
+        echo(f"warning: {text}", err=True)
     for configuration in loaded.configurations():
         if any(each.static_connectors for each in configuration.cluster_connections):
             security = security_of(configuration, config.resolve().parent)
             for line in uvloop.run(reached_members(configuration, security)):
-                click.echo(f"server {configuration.name!r}: {line}" if loaded.servers else line)
+                echo(f"server {configuration.name!r}: {line}" if loaded.servers else line)
     servers = f" {1 + len(loaded.servers)} servers," if loaded.servers else ""
-    click.echo(f"{config}: usable,{servers} {len(warnings)} warnings")
+    echo(f"{config}: usable,{servers} {len(warnings)} warnings")
 
 
 def read_configuration(

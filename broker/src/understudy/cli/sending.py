@@ -14,10 +14,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-import click
-
 from understudy.cli.exported_settings import attributes_of, differences, notes_on
 from understudy.cli.load import Meter, connected, print_summary, run, show_progress, until_interrupted
+from understudy.cli.terminal import echo
 from understudy.client import aio
 from understudy.client.core.destinations import RoutingType
 from understudy.client.core.url import parse_url
@@ -148,7 +147,7 @@ class _Sending:
         # less than was confirmed if that was with prepared transactions and this is without
         self.skipped = min(progress.confirmed, self._plan.total)
         if self.skipped == self._plan.total > 0:
-            click.echo("note: this broker has confirmed all of it before; --again sends it again", err=True)
+            echo("note: this broker has confirmed all of it before; --again sends it again", err=True)
         producer = await session.producer(routing=None, duplicate_ids=False, window=_WINDOW)
         painter = asyncio.create_task(show_progress(self._meter, connection))
         try:
@@ -163,7 +162,7 @@ class _Sending:
         if self.error is not None:
             raise self.error
         for address, count in sorted(self.unrouted.items()):
-            click.echo(f"note: {count} messages to {address!a} were taken by no queue and are not there", err=True)
+            echo(f"note: {count} messages to {address!a} were taken by no queue and are not there", err=True)
         if self._plan.check_queues and self.sent:
             await self._find_addresses_without_queue(session)
 
@@ -172,7 +171,7 @@ class _Sending:
         for address in self._plan.addresses:
             if not (await session.query_address(address)).queue_names:
                 self.without_queue.append(address)
-                click.echo(f"note: address {address!a} has no queue: messages to it are in no queue", err=True)
+                echo(f"note: address {address!a} has no queue: messages to it are in no queue", err=True)
 
     async def _ensure(self, session: aio.Session, queue: ExportedQueue) -> None:
         """Raises:
@@ -187,11 +186,11 @@ class _Sending:
                     hint="its messages could be lost on the way; move it aside, or edit the line 'queue' of the file",
                 )
             for note in differences(queue, answer):
-                click.echo(f"note: {note}", err=True)
+                echo(f"note: {note}", err=True)
             return
         self.created.append(queue.name)
         for note in notes_on(queue):
-            click.echo(f"note: {note}", err=True)
+            echo(f"note: {note}", err=True)
         if self._plan.dry_run:
             return
         routing = RoutingType(queue.routing_type)
@@ -297,7 +296,7 @@ def send_all(
 def _warn_of_the_cache(addresses: Mapping[str, int]) -> None:
     for address, count in addresses.items():
         if count > ID_CACHE_SIZE:
-            click.echo(
+            echo(
                 f"note: {count:,} messages to {address!a}: a broker remembers the newest id-cache-size duplicate ids"
                 f" of an address ({ID_CACHE_SIZE:,} by default), so do this once only, or raise id-cache-size before",
                 err=True,

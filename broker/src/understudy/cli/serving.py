@@ -11,12 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-import click
-
 from understudy import __version__
 from understudy.cli.check import key_files
 from understudy.cli.defaults import DEFAULT_URL
 from understudy.cli.hosting import backup_parts, listen_for_management
+from understudy.cli.terminal import echo
 from understudy.cli.user_files import logins_beside, security_of, user_files, watched_files
 from understudy.config.model import Configuration, ConfigWarning
 from understudy.config.servers import LoadedConfig
@@ -185,10 +184,10 @@ def _print_first_commands(configuration: Configuration, place: Instance) -> None
     url = configuration.acceptors[0].url
     given = "" if url == DEFAULT_URL else f" --url {url}"
     login = "with login" if configuration.security_enabled else "without login"
-    click.echo(f"Understudy {__version__} serves {url} {login}. Configuration: {place.config}")
-    click.echo("Try it from another terminal:")
-    click.echo(f"  understudy produce{given} --queue hello --count 1000")
-    click.echo(f"  understudy consume{given} --queue hello --count 1000")
+    echo(f"Understudy {__version__} serves {url} {login}. Configuration: {place.config}")
+    echo("Try it from another terminal:")
+    echo(f"  understudy produce{given} --queue hello --count 1000")
+    echo(f"  understudy consume{given} --queue hello --count 1000")
 
 
 def _check_modes(configuration: Configuration, place: Instance) -> None:

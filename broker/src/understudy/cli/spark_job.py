@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from understudy.cli.terminal import echo
 from understudy.errors import BrokerError, ConfigError, LedgerDamaged, StoreError
 from understudy.spark.session import open_session, require_spark
 from understudy.units import parse_bytes
@@ -98,7 +99,7 @@ def _show_end_of(log: Path) -> None:
     except OSError:
         return
     for line in lines[-LOG_LINES_SHOWN:]:
-        click.echo(line, err=True)
+        echo(line, err=True)
 
 
 def _own_error(text: str) -> str | None:
@@ -111,7 +112,7 @@ def progress(*, quiet: bool) -> Callable[[str], None]:
     """Steps of a job on standard error, for people only."""
     if quiet or not sys.stderr.isatty():
         return lambda doing: None
-    return lambda doing: click.echo(f"{doing} ...", err=True)
+    return lambda doing: echo(f"{doing} ...", err=True)
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from understudy.cli.status import STOP_POLL_MS, Place, instance_option, token_file_option
+from understudy.cli.terminal import echo
 from understudy.errors import BrokerError, CallTimedOut, ConfigError
 
 #: States of a server that has not started yet.
@@ -42,4 +43,4 @@ def start(instance: Path | None, server: str, token_file: Path | None, timeout_s
         if time.monotonic() > deadline:
             raise CallTimedOut(f"server {server!r} is still {state}")
         time.sleep(STOP_POLL_MS / 1000)
-    click.echo(state)
+    echo(state)

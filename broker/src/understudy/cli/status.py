@@ -23,9 +23,11 @@ from rich.table import Table
 from rich.text import Text
 
 from understudy.cli.defaults import default_directory
-from understudy.cli.report import console
+from understudy.cli.tables import console
+from understudy.cli.terminal import echo
 from understudy.errors import BrokerError, CallTimedOut, ConfigError, Unreachable
-from understudy.runtime.management_client import ANSWER_TIMEOUT_MS, OPENER, ManagementAddress, printable
+from understudy.runtime.management_client import ANSWER_TIMEOUT_MS, OPENER, ManagementAddress
+from understudy.texts import masked_url, printable
 from understudy.units import format_bytes
 
 #: Largest file of an instance directory read. Bytes.
@@ -76,7 +78,7 @@ class Place(ManagementAddress):
             token_file = token_file or (Path(named) if named else None)
         assert url is not None
         if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
-            raise ConfigError(f"{url!r} is no http or https URL")
+            raise ConfigError(f"{masked_url(url)!r} is no http or https URL")
         try:
             token = _read_file(token_file).strip() if token_file else ""
         except FileNotFoundError:
@@ -153,7 +155,7 @@ def status(
     node = place.ask("/api/v1/node")
     ready = readiness_of(place)
     if as_json:
-        click.echo(json.dumps(node | {"ready": ready["ready"], "reason": ready["reason"]}, indent=2))
+        echo(json.dumps(node | {"ready": ready["ready"], "reason": ready["reason"]}, indent=2))
     else:
         console().print(_node_table(node, ready))
     if not ready["ready"]:
@@ -292,7 +294,7 @@ def stop(
         if failover and len(Place.of(instance, None, token_file).ask("/api/v1/servers")["servers"]) > 1:
             raise ConfigError("the instance has several servers: --server says which one fails over")
         _stop_process(instance, Place.of(instance, None, token_file) if failover else None, deadline)
-    click.echo("stopped")
+    echo("stopped")
 
 
 def _wait_silent(place: Place, deadline: float) -> None:

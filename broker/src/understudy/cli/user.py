@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from understudy.cli.terminal import echo
 from understudy.errors import ConfigError
 from understudy.runtime.environment import SystemEntropy
 from understudy.runtime.users_file import replace
@@ -36,7 +37,7 @@ def hash_password(name: str) -> None:
         password = sys.stdin.readline().rstrip("\n")
     if not password:
         raise click.UsageError("the password is empty")
-    click.echo(f"{name} = {PasswordHash.make(password, SystemEntropy())}")
+    echo(f"{name} = {PasswordHash.make(password, SystemEntropy())}")
 
 
 @user.command()
@@ -62,12 +63,12 @@ def convert(file: Path, dry_run: bool) -> None:
     except ConfigError as error:
         raise click.ClickException(str(error)) from error
     for entry in plain:
-        click.echo(f"{entry.key}: plain password {'to hash' if dry_run else 'hashed'}")
+        echo(f"{entry.key}: plain password {'to hash' if dry_run else 'hashed'}")
     scram = [entry for entry in found if is_scram(entry)]
     for entry in scram:
         name = entry.key.partition("|")[0]
         hint = f"replace them by the line that `understudy user hash {name}` prints"
-        click.echo(f"{name}: SCRAM keys on line {entry.line} stay; {hint}", err=True)
-    click.echo(f"{file}: {len(found)} users, {len(plain)} plain passwords{' (nothing was changed)' if dry_run else ''}")
+        echo(f"{name}: SCRAM keys on line {entry.line} stay; {hint}", err=True)
+    echo(f"{file}: {len(found)} users, {len(plain)} plain passwords{' (nothing was changed)' if dry_run else ''}")
     if scram:
         sys.exit(1)

@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 import uvloop
 
+from understudy.cli.terminal import echo
 from understudy.config.locking import parse_address
 from understudy.errors import BrokerError, CallTimedOut, ConfigError, LockManagerUnavailable
 from understudy.ha.sequence_verdict import SEQUENCE_MAX
@@ -100,18 +101,18 @@ def status(address: str, secret_file: Path, as_json: bool, timeout: float) -> No
     answer = asyncio.run(_ask(*_place(address), read_secret(str(secret_file)), Request(Kind.STATUS, 1), timeout))
     found = json.loads(answer.text)
     if as_json:
-        click.echo(json.dumps(found))
+        echo(json.dumps(found))
         return
-    click.echo(f"identity      {found['identity']}")
-    click.echo(f"uptime        {found['uptime_ms'] // 1000} s")
+    echo(f"identity      {found['identity']}")
+    echo(f"uptime        {found['uptime_ms'] // 1000} s")
     if found["grants_in_ms"]:
-        click.echo(f"grants in     {found['grants_in_ms']} ms")
+        echo(f"grants in     {found['grants_in_ms']} ms")
     for name, lock in found["locks"].items():
         left = "lease over" if not lock["held"] else f"{lock['left_ms']} ms left"
-        click.echo(f"lock          {name}  {lock['holder']}  {left}")
+        echo(f"lock          {name}  {lock['holder']}  {left}")
     for name, value in found["numbers"].items():
         claimed = "  claimed, not committed" if value < 0 else ""
-        click.echo(f"sequence      {name}  {abs(value)}{claimed}")
+        echo(f"sequence      {name}  {abs(value)}{claimed}")
 
 
 @witness.command(name="set")
@@ -128,7 +129,7 @@ def set_sequence(address: str, node_id: str, sequence: int, secret_file: Path, t
     """
     request = Request(Kind.SET, 1, node_id, first=sequence)
     asyncio.run(_ask(*_place(address), read_secret(str(secret_file)), request, timeout))
-    click.echo(f"activation sequence of {node_id}: {sequence}")
+    echo(f"activation sequence of {node_id}: {sequence}")
 
 
 class _Asker(WitnessLinkOwner):

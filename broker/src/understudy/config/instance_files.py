@@ -9,6 +9,7 @@ command line's task.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import field
 from typing import Final
 
 from understudy.config.model import format_url
@@ -46,7 +47,7 @@ class Pair:
     """True: the node starts as the backup of its partner."""
     partner_host: str
     partner_port: int
-    cluster_password: str
+    cluster_password: str = field(repr=False)
     """Both nodes of the pair need the same one."""
 
 

@@ -18,6 +18,7 @@ from understudy.config.document import Document, Node, nearest
 from understudy.config.grammar import INT_MAX
 from understudy.config.model import AcceptorConfiguration, ConnectorConfiguration, ParameterValue
 from understudy.config.tls import ACCEPTOR_TLS_USES, TlsReader
+from understudy.texts import has_login, masked_url
 
 DEFAULT_PORT: Final = 61616
 SERVED_PROTOCOLS: Final = ("CORE",)
@@ -143,9 +144,13 @@ def in_vm_number(node: Node) -> str | None:
 
 def _split_url(node: Node, document: Document) -> tuple[str, int, dict[str, ParameterValue]]:
     url = str(node.value)
+    if has_login(url):
+        # before any error that shows a part of the URL
+        message = f"{masked_url(url)!r}: a user or password stands in front of the host"
+        raise document.error_at(node, message, hint="tcp://host:port")
     scheme, separator, rest = url.partition("://")
     if not separator:
-        raise document.error_at(node, f"{url!r} is no URL", hint="tcp://host:port")
+        raise document.error_at(node, f"{masked_url(url)!r} is no URL", hint="tcp://host:port")
     if scheme.lower() not in ("tcp", "netty"):
         raise document.error_at(node, f"scheme {scheme!r} is not served", hint="tcp://host:port")
     authority, _, query = rest.partition("?")
@@ -183,9 +188,11 @@ def _parameters(node: Node, document: Document, query: str) -> dict[str, Paramet
         key, equals, raw = part.partition("=")
         key, value = unquote(key.strip()), unquote(raw.strip())
         if not key:
-            raise document.error_at(node, f"parameter {part!r} has no name")
+            raise document.error_at(node, "a parameter has no name", hint="write & and ; in a value as %26 and %3B")
         if not equals:
-            document.warn(f"empty {key} of {node.path}", f"parameter {key!r} has no value and is ignored", node)
+            # an unknown name can be a part of a password
+            shown = f"parameter {key!r}" if key in _KNOWN else "a parameter of an unknown name"
+            document.warn(f"empty {shown} of {node.path}", f"{shown} has no value and is ignored", node)
             continue
         if key in parameters:
             document.warn(f"twice {key} of {node.path}", f"parameter {key!r} stands twice, the last is used", node)

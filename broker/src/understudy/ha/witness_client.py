@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import field
 from enum import Enum, auto
 from functools import partial
 from typing import Final, Protocol
@@ -63,7 +64,7 @@ class WitnessClientOptions:
 
     addresses: Sequence[tuple[str, int]]
     """Of one witness; tried in turn."""
-    secret: bytes
+    secret: bytes = field(repr=False)
     name: str
     """Of this node, for logs and status of the witness."""
     lease_ms: int = 6_000

@@ -9,10 +9,12 @@ import http.client
 import json
 import urllib.error
 import urllib.request
+from dataclasses import field
 from typing import Any, Final, NoReturn
 
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, ConfigError, NotActive, QueueNotFound, Unreachable
+from understudy.texts import has_login, masked_url, printable
 
 #: Longest wait for one answer of a node.
 ANSWER_TIMEOUT_MS: Final = 5_000
@@ -28,7 +30,14 @@ class ManagementAddress:
 
     url: str
     """Without a slash at its end."""
-    token: str
+    token: str = field(repr=False)
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError: there is a login in the URL, which would be printed with it."""
+        if has_login(self.url):
+            raise ConfigError(
+                f"{masked_url(self.url)!r}: the management has no login in its URL", hint="give the file of its token"
+            )
 
     def ask(self, path: str, *, body: object = None) -> Any:
         """The JSON answer to GET, or to POST when there is a body.
@@ -79,8 +88,3 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 OPENER: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())
 """Opens URLs without proxies and redirects."""
-
-
-def printable(text: str) -> str:
-    """Names come from clients; control characters are shown as replacement characters."""
-    return "".join(character if character.isprintable() else "\ufffd" for character in text)

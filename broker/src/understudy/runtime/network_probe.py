@@ -26,6 +26,7 @@ from understudy.ha.network_check import (
     listed,
 )
 from understudy.ports import Timers
+from understudy.texts import masked_url
 
 log = logging.getLogger(__name__)
 
@@ -129,7 +130,7 @@ class NetworkProber:
         import urllib.request  # a node without the check does not load it
 
         if not url.lower().startswith(("http://", "https://")):
-            raise ValueError(f"{url!r} is no http or https URL")
+            raise ValueError(f"{masked_url(url)!r} is no http or https URL")
 
         def fetch() -> Reach:
             with urllib.request.urlopen(url, timeout=self._options.timeout_ms / 1000):  # checked above

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, Final
 
+from understudy.texts import printable
+
 _WIDTH: Final = 900
 _HEIGHT: Final = 180
 _COLOURS: Final = ("#1f6fb4", "#c8501e", "#2a8a4a", "#8a3fa0", "#777777")
@@ -34,8 +36,8 @@ def audit_page(
     verdict = report["verdict"]
     kept = verdict == "kept" and report["confirmed_by"]["ok"]
     parts = [
-        f"<p>Verdict: <span class='{'good' if kept else 'bad'}'>{escape(str(verdict))}</span></p>",
-        f"<p>Hash of the report: <code>{escape(fingerprint)}</code></p>",
+        f"<p>Verdict: <span class='{'good' if kept else 'bad'}'>{_escaped(str(verdict))}</span></p>",
+        f"<p>Hash of the report: <code>{_escaped(fingerprint)}</code></p>",
         "<h2>Counts</h2>",
         table(("", "number"), [(name, f"{value:,}") for name, value in report["counts"].items()]),
         f"<h2>Rows in {bucket_ms} ms, and windows without service</h2>",
@@ -50,11 +52,16 @@ def audit_page(
                 for each in report["confirmed_by"]["epochs"]
             ],
         ),
-        *(f"<p class='bad'>{escape(text)}</p>" for text in report["confirmed_by"]["findings"]),
+        *(f"<p class='bad'>{_escaped(text)}</p>" for text in report["confirmed_by"]["findings"]),
         "<h2>Findings</h2>",
         _findings(report),
     ]
     return page("Audit of delivery", parts)
+
+
+def _escaped(text: str) -> str:
+    """Plain text as HTML. Names come from clients: control characters have no place in a page either."""
+    return escape(printable(text))
 
 
 def page(title: str, parts: Sequence[str]) -> str:
@@ -64,15 +71,15 @@ def page(title: str, parts: Sequence[str]) -> str:
         title: Plain text.
         parts: HTML.
     """
-    head = f"<!DOCTYPE html><html lang='en'><head><meta charset='utf-8'><title>{escape(title)}</title>"
-    body = f"<style>{_STYLE}</style></head><body><h1>{escape(title)}</h1>"
+    head = f"<!DOCTYPE html><html lang='en'><head><meta charset='utf-8'><title>{_escaped(title)}</title>"
+    body = f"<style>{_STYLE}</style></head><body><h1>{_escaped(title)}</h1>"
     return "\n".join([head, body, *parts, "</body></html>\n"])
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """A table; cells are plain text."""
-    head = "".join(f"<th>{escape(each)}</th>" for each in heads)
-    body = "".join("<tr>" + "".join(f"<td>{escape(str(each))}</td>" for each in row) + "</tr>" for row in rows)
+    head = "".join(f"<th>{_escaped(each)}</th>" for each in heads)
+    body = "".join("<tr>" + "".join(f"<td>{_escaped(str(each))}</td>" for each in row) + "</tr>" for row in rows)
     return f"<table><tr>{head}</tr>{body}</table>"
 
 
@@ -101,7 +108,7 @@ def plot(series: Series, windows: Sequence[tuple[int, int]]) -> str:
         colour = _COLOURS[index % len(_COLOURS)]
         path = " ".join(f"{x(at)},{round(_HEIGHT - _HEIGHT * value / top, 1)}" for at, value in sorted(line))
         shapes.append(f"<polyline points='{path}' fill='none' stroke='{colour}' stroke-width='1.5'/>")
-        legend.append(f"<span style='color:{colour}'>{escape(name)}</span>")
+        legend.append(f"<span style='color:{colour}'>{_escaped(name)}</span>")
     drawing = "".join(shapes)
     size = f"viewBox='0 0 {_WIDTH} {_HEIGHT}' width='{_WIDTH}' height='{_HEIGHT}'"
     return f"<svg {size}>{drawing}</svg><p>{' '.join(legend)}; highest {top:,.0f}</p>"

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import difflib
 import ipaddress
-import re
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Final
@@ -32,12 +31,12 @@ from understudy.client.core.options import (
 from understudy.client.core.parameters import ALIASES, REFUSED, WITHOUT_EFFECT
 from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
+from understudy.texts import has_login, masked_url
 from understudy.tls.settings import check_protocols, make_store
 from understudy.units import parse_bytes
 
 DEFAULT_PORT: Final = 61616
 _CONNECTORS_MAX: Final = 64
-_PASSWORD: Final = re.compile(r"((?:keyStore|trustStore|socks)?password=)[^&;),]*", re.IGNORECASE)
 
 
 _POLICIES: Final = ("RoundRobin", "Random", "RandomSticky", "FirstElement")
@@ -153,7 +152,12 @@ def parse_url(text: str) -> ClientUrl:
             that is refused (named, with the reason).
     """
     url = text.strip()
-    text = _PASSWORD.sub(r"\1***", url)  # errors show the URL, never its secrets
+    text = masked_url(url)  # errors show the URL, never its secrets
+    if has_login(url):
+        raise ConfigError(
+            f"client URL {text!r}: a user or password stands in front of a host",
+            hint="give both as arguments of connect(), or as parameters: tcp://host:port?user=NAME&password=SECRET",
+        )
     if url.startswith("("):
         inside, bracket, behind = url[1:].partition(")")
         if not bracket:
@@ -212,8 +216,9 @@ def connector_of(
 def _pairs(query: str, url: str) -> dict[str, str]:
     try:
         pairs = parse_qsl(query.replace(";", "&"), keep_blank_values=True, strict_parsing=bool(query))
-    except ValueError as error:
-        raise ConfigError(f"client URL {url!r}: {error}") from error
+    except ValueError:
+        # the error would show the field, which can be a part of a password
+        raise ConfigError(f"client URL {url!r}: a parameter without '='", hint="write & in a value as %26") from None
     return dict(pairs)
 
 
@@ -282,7 +287,7 @@ def _connector(part: str, shared: Mapping[str, str], ignored: list[str], url: st
         hint = "write tcp://host:port"
         if scheme == "vm":
             hint = "vm:// exists in Java only"
-        raise ConfigError(f"client URL {url!r}: {part!r} is no connector", hint=hint)
+        raise ConfigError(f"client URL {url!r}: {masked_url(part)!r} is no connector", hint=hint)
     place, _, query = rest.partition("?")
     inner = _split(_pairs(query, url), url)
     for misplaced in (*inner.options, *inner.group):

@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, quote, urlsplit
 from understudy.dataclass import dataclass
 from understudy.errors import LocalProtocolError, RemoteProtocolError
 from understudy.limits import TRANSPORT_PARAMETERS_MAX
+from understudy.texts import has_login, masked_url
 from understudy.wire.buffer import Reader, Writer
 
 #: The only connector factory for connections between hosts.
@@ -159,10 +160,17 @@ class TransportConfiguration:
             parts = urlsplit(url.strip())
             port = parts.port
             query = parse_qsl(parts.query, keep_blank_values=True, max_num_fields=TRANSPORT_PARAMETERS_MAX)
-        except ValueError as error:
-            raise LocalProtocolError(f"{url!r}: {error}") from error
-        if parts.scheme not in ("tcp", "tcps", "ssl") or parts.path not in ("", "/") or "@" in parts.netloc:
-            raise LocalProtocolError(f"{url!r} is no connector: tcp://host:port?key=value")
+        except ValueError:
+            # the error would show a part of the URL, which can be a password
+            parts, port, query = None, None, []
+        if (
+            parts is None
+            or has_login(url)
+            or parts.scheme not in ("tcp", "tcps", "ssl")
+            or parts.path not in ("", "/")
+            or "@" in parts.netloc
+        ):
+            raise LocalProtocolError(f"{masked_url(url)!r} is no connector: tcp://host:port?key=value")
         parameters: dict[str, ParameterValue] = {
             "host": parts.hostname or DEFAULT_HOST,
             "port": str(DEFAULT_PORT if port is None else port),
