@@ -6,18 +6,21 @@ Method: real processes; certificates are made by each test.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import signal
 import subprocess
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from support.certificates import make, served_certificate
-from support.processes import COMMAND, READY_S, Node, Pair
+from support.processes import COMMAND, READY_S, TOKEN, Node, Pair
 from understudy.client.aio import connect as connect_aio
 from understudy.client.sync import connect
 from understudy.errors import AuthenticationFailed, BrokerError
@@ -164,6 +167,33 @@ def test_certificates_are_replaced_while_the_node_runs(certificates: Certificate
     node.process.send_signal(signal.SIGHUP)
     until(node, lambda: served_certificate(node.port) == third.der)
     assert "configuration reloaded" in node.log.read_text()
+
+
+def test_a_reload_on_request_says_which_certificate_cannot_be_used(
+    certificates: Certificates, made: Callable[..., Pair]
+) -> None:
+    """The certificate of before stays in use, and the other parts are reloaded."""
+    pair = made(acceptor=certificates.acceptor())
+    node = pair.primary.start()
+    node.wait_ready("active")
+    before = served_certificate(node.port)
+    broken = certificates.server.with_suffix(".new")
+    broken.write_text("nonsense")
+    broken.replace(certificates.server)
+    url = f"http://127.0.0.1:{node.http_port}/api/v1/invoke"
+    body = json.dumps({"resource": "broker", "operation": "reloadConfigurationFile"}).encode()
+    request = urllib.request.Request(url, data=body, headers={"Authorization": f"Bearer {TOKEN}"})
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.urlopen(request, timeout=30)
+    with caught.value as answer:
+        assert answer.code == 422
+        said = json.loads(answer.read())["error"]["message"]
+    for part in ("acceptor 'core'", certificates.server.name, "the certificate of before stays in use"):
+        assert part in said
+    assert str(certificates.server.parent) not in said
+    assert "changed TLS files not applied" in node.log.read_text()
+    assert "configuration reloaded" in node.log.read_text()
+    assert served_certificate(node.port) == before
 
 
 def test_check_reads_the_files_of_tls(certificates: Certificates, made: Callable[..., Pair]) -> None:

@@ -32,6 +32,12 @@ from understudy.routing.queues.queue import Queue
 from understudy.security.settings import FQQN_SEPARATOR
 
 
+def _without_directory(error: BrokerError) -> str:
+    """The text of an error of a file for a remote client: file, element and line, but not the directory."""
+    text, file = str(error), error.file if isinstance(error, ConfigError) else None
+    return text.replace(file, file.rpartition("/")[2]) if file else text
+
+
 def _shown(value: Enum) -> str:
     """As in the configuration, so that it can be given to ``addAddressSettings``."""
     return value.value if isinstance(value.value, str) else value.name
@@ -166,20 +172,20 @@ class BrokerControl(Control):
         return [[role["name"], *(role[each.value] for each in ROLE_PERMISSIONS)] for role in self.roles(address)]
 
     def reload(self) -> Generator[None, None, None]:
-        """Reload broker.xml, users and roles. Raises ManagementError: there is no file, or one is invalid."""
+        """Reload broker.xml, users and roles, and certificates. Raises ManagementError: there is no file, or some are
+        invalid; it names each.
+        """
         if self.node.reload is None:
             raise ManagementError("this node has no configuration file")
-        outcomes: list[BrokerError | None] = []
+        outcomes: list[tuple[BrokerError, ...]] = []
         self.node.reload(outcomes.append)
         while not outcomes:
             yield
-        error = outcomes[0]
-        if isinstance(error, ConfigError):
-            # the error names file, element and line, but not the directory
-            text = str(error)
-            raise ManagementError(text.replace(error.file, error.file.rpartition("/")[2]) if error.file else text)
-        if error is not None:
-            raise error
+        errors = outcomes[0]
+        if len(errors) == 1 and not isinstance(errors[0], ConfigError):
+            raise errors[0]
+        if errors:
+            raise ManagementError("; ".join(map(_without_directory, errors)))
 
     def fail_over(self) -> None:
         """Stop after the reply and let the peer take over."""
@@ -303,7 +309,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     operation("getAddressSettingsAsJSON", _C.address_settings, "Settings of an address, as JSON.", text("address")),
     operation("getRoles", _C.role_rows, "Permissions of each role on an address.", text("addressMatch")),
     operation("getRolesAsJSON", lambda c, address: to_json(c.roles(address)), "As JSON.", text("addressMatch")),
-    operation("reloadConfigurationFile", _C.reload, "Apply changed files as far as no restart is needed."),
+    operation("reloadConfigurationFile", _C.reload, "Apply changed files as far as no restart is needed; an error names each file that cannot be used."),
     operation("forceFailover", _C.fail_over, "Stop, and let the peer take over."),
     operation("failback", _C.fail_back, "Yield to the primary that waits, whatever allow-failback says."),
     operation("scaleDown", _C.scale_down, "Stop, and move all messages to another member.",

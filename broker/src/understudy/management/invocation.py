@@ -37,8 +37,8 @@ log = logging.getLogger(__name__)
 Answer = Callable[[object, BrokerError | None], None]
 """Called once, with the result or the error."""
 
-Reload = Callable[[Callable[[BrokerError | None], None]], None]
-"""Reads broker.xml again, and calls back with the error, or None."""
+Reload = Callable[[Callable[[tuple[BrokerError, ...]], None]], None]
+"""Reads broker.xml, users, roles and certificates again, and calls back with the errors."""
 
 #: Pause between two slices of an operation, for other work. Milliseconds.
 _PAUSE_MS: Final = 1

@@ -95,23 +95,30 @@ class ConfigurationFiles:
         for task in (*self._tasks, *self._asked):
             task.cancel()
 
-    def ask(self, done: Callable[[BrokerError | None], None]) -> None:
-        """Read broker.xml, users and roles, and the TLS files of all acceptors now, changed or not; ``done`` gets the
-        first error or None. On the loop's thread.
+    def ask(self, done: Callable[[tuple[BrokerError, ...]], None]) -> None:
+        """Read broker.xml, users and roles, and the TLS files of all acceptors now, changed or not. Called on the loop.
+
+        Args:
+            done: Called with the errors, none if everything was applied. Each part that has none is applied.
         """
         task = asyncio.get_running_loop().create_task(self._reload_for(done))
         self._asked.add(task)
         task.add_done_callback(self._asked.discard)
 
-    async def _reload_for(self, done: Callable[[BrokerError | None], None]) -> None:
-        self._config_stamp = await _in_thread(_stamps, self._config)
-        error = await self._reload()
-        if self._users:
-            self._users_stamp = await _in_thread(_stamps, self._users)
-            users_error = await self._reload_users()
-            error = error or users_error
-        await self._read_tls(auto_reload_only=False)
-        done(error)
+    async def _reload_for(self, done: Callable[[tuple[BrokerError, ...]], None]) -> None:
+        errors: list[BrokerError] = []
+        try:
+            self._config_stamp = await _in_thread(_stamps, self._config)
+            errors += filter(None, [await self._reload()])
+            if self._users:
+                self._users_stamp = await _in_thread(_stamps, self._users)
+                errors += filter(None, [await self._reload_users()])
+            errors += await self._read_tls(auto_reload_only=False)
+        except Exception:
+            # root of a task: the request gets its answer after an internal error, too
+            log.exception("reload failed")
+            errors.append(BrokerError("the reload failed; details are in the log"))
+        done(tuple(errors))
 
     # --- broker.xml ------------------------------------------------------------------------------
 
@@ -166,8 +173,8 @@ class ConfigurationFiles:
                 self._tls_stamp = stamps
                 await self._read_tls(auto_reload_only=True)
 
-    async def _read_tls(self, *, auto_reload_only: bool) -> None:
-        (await _in_thread(partial(self._tls.read_again, auto_reload_only=auto_reload_only)))()
+    async def _read_tls(self, *, auto_reload_only: bool) -> list[ConfigError]:
+        return (await _in_thread(partial(self._tls.read_again, auto_reload_only=auto_reload_only)))()
 
     async def _watch_expiry(self) -> None:
         while True:

@@ -133,7 +133,7 @@ class Server:
         backups = [backup for hosted in nodes for backup in hosted.backups.values()]
         for hosted in (*nodes, *backups):
             if hosted.files is not None:
-                hosted.context.copy().run(hosted.files.ask, lambda error: None)
+                hosted.context.copy().run(hosted.files.ask, lambda errors: None)
 
     def _started(self) -> None:
         """Count a node whose start has ended, with or without success."""

@@ -87,10 +87,11 @@ class TlsAcceptors:
             )
         )
 
-    def read_again(self, *, auto_reload_only: bool) -> Callable[[], None]:
+    def read_again(self, *, auto_reload_only: bool) -> Callable[[], list[ConfigError]]:
         """Read the files again, on any thread; the returned function applies the result on the loop.
 
-        A file that cannot be used is logged there, and changes nothing.
+        A file that cannot be used is logged there, and changes nothing. The errors that the function returns name
+        acceptor, file and reason.
         """
         outcomes: list[tuple[str, ServerTls | ConfigError]] = []
         for name, acceptor in self._acceptors.items():
@@ -103,10 +104,12 @@ class TlsAcceptors:
                 outcomes.append((name, error))
         return lambda: self._apply(outcomes)
 
-    def _apply(self, outcomes: list[tuple[str, ServerTls | ConfigError]]) -> None:
+    def _apply(self, outcomes: list[tuple[str, ServerTls | ConfigError]]) -> list[ConfigError]:
+        errors = []
         for name, outcome in outcomes:
             if isinstance(outcome, ConfigError):
                 log.error("changed TLS files not applied", extra={"acceptor": name, "error": str(outcome)})
+                errors.append(self._not_applied(name, outcome))
                 continue
             self._current[name] = outcome
             port = self._ports.get(name)
@@ -121,6 +124,17 @@ class TlsAcceptors:
                 },
             )
         self.warn_of_expiry()
+        return errors
+
+    def _not_applied(self, name: str, error: ConfigError) -> ConfigError:
+        """The error for the answer to a request: with the names of files, without their directories."""
+        tls = self._acceptors[name].tls
+        assert tls is not None
+        text = str(error.args[0])
+        for path in sorted(tls.files(), key=len, reverse=True):
+            text = text.replace(path, path.rpartition("/")[2])
+        current = "the certificate of before stays in use" if name in self._current else "it has no certificate"
+        return ConfigError(f"{text}; {current}", path=f"acceptor {name!r}", hint=error.hint)
 
     # --- validity ------------------------------------------------------------------------------
 

@@ -487,14 +487,14 @@ def test_an_address_is_paused_and_resumed() -> None:
 def test_a_reload_tells_what_is_wrong_but_not_where_the_file_lies() -> None:
     node = ManagedWorld()
     assert "no configuration file" in node.refused("broker", "reloadConfigurationFile")
-    outcomes: list[BrokerError | None] = [
-        ConfigError("the value is empty", path="core/name", file="/srv/secret/etc/broker.xml", line=4),
-        None,
-    ]
+    invalid = ConfigError("the value is empty", path="core/name", file="/srv/secret/etc/broker.xml", line=4)
+    outcomes: list[tuple[BrokerError, ...]] = [(invalid,), (invalid, ConfigError("no key", path="acceptor 'a'")), ()]
     node.invocations.node = replace(node.managed, reload=lambda done: done(outcomes.pop(0)))
     told = node.refused("broker", "reloadConfigurationFile")
     assert "broker.xml:4 core/name: the value is empty" in told
     assert "/srv" not in told
+    told = node.refused("broker", "reloadConfigurationFile")
+    assert "the value is empty; acceptor 'a': no key" in told, "each part that failed"
     assert node.ask("broker", "reloadConfigurationFile") is None
 
 
