@@ -15,7 +15,7 @@ import pytest
 
 from support.processes import Node, Pair, invoke
 from understudy.client import aio, sync
-from understudy.errors import ConnectionFailed, LimitExceeded, SendOutcomeUnknown
+from understudy.errors import ConnectionFailed, LimitExceeded, MessageUnreadable, SendOutcomeUnknown
 
 MIB = 1024 * 1024
 
@@ -250,3 +250,26 @@ def test_the_compression_level_of_the_client_decides_what_the_store_holds(pair: 
             assert received.read_body() == body
     assert MIB < stored[0] < MIB * 1.01, "level 0 stores the body as it is, and a header"
     assert stored[0] > stored[1] > stored[2] >= stored[3]
+
+
+@pytest.mark.parametrize("size_bytes", [600_000, 8_000_000])
+def test_a_consumer_of_a_damaged_body_gets_an_error_that_says_so(pair: Pair, size_bytes: int) -> None:
+    """The damage lies near the end: the client has a part of the body by then. Other messages go to a new consumer."""
+    node = pair.primary.start()
+    node.wait_ready("active")
+    with sync.connect(f"tcp://127.0.0.1:{node.port}") as connection, connection.session() as session:
+        producer = session.producer("films")
+        producer.send(bytes(size_bytes))
+        producer.send("the next one")
+        (file,) = [pair.store / "large-messages" / name for name in large_files(pair)]
+        with file.open("r+b") as damaged:
+            damaged.seek(size_bytes - 1000)
+            damaged.write(b"damage")
+        consumer = session.consumer("films")
+        with pytest.raises(MessageUnreadable, match=r"message \d+ of queue films: its body is damaged"):
+            received = consumer.receive(20)
+            assert received is not None
+            received.read_body()
+        following = session.consumer("films").receive(20)
+        assert following is not None
+        assert following.text == "the next one"

@@ -26,18 +26,30 @@ class BodyStream:
     """The body of one incoming large message; holds at most what credits allow."""
 
     __slots__ = (
-        "_buffered_bytes", "_discarded", "_give_back", "_inflater", "_pieces", "complete", "failure", "on_change",
+        "_buffered_bytes",
+        "_discarded",
+        "_give_back",
+        "_inflater",
+        "_pieces",
+        "complete",
+        "failure",
+        "message_id",
+        "on_change",
         "size_bytes",
     )  # fmt: skip
 
-    def __init__(self, size_bytes: int, *, compressed: bool, give_back: Callable[[int, bool], None]) -> None:
+    def __init__(
+        self, size_bytes: int, *, compressed: bool, give_back: Callable[[int, bool], None], message_id: int = 0
+    ) -> None:
         """
         Args:
             size_bytes: Of the body as it travels.
+            message_id: Of its message.
             compressed: Whether that is a zlib stream.
             give_back: Told the credits of a piece that are free again, and whether it was the last.
         """
         self.size_bytes = size_bytes
+        self.message_id = message_id
         self.complete = False
         """Whether everything has arrived."""
         self.failure: BrokerError | None = None

@@ -274,7 +274,9 @@ class ConsumerState:
             self._changed()
             return
         compressed = message.properties.get(LARGE_COMPRESSED) is True
-        self._stream = BodyStream(body_bytes, compressed=compressed, give_back=self._piece_read)
+        self._stream = BodyStream(
+            body_bytes, compressed=compressed, give_back=self._piece_read, message_id=message.message_id
+        )
         self._hand_over(message, delivery_count, 0, self._stream)
 
     def large_continues(self, piece: bytes, continues: bool, size_bytes: int) -> None:
@@ -396,6 +398,13 @@ class ConsumerState:
             self.host.consumer_changed(self)
 
     @property
+    def arriving_id(self) -> int | None:
+        """Id of the large message of which a part has arrived; None if there is none."""
+        if self._stream is not None:
+            return self._stream.message_id
+        return None if self._large is None else self._large.message_id
+
+    @property
     def holds(self) -> bool:
         """Whether messages have come, or are coming, that were not handed out."""
         return bool(self._buffer) or self._large is not None or self._stream is not None
@@ -487,6 +496,14 @@ class _LargeMessage:
         self.delivery_count = delivery_count
         self._pieces: list[bytes] = []
         self._kept_bytes = 0
+
+    @property
+    def message_id(self) -> int:
+        """0 if the header cannot be read."""
+        try:
+            return message_of_header(self.header).message_id
+        except BrokerError:
+            return 0
 
     def add(self, piece: bytes) -> None:
         self._kept_bytes += len(piece)

@@ -20,7 +20,7 @@ from understudy.client.core.consumer import (
 )
 from understudy.client.core.options import ClientOptions
 from understudy.client.core.taken import AcknowledgeMode
-from understudy.errors import BrokerError, ObjectClosed, QueueNotFound
+from understudy.errors import BrokerError, MessageUnreadable, ObjectClosed, QueueNotFound
 from understudy.wire.core.packets import (
     Acknowledge,
     Commit,
@@ -32,6 +32,7 @@ from understudy.wire.core.packets import (
     IndividualAcknowledge,
     NullResponse,
     Packet,
+    QueueQuery,
     QueueQueryResponse,
     QueueQueryResponseV3,
     ReceiveContinuation,
@@ -417,10 +418,34 @@ class Consumers:
             consumer.large_continues(packet.body, packet.continues, size_bytes)
 
     def on_disconnect(self, packet: DisconnectConsumer, size_bytes: int) -> None:
-        """A DISCONNECT_CONSUMER has arrived: the queue was deleted."""
+        """A DISCONNECT_CONSUMER has arrived: the queue was deleted, or the body of the large message that is arriving
+        cannot be read at the broker. CORE has one packet for both, so in the middle of a body the queue is asked for.
+        """
         consumer = self._consumers.pop(packet.consumer_id, None)
-        if consumer is not None:
-            consumer.end(QueueNotFound(f"the broker closed the consumer: queue {consumer.queue} is gone"))
+        if consumer is None:
+            return
+        gone = QueueNotFound(f"the broker closed the consumer: queue {consumer.queue} is gone")
+        message_id = consumer.arriving_id
+        if message_id is None:
+            consumer.end(gone)
+            return
+
+        def done(info: QueueQueryResponse | None, error: BaseException | None) -> None:
+            if isinstance(error, BrokerError):
+                consumer.end(error)
+            elif info is None or not info.exists:
+                consumer.end(gone)
+            else:
+                consumer.end(
+                    MessageUnreadable(
+                        f"message {message_id} of queue {consumer.queue}: its body is damaged at the broker, which has"
+                        " set the message aside",
+                        hint="make a new consumer for the other messages; the quarantine of the broker lists this one",
+                    )
+                )
+
+        query = QueueQuery(consumer.queue)
+        self._host.calls.add(Call("query queue", lambda _: query, (QueueQueryResponse,), done))
 
 
 def _create(consumer: ConsumerState) -> CreateConsumer:

@@ -7,7 +7,8 @@ import pytest
 from support.client import Outcome
 from support.packet_driver import PacketDriver
 from understudy.client.core.taken import AcknowledgeMode
-from understudy.errors import QueueNotFound
+from understudy.errors import MessageUnreadable, QueueNotFound
+from understudy.message import Message
 from understudy.wire.core.packets import (
     Acknowledge,
     Commit,
@@ -19,8 +20,12 @@ from understudy.wire.core.packets import (
     FlowToken,
     IndividualAcknowledge,
     NullResponse,
+    QueueQuery,
     QueueQueryResponseV3,
+    ReceiveContinuation,
+    ReceiveLargeMessage,
     SessionStart,
+    header_of_message,
 )
 
 CLIENT, INDIVIDUAL = AcknowledgeMode.CLIENT, AcknowledgeMode.INDIVIDUAL
@@ -182,3 +187,27 @@ def test_the_broker_can_close_a_consumer() -> None:
     consumer = talk.consumer()
     talk.answer(DisconnectConsumer(consumer.consumer_id))
     assert isinstance(consumer.ended, QueueNotFound)
+
+
+@pytest.mark.parametrize("size_bytes", [1_000, 10_000_000])
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_consumer_closed_in_the_middle_of_a_body_says_why(size_bytes: int, exists: bool) -> None:
+    """Smaller bodies are handed over as a whole, larger ones while they come."""
+    talk = PacketDriver()
+    consumer = talk.consumer()
+    header = header_of_message(Message(b"", address="q", message_id=77))
+    talk.answer(ReceiveLargeMessage(0, 1, size_bytes, header))
+    received = consumer.take()
+    talk.answer(ReceiveContinuation(b"begin", True, 0))
+    talk.sent()
+    talk.answer(DisconnectConsumer(0))
+    assert talk.sent() == [QueueQuery("q")]
+    talk.answer(QueueQueryResponseV3(exists))
+    if exists:
+        assert isinstance(consumer.ended, MessageUnreadable)
+        assert "message 77 of queue q: its body is damaged" in str(consumer.ended)
+    else:
+        assert isinstance(consumer.ended, QueueNotFound)
+    if received is not None:
+        assert received.stream is not None
+        assert received.stream.failure is consumer.ended
