@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Final
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from understudy.cli.instances import write_etc
+from understudy.cli.tables import console
+from understudy.cli.terminal import echo
 from understudy.config.instance_files import (
     BOOTSTRAP_FILE,
     CERTIFICATE_ROLES_FILE,
@@ -161,6 +162,6 @@ def _print(found: list[Finding], directory: Path, as_json: bool) -> None:
         place = each.place.removeprefix(f"{directory.absolute()}/")
         style = "bold" if each.blocks else None
         table.add_row(place, each.have, each.here, each.action, style=style)
-    Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else 200).print(table)
+    console().print(table)
     blocking = sum(each.blocks for each in found)
     echo(f"{len(found)} findings, {blocking} of them make the instance unusable until they are corrected")
