@@ -196,9 +196,12 @@ class Writer:
         self.parts.append(_I32.pack(len(value)))
         self.parts.append(bytes(value))
 
-    def simple_string(self, text: str) -> None:
-        """``ss``: byte length and little-endian UTF-16 units."""
-        self.parts.append(encode_simple_string(text))
+    def simple_string(self, text: str, units_max: int = STRING_UNITS_MAX) -> None:
+        """``ss``: byte length and little-endian UTF-16 units. Raises LocalProtocolError: no peer would read it."""
+        encoded = encode_simple_string(text)
+        if len(encoded) > 4 + 2 * units_max:
+            raise LocalProtocolError(f"string of {_units_of(text)} characters, limit {units_max}")
+        self.parts.append(encoded)
 
     def string(self, text: str) -> None:
         """``str`` in the encoding for its length."""

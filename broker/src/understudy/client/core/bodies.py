@@ -7,8 +7,10 @@ are never read.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
-from understudy.errors import RemoteProtocolError
+from understudy.errors import LocalProtocolError, RemoteProtocolError
+from understudy.limits import NAME_UNITS_MAX, PROPERTIES_MAX, STRING_UNITS_MAX
 from understudy.message import (
     CORRELATION_ID,
     DUPLICATE_ID,
@@ -30,6 +32,9 @@ from understudy.properties import (
     decode_simple_string,
     encode_simple_string,
 )
+
+#: Characters of the name of a property that an error shows.
+_SHOWN: Final = 40
 
 
 def encode_text(text: str | None) -> bytes:
@@ -93,7 +98,7 @@ def build_message(
         expiration_ms: Epoch milliseconds, 0 for never.
 
     Raises:
-        LocalProtocolError: a property or field that cannot be sent.
+        LocalProtocolError: a property or field that cannot be sent, or is beyond the limits (``check_sendable``).
     """
     typed = properties.copy() if isinstance(properties, Properties) else Properties(properties)
     if routing is not None:
@@ -108,7 +113,7 @@ def build_message(
         kind, raw = MessageType.DEFAULT, b""
     else:
         kind, raw = MessageType.BYTES, body
-    return Message(
+    made = Message(
         raw,
         address=address,
         type=kind,
@@ -119,6 +124,8 @@ def build_message(
         user_id=user_id,
         properties=typed,
     )
+    check_sendable(made)
+    return made
 
 
 def delivery_properties(
@@ -159,10 +166,37 @@ def complete_message(
     lacks_routing = routing is not None and ROUTING_TYPE not in typed
     lacks_id = duplicate_id is not None and DUPLICATE_ID not in typed
     if message.address is not None and not lacks_routing and not lacks_id:
+        check_sendable(message)
         return message
     typed = typed.copy()
     if routing is not None and lacks_routing:
         typed.set_typed(ROUTING_TYPE, BYTE, routing)
     if duplicate_id is not None and lacks_id:
         typed.set_typed(DUPLICATE_ID, _kind_of_id(duplicate_id), duplicate_id)
-    return message.replace(address=message.address or address, properties=typed)
+    made = message.replace(address=message.address or address, properties=typed)
+    check_sendable(made)
+    return made
+
+
+def check_sendable(message: Message) -> None:
+    """Check the limits of the broker before a message is sent. A message beyond them costs the connection, and would
+    be sent again at the next one.
+
+    Raises:
+        LocalProtocolError: the address, or the number, a name or a text of the properties is too large.
+    """
+    header_bytes = message.encode_size - message.header_offset
+    if header_bytes <= NAME_UNITS_MAX:
+        return  # nothing in it can be too large
+    address = message.address or ""
+    if len(address) > NAME_UNITS_MAX:
+        raise LocalProtocolError(f"address of {len(address)} characters, limit {NAME_UNITS_MAX}")
+    properties = message.properties
+    if len(properties) > PROPERTIES_MAX:
+        raise LocalProtocolError(f"{len(properties)} properties, limit {PROPERTIES_MAX}")
+    if header_bytes <= STRING_UNITS_MAX:
+        return
+    for name, value in properties.items():
+        for text, what in ((name, "name of a property"), (value, f"property {name[:_SHOWN]!r}")):
+            if isinstance(text, str) and len(encode_simple_string(text)) > 4 + 2 * STRING_UNITS_MAX:
+                raise LocalProtocolError(f"{what} of {len(text)} characters, limit {STRING_UNITS_MAX}")

@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Any, Protocol, TypeVar
 
 from understudy.dataclass import dataclass
-from understudy.errors import BrokerError, CallTimedOut
+from understudy.errors import BrokerError, CallTimedOut, LocalProtocolError
 from understudy.ports import Clock
 from understudy.wire.core.packets import NullResponse, Packet
 
@@ -252,7 +252,12 @@ class Calls:
             call.correlation_id = self._correlation
             call.sent = True
             self._deadline(call, self._timeout_ms)
-            self._send(call.build(call.correlation_id))
+            try:
+                self._send(call.build(call.correlation_id))
+            except LocalProtocolError as error:
+                # a text beyond the limits: nothing was sent, so the next call can have the channel
+                self._line.remove(call)
+                call.done(None, error)
 
     def _deadline(self, call: Call, delay_ms: int) -> None:
         call.deadline_ms = self._clock.monotonic_ms() + delay_ms

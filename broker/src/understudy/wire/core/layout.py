@@ -173,7 +173,7 @@ def read_name(reader: Reader) -> str:
 
 def write_name(writer: Writer, text: str) -> None:
     """Write an address or queue name."""
-    writer.simple_string(text)
+    writer.simple_string(text, NAME_UNITS_MAX)
 
 
 def read_xid(reader: Reader) -> Xid:
