@@ -121,6 +121,14 @@ class ManualAuthority:
         self.calls.append("claim alone" if alone else "claim")
         self.claimed = answer
 
+    def commit(self, answer: Callable[[BrokerError | None], None]) -> None:
+        self.calls.append("commit")
+        self.claimed = answer
+
+    def take_back(self, taken_back: Callable[[], None]) -> None:
+        self.calls.append("take back")
+        taken_back()
+
     def watch(self, lost: Callable[[BrokerError], None]) -> None:
         self.lost = lost
 

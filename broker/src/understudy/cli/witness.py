@@ -16,7 +16,7 @@ import uvloop
 from understudy.cli.terminal import echo
 from understudy.config.locking import parse_address
 from understudy.errors import BrokerError, CallTimedOut, ConfigError, LockManagerUnavailable
-from understudy.ha.sequence_verdict import SEQUENCE_MAX
+from understudy.ha.sequence_verdict import SEQUENCE_MAX, newest
 from understudy.ha.witness_client import WitnessClientOptions
 from understudy.ha.witness_frames import Answer, Kind, Request
 from understudy.ha.witness_link import WitnessLink, WitnessLinkOwner
@@ -112,7 +112,7 @@ def status(address: str, secret_file: Path, as_json: bool, timeout: float) -> No
         echo(f"lock          {name}  {lock['holder']}  {left}")
     for name, value in found["numbers"].items():
         claimed = "  claimed, not committed" if value < 0 else ""
-        echo(f"sequence      {name}  {abs(value)}{claimed}")
+        echo(f"sequence      {name}  {newest(value)}{claimed}")
 
 
 @witness.command(name="set")

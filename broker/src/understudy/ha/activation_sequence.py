@@ -2,11 +2,10 @@
 
 The number is read without the lock first: stale data is refused at once. Data in sync waits for the lock, which the
 active node holds as long as it lives. After locking, the number is read again, because the previous holder may have
-changed it, and a claim that a crash left unfinished is committed or repeated. The lock stays held when the permission
-is given; ``ha.sequence_claim`` must follow before the node serves.
+changed it. A claim that a killed node has left says that this node served nothing: the data is in sync nevertheless.
+The lock stays held when the permission is given; ``ha.sequence_claim`` must follow before the node serves.
 
-Changes are made with compare-and-set, so that a holder which has lost the lock without noticing changes nothing that
-the next one has seen. Any node may give the permission up with ``cancel``, which releases the lock.
+Nothing is changed but the lock. Any node may give the permission up with ``cancel``, which releases the lock.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from enum import Enum, auto
 from functools import partial
 from typing import Final
 
-from understudy.errors import BrokerError, DiskFailed, LockLost
+from understudy.errors import BrokerError, LockLost
 from understudy.ha.distributed_lock import DistributedLock, LockManager, Request, TimedAcquisition
 from understudy.ha.local_sequence import LocalSequence
-from understudy.ha.sequence_verdict import Verdict, compare, refusal, repaired
+from understudy.ha.sequence_verdict import Verdict, compare, refusal
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.ports import Clock, Timer, Timers
 
@@ -43,10 +42,6 @@ class State(Enum):
     """The lock was not free; the number is read again soon."""
     CHECKING = auto()
     """The lock is held; the number is read again."""
-    WRITING = auto()
-    """The claimed number is written to the file of this node."""
-    COMMITTING = auto()
-    """The claim is committed in the lock manager."""
     RELEASING = auto()
     """There will be no permission; the lock is given back."""
     ENDED = auto()
@@ -64,12 +59,6 @@ class Event(Enum):
     PERMITTED = auto()
     REFUSED = auto()
     """Payload: the number that refuses it."""
-    WRITE = auto()
-    """Payload: the number that is claimed and has to be written."""
-    COMMIT = auto()
-    """Payload: the number that is claimed."""
-    CHANGED = auto()
-    """Another node has changed the number: it is read again."""
     FAILED = auto()
     """Payload: the error."""
     RELEASED = auto()
@@ -104,7 +93,7 @@ class ActivationRequest(Machine[State, Event]):
             clock: Boot time.
             timers: For pauses.
             answer: Gets the held lock; ``ActivationRefused`` if the data is stale; any other error: there was no
-                answer, or the number could not be written, which ends the node.
+                answer.
         """
         super().__init__()
         assert local.value is not None, "data without an activation sequence never activates by itself"
@@ -118,8 +107,8 @@ class ActivationRequest(Machine[State, Event]):
         self._answer = answer
         self._request: Request | None = None
         self._timer: Timer | None = None
-        self._shared = 0
-        """The number as it was read last."""
+        self.found = 0
+        """The number as it was read last; with the permission, as it was while the lock was held."""
         self._outcome: BrokerError | None = None
 
     def begin(self) -> None:
@@ -144,7 +133,7 @@ class ActivationRequest(Machine[State, Event]):
             self.fire(Event.READ, number)
 
     def _acquire(self, shared: int) -> None:
-        self._shared = shared
+        self.found = shared
         verdict = compare(shared, self._value)
         if verdict is Verdict.STALE:
             self.fire(Event.REFUSED, shared)
@@ -164,14 +153,14 @@ class ActivationRequest(Machine[State, Event]):
 
     def _pause(self) -> None:
         # the pause of an attempt with a time limit was part of it
-        waited = compare(self._shared, self._value) is Verdict.IN_SYNC
+        waited = compare(self.found, self._value) is Verdict.IN_SYNC
         delay_ms = 0 if waited else LOOK_AGAIN_MS
         self._timer = self._timers.call_later(delay_ms, partial(self.fire, Event.LOOK_AGAIN))
 
     # --- with the lock ---------------------------------------------------------------------------
 
     def _check(self, shared: int) -> None:
-        self._shared = shared
+        self.found = shared
         verdict = compare(shared, self._value)
         if verdict is Verdict.STALE:
             self.fire(Event.REFUSED, shared)
@@ -179,31 +168,10 @@ class ActivationRequest(Machine[State, Event]):
             self._permitted()
         else:
             log.warning(
-                "completing a claim of the activation sequence that was not committed",
-                extra={"node": self._node_id, "verdict": verdict.value, "shared": shared, "local": self._value},
+                "a claim of the activation sequence was not committed: nothing was served with it",
+                extra={"node": self._node_id, "shared": shared, "local": self._value},
             )
-            self.fire(Event.COMMIT if verdict is Verdict.SELF_REPAIR else Event.WRITE, repaired(shared, self._value))
-
-    def _write(self, value: int) -> None:
-        self._local.write(value, partial(self._written, value))
-
-    def _written(self, value: int, error: BaseException | None) -> None:
-        if error is None:
-            self.fire(Event.COMMIT, value)
-        else:
-            self.fire(Event.FAILED, not_written(self._local, value, error))
-
-    def _commit(self, value: int) -> None:
-        self._request = self._number.compare_and_set(-value, value, self._committed)
-
-    def _committed(self, result: bool | BrokerError) -> None:
-        self._request = None
-        if isinstance(result, BrokerError):
-            self.fire(Event.FAILED, result)
-        elif result:
             self._permitted()
-        else:
-            self.fire(Event.CHANGED)
 
     # --- ends --------------------------------------------------------------------------------------
 
@@ -289,33 +257,14 @@ class ActivationRequest(Machine[State, Event]):
             (_S.CHECKING, _E.READ): To(_S.CHECKING, _check),
             (_S.CHECKING, _E.REFUSED): To(_S.RELEASING, _refuse_and_release),
             (_S.CHECKING, _E.PERMITTED): To(_S.ENDED, _permit),
-            (_S.CHECKING, _E.WRITE): To(_S.WRITING, _write),
-            (_S.CHECKING, _E.COMMIT): To(_S.COMMITTING, _commit),
             (_S.CHECKING, _E.FAILED): To(_S.RELEASING, _fail_and_release),
             (_S.CHECKING, _E.CANCEL): To(_S.RELEASING, _cancel_and_release),
-            (_S.WRITING, _E.COMMIT): To(_S.COMMITTING, _commit),
-            (_S.WRITING, _E.FAILED): To(_S.RELEASING, _fail_and_release),
-            (_S.WRITING, _E.CANCEL): To(_S.RELEASING, _cancel_and_release),
-            (_S.COMMITTING, _E.PERMITTED): To(_S.ENDED, _permit),
-            (_S.COMMITTING, _E.CHANGED): To(_S.CHECKING, _read),
-            (_S.COMMITTING, _E.FAILED): To(_S.RELEASING, _fail_and_release),
-            (_S.COMMITTING, _E.CANCEL): To(_S.RELEASING, _cancel_and_release),
             (_S.RELEASING, _E.RELEASED): To(_S.ENDED),
             (_S.RELEASING, _E.CANCEL): To(_S.RELEASING, _forget_outcome),
-            # the file was being written when the lock was lost
-            (_S.RELEASING, _E.COMMIT): IGNORED,
+            # the lock was lost meanwhile
             (_S.RELEASING, _E.FAILED): IGNORED,
-            (_S.ENDED, _E.COMMIT): IGNORED,
             (_S.ENDED, _E.FAILED): IGNORED,
             (_S.ENDED, _E.CANCEL): IGNORED,
         },
         otherwise=dict.fromkeys(Event, ILLEGAL),
-    )
-
-
-def not_written(local: LocalSequence, value: int, error: BaseException) -> DiskFailed:
-    """The error that ends a node whose own number could not be written after it was claimed."""
-    return DiskFailed(
-        f"{local.path}: cannot write the activation sequence {value}: {error}",
-        hint="repair the disk and start this node before its partner: it completes the claim by itself",
     )

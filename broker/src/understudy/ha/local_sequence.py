@@ -45,7 +45,7 @@ class LocalSequence:
         """Read the file again.
 
         Raises:
-            JournalCorrupt: it has not eight bytes, or the number is negative.
+            JournalCorrupt: it has not eight bytes, or the number is negative or above ``SEQUENCE_MAX``.
             DiskFailed: it cannot be read.
         """
         data = read_file(self._disk, self.path, _LAYOUT.size + 1)
@@ -55,7 +55,7 @@ class LocalSequence:
         if len(data) != _LAYOUT.size:
             raise JournalCorrupt(f"{len(data)} bytes instead of {_LAYOUT.size}", file=self.path, offset=0)
         value: int = _LAYOUT.unpack(data)[0]
-        if value < 0:
+        if not 0 <= value <= SEQUENCE_MAX:
             raise JournalCorrupt(f"the activation sequence is {value}", file=self.path, offset=0)
         self.value = value
         return value

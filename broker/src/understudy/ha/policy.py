@@ -168,8 +168,9 @@ class Policy(Protocol):
         """ACTIVATING: all steps in order.
 
         Args:
-            opening: Of the node: they open the store and begin an epoch.
-            serving: Of the node: they load the broker and open its acceptors, the acceptors last.
+            opening: Of the node: they open the store, begin an epoch and load the broker. No client and no other
+                node notices them.
+            serving: Of the node: they open its acceptors and whatever else needs the broker.
 
         Returns:
             Those with the policy's own before, between or after them.

@@ -7,6 +7,7 @@ from typing import Final
 
 from understudy.errors import BrokerError
 from understudy.ha.distributed_lock import DistributedNumber, Request
+from understudy.ha.sequence_verdict import claim_of
 from understudy.ports import Clock, Timer, Timers
 
 #: Pause between two readings of the number.
@@ -33,7 +34,8 @@ class NextSequence:
             limit_ms: Time after which the answer is False.
             clock: Boot time.
             timers: For the pauses.
-            answer: Gets whether a later sequence was committed, or claimed after another later one.
+            answer: Gets whether a later sequence was committed; False also once a claim on this one was taken back,
+                because the activation of the other node has failed.
         """
         self._number = number
         self._after = after
@@ -43,6 +45,8 @@ class NextSequence:
         self._answer = answer
         self._timer: Timer | None = None
         self._request: Request | None = None
+        self._claimed = False
+        """Another node has claimed the next sequence."""
         self._read()
 
     def cancel(self) -> None:
@@ -60,9 +64,12 @@ class NextSequence:
         self._request = None
         if isinstance(number, BrokerError):
             self._answer(number)
-        elif number > self._after or -number > self._after + 1:
+            return
+        claim = claim_of(number)
+        if (number if claim is None else claim.base) > self._after:
             self._answer(True)
-        elif self._clock.monotonic_ms() >= self._until_ms:
+        elif self._clock.monotonic_ms() >= self._until_ms or (self._claimed and claim is None):
             self._answer(False)
         else:
+            self._claimed = claim is not None
             self._timer = self._timers.call_later(LOOK_AGAIN_MS, self._read)

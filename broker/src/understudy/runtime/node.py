@@ -287,7 +287,7 @@ class BrokerNode:
         began_ms = clock.monotonic_ms()
         failure: BrokerError | None = None
         try:
-            opening = [*self.standby.steps(), *self.opened.steps()]
+            opening = [*self.standby.steps(), *self.opened.steps(), *self.serving.opening()]
             await self.activation.run(compose(opening, self.serving.steps()))
         except BrokerError as error:
             failure = error

@@ -132,7 +132,7 @@ class NodeReplication:
     def steps(self) -> Sequence[Step]:
         """See ``Replication``."""
         return (
-            Step("claim the activation sequence", self._claim),
+            Step("claim the activation sequence", self._claim, self._take_back),
             Step("prepare replication", self._prepare, self._finish),
         )
 
@@ -141,14 +141,36 @@ class NodeReplication:
         return Step("accept replicas", self._accept)
 
     async def _claim(self) -> None:
-        claimed: asyncio.Future[BrokerError | None] = self._parts.loop.create_future()
-        self.used.authority.claim(claimed.set_result, alone=False)
-        error = await claimed
+        await self._answer_of(lambda answer: self.used.authority.claim(answer, alone=False))
+
+    async def _answer_of(self, ask: Callable[[Callable[[BrokerError | None], None]], None]) -> None:
+        answered: asyncio.Future[BrokerError | None] = self._parts.loop.create_future()
+        ask(answered.set_result)
+        error = await answered
         if error is not None:
             raise error
 
+    async def _take_back(self) -> None:
+        ended: asyncio.Future[None] = self._parts.loop.create_future()
+        self.used.authority.take_back(lambda: ended.set_result(None))
+        await ended
+
+    def commit_step(self) -> Step:
+        """See ``Replication``."""
+        return Step("commit the activation sequence", self._commit)
+
+    async def _commit(self) -> None:
+        authority = self.used.authority
+        if authority.by_votes:
+            # the notes of this node alone decide: data whose activation fails is still the copy that it was
+            await self._answer_of(authority.commit)
+            own_data(self._parts)
+        else:
+            # nothing may fail between the commit and the first client
+            own_data(self._parts)
+            await self._answer_of(authority.commit)
+
     def _prepare(self) -> None:
-        own_data(self._parts)
         self.shipping.begin()
 
     async def _finish(self) -> None:

@@ -69,14 +69,16 @@ class Serving:
         self._acceptors: list[Acceptor] = []
         self._disk_timer: asyncio.TimerHandle | None = None
 
+    def opening(self) -> list[Step]:
+        """After them, the broker is loaded, and nothing of it can be noticed by a client or another node."""
+        return [Step("load the broker", self._load, self._unload)]
+
     def steps(self) -> list[Step]:
         """After them, clients are served; or, in a backup with scale-down, the messages have moved to another node."""
-        load = Step("load the broker", self._load, self._unload)
         policy = self._parts.configuration.current.ha_policy
         if policy.moves_instead_of_serving:
-            return [load, Step("choose a node", self._choose_target), Step("move messages", self._move_messages)]
+            return [Step("choose a node", self._choose_target), Step("move messages", self._move_messages)]
         steps = [
-            load,
             Step("finish a scale-down", self._finish_scale_down),
             Step("open acceptors", self._open_acceptors, self._close_acceptors),
             Step("join the cluster", self._join_cluster, self._leave_cluster),
@@ -86,7 +88,7 @@ class Serving:
         ]
         if policy.scales_down or not policy.is_pair:
             # messages move when the clients have left, to a node that is chosen before; management may ask for it
-            steps.insert(1, Step("prepare to move messages", _nothing, self._move_messages))
+            steps.insert(0, Step("prepare to move messages", _nothing, self._move_messages))
             steps.append(Step("prepare to choose a node", _nothing, self._choose_target))
         return steps
 

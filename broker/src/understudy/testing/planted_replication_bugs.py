@@ -41,7 +41,7 @@ def _stale_data_activates(patch: Patch) -> type[ScenarioRun]:
         return Verdict.IN_SYNC if verdict is Verdict.STALE else verdict
 
     def permitted(self: ActivationRequest) -> None:
-        self._local.value = abs(self._shared)
+        self._local.value = abs(self.found)
         permit(self)
 
     old = patch.replace(activation_sequence, "compare", compare)

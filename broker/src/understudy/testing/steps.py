@@ -49,7 +49,12 @@ LOCK_STEPS: Final[tuple[Step, ...]] = (
     ),
     *(
         (SequenceClaim, state)
-        for state in (sequence_claim.State.CLAIMING, sequence_claim.State.WRITING, sequence_claim.State.COMMITTING)
+        for state in (
+            sequence_claim.State.CLAIMING,
+            sequence_claim.State.CLAIMED,
+            sequence_claim.State.WRITING,
+            sequence_claim.State.COMMITTING,
+        )
     ),
 )
 #: Every step at which a node of a pair that votes can be crashed.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,7 +14,18 @@ from understudy.ha.activation_sequence import ActivationRequest, State
 from understudy.ha.distributed_lock import TRY_AGAIN_MS, DistributedLock, TimedAcquisition
 from understudy.ha.local_sequence import FILE_NAME, LocalSequence
 from understudy.ha.sequence_claim import SequenceClaim
-from understudy.ha.sequence_verdict import SEQUENCE_MAX, Verdict, compare, refusal
+from understudy.ha.sequence_claim import State as ClaimState
+from understudy.ha.sequence_verdict import (
+    ATTEMPTS_MAX,
+    SEQUENCE_MAX,
+    Claim,
+    Verdict,
+    claim_of,
+    compare,
+    newest,
+    next_claim,
+    refusal,
+)
 from understudy.ha.sequence_wait import NextSequence
 from understudy.testing.manual_time import ManualTime
 from understudy.testing.memory_locks import MemoryLockManager, MemoryService
@@ -29,27 +41,45 @@ from understudy.testing.sim_disk import SimVolume
         (6, 7, Verdict.STALE),
         (0, 7, Verdict.STALE),
         (1, 0, Verdict.STALE),
-        (-7, 7, Verdict.SELF_REPAIR),
-        (-8, 7, Verdict.MAYBE_IN_SYNC),
-        (-1, 0, Verdict.MAYBE_IN_SYNC),
+        (-7, 7, Verdict.NOT_SERVED),
+        (-8, 7, Verdict.NOT_SERVED),
+        (-1, 0, Verdict.NOT_SERVED),
         (-9, 7, Verdict.STALE),
         (-2, 0, Verdict.STALE),
         (-6, 7, Verdict.STALE),
-        (-SEQUENCE_MAX, SEQUENCE_MAX, Verdict.SELF_REPAIR),
+        (-SEQUENCE_MAX, SEQUENCE_MAX, Verdict.NOT_SERVED),
+        (Claim(7, 3).number, 6, Verdict.STALE),
+        (Claim(7, 3).number, 7, Verdict.NOT_SERVED),
+        (Claim(7, 3).number, 8, Verdict.NOT_SERVED),
+        (Claim(7, 3).number, 10, Verdict.NOT_SERVED),
+        (Claim(7, 3).number, 11, Verdict.STALE),
     ],
 )
 def test_verdicts(shared: int, local: int, verdict: Verdict) -> None:
     assert compare(shared, local) is verdict
 
 
+@pytest.mark.parametrize("base", [0, 1, 7, SEQUENCE_MAX])
+@pytest.mark.parametrize("attempt", [1, 2, 3, ATTEMPTS_MAX])
+def test_the_number_of_a_claim_has_its_base_and_its_attempt(base: int, attempt: int) -> None:
+    claim = Claim(base, attempt)
+    assert -(2**63) <= claim.number < 0
+    assert claim_of(claim.number) == claim
+    assert next_claim(claim.number) == Claim(base, attempt + 1)
+    assert newest(claim.number) == base + attempt
+    assert Claim(base, 1).number == -(base + 1), "as Artemis writes it"
+    assert (claim_of(base), next_claim(base), newest(base)) == (None, Claim(base, 1), base)
+
+
 @pytest.mark.parametrize(
     ("shared", "local", "texts"),
     [
         (9, 7, ["sequence 7", "newest is 9 according to", "whose data has the sequence 9"]),
-        (-9, 7, ["newest is 9 (claimed, not committed)"]),
+        (-9, 7, ["newest is 8 (9 is claimed, not committed)", "whose data has the sequence 8"]),
         (0, 7, ["has no activation sequence", "its data was lost", "right lock manager", "sequence to 7"]),
         (5, 7, ["has the activation sequence 5", "older copy"]),
         (-5, 7, ["has the activation sequence 5", "older copy"]),
+        (Claim(4, 2).number, 7, ["has the activation sequence 6", "older copy"]),
     ],
 )
 def test_a_refusal_names_both_sequences_and_the_ways_to_go_on(shared: int, local: int, texts: list[str]) -> None:
@@ -65,7 +95,9 @@ class Node:
         self.time = time
         self.manager = MemoryLockManager(service, time, time, immediate=immediate)
         self.local, self.volume = local_sequence(value)
-        self.answers: list[DistributedLock | int | BrokerError] = []
+        self.answers: list[DistributedLock | BrokerError] = []
+        self.claim_answers: list[BrokerError | None] = []
+        """Of ``SequenceClaim.begin`` and ``commit``."""
 
     def request(self) -> ActivationRequest:
         """Begin to request the permission."""
@@ -74,15 +106,21 @@ class Node:
         return request
 
     def claim(self) -> SequenceClaim:
-        """Begin to claim the next number."""
-        claim = SequenceClaim("n", self.manager, self.local, self.answers.append)
-        claim.begin()
+        """Begin to claim the next sequence, on the number that the service has."""
+        claim = SequenceClaim("n", self.manager, self.local, self.manager.service.numbers.get("n", 0))
+        claim.begin(self.claim_answers.append)
         return claim
 
     @property
     def answer(self) -> Any:
         """The only answer so far."""
         (found,) = self.answers
+        return found
+
+    @property
+    def claim_answer(self) -> Any:
+        """The only answer to a claim so far."""
+        (found,) = self.claim_answers
         return found
 
     @property
@@ -97,8 +135,19 @@ def make(shared: int, *values: int, immediate: bool = True) -> tuple[MemoryServi
     return service, time, [Node(service, time, value, immediate=immediate) for value in values]
 
 
-@pytest.mark.parametrize(("shared", "local", "after"), [(0, 0, 0), (7, 7, 7), (-7, 7, 7), (-8, 7, 8)])
-def test_the_newest_data_gets_the_permission_and_a_claim_left_unfinished_is_completed(
+@pytest.mark.parametrize(
+    ("shared", "local", "after"),
+    [
+        (0, 0, 1),
+        (7, 7, 8),
+        (-7, 7, 8),
+        (-8, 7, 9),
+        (-8, 8, 9),
+        (Claim(7, 3).number, 7, 11),
+        (Claim(7, 3).number, 9, 11),
+    ],
+)
+def test_the_newest_data_gets_the_permission_and_claims_a_sequence_that_no_node_has_written(
     shared: int, local: int, after: int
 ) -> None:
     service, time, (node,) = make(shared, local)
@@ -106,12 +155,18 @@ def test_the_newest_data_gets_the_permission_and_a_claim_left_unfinished_is_comp
     time.advance(1)
     assert node.answer is node.manager.lock("n")
     assert request.state is State.ENDED
-    assert service.numbers["n"] == node.local.value == node.local.load() == after
+    assert request.found == service.numbers["n"] == shared
+    assert node.local.load() == local, "nothing changes before the claim"
     assert node.holds
-    node.answers.clear()
-    node.claim()
+    claim = node.claim()
     time.advance(1)
-    assert node.answer == service.numbers["n"] == node.local.load() == after + 1
+    assert node.claim_answers == [None]
+    assert service.numbers["n"] == next_claim(shared).number
+    assert node.local.load() == local, "the claim is in progress"
+    claim.commit(node.claim_answers.append)
+    time.advance(1)
+    assert node.claim_answers == [None, None]
+    assert claim.sequence == service.numbers["n"] == node.local.load() == after
 
 
 @pytest.mark.parametrize(("shared", "local"), [(8, 7), (6, 7), (0, 7), (-9, 7), (-6, 7)])
@@ -129,12 +184,14 @@ def test_data_in_sync_waits_for_the_lock_and_is_refused_once_its_holder_has_serv
     one.request()
     time.advance(1)
     two.request()
-    time.advance(5_000)
-    assert two.answers == [], "it waits as long as the data is in sync"
-    one.answers.clear()
-    one.claim()
     time.advance(3_000)
-    assert one.answer == 4
+    assert two.answers == [], "it waits as long as the data is in sync"
+    claim = one.claim()
+    time.advance(1_000)
+    assert two.answers == [], "nothing was served so far"
+    claim.commit(one.claim_answers.append)
+    time.advance(1_000)
+    assert one.claim_answers == [None, None]
     assert isinstance(two.answer, ActivationRefused)
     assert "newest is 4" in str(two.answer)
 
@@ -177,30 +234,7 @@ def test_a_claim_that_is_not_committed_is_looked_at_again_while_the_lock_is_take
     assert isinstance(two.answer, ActivationRefused)
 
 
-def test_another_node_that_changes_the_number_during_a_repair_is_noticed() -> None:
-    service, _time, (node,) = make(-4, 3, immediate=False)
-    request = node.request()
-    for _ in range(3):
-        (pending,) = service.pending
-        pending.carry_out()
-        pending.deliver()
-    assert request.state is State.COMMITTING
-    assert node.local.load() == 4
-    service.numbers["n"] = -5
-    (commit,) = service.pending
-    commit.carry_out()
-    commit.deliver()
-    (read,) = service.pending
-    service.numbers["n"] = 5
-    read.carry_out()
-    read.deliver()
-    assert service.pending != []
-    service.pending[0].deliver()
-    assert isinstance(node.answer, ActivationRefused)
-    assert service.numbers["n"] == 5
-
-
-@pytest.mark.parametrize("step", range(4))
+@pytest.mark.parametrize("step", range(3))
 def test_an_error_of_the_lock_manager_is_the_answer_and_the_lock_is_released(step: int) -> None:
     service, _time, (node,) = make(-4, 3, immediate=False)
     node.request()
@@ -232,25 +266,6 @@ def test_a_lock_that_was_lost_in_a_long_pause_gives_no_permission() -> None:
     (release,) = service.pending
     release.deliver()
     assert isinstance(node.answer, LockLost)
-
-
-def test_a_number_that_cannot_be_written_ends_the_node_and_its_next_start_repairs() -> None:
-    service, time, (node,) = make(-4, 3)
-    node.volume.fail_next_sync()
-    node.request()
-    time.advance(1)
-    assert isinstance(node.answer, DiskFailed)
-    assert "activation sequence 4" in str(node.answer)
-    assert FILE_NAME in str(node.answer)
-    assert "start this node before its partner" in str(node.answer)
-    assert service.numbers["n"] == -4
-    assert service.holders == {}
-    node.answers.clear()
-    assert node.local.load() in (3, 4)
-    node.request()
-    time.advance(1)
-    assert node.answer is node.manager.lock("n")
-    assert service.numbers["n"] == 4
 
 
 @pytest.mark.parametrize("state", list(State))
@@ -293,16 +308,16 @@ def test_a_cancelled_request_gives_no_answer_and_leaves_no_lock(state: State) ->
 
 
 def _claim_fails(make_it_fail: Callable[[MemoryService, Node], object], step: int) -> tuple[MemoryService, Node]:
+    """A claim that is committed at once, in which something fails before its first, second … answer."""
     service, _time, (node,) = make(3, 3, immediate=False)
     node.request()
     for _ in range(3):
         (pending,) = service.pending
         pending.carry_out()
         pending.deliver()
-    node.answers.clear()
     if step == 0:
         make_it_fail(service, node)
-    node.claim()
+    claim = node.claim()
     for number in range(1, 6):
         if not service.pending:
             break
@@ -312,53 +327,145 @@ def _claim_fails(make_it_fail: Callable[[MemoryService, Node], object], step: in
         if pending in service.pending:
             pending.carry_out()
             pending.deliver()
+        if node.claim_answers == [None] and claim.state is ClaimState.CLAIMED:
+            node.claim_answers.clear()
+            claim.commit(node.claim_answers.append)
     return service, node
 
 
 @pytest.mark.parametrize("step", [1, 2])
 def test_a_claim_fails_when_another_node_has_changed_the_number(step: int) -> None:
     service, node = _claim_fails(lambda service, node: service.numbers.update(n=9), step)
-    assert isinstance(node.answer, ActivationRefused)
-    assert "is 9" in str(node.answer)
+    assert isinstance(node.claim_answer, ActivationRefused)
+    assert "is 9" in str(node.claim_answer)
     assert service.numbers["n"] == 9
 
 
 def test_a_claim_needs_the_lock() -> None:
     service, node = _claim_fails(lambda service, node: node.manager.lock("n").fence.lose("taken"), 0)
-    assert isinstance(node.answer, LockLost)
+    assert isinstance(node.claim_answer, LockLost)
     assert service.numbers["n"] == 3
+
+
+def test_a_claim_whose_lock_was_lost_during_the_activation_is_not_committed() -> None:
+    """The file of the node is not written either: another node may hold the lock."""
+    service, node = _claim_fails(lambda service, node: node.manager.lock("n").fence.lose("taken"), 1)
+    assert isinstance(node.claim_answer, LockLost)
+    assert (service.numbers["n"], node.local.load()) == (-4, 3)
 
 
 def test_a_claim_whose_lock_was_lost_before_its_end_fails() -> None:
     """The number is committed; the node ends and may activate at its next start."""
     service, node = _claim_fails(lambda service, node: node.manager.lock("n").fence.lose("taken"), 2)
-    assert isinstance(node.answer, LockLost)
+    assert isinstance(node.claim_answer, LockLost)
     assert service.numbers["n"] == node.local.load() == 4
 
 
 @pytest.mark.parametrize("step", [1, 2])
 def test_a_claim_fails_with_the_error_of_the_lock_manager(step: int) -> None:
     _, node = _claim_fails(lambda service, node: service.pending[0].lose(), step)
-    assert node.answer.code == "lock-manager-unavailable"
+    assert node.claim_answer.code == "lock-manager-unavailable"
 
 
-def test_a_claim_whose_number_cannot_be_written_is_not_committed() -> None:
+def test_a_claim_whose_number_cannot_be_written_is_not_committed_and_its_next_start_goes_on() -> None:
     service, node = _claim_fails(lambda service, node: node.volume.fail_next_sync(), 1)
-    assert isinstance(node.answer, DiskFailed)
+    assert isinstance(node.claim_answer, DiskFailed)
+    for text in ("activation sequence 4", FILE_NAME, "its partner may take over"):
+        assert text in str(node.claim_answer)
     assert service.numbers["n"] == -4
+    node.manager.stop()
+    assert node.local.load() in (3, 4)
+    assert compare(service.numbers["n"], node.local.load() or 0) is Verdict.NOT_SERVED
 
 
-def test_the_last_sequence_is_not_exceeded() -> None:
-    _, time, (node,) = make(SEQUENCE_MAX, SEQUENCE_MAX)
+@pytest.mark.parametrize(("shared", "restored"), [(3, 3), (-4, Claim(3, 2).number)])
+def test_a_claim_whose_activation_failed_is_taken_back_and_the_other_node_activates(shared: int, restored: int) -> None:
+    """A claim that was made on a claim stays: the node that made the first one may have written its sequence."""
+    service, time, (one, two) = make(shared, 3, 3)
+    one.request()
+    time.advance(1)
+    claim = one.claim()
+    time.advance(1)
+    ended: list[str] = []
+    claim.take_back(partial(ended.append, "taken back"))
+    assert one.holds, "the lock is held until the claim is taken back"
+    time.advance(1)
+    assert (ended, service.numbers["n"], one.local.load()) == (["taken back"], restored, 3)
+    one.manager.stop()
+    two.request()
+    time.advance(1)
+    assert two.holds
+    claim.take_back(partial(ended.append, "again"))
+    assert ended == ["taken back", "again"], "an ended claim changes nothing"
+    assert service.numbers["n"] == restored
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_claim_that_cannot_be_taken_back_ends_nevertheless(lost: bool) -> None:
+    service, time, (node,) = make(3, 3)
     node.request()
     time.advance(1)
-    node.answers.clear()
+    claim = node.claim()
+    time.advance(1)
+    if lost:
+        node.manager.lock("n").fence.lose("taken")
+    service.reachable = False
+    ended: list[str] = []
+    claim.take_back(partial(ended.append, "ended"))
+    time.advance(1)
+    assert ended == ["ended"]
+    assert service.numbers["n"] == -4
+    assert claim.state is ClaimState.ENDED
+
+
+@pytest.mark.parametrize("state", list(ClaimState))
+def test_a_cancelled_claim_gives_no_answer(state: ClaimState) -> None:
+    service, _time, (node,) = make(3, 3, immediate=False)
+    node.local._worker = worker = StepWorker()
+    node.manager.lock("n").fence.begin(10**6)
+    claim = SequenceClaim("n", node.manager, node.local, 3)
+    ended: list[str] = []
+    for _ in range(20):
+        if claim.state is state:
+            break
+        if claim.state is ClaimState.IDLE:
+            claim.begin(node.claim_answers.append)
+        elif claim.state is ClaimState.CLAIMED and state is ClaimState.TAKING_BACK:
+            claim.take_back(partial(ended.append, "ended"))
+        elif claim.state is ClaimState.CLAIMED:
+            claim.commit(node.claim_answers.append)
+        elif service.pending:
+            if state is ClaimState.READING:
+                service.numbers["n"] = 9
+            service.pending[0].carry_out()
+            service.pending[0].deliver()
+        elif worker.jobs:
+            worker.step()
+    assert claim.state is state
+    node.claim_answers.clear()
+    claim.cancel()
+    while worker.jobs:
+        worker.step()
+    for pending in list(service.pending):
+        pending.carry_out()
+        pending.deliver()
+    assert node.claim_answers == []
+    assert ended == (["ended"] if state is ClaimState.TAKING_BACK else []), "its caller waits"
+    assert claim.state is ClaimState.ENDED
+
+
+@pytest.mark.parametrize("shared", [SEQUENCE_MAX, Claim(3, ATTEMPTS_MAX).number])
+def test_the_last_sequence_is_not_exceeded(shared: int) -> None:
+    _, time, (node,) = make(shared, min(shared, SEQUENCE_MAX) if shared > 0 else 3)
+    node.request()
+    time.advance(1)
     node.claim()
-    assert "has reached its end" in str(node.answer)
+    assert "has reached its end" in str(node.claim_answer)
 
 
 @pytest.mark.parametrize(
-    ("shared", "seen"), [(3, False), (-4, False), (4, True), (9, True), (-5, True), (0, False), (-3, False)]
+    ("shared", "seen"),
+    [(3, False), (-4, False), (Claim(3, 2).number, False), (4, True), (9, True), (-5, True), (0, False), (-3, False)],
 )
 def test_waiting_for_the_next_sequence(shared: int, seen: bool) -> None:
     service, time, (node,) = make(3, 3)
@@ -369,6 +476,19 @@ def test_waiting_for_the_next_sequence(shared: int, seen: bool) -> None:
     service.numbers["n"] = shared
     time.advance(4_000)
     assert answers == [seen]
+
+
+def test_waiting_for_the_next_sequence_ends_when_the_activation_of_the_other_node_has_failed() -> None:
+    service, time, (node,) = make(3, 3)
+    answers: list[bool | BrokerError] = []
+    NextSequence(node.manager.number("n"), 3, 30_000, time, time, answers.append)
+    time.advance(1_000)
+    service.numbers["n"] = -4
+    time.advance(1_000)
+    assert answers == [], "the other node opens its store"
+    service.numbers["n"] = 3
+    time.advance(1_000)
+    assert answers == [False]
 
 
 def test_a_timed_acquisition_tries_every_250_ms_until_its_limit() -> None:
@@ -402,12 +522,14 @@ class TestLocalFile:
         assert local.load() is None
 
     def test_the_bytes_are_those_of_artemis(self) -> None:
-        local, volume = local_sequence(0x0102030405060708)
+        local, volume = local_sequence(0x0405060708)
         file = volume.disk("host").open(local.path, read_only=True)
-        assert file.read(0, 100) == bytes(range(1, 9))
+        assert file.read(0, 100) == bytes((0, 0, 0, 4, 5, 6, 7, 8))
         assert local.path == "/locks/server.activation.sequence"
 
-    @pytest.mark.parametrize(("data", "text"), [(b"", "0 bytes"), (b"\0" * 9, "9 bytes"), (b"\xff" * 8, "is -1")])
+    @pytest.mark.parametrize(
+        ("data", "text"), [(b"", "0 bytes"), (b"\0" * 9, "9 bytes"), (b"\xff" * 8, "is -1"), (b"\x7f" * 8, "is 9")]
+    )
     def test_a_damaged_file_is_an_error_that_names_it(self, data: bytes, text: str) -> None:
         local, volume = local_sequence()
         file = volume.disk("host").open(local.path, create=True)

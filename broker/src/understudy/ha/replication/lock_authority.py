@@ -83,8 +83,13 @@ class LockAuthority:
         self._answer: Answer | None = None
         """Of a request that has no answer yet."""
         self._request: ActivationRequest | None = None
+        self._found = 0
+        """The number of the lock manager: as it was read with the permission, or as this node has committed it."""
         self._claim: SequenceClaim | None = None
+        """A claim that is not committed."""
         self._claimed: Answer | None = None
+        """Of a call of ``claim`` or ``commit`` under way."""
+        self._taking_back: SequenceClaim | None = None
         self._lost: Callable[[BrokerError], None] | None = None
         self._wait: NextSequence | None = None
         self._promotion: LockPromotion | None = None
@@ -148,8 +153,48 @@ class LockAuthority:
             answer(LockLost(f"{self._manager.name} is not available"))
             return
         self._claimed = answer
-        self._claim = SequenceClaim(self._node_id(), self._manager, self._local, self._claim_answered)
-        self._claim.begin()
+        self._claim = claim = SequenceClaim(self._node_id(), self._manager, self._local, self._found)
+
+        def claimed(error: BrokerError | None) -> None:
+            if error is None and alone:
+                claim.commit(self._committed)
+            else:
+                self._answer_claim(error)
+
+        claim.begin(claimed)
+
+    def commit(self, answer: Answer) -> None:
+        """See ``Authority``."""
+        if self._claim is None:
+            answer(LockLost(f"{self._manager.name} is not available"))
+            return
+        self._claimed = answer
+        self._claim.commit(self._committed)
+
+    def _committed(self, error: BrokerError | None) -> None:
+        claim, self._claim = self._claim, None
+        if error is None and claim is not None:
+            self._found = claim.sequence
+        self._answer_claim(error)
+
+    def _answer_claim(self, error: BrokerError | None) -> None:
+        claimed, self._claimed = self._claimed, None
+        if claimed is not None:
+            claimed(error)
+
+    def take_back(self, taken_back: Callable[[], None]) -> None:
+        """See ``Authority``."""
+        claim, self._claim = self._claim, None
+        if claim is None:
+            taken_back()
+        else:
+            self._taking_back = claim
+
+            def ended() -> None:
+                self._taking_back = None
+                taken_back()
+
+            claim.take_back(ended)
 
     def watch(self, lost: Callable[[BrokerError], None]) -> None:
         """See ``Authority``."""
@@ -256,25 +301,23 @@ class LockAuthority:
             answer(error if isinstance(error, BrokerError) else LockLost(f"{self._local.path}: {error}"))
 
     def _answered(self, outcome: DistributedLock | BrokerError) -> None:
-        answer, self._answer, self._request = self._answer, None, None
+        answer, self._answer, request, self._request = self._answer, None, self._request, None
         if isinstance(outcome, BrokerError):
             if answer is not None:
                 answer(outcome)
             return
+        assert request is not None
+        self._found = request.found
         self._fence.lock = outcome
         outcome.lost = self._lose
         if answer is not None:
             answer(None)
 
-    def _claim_answered(self, outcome: int | BrokerError) -> None:
-        claimed = self._end_claim()
-        if claimed is not None:
-            claimed(outcome if isinstance(outcome, BrokerError) else None)
-
     def _end_claim(self) -> Answer | None:
         claim, self._claim = self._claim, None
-        if claim is not None:
-            claim.cancel()
+        for each in (claim, self._taking_back):
+            if each is not None:
+                each.cancel()
         claimed, self._claimed = self._claimed, None
         return claimed
 

@@ -14,6 +14,7 @@ from understudy.errors import ActivationRefused, BrokerError, DiskFailed
 from understudy.ha.distributed_lock import LockManager
 from understudy.ha.local_sequence import LocalSequence
 from understudy.ha.replication.promotion import Promotion
+from understudy.ha.sequence_verdict import newest
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +66,7 @@ class LockPromotion:
             self._end(shared)
             return
         before = self._local.value
-        value = max(abs(shared), before or 0) + 1
+        value = max(newest(shared), before or 0) + 1
 
         def written(error: BaseException | None) -> None:
             if self._cancelled:
@@ -77,7 +78,7 @@ class LockPromotion:
 
         def changed(done: bool | BrokerError) -> None:
             if done is True:
-                self._end(Promotion(self._node_id, before, abs(shared), value))
+                self._end(Promotion(self._node_id, before, newest(shared), value))
             elif done is False:
                 self._end(ActivationRefused(f"node {self._node_id}: another node has changed the activation sequence"))
             else:

@@ -110,8 +110,11 @@ class ReplicationPolicy:
         """See ``Policy``. The machine of the passive node goes on."""
 
     def activation(self, opening: Sequence[Step], serving: Sequence[Step]) -> Sequence[Step]:
-        """The permission becomes a claim first; replicas are accepted until the store is closed."""
-        return (*self._replication.steps(), *opening, *serving, self._replication.accept_step())
+        """The permission becomes a claim first, and the claim is committed when nothing can fail any more that has to
+        do with the data of this node (ADR 0112); replicas are accepted until the store is closed.
+        """
+        replication = self._replication
+        return (*replication.steps(), *opening, replication.commit_step(), *serving, replication.accept_step())
 
     # --- active ------------------------------------------------------------------------------------
 

@@ -83,8 +83,27 @@ class Authority(Protocol):
         ...
 
     def claim(self, answer: Answer, *, alone: bool) -> None:
-        """With the permission: make sure that no other data counts as the newest from now on. At each activation, and
-        when the replica is lost (``alone``), before anything is confirmed without it. An error ends the node.
+        """With the permission: say that this node is about to serve without a replica. An error ends the node.
+
+        Args:
+            answer: Called once.
+            alone: The replica of this active node is lost: the claim is committed, too, before the answer, and nothing
+                is confirmed without the replica before that. At an activation ``commit`` or ``take_back`` follows.
+        """
+        ...
+
+    def commit(self, answer: Answer) -> None:
+        """Directly before the node serves: make sure that no other data counts as the newest from now on. An error ends
+        the node.
+        """
+        ...
+
+    def take_back(self, taken_back: Callable[[], None]) -> None:
+        """The activation has ended. If it failed before the commit, another node may take over at once; if not, this
+        does nothing.
+
+        Args:
+            taken_back: Called once.
         """
         ...
 
@@ -215,8 +234,13 @@ class Replication(Protocol):
 
     def steps(self) -> Sequence[Step]:
         """The first steps of an activation: ``Authority.claim``, and the beginning of shipping. Their undo comes after
-        the store is closed: the replica executes everything, and gets the request to take over.
+        the store is closed: the replica executes everything, and gets the request to take over; a claim that was not
+        committed is taken back.
         """
+        ...
+
+    def commit_step(self) -> Step:
+        """The step before the first one that another node or a client can notice: ``Authority.commit``."""
         ...
 
     def accept_step(self) -> Step:

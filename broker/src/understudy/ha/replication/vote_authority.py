@@ -209,8 +209,20 @@ class VoteAuthority:
         if alone and (self._options.vote_on_failure or self._network is None):
             # the vote also keeps the other nodes from letting the former replica take over (ADR 0067)
             self._wait(self._voter.ask_whether_active(self._decided_active), answer)
-        else:
+        elif alone:
             self._raise_sequence()
+        else:
+            # a copy whose activation fails stays a copy, and its statement lets the other node activate
+            self._end_claim(None)
+
+    def commit(self, answer: Answer) -> None:
+        """See ``Authority``."""
+        self._claimed = answer
+        self._raise_sequence()
+
+    def take_back(self, taken_back: Callable[[], None]) -> None:
+        """See ``Authority``: nothing was noted before the commit."""
+        taken_back()
 
     def _decided_active(self, active: bool) -> None:
         self._pending = None

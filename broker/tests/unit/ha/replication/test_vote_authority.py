@@ -16,7 +16,7 @@ from understudy.ha.network_check import NetworkCheck, NetworkCheckOptions, Reach
 from understudy.ha.replication.ports import Cause
 from understudy.ha.replication.promotion import Promotion
 from understudy.ha.replication.shared_note import SharedNote
-from understudy.ha.replication.standing import Notes, Origin, Standing, Start, standing, start
+from understudy.ha.replication.standing import Notes, Origin, Standing, Start, WaitingCopy, standing, start
 from understudy.ha.replication.vote_authority import VoteAuthority, VoteAuthorityOptions
 from understudy.testing.manual_time import ManualTime
 from understudy.testing.sim_disk import SimVolume
@@ -91,8 +91,14 @@ class Node:
         return False
 
     def activate(self) -> None:
-        self.claim(alone=False)
+        assert self.claim(alone=False) == [None]
+        assert self.commit() == [None]
         self.origin, self.copied_at = Origin.OWN, -1
+
+    def commit(self) -> list[BrokerError | None]:
+        answers: list[BrokerError | None] = []
+        self.authority.commit(answers.append)
+        return answers
 
     def claim(self, *, alone: bool) -> list[BrokerError | None]:
         answers: list[BrokerError | None] = []
@@ -154,6 +160,14 @@ def take_over_ends_early(primary: Node, backup: Node) -> None:
     """The backup ends between the rise of its sequence and the note that the data is its own."""
     backup.request(Cause.TOLD)
     backup.claim(alone=False)
+    backup.commit()
+
+
+def take_over_fails(primary: Node, backup: Node) -> None:
+    """The backup cannot open its store."""
+    backup.request(Cause.TOLD)
+    backup.claim(alone=False)
+    backup.authority.take_back(lambda: None)
 
 
 def copy_cut_short(primary: Node, backup: Node) -> None:
@@ -171,6 +185,7 @@ def copy_cut_short(primary: Node, backup: Node) -> None:
         (failed_back, True, False),
         (failed_back_in_sync, False, False),
         (take_over_ends_early, False, True),
+        (take_over_fails, False, False),
         (copy_cut_short, False, True),
     ],
 )
@@ -284,6 +299,16 @@ def test_a_node_that_lost_its_replica_asks_and_stops_after_a_lost_vote_only_if_i
     else:
         assert isinstance(answers[0], LockLost)
         assert node.authority.sequence == before
+
+
+def test_a_replica_whose_take_over_failed_lets_the_node_that_was_active_last_serve_again() -> None:
+    """The copy stays a copy, and says so while it waits; its sequence would have kept the other node waiting."""
+    primary, backup = pair()
+    take_over_fails(primary, backup)
+    primary.start()
+    backup.start()
+    assert primary.authority.copy_waits(WaitingCopy("n", backup.authority.copied_at(), "replica:61616"))
+    assert primary.request() == [None]
 
 
 def test_a_node_that_ends_gives_no_answer() -> None:
