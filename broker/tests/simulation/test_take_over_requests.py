@@ -1,7 +1,7 @@
 """Goal: between the lock of the store and the first client a node does only work that the client needs.
 
 Each operation on the store is one request or several on a network file system. The requests are counted that the node
-makes of its disk, with virtual time, from the moment it has the lock until its acceptors listen; docs/reliability.md
+makes of its disk, with virtual time, from the moment it takes the store until its acceptors listen; docs/reliability.md
 has the requests of a real mount. ``integration/test_take_over_requests.py`` counts system calls.
 """
 
@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import pytest
 
+from understudy.ha.shared_store import SharedStorePolicy
 from understudy.message import Message
 from understudy.routing.response_order import ResponseOrder
 from understudy.runtime.acceptor import Acceptor
@@ -21,7 +22,7 @@ from understudy.testing.cluster_configuration import PAIR, QUEUE, STORE, PairOpt
 from understudy.testing.sim_environment import Skew
 from understudy.testing.sim_loop import SimLoop
 from understudy.testing.sim_network import Conditions, SimNetwork
-from understudy.testing.sim_storage import ProcessDisk, ProcessFile, ProcessLock, SharedStorage, StorageConditions
+from understudy.testing.sim_storage import ProcessDisk, ProcessFile, SharedStorage, StorageConditions
 from understudy.testing.simulate import quiet_logging
 
 OPERATIONS = {
@@ -38,7 +39,7 @@ REQUESTS_OF_A_LONG_LOG = 2
 
 
 class Requests:
-    """The requests of host ``b`` to the store between its lock and its acceptors."""
+    """The requests of host ``b`` to the store from its decision to take it until its acceptors listen."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.counts: Counter[str] = Counter()
@@ -46,7 +47,8 @@ class Requests:
         for of, names in OPERATIONS.items():
             for name in names:
                 monkeypatch.setattr(of, name, self._counted(name, getattr(of, name)))
-        monkeypatch.setattr(ProcessLock, "try_acquire", self._begins(ProcessLock.try_acquire))
+        # requests while the node waits for the proof of the last holder to end cost no time
+        monkeypatch.setattr(SharedStorePolicy, "_take", self._begins(SharedStorePolicy._take))
         monkeypatch.setattr(Acceptor, "open", self._ends(Acceptor.open))
 
     def _counted(self, name: str, operation: Callable[..., object]) -> Callable[..., object]:
@@ -59,15 +61,13 @@ class Requests:
 
         return count
 
-    def _begins(self, operation: Callable[[ProcessLock], bool]) -> Callable[[ProcessLock], bool]:
-        def acquire(lock: ProcessLock) -> bool:
-            had = operation(lock)
+    def _begins(self, operation: Callable[[SharedStorePolicy], None]) -> Callable[[SharedStorePolicy], None]:
+        def take(policy: SharedStorePolicy) -> None:
             process = SimLoop.current_process()
-            if had and process is not None and process.host == "b" and lock._path.endswith("serverlock.1"):
-                self._counting = True
-            return had
+            self._counting = process is not None and process.host == "b"
+            operation(policy)
 
-        return acquire
+        return take
 
     def _ends(self, operation: Callable[[Acceptor], object]) -> Callable[[Acceptor], object]:
         def open_acceptor(acceptor: Acceptor) -> object:

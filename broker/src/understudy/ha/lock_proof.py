@@ -11,9 +11,12 @@ from understudy.errors import BrokerError, LockLost
 from understudy.ports import Clock
 
 #: Age of the last proof above which the lock is verified again before a message is confirmed. Every stop of the process
-#: (SIGSTOP, a suspended machine, a sync that hangs) makes the last proof older, so a stop longer than this between a
-#: proof and a confirmation is always noticed (docs/reliability.md).
-LOCK_PROOF_MS: Final = 250
+#: (SIGSTOP, a suspended machine, a sync that hangs) makes the last proof older. A node that has lost its lock may
+#: confirm until its last proof has this age, so the next holder waits for it (ADR 0113).
+LOCK_PROOF_MS: Final = 80
+#: How long the next holder of a lock that was not released cleanly waits before it reads the log to its end: the age
+#: of a proof, a twentieth for the rates of two clocks, and the milliseconds that both of them round off.
+UNPROVED_MS: Final = LOCK_PROOF_MS + LOCK_PROOF_MS // 20 + 2
 #: How long a proof that was requested before a confirmation may take, and how often it is requested again if it took
 #: longer.
 LOCK_ANSWER_MS: Final = 3_000

@@ -90,6 +90,8 @@ class SharedStorePolicy:
         self._scaled_down = scaled_down
         self._proof = LockProof(lock, clock)
         self._polling = Polling(timers, life.fail)
+        self._claimed = False
+        """An activation is under way, or has failed."""
         self._yielded_ms = 0
         """When the lock was given back."""
         timeout = LockTimeout(clock, options.lock_timeout_ms)
@@ -146,7 +148,7 @@ class SharedStorePolicy:
         self._claim.stand_by()
 
     def _take(self) -> None:
-        """The primary lock is held, and the store is to be taken."""
+        """The primary lock is held, no earlier holder confirms any more, and the store is to be taken."""
         self._polling.cancel()
         self._proof.taken()
         self._life.activate()
@@ -156,7 +158,7 @@ class SharedStorePolicy:
         return (Step("claim the store", self._claim_store), *opening, *serving)
 
     def _claim_store(self) -> None:
-        self._lock.touch()
+        self._claimed = True
         self._standby.withdraw()
 
     # --- active --------------------------------------------------------------------------------
@@ -164,6 +166,7 @@ class SharedStorePolicy:
     def serve(self) -> None:
         """Mark the store as active, and prove the lock from now on."""
         self._lock.write_state(OWNED)
+        self._claimed = False
         if self.role is Role.BACKUP:
             self._lock.release_backup()
         if self._scaled_down is not None:
@@ -221,6 +224,7 @@ class SharedStorePolicy:
         moved = self._scaled_down is not None and self._scaled_down()
         if moved:
             self._write_stopped()
+        self._note_release()
         self._lock.release_primary()
         self._yielded_ms = self._clock.monotonic_ms()
         self._polling.later(0 if moved else FAILBACK_POLL_MS, self._yielded if moved else self._poll_for_primary)
@@ -240,14 +244,20 @@ class SharedStorePolicy:
 
     def release(self, ending: Ending) -> BrokerError | None:
         """Release the locks. After an error, and if a clean stop fails over, the store stays ``L``: a passive node
-        takes over. Otherwise P keeps the backups passive (artemis-ha s. 2.5).
+        takes over. Otherwise P keeps the backups passive (artemis-ha s. 2.5). A primary whose activation failed has
+        left ``F``, by which a backup would wait for it: it writes ``L``.
         """
         self._polling.cancel()
         failure: BrokerError | None = None
         fails_over = ending.fail_over or self.options.failover_on_shutdown
         releases = [self._lock.release_primary, self._lock.release_backup]
-        if ending.served and ending.error is None and not fails_over:
-            releases.insert(0, self._write_stopped)
+        if ending.served and ending.error is None:
+            releases.insert(0, self._note_release)
+            if not fails_over:
+                releases.insert(0, self._write_stopped)
+        elif self._claimed:
+            releases.insert(0, self._write_owned)
+        self._claimed = False
         for release in releases:
             try:
                 release()
@@ -257,3 +267,12 @@ class SharedStorePolicy:
 
     def _write_stopped(self) -> None:
         self._lock.write_state(STOPPED_CLEANLY)
+
+    def _write_owned(self) -> None:
+        if self._proof.ask() is None:
+            self._lock.write_state(OWNED)
+
+    def _note_release(self) -> None:
+        """The store is closed, and nothing is confirmed any more. A node that does not have the lock says nothing."""
+        if self._proof.ask() is None:
+            self._lock.note_release()

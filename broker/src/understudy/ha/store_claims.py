@@ -4,6 +4,10 @@ A primary writes ``F`` and takes the store as soon as the lock is free. A backup
 one of several stands by at a time, and takes the store when its owner has died, not when it was stopped cleanly or a
 primary asks for it.
 
+A lock that its holder has not released, but lost by its death or by the expiry of its lease, is free before that holder
+must have noticed: it may still write and confirm on its last proof. So the next holder waits as long as such a proof is
+valid, and then reads the log (``WaitForProof``, ADR 0113).
+
 Not here: what follows from having it (``ha.shared_store``).
 """
 
@@ -14,6 +18,7 @@ from collections.abc import Callable
 from typing import Final
 
 from understudy.errors import LockTimedOut
+from understudy.ha.lock_proof import UNPROVED_MS
 from understudy.ha.policy import Decisions, Standby
 from understudy.ha.polling import Polling
 from understudy.ha.store_lock import NEVER_OPENED, OWNED, STOPPED_CLEANLY, WANTED, StoreLock
@@ -55,6 +60,43 @@ class LockTimeout:
             raise LockTimedOut(f"the store's lock was not free within {self._limit_ms} ms", hint="AMQ224000")
 
 
+class WaitForProof:
+    """With the primary lock: waits until no earlier holder has a valid proof, then has the store taken."""
+
+    def __init__(self, lock: StoreLock, polling: Polling, take: Callable[[], None]) -> None:
+        """Args:
+        lock: Asked whether it was released cleanly.
+        polling: Has the pending step.
+        take: Called when the store is to be taken.
+        """
+        self._lock = lock
+        self._polling = polling
+        self._take = take
+
+    def begin(self, released: bool, lost: Callable[[], None]) -> None:
+        """The lock has been acquired.
+
+        Args:
+            released: ``StoreLock.was_released``, by a state that was read with the lock.
+            lost: Called instead if another node has the lock after the wait.
+        """
+        # an earlier holder that looks from now on finds out
+        self._lock.touch()
+        if released:
+            self._take()
+        else:
+            self._polling.later(UNPROVED_MS, lambda: self._waited(lost))
+
+    def _waited(self, lost: Callable[[], None]) -> None:
+        reason = self._lock.lost()
+        if reason is None:
+            self._take()
+            return
+        log.warning("the lock of the store was lost before it was taken", extra={"reason": reason})
+        self._lock.release_primary()
+        lost()
+
+
 class PrimaryClaim:
     """A primary, or a single server, asks for the store (artemis-ha s. 2.2)."""
 
@@ -78,7 +120,7 @@ class PrimaryClaim:
         self._clock = clock
         self._timeout = timeout
         self._standby = standby
-        self._take = take
+        self._wait = WaitForProof(lock, polling, take)
         self._state_read_ms = 0
 
     def queue(self) -> None:
@@ -89,8 +131,10 @@ class PrimaryClaim:
     def stand_by(self) -> None:
         """Write F, then wait: by it an active backup notices that its primary is back (artemis-ha s. 2.2, 4)."""
         if self._lock.try_primary():
+            self._lock.read_state()
+            released = self._lock.was_released()
             self._lock.write_state(WANTED)
-            self._take()
+            self._wait.begin(released, self._poll)
             return
         self._lock.write_state(WANTED)
         self._state_read_ms = -STATE_POLL_MS
@@ -101,7 +145,8 @@ class PrimaryClaim:
 
     def _poll(self) -> None:
         if self._lock.try_primary():
-            self._take()
+            self._lock.read_state()
+            self._wait.begin(self._lock.was_released(), self._poll)
             return
         self._timeout.check()
         now_ms = self._clock.monotonic_ms()
@@ -135,11 +180,13 @@ class BackupClaim:
         self._clock = clock
         self._timeout = timeout
         self._standby = standby
-        self._take = take
+        self._wait = WaitForProof(lock, polling, take)
         self._store_state = ""
         """State of the store at the last read."""
-        self._free_since_ms: int | None = None
-        """Since when the lock has been found free in every try; None: it was taken in the last one."""
+        self._free_since_ms = self._free_ms = -FAILBACK_GRACE_MS
+        """When the lock was first and last found free. The time goes on when a primary takes it in between and fails to
+        activate.
+        """
         self._takes_stopped = False
         """A store that was stopped cleanly is taken, because an administrator has asked for it."""
 
@@ -157,7 +204,7 @@ class BackupClaim:
 
     def stand_by(self) -> None:
         """Follow, and ask for the primary lock."""
-        self._free_since_ms = None
+        self._free_ms = -FAILBACK_GRACE_MS
         self._takes_stopped = False
         self._standby.announce()
         self._standby.follow()
@@ -187,14 +234,14 @@ class BackupClaim:
         if not self._wait_for_owner():
             return
         if not self._lock.try_primary():
-            self._free_since_ms = None
             self._takes_stopped = False
             self._polling.later(LOCK_POLL_MS, self._poll)
             return
         state = self._read_state()
         now_ms = self._clock.monotonic_ms()
-        if self._free_since_ms is None:
+        if now_ms - self._free_ms >= FAILBACK_GRACE_MS:
             self._free_since_ms = now_ms
+        self._free_ms = now_ms
         unclaimed = state == WANTED and now_ms - self._free_since_ms >= FAILBACK_GRACE_MS
         if state == OWNED or unclaimed or (self._takes_stopped and state == STOPPED_CLEANLY):
             if unclaimed:
@@ -202,7 +249,7 @@ class BackupClaim:
                 log.warning(
                     "the primary requested the store and is not announced: activating", extra={"waited_ms": waited_ms}
                 )
-            self._take()
+            self._wait.begin(self._lock.was_released(), self._poll)
             return
         self._lock.release_primary()
         self._polling.later(4 * LOCK_POLL_MS, self._poll)

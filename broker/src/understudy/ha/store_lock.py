@@ -28,8 +28,19 @@ class StoreLock(Protocol):
         """Write the state byte."""
 
     def touch(self) -> None:
-        """Make another node that believes to own the store notice that it does not (artemis-ha s. 2.3, 2.6)."""
+        """Make another node that believes to own the store notice that it does not (artemis-ha s. 2.3, 2.6). With the
+        primary lock; the last release counts no longer.
+        """
         ...
+
+    def was_released(self) -> bool:
+        """Whether no earlier holder has to be waited for, by the last ``read_state``: none was ever active, or the last
+        one has closed the store before it released the lock.
+        """
+        ...
+
+    def note_release(self) -> None:
+        """Before ``release_primary`` of a node that has closed the store: let the next holder not wait."""
 
     def try_primary(self) -> bool:
         """Acquire the primary lock without waiting; whether it is held."""

@@ -1,7 +1,8 @@
 """The lock files of a store and the state byte in them (artemis-ha s. 2.1 and 2.6).
 
 ``server.lock`` holds the node id of the store and the state of its last owner: byte 0 the state,
-bytes 1 and 2 ``0``, bytes 3 to 18 the node id as a raw UUID. ``serverlock.1`` is locked as long as
+byte 1 ``R`` while the store is closed and was released by its last owner, else ``0``, byte 2 ``0``,
+bytes 3 to 18 the node id as a raw UUID. ``serverlock.1`` is locked as long as
 a node is active, ``serverlock.2`` by the one next in line. ``server.lock`` itself is locked
 only while the very first node chooses the id: the state is one byte, written and read whole, and the
 file is opened anew for each, which on a network file system makes writes of other hosts visible.
@@ -30,6 +31,8 @@ STOPPED_CLEANLY: Final = "P"
 STATES: Final = frozenset((FIRST_START, NOT_STARTED, OWNED, WANTED, STOPPED_CLEANLY))
 
 _FILE_BYTES: Final = 19
+_RELEASED: Final = b"R"
+_NOT_RELEASED: Final = b"0"
 
 
 class NodeLock:
@@ -52,6 +55,10 @@ class NodeLock:
         self._backup = file_lock(f"{directory}/serverlock.2")
         self._creation_lock = file_lock(self._path)
         self._primary_held = False
+        self._released = False
+        """See ``was_released``."""
+        self._noted = False
+        """The file says that the store was released, as it was read last; ``touch`` withdraws it."""
         self._written_ns: int | None = None
         self._node_id: NodeId | None = None
 
@@ -121,10 +128,13 @@ class NodeLock:
         """
         found = self._read()
         if not found:
+            self._released = True
             return NOT_STARTED
         state = chr(found[0])
         if state not in STATES:
             raise DiskFailed(f"{self._path}: unknown state byte {found[0]:#04x}")
+        self._noted = found[1:2] == _RELEASED
+        self._released = self._noted or state in (FIRST_START, NOT_STARTED)
         return state
 
     def write_state(self, state: str) -> None:
@@ -144,10 +154,29 @@ class NodeLock:
             self._written_ns = self._disk.modified_ns(self._path)
 
     def touch(self) -> None:
-        """Make any other node that believes it owns the store find out (artemis-ha s. 2.3, 2.6)."""
+        """See ``StoreLock`` (artemis-ha s. 2.3, 2.6)."""
+        if self._noted:
+            self._write_release(_NOT_RELEASED)
+            self._noted = False
         with self._disk.within(self._directory) as here:
             here.touch(self._path)
             self._written_ns = here.modified_ns(self._path)
+
+    def was_released(self) -> bool:
+        """See ``StoreLock``."""
+        return self._released
+
+    def note_release(self) -> None:
+        """See ``StoreLock``. Raises DiskFailed: it could not be made durable."""
+        self._write_release(_RELEASED)
+
+    def _write_release(self, mark: bytes) -> None:
+        file = self._open_file()
+        try:
+            file.write(1, (mark,))
+            file.sync()
+        finally:
+            file.close()
 
     # --- locks --------------------------------------------------------------------------------------
 

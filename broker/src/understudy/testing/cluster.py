@@ -25,6 +25,8 @@ from understudy.testing.sim_network import SimNetwork
 from understudy.testing.sim_probe import SimProber
 from understudy.testing.sim_storage import CrashPoint, SharedStorage
 
+#: Proof of a node that has nothing to prove, such as one of a pair that votes.
+_ALWAYS_MS: Final = 1 << 62
 #: Instance directories of the nodes, one below it for each.
 INSTANCES: Final = "/instances"
 
@@ -183,14 +185,23 @@ class SimCluster:
 
     def _became_active(self, node: SimNode, process: SimProcess) -> None:
         now_s = self.loop.time()
-        # one that is resumed at this moment has not run yet since it lost the lock
         serving = [
             other.process.label
             for other in self.nodes.values()
             if other is not node and other.state == "active" and other.process is not None
-            if not other.process.paused and other.process.resumed_s < now_s
+            if self._may_confirm(other, other.process)
         ]
         self.epochs.activated(now_s, process.label, _epoch(node), serving)
+
+    def _may_confirm(self, node: SimNode, process: SimProcess) -> bool:
+        """Whether a node that calls itself active confirms without asking first whether it still may."""
+        assert node.server is not None
+        proved_until_ms = node.server.policy.fence.proved_until_ms
+        if proved_until_ms >= _ALWAYS_MS:
+            # one that is resumed at this moment has not run yet since another one took over
+            return not process.paused and process.resumed_s < self.loop.time()
+        environment = node.server.environment
+        return (environment.lock_clock or environment.clock).monotonic_ms() <= proved_until_ms
 
     def _heard(self, node: SimNode, process: SimProcess, durable_at_s: float) -> None:
         broker = node.server.broker if node.server is not None else None

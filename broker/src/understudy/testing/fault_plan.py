@@ -97,6 +97,16 @@ class FaultKind(Enum):
     ACTIVE_ALONE = "active-alone"
     """Cut the active node off its replica and off what decides which node is active, with a reset of the connection to
     the replica; clients reach it."""
+    LOCK_TAKEN = "lock-taken"
+    """Take the lock away from the node that is active, up to twelve times in a row: while it runs, while it is stopped
+    for a moment, or while it is stopped at one of its next disk operations."""
+    DISK_FAILS_IN_ACTIVATION = "disk-fails-in-activation"
+    """Kill the active node. Its own disk, or that of the node that takes over, fails in each activation, from one of
+    its operations on: all of them, or only reads, syncs, writes or new files. Service must return while it is broken.
+    """
+    COPY_UNUSABLE = "copy-unusable"
+    """Kill both nodes of a pair with a store each; the one that starts first finds a damaged record in its log, or that
+    the log ends before a position that it has noted. Service must return while its copy is unusable."""
 
 
 #: How often each kind is drawn, relative to the others.
@@ -129,6 +139,8 @@ LATER_KINDS: Final = {
     FaultKind.FLAP: 0.08,
     FaultKind.RESET_CONNECTIONS: 0.12,
     FaultKind.CLOCK_JUMP: 0.12,
+    FaultKind.DISK_FAILS_IN_ACTIVATION: 0.12,
+    FaultKind.LOCK_TAKEN: 0.15,
 }
 
 #: Kinds for nodes with a store each and a witness, and how often each is drawn, relative to the others.
@@ -153,6 +165,7 @@ PAIR_LATER_KINDS: Final = {
     FaultKind.CRASH_AT_STEP: 0.5,
     FaultKind.PART_THEN_KILL: 0.25,
     FaultKind.ACTIVE_ALONE: 0.2,
+    FaultKind.COPY_UNUSABLE: 0.12,
 }
 
 #: Share of the seeds with ``DAMAGE``.
@@ -176,6 +189,7 @@ _WITHOUT_TARGET: Final = frozenset(
         FaultKind.VOTER_DOWN,
         FaultKind.VOTER_PAUSED,
         FaultKind.CRASH_IN_COPY,
+        FaultKind.LOCK_TAKEN,
         *PAIR_LATER_KINDS,
     }
 )

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from understudy.testing.cluster import SimNode
+from understudy.errors import JournalCorrupt, StoreBehind
+from understudy.testing.broken_disk import damage_log, note_later_position
+from understudy.testing.cluster import INSTANCES, SimNode
 from understudy.testing.fault_plan import PAIR_LATER_KINDS, Fault, FaultKind
 from understudy.testing.sim_loop import Death, SimProcess
 from understudy.testing.steps import Step, StepCrash, name_of
-from understudy.testing.strikes import Strikes
+from understudy.testing.strikes import JOURNAL, Strikes
 
 
 class ReplicatedStrikes(Strikes):
@@ -63,6 +65,8 @@ class ReplicatedStrikes(Strikes):
         if fault.kind is FaultKind.CRASH_AT_STEP:
             self._crash_at_step(fault, active, passive)
             return False  # counted when the step is reached
+        if fault.kind is FaultKind.COPY_UNUSABLE:
+            return active is not None and passive not in (None, active) and self._spoil_copy(fault, active, passive)
         if active is None:
             return False
         other = self._partner(active.name)
@@ -86,6 +90,23 @@ class ReplicatedStrikes(Strikes):
                 network.heal(active.name, host)
 
         self.later(2.0 + fault.duration_s, heal)
+        return True
+
+    def _spoil_copy(self, fault: Fault, active: SimNode, passive: SimNode) -> bool:
+        """The passive node starts alone, with a copy that it cannot use; the active one follows."""
+        stream, volume = self.loop.random(f"copy {fault.number}"), passive.storage.volume
+        passive.down_s = 0.1
+        self.cluster.kill(passive.name)
+        if fault.choice < 0.5:
+            mend = damage_log(volume, JOURNAL, stream)
+        else:
+            mend = note_later_position(volume, passive.name, f"{INSTANCES}/{passive.name}")
+        if mend is None:
+            return False
+        self.expected |= {JournalCorrupt, StoreBehind}
+        self.mends[passive.name] = mend
+        active.down_s = 1.0 + fault.duration_s
+        self.cluster.kill(active.name)
         return True
 
     def _partner(self, name: str) -> str:

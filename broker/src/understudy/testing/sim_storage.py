@@ -34,6 +34,7 @@ from understudy.runtime.environment import Environment
 from understudy.store.log.follower import recover
 from understudy.store.log.operations import is_batch
 from understudy.store.state import StoreState
+from understudy.testing.broken_disk import BrokenDisk
 from understudy.testing.sim_disk import SimVolume
 from understudy.testing.sim_environment import SimClock, SimEntropy, SimTimers, Skew
 from understudy.testing.sim_loop import Death, ProcessKilled, SimLoop, SimProcess
@@ -53,13 +54,17 @@ class StorageConditions:
 
 
 class CrashPoint:
-    """Kills a process at one of its next disk operations."""
+    """Kills or stops a process at one of its next disk operations."""
 
     def __init__(self, stream: random.Random) -> None:
         self._stream = stream
         self._countdown = 0
         self._crash: Callable[[], None] | None = None
         self._counts: Callable[[str], bool] | None = None
+        self._pause: Callable[[], None] | None = None
+        self._until_pause = 0
+        self.disk = BrokenDisk()
+        """Fails operations of the process instead."""
 
     def arm(self, operations: int, crash: Callable[[], None], counts: Callable[[str], bool] | None = None) -> None:
         """Call ``crash``, which must kill the process, at the ``operations``-th operation from now.
@@ -69,12 +74,21 @@ class CrashPoint:
         """
         self._countdown, self._crash, self._counts = operations, crash, counts
 
+    def pause(self, operations: int, pause: Callable[[], None]) -> None:
+        """Call ``pause`` before the ``operations``-th operation from now; the operation is carried out."""
+        self._pause, self._until_pause = pause, operations
+
     def disarm(self) -> None:
-        """Cancel the crash."""
-        self._crash = None
+        """Cancel the crash and the pause."""
+        self._crash = self._pause = None
 
     def around(self, event: str, operation: Callable[[], T]) -> T:
         """Carry out one operation, unless the crash comes first."""
+        if self._pause is not None:
+            self._until_pause -= 1
+            if self._until_pause <= 0:
+                pause, self._pause = self._pause, None
+                pause()
         if self._crash is None or (self._counts is not None and not self._counts(event)):
             return operation()
         self._countdown -= 1
@@ -100,6 +114,7 @@ class ProcessDisk:
         """Carry out an operation that changes the medium."""
         self._process.check_alive()
         self.note(event)
+        self._crash_point.disk.check(event)
         return self._crash_point.around(event, operation)
 
     def note(self, event: str) -> None:
@@ -109,6 +124,7 @@ class ProcessDisk:
     def look(self) -> Disk:
         """The mount, for an operation that changes nothing."""
         self._process.check_alive()
+        self._crash_point.disk.check("read")
         return self._inner
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:

@@ -6,6 +6,7 @@ Each fault that had an effect is counted by its kind; a fault whose target does 
 from __future__ import annotations
 
 import itertools
+import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -13,10 +14,11 @@ from functools import partial
 from typing import Final
 
 from understudy.errors import BrokerError, DiskFailed, DiskFull, LockLost, SegmentMissing
+from understudy.ha.policy import NodeState
 from understudy.testing.cluster import SimCluster, SimNode
 from understudy.testing.cluster_configuration import STORE
 from understudy.testing.damage import damage_waiting
-from understudy.testing.fault_plan import PASSIVE, Fault, FaultKind
+from understudy.testing.fault_plan import ACTIVE, PASSIVE, Fault, FaultKind
 from understudy.testing.plan import Plan
 from understudy.testing.sim_loop import Death, SimProcess
 from understudy.testing.sim_storage import SharedStorage
@@ -58,6 +60,8 @@ class Strikes:
         self._clients = clients
         self._kill_client = kill_client
         self._healed = False
+        self.mends: dict[str, Callable[[], None]] = {}
+        """Of nodes that cannot activate with their disk or their copy: the call that mends it."""
 
     def strike(self, fault: Fault) -> None:
         """Inject a fault."""
@@ -83,8 +87,12 @@ class Strikes:
         self.loop.call_later(delay_s, act)
 
     def heal(self) -> None:
-        """End all faults, and start every node that is down."""
+        """End all faults, and start every node that is down. A node that cannot activate stays so until ``mend``,
+        unless it served last: then no other node needs to have everything.
+        """
         self._healed = True
+        last = self.cluster.epochs.activations[-1].node.partition(".")[0] if self.cluster.epochs.activations else ""
+        self.mend(*([last] if last in self.mends else []))
         self._restore_network()
         self._restore_storage()
         for storage in self._storages:
@@ -97,6 +105,11 @@ class Strikes:
             if node.process is not None:
                 node.process.resume()
             self.cluster.start(name)
+
+    def mend(self, *names: str) -> None:
+        """Mend the disks and copies of these nodes."""
+        for name in names:
+            self.mends.pop(name)()
 
     # --- faults of no one node -----------------------------------------------------------------------
 
@@ -130,6 +143,12 @@ class Strikes:
             return self._crash_in_activation(fault)
         elif kind is FaultKind.CRASH_IN_DEACTIVATION:
             return self._crash_in_deactivation(fault)
+        elif kind is FaultKind.DISK_FAILS_IN_ACTIVATION:
+            return self._disk_fails_in_activation(fault)
+        elif kind is FaultKind.LOCK_TAKEN:
+            # the next owner of the store removes files, and an operation on one of them fails
+            self.expected |= {LockLost, DiskFailed, SegmentMissing}
+            self._take_lock(self.loop.random(f"lock {fault.number}"), 1 + int(fault.choice * 12))
         elif kind is FaultKind.RESTART_IN_ORDER:
             self._restart_in_order(fault)
         elif kind is FaultKind.DAMAGE:
@@ -167,6 +186,47 @@ class Strikes:
         active.down_s = fault.duration_s
         self.cluster.kill(active.name)
         return True
+
+    def _disk_fails_in_activation(self, fault: Fault) -> bool:
+        active, heir = self.pair_of(fault)
+        if heir is None or active is None or heir is active:
+            return False
+        self.expected |= {DiskFailed}
+        broken = active if fault.target == ACTIVE else heir
+
+        def activating() -> bool:
+            return broken.server is not None and broken.server.life.state is NodeState.ACTIVATING
+
+        disk = broken.crash_point.disk
+        disk.fail(activating, fault.operations, fault.choice)
+        self.mends[broken.name] = disk.mend
+        active.down_s = fault.duration_s
+        self.cluster.kill(active.name)
+        return True
+
+    def _take_lock(self, stream: random.Random, times: int) -> None:
+        """Take the lock from the active node, whose process is stopped shortly before or after, and again later."""
+        node = self.cluster.active()
+        process = None if node is None else node.process
+        if node is not None and process is not None:
+            process_of = partial(self._while_alive, process)
+            taken_s, paused_s, more_s = (stream.uniform(0.0, 0.15) for _ in range(3))
+            self.later(taken_s, process_of(lambda: node.storage.expire_leases(process.host)))
+            if stream.random() < 0.4:
+                node.crash_point.pause(stream.randint(1, 6), process_of(process.pause))
+            elif stream.random() < 0.7:
+                self.later(paused_s, process_of(process.pause))
+            self.later(max(taken_s, paused_s) + more_s, process_of(process.resume))
+        if times > 1:
+            self.later(stream.uniform(0.5, 3.0), lambda: self._take_lock(stream, times - 1))
+
+    @staticmethod
+    def _while_alive(process: SimProcess, action: Callable[[], None]) -> Callable[[], None]:
+        def act() -> None:
+            if process.alive:
+                action()
+
+        return act
 
     def _crash_in_deactivation(self, fault: Fault) -> bool:
         running = [node for node in self.cluster.nodes.values() if node.running]
@@ -323,5 +383,7 @@ _OF_ALL: Final = frozenset(
         FaultKind.CRASH_IN_ACTIVATION,
         FaultKind.CRASH_IN_DEACTIVATION,
         FaultKind.RESTART_IN_ORDER,
+        FaultKind.DISK_FAILS_IN_ACTIVATION,
+        FaultKind.LOCK_TAKEN,
     }
 )

@@ -23,8 +23,9 @@ from understudy.ha.sequence_claim import SequenceClaim
 from understudy.ha.sequence_wait import NextSequence
 from understudy.ports import Clock, Fence, Timers
 
-#: After a failback, how long the node leaves the lock to the other one before it asks for it again.
-HAND_OVER_MS: Final = 30_000
+#: After a failback, how long the node leaves the lock to the other one before it asks for it again. The other node
+#: takes the lock within one pause between two attempts; while that holds it, asking changes nothing.
+HAND_OVER_MS: Final = 5_000
 
 
 class LockFence:
