@@ -160,15 +160,7 @@ class NodeReplication:
         return Step("commit the activation sequence", self._commit)
 
     async def _commit(self) -> None:
-        authority = self.used.authority
-        if authority.by_votes:
-            # the notes of this node alone decide: data whose activation fails is still the copy that it was
-            await self._answer_of(authority.commit)
-            own_data(self._parts)
-        else:
-            # nothing may fail between the commit and the first client
-            own_data(self._parts)
-            await self._answer_of(authority.commit)
+        await self._answer_of(self.used.authority.commit)
 
     def _prepare(self) -> None:
         self.shipping.begin()
@@ -186,6 +178,8 @@ class NodeReplication:
     def watch(self, replica_asks: Callable[[], None]) -> None:
         """See ``Replication``."""
         self._replica_asks = replica_asks
+        # after the commit, so that nothing of it can fail there; before any replica can come into sync
+        own_data(self._parts)
 
     def has_replica(self) -> bool:
         """See ``Replication``."""

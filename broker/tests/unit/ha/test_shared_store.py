@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import pytest
 
-from understudy.errors import BrokerError, DescriptorsExhausted, LockLost
+from understudy.errors import BrokerError, DescriptorsExhausted, DiskFailed, LockLost
 from understudy.ha.lock_proof import LOCK_ANSWER_MS, LOCK_PROOF_ATTEMPTS, LOCK_PROOF_MS, UNPROVED_MS
 from understudy.ha.node import NodeLife
 from understudy.ha.policy import Compose, Decisions, Done, Role
 from understudy.ha.shared_store import LOCK_CHECK_MS, SharedStoreOptions, SharedStorePolicy
+from understudy.ha.store_claims import FAILBACK_GRACE_MS, LOCK_POLL_MS
 from understudy.testing.manual_time import ManualTime
 
 
@@ -138,6 +139,84 @@ def pair(time: ManualTime) -> tuple[Store, Node, Node]:
     assert one.serving
     assert not two.serving
     return store, one, two
+
+
+def taken_after_ms(time: ManualTime, node: Node) -> int:
+    """Time until a node serves."""
+    began_ms = time.monotonic_ms()
+    while not node.serving:
+        time.advance(1)
+        assert time.monotonic_ms() - began_ms < 5_000
+    return time.monotonic_ms() - began_ms
+
+
+def test_a_lock_whose_owner_died_is_used_once_no_proof_of_it_is_valid(time: ManualTime) -> None:
+    """It may have been killed, or it may have lost its lock and still run."""
+    _, one, two = pair(time)
+    one.crash()
+    assert UNPROVED_MS > LOCK_PROOF_MS * 1.02
+    assert UNPROVED_MS <= taken_after_ms(time, two) <= LOCK_POLL_MS + UNPROVED_MS + 5
+    # a primary that starts after the death of the only other node waits, too
+    two.crash()
+    again = restarted(one, time)
+    assert UNPROVED_MS <= taken_after_ms(time, again) <= UNPROVED_MS + 5
+
+
+def test_a_lock_that_was_released_is_used_at_once(time: ManualTime) -> None:
+    _, one, two = pair(time)
+    one.life.stop(fail_over=True)
+    time.advance(5)
+    assert not one.serving
+    assert taken_after_ms(time, two) <= LOCK_POLL_MS + 5
+    again = restarted(one, time)
+    time.advance(5_000)
+    assert again.serving, "the failback"
+    two.life.stop()
+    again.life.stop()
+    time.advance(100)
+    assert taken_after_ms(time, restarted(again, time)) <= 5
+
+
+def test_a_lock_that_is_lost_during_the_wait_is_given_up(time: ManualTime) -> None:
+    _, one, two = pair(time)
+    one.crash()
+    time.advance(LOCK_POLL_MS)
+    assert two.store.primary is two
+    two.lost_reason = "the file was replaced"
+    time.advance(UNPROVED_MS)
+    assert not two.serving
+    two.lost_reason = None
+    assert taken_after_ms(time, two) <= 4 * LOCK_POLL_MS + UNPROVED_MS + 5
+
+
+def test_a_primary_that_fails_to_activate_keeps_no_backup_waiting(time: ManualTime) -> None:
+    """It has written F, by which a backup waits for it: it writes L, and one that cannot write does not begin the time
+    of the backup anew with each attempt.
+    """
+    store, one, two = pair(time)
+    one.life.stop()
+    time.advance(100)
+    broken = restarted(one, time)
+    assert store.state == "F"
+    broken.life.fail(DiskFailed("Input/output error"))
+    time.advance(50)
+    assert (store.state, store.primary) == ("L", None)
+    assert taken_after_ms(time, two) <= 1_000 + LOCK_POLL_MS + UNPROVED_MS + 5
+
+
+def test_a_primary_that_takes_the_store_again_and_again_keeps_no_backup_waiting(time: ManualTime) -> None:
+    store, one, two = pair(time)
+    one.crash()
+    store.state = "F"
+    began_ms = time.monotonic_ms()
+    while not two.serving and time.monotonic_ms() - began_ms < 20_000:
+        if store.primary is None:
+            store.primary = one
+            time.advance(450)
+            one.release_primary()
+        time.advance(1_000)
+    assert two.serving
+    assert time.monotonic_ms() - began_ms < 2 * FAILBACK_GRACE_MS
 
 
 def restarted(node: Node, time: ManualTime) -> Node:

@@ -67,6 +67,31 @@ def test_a_written_state_survives_a_power_cut(volume: SimVolume) -> None:
     assert node(volume, "b").read_state() == "L"
 
 
+def test_a_release_that_was_noted_counts_until_the_next_owner_touches_the_file(volume: SimVolume) -> None:
+    first = node(volume, "a")
+    first.read_state()
+    assert first.was_released(), "no node was ever active"
+    assert first.try_primary()
+    first.write_state("L")
+    first.read_state()
+    assert not first.was_released(), "a killed owner notes nothing"
+    first.note_release()
+    volume.power_loss(random.Random(1), "a")
+    second = node(volume, "b")
+    assert second.try_primary()
+    assert second.read_state() == "L"
+    assert second.was_released()
+    second.write_state("F")
+    assert volume.content(PATH)[:3] == b"FR0"
+    second.touch()
+    assert volume.content(PATH)[:3] == b"F00"
+    volume.power_loss(random.Random(1), "b")
+    third = node(volume, "c")
+    third.read_state()
+    assert not third.was_released()
+    assert third.node_id == second.node_id
+
+
 def test_one_primary_one_backup(volume: SimVolume) -> None:
     a, b, c = node(volume, "a"), node(volume, "b"), node(volume, "c")
     assert a.try_primary()
