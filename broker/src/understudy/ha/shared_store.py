@@ -21,6 +21,7 @@ from typing import Final
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, DescriptorsExhausted, DiskFailed, LockLost
 from understudy.ha.activation import Step
+from understudy.ha.failback_pause import FailbackPause
 from understudy.ha.lock_proof import LockProof
 from understudy.ha.policy import Decisions, Ending, NodeState, Role, Standby
 from understudy.ha.polling import Polling
@@ -89,6 +90,7 @@ class SharedStorePolicy:
         self._clock = clock
         self._scaled_down = scaled_down
         self._proof = LockProof(lock, clock)
+        self._pause = FailbackPause(clock)
         self._polling = Polling(timers, life.fail)
         self._claimed = False
         """An activation is under way, or has failed."""
@@ -150,6 +152,9 @@ class SharedStorePolicy:
     def _take(self) -> None:
         """The primary lock is held, no earlier holder confirms any more, and the store is to be taken."""
         self._polling.cancel()
+        if self._lock.was_released() and self._lock.read_state() != WANTED:
+            # not the state that this node left in a failback
+            self._pause.other_served()
         self._proof.taken()
         self._life.activate()
 
@@ -167,6 +172,7 @@ class SharedStorePolicy:
         """Mark the store as active, and prove the lock from now on."""
         self._lock.write_state(OWNED)
         self._claimed = False
+        self._pause.serves()
         if self.role is Role.BACKUP:
             self._lock.release_backup()
         if self._scaled_down is not None:
@@ -195,7 +201,7 @@ class SharedStorePolicy:
         return may and self._standby.peer_is_announced()
 
     def _failback_wanted(self) -> bool:
-        return self._failback_possible() and self._lock.read_state() == WANTED
+        return self._failback_possible() and self._pause.left_ms() == 0 and self._lock.read_state() == WANTED
 
     def refuse_failback(self) -> str | None:
         """See ``Policy``: the primary has to wait for the store."""
@@ -226,6 +232,7 @@ class SharedStorePolicy:
             self._write_stopped()
         self._note_release()
         self._lock.release_primary()
+        self._pause.gave_back()
         self._yielded_ms = self._clock.monotonic_ms()
         self._polling.later(0 if moved else FAILBACK_POLL_MS, self._yielded if moved else self._poll_for_primary)
 

@@ -301,6 +301,11 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
         return self._state is LinkState.IN_SYNC
 
     @property
+    def wants_failback(self) -> bool:
+        """Whether the present replica asks to become active."""
+        return self._replica is not None and self._replica.registration.wants_failback
+
+    @property
     def congested(self) -> bool:
         """Whether the replica has so much to execute that no client should be read."""
         return self._progress.behind_bytes > REPLICA_BEHIND_BYTES_PAUSE

@@ -96,7 +96,8 @@ def _replication_policy(
         retry_wait_ms=settings.retry_replication_wait_ms,
         peer=settings.coordination_id is not None,
     )
-    policy = ReplicationPolicy(options, life, standby, used.authority, replication, parts.turn)
+    clock = parts.environment.lock_clock or parts.environment.clock
+    policy = ReplicationPolicy(options, life, standby, used.authority, replication, parts.turn, clock)
     own = parts.configuration.own_connector()
     if own is None or parts.credentials is None:
         raise ConfigError("replication needs a cluster-connection", path="core/ha-policy/replication")

@@ -185,6 +185,10 @@ class NodeReplication:
         """See ``Replication``."""
         return self.link.in_sync
 
+    def wants_failback(self) -> bool:
+        """See ``Replication``."""
+        return self.link.in_sync and self.link.wants_failback
+
     def leave(self) -> None:
         """See ``Replication``."""
         self.link.leave()

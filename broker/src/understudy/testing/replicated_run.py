@@ -23,8 +23,9 @@ from understudy.testing.sim_storage import SharedStorage
 from understudy.testing.strikes import Strikes
 from understudy.testing.workload import ProducerJob
 
-#: Virtual seconds after healing within which the replica of the primary is in sync, after a failback as well.
-_SYNC_S: Final = 60.0
+#: Virtual seconds after healing within which the replica of the primary is in sync, after a failback as well, which has
+#: a pause of up to 120 s when three have failed.
+_SYNC_S: Final = 180.0
 #: Virtual seconds within which the stores are equal while no client does anything.
 _EQUAL_S: Final = 5.0
 #: Virtual seconds within which the replica serves after its active node was killed: a lease or some votes, and the

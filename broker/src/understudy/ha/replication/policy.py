@@ -17,10 +17,11 @@ from typing import Final
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError
 from understudy.ha.activation import Step
+from understudy.ha.failback_pause import FailbackPause
 from understudy.ha.policy import Decisions, Ending, NodeState, Role, Standby
 from understudy.ha.replication.ports import Authority, Replica, Replication
-from understudy.ha.replication.standby_life import StandbyLife
-from understudy.ports import Fence, Timers
+from understudy.ha.replication.standby_life import StandbyLife, StandbyState
+from understudy.ports import Clock, Fence, Timers
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +63,7 @@ class ReplicationPolicy:
         authority: Authority,
         replication: Replication,
         timers: Timers,
+        clock: Clock,
     ) -> None:
         """Args:
         life: Takes the decisions.
@@ -69,9 +71,12 @@ class ReplicationPolicy:
         authority: Gives the permission to be active.
         replication: The replica of this node while it is active.
         timers: For pauses.
+        clock: Boot time.
         """
         self.options = options
         self._life = life
+        self._timers = timers
+        self._pause = FailbackPause(clock)
         self._authority = authority
         self._replication = replication
         self.standby_life = StandbyLife(life, standby, authority, timers, retry_wait_ms=options.retry_wait_ms)
@@ -108,6 +113,8 @@ class ReplicationPolicy:
 
     def stand_by(self) -> None:
         """See ``Policy``. The machine of the passive node goes on."""
+        if self.standby_life.state is StandbyState.COPYING:
+            self._pause.other_served()
 
     def activation(self, opening: Sequence[Step], serving: Sequence[Step]) -> Sequence[Step]:
         """The permission becomes a claim first, and the claim is committed when nothing can fail any more that has to
@@ -120,15 +127,26 @@ class ReplicationPolicy:
 
     def serve(self) -> None:
         """See ``Policy``."""
+        self._pause.serves()
         self._authority.watch(self._life.fail)
         self._replication.watch(self._replica_asks)
 
     def _replica_asks(self) -> None:
         """A replica that wants to be active again is in sync. Only a backup yields: two primaries would yield to each
         other without end."""
-        if self.options.role is Role.BACKUP and self.options.allow_failback and self._life.state is NodeState.ACTIVE:
+        yields = self.options.role is Role.BACKUP and self.options.allow_failback
+        if not yields or self._life.state is not NodeState.ACTIVE:
+            return
+        left_ms = self._pause.left_ms()
+        if left_ms > 0:
+            self._timers.call_later(left_ms, self._ask_again)
+        else:
             log.info("failback: the primary is in sync and asks to become active")
             self._life.fail_back()
+
+    def _ask_again(self) -> None:
+        if self._replication.wants_failback():
+            self._replica_asks()
 
     def refuse_failback(self) -> str | None:
         """See ``Policy``: a replica in sync takes over."""
@@ -146,6 +164,7 @@ class ReplicationPolicy:
 
     def give_back(self) -> None:
         """Give the permission to the primary, and go on as a backup when that is active."""
+        self._pause.gave_back()
         self._authority.hand_over(self._gave_back)
 
     def _gave_back(self) -> None:

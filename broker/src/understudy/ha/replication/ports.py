@@ -255,6 +255,10 @@ class Replication(Protocol):
         """Whether a replica is in sync."""
         ...
 
+    def wants_failback(self) -> bool:
+        """Whether a replica is in sync that asks to become active."""
+        ...
+
     def leave(self) -> None:
         """The node is about to deactivate: take no other replica; tell the present one."""
         ...

@@ -11,6 +11,7 @@ from understudy.ha.policy import Decisions, NodeState, Role, Standby
 from understudy.ha.replication.policy import ReplicationOptions, ReplicationPolicy
 from understudy.ha.replication.ports import Authority, Replication
 from understudy.ports import Timers
+from understudy.testing.manual_time import ManualTime
 
 
 @pytest.mark.parametrize(("hosted", "decision"), [(False, "queue_again"), (True, "stop")])
@@ -29,6 +30,43 @@ def test_a_backup_that_gave_its_role_back_goes_on_and_one_that_is_hosted_ends(ho
         authority,
         create_autospec(Replication, instance=True),
         create_autospec(Timers, instance=True),
+        ManualTime(),
     )
     policy.give_back()
     assert {name for name, *_ in life.method_calls} == {decision}
+
+
+def test_after_a_failback_that_failed_the_primary_waits_longer_each_time() -> None:
+    life, time = create_autospec(Decisions, instance=True), ManualTime()
+    replication = create_autospec(Replication, instance=True)
+    life.state = NodeState.ACTIVE
+    policy = ReplicationPolicy(
+        ReplicationOptions(Role.BACKUP),
+        life,
+        create_autospec(Standby, instance=True),
+        create_autospec(Authority, instance=True),
+        replication,
+        time,
+        time,
+    )
+    policy.serve()
+    (asks,) = replication.watch.call_args.args
+    for pause_ms in (0, 30_000, 60_000, 120_000):
+        asks()
+        time.advance(max(0, pause_ms - 1))
+        assert life.fail_back.call_count == (pause_ms == 0)
+        time.advance(1)
+        assert life.fail_back.call_count == 1
+        life.fail_back.reset_mock()
+        policy.give_back()
+        time.advance(5_000)
+        policy.serve()
+    asks()
+    replication.wants_failback.return_value = False
+    time.advance(600_000)
+    assert life.fail_back.call_count == 0, "that replica has gone"
+    policy.give_back()
+    time.advance(600_000)
+    policy.serve()
+    asks()
+    assert life.fail_back.call_count == 1, "the other node has served in between"
