@@ -17,7 +17,7 @@ _KINDS: Final[tuple[str | None, ...]] = (None, "read", "sync", "create", "write"
 
 
 class BrokenDisk:
-    """Fails operations of one node while that activates, from one of them on, until it is mended."""
+    """Fails operations of one node while that activates, from one of them on, until it is repaired."""
 
     def __init__(self) -> None:
         """It works."""
@@ -43,7 +43,7 @@ class BrokenDisk:
         self._activating, self._operations, self._left = activating, operations, operations
         self._kind = _KINDS[int(choice * len(_KINDS)) % len(_KINDS)]
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Work from now on."""
         self._activating = None
 

@@ -11,6 +11,7 @@ from understudy.session.session import ServerSession
 from understudy.session.transaction import Transaction
 from understudy.session.xa import XaRequests
 from understudy.testing import (  # noqa: F401  # for BUGS
+    planted_activation_bugs,
     planted_group_bugs,
     planted_member_bugs,
     planted_replication_bugs,

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from understudy.errors import StoreBehind
-from understudy.ha import lock_proof, store_claims
+from understudy.ha import lock_proof
 from understudy.ha.lock_proof import LockProof
 from understudy.ports import FileLock
 from understudy.routing.batch import BatchSends
@@ -70,16 +70,6 @@ def _old_proof_of_the_lock(patch: Patch) -> type[ScenarioRun]:
     return with_faults(
         *(Fault(each, 2.0 + 5.0 * each, FaultKind.SHORT_ZOMBIE, ACTIVE, 0.0, each / 2, 0) for each in range(3))
     )
-
-
-@planted(
-    "successor-does-not-wait", promise="only one node writes in an epoch", checks=["zombie", "two-active"],
-    seeds=range(7, 13),
-)  # fmt: skip
-def _successor_does_not_wait(patch: Patch) -> type[ScenarioRun]:
-    """A node that got a lock which was not released begins its epoch while the last proof of its holder is valid."""
-    patch.replace(store_claims, "UNPROVED_MS", 0)
-    return with_faults(*(Fault(each, 2.0 + 18.0 * each, FaultKind.LOCK_TAKEN, "", 0.0, 0.99, 0) for each in range(2)))
 
 
 class _RolledBackRun(ScenarioRun):

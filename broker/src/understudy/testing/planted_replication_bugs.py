@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 from understudy.ha import activation_sequence
 from understudy.ha.activation_sequence import ActivationRequest
-from understudy.ha.replication.lock_authority import LockAuthority
-from understudy.ha.replication.ports import Answer
 from understudy.ha.sequence_verdict import Verdict
 from understudy.ports import Operation
 from understudy.store.log import epoch
@@ -19,12 +16,9 @@ from understudy.store.message_store import MessageStore
 from understudy.store.replication import shipping
 from understudy.store.replication.shipping import Shipping
 from understudy.testing.fault_plan import ACTIVE, PASSIVE, Fault, FaultKind
-from understudy.testing.plan import Plan
 from understudy.testing.planting import Patch, planted
 from understudy.testing.replicated_pair import with_pair_faults
 from understudy.testing.scenario_run import ScenarioRun
-from understudy.testing.sim_loop import SimLoop
-from understudy.testing.witnessed_run import WitnessedRun
 
 _REPLICATION: Final = "replication"
 _MEMBER_REPLICAS: Final = "member-replicas"
@@ -67,44 +61,6 @@ def _confirmed_before_claim(patch: Patch) -> type[ScenarioRun]:
     """A node that has lost its replica confirms before it has raised the activation sequence."""
     patch.replace(Shipping, "stop_sending", lambda self: self.detach())
     return with_pair_faults(Fault(0, 8.0, FaultKind.ACTIVE_ALONE, "", 10.0, 0.0, 0))
-
-
-class _FailedActivation(WitnessedRun):
-    """The disk of the backup fails in its activation, and stays so. There is not much time: service returns at once."""
-
-    liveness_s = 30.0
-
-    def __init__(self, plan: Plan, loop: SimLoop) -> None:
-        fault = Fault(0, 8.0, FaultKind.DISK_FAILS_IN_ACTIVATION, PASSIVE, 5.0, 0.3, 6)
-        super().__init__(replace(plan, faults=(fault,), heal_s=18.0), loop)
-
-
-@planted(
-    "committed-before-the-log-is-open", promise="a node that fails to activate keeps no other one from serving",
-    checks=["no-service"], elsewhere={_REPLICATION: range(3)},
-)  # fmt: skip
-def _committed_before_the_log_is_open(patch: Patch) -> type[ScenarioRun]:
-    """A node that activates makes its data the newest before it has opened its log."""
-
-    def claim(self: LockAuthority, answer: Answer, *, alone: bool) -> None:
-        old(self, answer, alone=True)
-
-    old = patch.replace(LockAuthority, "claim", claim)
-    patch.replace(LockAuthority, "commit", lambda self, answer: answer(None))
-    return _FailedActivation
-
-
-@planted(
-    "claim-not-taken-back", promise="a node that fails to activate keeps no other one from serving",
-    checks=["no-service"], elsewhere={_REPLICATION: range(3)},
-)  # fmt: skip
-def _claim_not_taken_back(patch: Patch) -> type[ScenarioRun]:
-    """The claim of a failed activation stays, and another node takes it for a sequence that was served."""
-    patch.replace(LockAuthority, "take_back", lambda self, taken_back: taken_back())
-    patch.replace(
-        activation_sequence, "compare", lambda shared, local: Verdict.IN_SYNC if shared == local else Verdict.STALE
-    )
-    return _FailedActivation
 
 
 @planted("epoch-kept", promise="epochs only grow", checks=["epoch"], elsewhere={_REPLICATION: range(3)})

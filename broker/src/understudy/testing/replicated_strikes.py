@@ -98,13 +98,13 @@ class ReplicatedStrikes(Strikes):
         passive.down_s = 0.1
         self.cluster.kill(passive.name)
         if fault.choice < 0.5:
-            mend = damage_log(volume, JOURNAL, stream)
+            repair = damage_log(volume, JOURNAL, stream)
         else:
-            mend = note_later_position(volume, passive.name, f"{INSTANCES}/{passive.name}")
-        if mend is None:
+            repair = note_later_position(volume, passive.name, f"{INSTANCES}/{passive.name}")
+        if repair is None:
             return False
         self.expected |= {JournalCorrupt, StoreBehind}
-        self.mends[passive.name] = mend
+        self.repairs[passive.name] = repair
         active.down_s = 1.0 + fault.duration_s
         self.cluster.kill(active.name)
         return True

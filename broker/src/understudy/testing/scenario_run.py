@@ -127,7 +127,7 @@ class ScenarioRun:
             self.restored_s = self.loop.time() - began_s
         else:
             self.violations.append(Violation("no-service", f"nothing confirmed {self.restored_s_max} s after healing"))
-        self.strikes.mend(*self.strikes.mends)
+        self.strikes.repair(*self.strikes.repairs)
         await self._finish_clients()
         self.phase = "stopping"
         await self._stop_nodes()

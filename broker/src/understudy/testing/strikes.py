@@ -60,8 +60,8 @@ class Strikes:
         self._clients = clients
         self._kill_client = kill_client
         self._healed = False
-        self.mends: dict[str, Callable[[], None]] = {}
-        """Of nodes that cannot activate with their disk or their copy: the call that mends it."""
+        self.repairs: dict[str, Callable[[], None]] = {}
+        """Of nodes that cannot activate with their disk or their copy: the call that repairs it."""
 
     def strike(self, fault: Fault) -> None:
         """Inject a fault."""
@@ -87,12 +87,12 @@ class Strikes:
         self.loop.call_later(delay_s, act)
 
     def heal(self) -> None:
-        """End all faults, and start every node that is down. A node that cannot activate stays so until ``mend``,
+        """End all faults, and start every node that is down. A node that cannot activate stays so until ``repair``,
         unless it served last: then no other node needs to have everything.
         """
         self._healed = True
         last = self.cluster.epochs.activations[-1].node.partition(".")[0] if self.cluster.epochs.activations else ""
-        self.mend(*([last] if last in self.mends else []))
+        self.repair(*([last] if last in self.repairs else []))
         self._restore_network()
         self._restore_storage()
         for storage in self._storages:
@@ -106,10 +106,10 @@ class Strikes:
                 node.process.resume()
             self.cluster.start(name)
 
-    def mend(self, *names: str) -> None:
+    def repair(self, *names: str) -> None:
         """Mend the disks and copies of these nodes."""
         for name in names:
-            self.mends.pop(name)()
+            self.repairs.pop(name)()
 
     # --- faults of no one node -----------------------------------------------------------------------
 
@@ -199,7 +199,7 @@ class Strikes:
 
         disk = broken.crash_point.disk
         disk.fail(activating, fault.operations, fault.choice)
-        self.mends[broken.name] = disk.mend
+        self.repairs[broken.name] = disk.repair
         active.down_s = fault.duration_s
         self.cluster.kill(active.name)
         return True

@@ -1,0 +1,67 @@
+"""Planted bugs of activations: one that fails and keeps other nodes out, and one that comes too early."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from understudy.ha import activation_sequence, store_claims
+from understudy.ha.replication.lock_authority import LockAuthority
+from understudy.ha.replication.ports import Answer
+from understudy.ha.sequence_verdict import Verdict
+from understudy.testing.fault_plan import PASSIVE, Fault, FaultKind
+from understudy.testing.plan import Plan
+from understudy.testing.planting import Patch, planted, with_faults
+from understudy.testing.scenario_run import ScenarioRun
+from understudy.testing.sim_loop import SimLoop
+from understudy.testing.witnessed_run import WitnessedRun
+
+_REPLICATION: Final = "replication"
+
+
+@planted(
+    "successor-does-not-wait", promise="only one node writes in an epoch", checks=["zombie", "two-active"],
+    seeds=range(7, 13),
+)  # fmt: skip
+def _successor_does_not_wait(patch: Patch) -> type[ScenarioRun]:
+    """A node that got a lock which was not released begins its epoch while the last proof of its holder is valid."""
+    patch.replace(store_claims, "UNPROVED_MS", 0)
+    return with_faults(*(Fault(each, 2.0 + 18.0 * each, FaultKind.LOCK_TAKEN, "", 0.0, 0.99, 0) for each in range(2)))
+
+
+class _FailedActivation(WitnessedRun):
+    """The disk of the backup fails in its activation, and stays so. There is not much time: service returns at once."""
+
+    liveness_s = 30.0
+
+    def __init__(self, plan: Plan, loop: SimLoop) -> None:
+        fault = Fault(0, 8.0, FaultKind.DISK_FAILS_IN_ACTIVATION, PASSIVE, 5.0, 0.3, 6)
+        super().__init__(replace(plan, faults=(fault,), heal_s=18.0), loop)
+
+
+@planted(
+    "committed-before-the-log-is-open", promise="a node that fails to activate keeps no other one from serving",
+    checks=["no-service"], elsewhere={_REPLICATION: range(3)},
+)  # fmt: skip
+def _committed_before_the_log_is_open(patch: Patch) -> type[ScenarioRun]:
+    """A node that activates makes its data the newest before it has opened its log."""
+
+    def claim(self: LockAuthority, answer: Answer, *, alone: bool) -> None:
+        old(self, answer, alone=True)
+
+    old = patch.replace(LockAuthority, "claim", claim)
+    patch.replace(LockAuthority, "commit", lambda self, answer: answer(None))
+    return _FailedActivation
+
+
+@planted(
+    "claim-not-taken-back", promise="a node that fails to activate keeps no other one from serving",
+    checks=["no-service"], elsewhere={_REPLICATION: range(3)},
+)  # fmt: skip
+def _claim_not_taken_back(patch: Patch) -> type[ScenarioRun]:
+    """The claim of a failed activation stays, and another node takes it for a sequence that was served."""
+    patch.replace(LockAuthority, "take_back", lambda self, taken_back: taken_back())
+    patch.replace(
+        activation_sequence, "compare", lambda shared, local: Verdict.IN_SYNC if shared == local else Verdict.STALE
+    )
+    return _FailedActivation
