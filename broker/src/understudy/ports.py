@@ -153,6 +153,12 @@ class FileReader(Protocol):
         """At most ``length`` bytes at ``offset``; short only at the end of the file."""
         ...
 
+    def forget_cached(self, offset: int, length: int) -> None:
+        """Drop the bytes from caches of this machine, so that the next read asks the medium. Bytes that are not written
+        to the medium yet stay. Advice only: nothing happens where the file system has no such call.
+        """
+        ...
+
     def data_ranges(self, offset: int) -> list[tuple[int, int]]:
         """Begin and end of the parts at or after ``offset`` whose bytes may differ from zero, in order.
 

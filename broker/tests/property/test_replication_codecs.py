@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from understudy.errors import RemoteProtocolError
 from understudy.ids import NodeId, uuid_text
+from understudy.limits import COPY_PIECE_BYTES_MAX
 from understudy.store.log import operations as module
 from understudy.store.log.format_version import FORMAT_VERSION, FORMAT_VERSION_FIRST
 from understudy.store.log.open_files import OpenBody, OpenFile, OpenFiles, OpenSegment
@@ -34,6 +35,7 @@ from understudy.store.log.records import SealRecord, SegmentEnd
 from understudy.store.log.segment import SegmentHeader
 from understudy.store.replication import copy_messages, operation_codec
 from understudy.store.replication.copy_messages import (
+    AskBytes,
     CommonFiles,
     CopyIdentity,
     Directory,
@@ -81,6 +83,10 @@ OF_NAME: dict[str, st.SearchStrategy[Any]] = {
     "sent_bytes": SIZES,
     "code": NAMES,
     "reason": NAMES,
+    "cut_at": I64,
+    "hash": st.binary(min_size=16, max_size=16),
+    "number": U64,
+    "found": st.booleans(),
 }
 ENDS = st.lists(st.builds(SegmentEnd, NUMBERS, EPOCHS, U32), max_size=3).map(tuple)
 BODY_ENDS = st.lists(st.builds(BodyEnd, NAMES, SIZES, PARTS, st.booleans()), max_size=3).map(tuple)
@@ -111,6 +117,7 @@ OF_CLASS: dict[type, st.SearchStrategy[Any]] = {
     PassEnd: st.builds(PassEnd, st.integers(1, 1 << 31), SIZES),
     FilesPart: st.builds(FilesPart, STATED_FILES),
     CommonFiles: st.builds(CommonFiles, STATED_FILES),
+    AskBytes: st.builds(AskBytes, U64, DIRECTORIES, NAMES, SIZES, st.integers(1, COPY_PIECE_BYTES_MAX)),
     FinalState: st.builds(FinalState, OPEN, OPEN, U64, st.builds(CopyIdentity, NODE_IDS, U64, I64, NAMES, I64)),
 }  # fmt: skip
 

@@ -10,6 +10,7 @@ the store must not make the node write elsewhere, or wait for a pipe. Directorie
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
@@ -87,6 +88,13 @@ class RealFile:
                 parts.append(data)
                 got += len(data)
             return b"".join(parts)
+
+    def forget_cached(self, offset: int, length: int) -> None:
+        # whole pages only are dropped
+        begin = offset // mmap.PAGESIZE * mmap.PAGESIZE
+        end = -(-(offset + length) // mmap.PAGESIZE) * mmap.PAGESIZE
+        with suppress(OSError):
+            os.posix_fadvise(self._descriptor, begin, end - begin, os.POSIX_FADV_DONTNEED)
 
     def data_ranges(self, offset: int) -> list[tuple[int, int]]:
         ranges: list[tuple[int, int]] = []

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from understudy.errors import DiskFailed, JournalCorrupt
+from understudy.errors import DiskFailed, JournalCorrupt, SegmentMissing
 from understudy.message import Message
 from understudy.store.reference import Location, unpack_location
 
@@ -32,6 +32,7 @@ class RunReader:
     """Reads the messages of one queue, neighbours in the log by one read."""
 
     __slots__ = (
+        "_again",
         "_data",
         "_decode",
         "_end",
@@ -51,6 +52,7 @@ class RunReader:
         run_bytes: int = RUN_BYTES,
         messages_max: int = -1,
         resolve: Callable[[Location], Location] = lambda location: location,
+        again: Callable[[Location], Message] | None = None,
     ) -> None:
         """Args:
         fetch: Reads bytes.
@@ -62,6 +64,7 @@ class RunReader:
         self._fetch = fetch
         self._decode = decode
         self._resolve = resolve
+        self._again = again
         self._run_bytes = run_bytes
         self._messages_max = messages_max
         self._number = self._start = self._end = -1
@@ -82,10 +85,19 @@ class RunReader:
         """
         location = self._resolve(location)
         number, offset, length = unpack_location(location)
-        if number != self._number or offset < self._start or offset + length > self._end:
-            self._read_run(number, offset, length, upcoming)
-        start = offset - self._start
-        return self._decode(location, self._data[start : start + length])
+        try:
+            if number != self._number or offset < self._start or offset + length > self._end:
+                self._read_run(number, offset, length, upcoming)
+            start = offset - self._start
+            return self._decode(location, self._data[start : start + length])
+        except SegmentMissing:
+            raise
+        except (JournalCorrupt, DiskFailed):
+            # the neighbours that were read with it may be wrong, too
+            self._number = -1
+            if self._again is None:
+                raise
+            return self._again(location)
 
     def _read_run(self, number: int, offset: int, length: int, upcoming: Iterable[Location | None]) -> None:
         end = offset + length

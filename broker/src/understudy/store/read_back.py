@@ -5,11 +5,12 @@ Not here: which messages (``routing``), how neighbours are read together (``read
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Final
 
 from understudy.dataclass import dataclass
-from understudy.errors import JournalCorrupt, RemoteProtocolError, SegmentMissing
+from understudy.errors import DiskFailed, JournalCorrupt, RemoteProtocolError, SegmentMissing
 from understudy.kernel import crc32
 from understudy.message import Encoding, LargeMessage, Message, large_body_of
 from understudy.ports import Disk, File
@@ -19,6 +20,8 @@ from understudy.store.log.segment import seed_of, segment_name
 from understudy.store.read_ahead import RUN_BYTES, RunReader
 from understudy.store.reference import Location, unpack_location
 from understudy.store.snapshots.relocation import Relocations
+
+log = logging.getLogger(__name__)
 
 #: Segments kept open for reading messages back.
 _OPEN_FILES_MAX: Final = 64
@@ -78,7 +81,24 @@ class ReadBack:
             SegmentMissing: their segment was removed, and the node has to end.
         """
         location = self.resolve(location)
-        return self._decode(location, self._fetch(*unpack_location(location)))
+        try:
+            return self._decode(location, self._fetch(*unpack_location(location)))
+        except SegmentMissing:
+            raise
+        except (JournalCorrupt, DiskFailed):
+            return self._read_again(location)
+
+    def _read_again(self, location: Location) -> Message:
+        """The message of a record that read wrong: once more, past the cache of this machine. Raises as ``read``."""
+        number, offset, length = unpack_location(location)
+        file = self._file(number)
+        file.forget_cached(offset, length)
+        message = self._decode(location, file.read(offset, length))
+        log.warning(
+            "bytes of the log read wrong, and right at the second time",
+            extra={"file": self._path(number, self._epochs[number]), "offset": offset, "bytes": length},
+        )
+        return message
 
     def place_of(self, location: Location) -> Place | None:
         """Where a record lies now; None when its segment is not part of the log."""
@@ -105,7 +125,7 @@ class ReadBack:
 
     def reader(self, run_bytes: int = RUN_BYTES, messages_max: int = -1) -> RunReader:
         """A reader of many; see ``RunReader``."""
-        return RunReader(self._fetch, self._decode, run_bytes, messages_max, self.resolve)
+        return RunReader(self._fetch, self._decode, run_bytes, messages_max, self.resolve, self._read_again)
 
     def _fetch(self, number: int, offset: int, length: int) -> bytes:
         raw = self._journal.pending(number, offset, length)

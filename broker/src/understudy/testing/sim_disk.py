@@ -7,9 +7,9 @@ creation, rename, link and removal, independently. ``File.sync`` makes the pendi
 those another machine has cached. ``crash_process`` is kill -9: the owner's handles and locks are gone, its pending
 writes live on in the kernel and may still be lost by a later ``power_loss``.
 
-Faults: ``capacity_bytes`` (full disk), ``fail_next_sync``, ``flip_bit``, ``revoke_lock``, and ``before_operation``,
-called with the name of every operation that changes something, which may raise to cut a run there. Randomness comes
-only from the generators that are given.
+Faults: ``capacity_bytes`` (full disk), ``fail_next_sync``, ``flip_bit``, ``wrong_reads``, ``revoke_lock``, and
+``before_operation``, called with the name of every operation that changes something, which may raise to cut a run
+there. Randomness comes only from the generators that are given.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import Final
 from understudy.dataclass import dataclass
 from understudy.errors import DiskFailed, DiskFull
 from understudy.ports import Disk, File, Space
+from understudy.testing.wrong_reads import WrongReads
 
 #: Unit that a medium writes completely or not at all.
 SECTOR_BYTES: Final = 512
@@ -134,6 +135,7 @@ class SimVolume:
         self._ticks = 0
         self._locks: dict[str, SimFileLock] = {}
         self._cut_off: set[str] = set()
+        self.wrong_reads = WrongReads()
 
     def disk(self, owner: str) -> SimDisk:
         """The volume as that owner mounts it."""
@@ -423,7 +425,11 @@ class SimFile:
 
     def read(self, offset: int, length: int) -> bytes:
         self._check()
-        return bytes(self._inode.visible[offset : offset + length])
+        return self._volume.wrong_reads.apply(self._path, offset, bytes(self._inode.visible[offset : offset + length]))
+
+    def forget_cached(self, offset: int, length: int) -> None:
+        self._check()
+        self._volume.wrong_reads.forget(self._path, offset, length)
 
     def data_ranges(self, offset: int) -> list[tuple[int, int]]:
         self._check()
@@ -446,6 +452,7 @@ class SimFile:
         data = b"".join(buffers)
         self._volume.need_room(self._inode, offset + len(data), self._path)
         self._inode.change(_Change(self._owner, offset, data))
+        self._volume.wrong_reads.forget(self._path, offset, len(data))
         self._inode.modified_ns = self._volume.tick()
 
     def allocate(self, length: int) -> None:
@@ -588,13 +595,7 @@ class SimFileLock:
             del self._volume.locks[self.path]
 
     def verify(self) -> bool:
-        alive = self._generation == self._volume.generation(self.owner)
-        if alive:
-            self._volume.check_alive(self.owner, self._generation)
-        held = alive and self._volume.locks.get(self.path) is self
-        return held and self._volume.leads_to(self.path, self._inode)
-
-
-def _conforms(disk: SimDisk) -> Disk:
-    """Checked by mypy: the simulated disk is a disk."""
-    return disk
+        if self._generation != self._volume.generation(self.owner):
+            return False
+        self._volume.check_alive(self.owner, self._generation)
+        return self._volume.locks.get(self.path) is self and self._volume.leads_to(self.path, self._inode)

@@ -187,6 +187,10 @@ class ProcessFile:
         self._disk.look()
         return self._inner.read(offset, length)
 
+    def forget_cached(self, offset: int, length: int) -> None:
+        self._disk.look()
+        self._inner.forget_cached(offset, length)
+
     def data_ranges(self, offset: int) -> list[tuple[int, int]]:
         self._disk.look()
         return self._inner.data_ranges(offset)

@@ -19,7 +19,7 @@ from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, DiskFailed, LockLost, StoreError
 from understudy.kernel import crc32
 from understudy.ports import Disk, File, LogWriter, Operation
-from understudy.store.log import tidying
+from understudy.store.log import mended, tidying
 from understudy.store.log.chain import newest_epoch
 from understudy.store.log.open_files import OpenBody, OpenFile, OpenFiles
 from understudy.store.log.operations import (
@@ -33,6 +33,7 @@ from understudy.store.log.operations import (
     GrowSegment,
     KeepReserve,
     MakeDirectory,
+    MendBytes,
     PruneRetained,
     RemoveFile,
     RenameFile,
@@ -205,6 +206,9 @@ class Applier:
         finally:
             file.close()
 
+    def _mend_bytes(self, operation: MendBytes, disk: Disk) -> None:
+        mended.mend(disk, self.directory, operation)
+
     # --- files --------------------------------------------------------------------------------------
 
     def _create_file(self, operation: CreateFile, disk: Disk) -> None:
@@ -362,6 +366,7 @@ _EXECUTE: Final[dict[type, Callable[[Applier, Any, Disk], None]]] = {
     WriteZeros: Applier._write_zeros,
     SealSegment: Applier._seal_segment,
     RewriteFile: Applier._rewrite_file,
+    MendBytes: Applier._mend_bytes,
     CreateFile: Applier._create_file,
     WriteFile: Applier._write_file,
     RenameFile: Applier._rename_file,

@@ -538,6 +538,9 @@ class Follower:
                 return Stop.BLANK if stop is Stop.ENDED else stop
             # a network file system asks for news about its cached pages when a file is opened
             fresh = True
+            if stop in (Stop.BAD, Stop.SHORT):
+                # the medium may have what a cache of this machine has not
+                self._file.forget_cached(cursor.offset, length)
             self.close()
 
     def _measure_lag(self, cursor: Cursor, index: int) -> None:

@@ -113,6 +113,19 @@ class RewriteFile:
 
 
 @dataclass(frozen=True, slots=True)
+class MendBytes:
+    """Replace bytes of an existing file that do not fit their checksum by bytes that do, keep the old ones beside it,
+    and sync (``log.mended``); nothing if the file is gone. A change of one machine: the other node has these bytes.
+    """
+
+    name: str
+    offset: int
+    data: bytes
+    cut_at: int = -1
+    """Size that the file is to have; negative: as it is."""
+
+
+@dataclass(frozen=True, slots=True)
 class CreateFile:
     """Create an empty file and keep it open; one that an earlier attempt left is removed first."""
 

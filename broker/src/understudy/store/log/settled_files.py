@@ -113,6 +113,10 @@ class _SettledFile:
             self._pieces.append((offset, data, len(data) < wanted))
         return data[:length]
 
+    def forget_cached(self, offset: int, length: int) -> None:
+        self._pieces.clear()
+        self._file.forget_cached(offset, length)
+
     def data_ranges(self, offset: int) -> list[tuple[int, int]]:
         return self._file.data_ranges(offset)
 

@@ -7,6 +7,10 @@ From the backup: ``InventoryPart`` (one or more, the last one marked), ``Written
 files are stated by ``FilesPart`` and the open ones by ``FinalState``, which the backup answers with ``TargetReady``.
 Either side may send ``CopyFailed``.
 
+Since version 3 of the replication protocol the active node sends ``CheckFile`` after the ``EndFile`` of a file that
+does not change any more. Either side may send ``AskBytes``, also while the replica is in sync, which the other side
+answers with ``AnswerBytes``: bytes that do not fit their checksum at one node (``store.mending``).
+
 ``encode_message(message)`` returns parts, ``decode_message(data)`` a message or ``RemoteProtocolError``. The link
 carries the bytes and knows nothing of them. An encoded message is at most ``COPY_MESSAGE_BYTES_MAX`` long.
 
@@ -21,7 +25,7 @@ from typing import Final
 from understudy.dataclass import dataclass
 from understudy.errors import LimitExceeded, RemoteProtocolError
 from understudy.ids import NodeId
-from understudy.limits import COPY_MESSAGE_BYTES_MAX
+from understudy.limits import COPY_MESSAGE_BYTES_MAX, COPY_PIECE_BYTES_MAX
 from understudy.store.log.open_files import OpenBody, OpenFile, OpenFiles, OpenSegment
 from understudy.store.replication.fields import (
     DATA,
@@ -206,6 +210,42 @@ class FinalState:
     identity: CopyIdentity
 
 
+@dataclass(frozen=True, slots=True)
+class CheckFile:
+    """The bytes of a file that was sent completely have this hash: compare those that were written."""
+
+    directory: Directory
+    name: str
+    length: int
+    hash: bytes
+    """BLAKE2b of these bytes, 16 bytes long."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskBytes:
+    """Bytes of a file of the other node are needed, because those of the sender do not fit their checksum."""
+
+    number: int
+    """Of the question, for the answer."""
+    directory: Directory
+    name: str
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerBytes:
+    """The bytes as the medium of the sender has them."""
+
+    number: int
+    found: bool
+    """There is such a file, and it can be read."""
+    size_bytes: int
+    """Of the file."""
+    data: bytes
+    """Fewer than asked for at the end of the file."""
+
+
 CopyMessage = (
     InventoryPart
     | Written
@@ -221,6 +261,9 @@ CopyMessage = (
     | PassEnd
     | FilesPart
     | FinalState
+    | CheckFile
+    | AskBytes
+    | AnswerBytes
 )
 
 
@@ -274,6 +317,9 @@ _MESSAGES: Final = Kinds(
             FinalState,
             {"log": _OPEN_FILES.field, "bodies": _OPEN_FILES.field, "sequence": U64, "identity": _IDENTITY.field},
         ),
+        15: Shape(CheckFile, {**_FILE, "length": SIZE, "hash": fixed(HASH_BYTES)}),
+        16: Shape(AskBytes, {"number": U64, **_FILE, "offset": SIZE, "length": number("I", 1, COPY_PIECE_BYTES_MAX)}),
+        17: Shape(AnswerBytes, {"number": U64, "found": FLAG, "size_bytes": SIZE, "data": DATA}),
     }
 )
 

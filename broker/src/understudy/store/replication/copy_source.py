@@ -19,7 +19,7 @@ Not here: the other side (``copy_target``), holding the writers, sending.
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterator
+from collections.abc import Collection, Generator, Iterator
 from enum import Enum, auto
 from typing import Final
 
@@ -27,9 +27,16 @@ from understudy.dataclass import dataclass
 from understudy.errors import DiskFailed, LimitExceeded, RemoteProtocolError
 from understudy.limits import COPY_FILES_MAX, COPY_LIST_FILES_MAX, COPY_PIECE_BYTES_MAX, COPY_WINDOW_BYTES_MAX
 from understudy.ports import File
+from understudy.store.file_checks import Condition
 from understudy.store.log.applier import UNFINISHED, Applier
+from understudy.store.log.operations import MendBytes
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, parse_name
+from understudy.store.mending import Answer, Mending, Outcome, Write
+from understudy.store.replication.conditions import FileConditions, is_settled
 from understudy.store.replication.copy_messages import (
+    AnswerBytes,
+    AskBytes,
+    CheckFile,
     CommonFiles,
     CopyFailed,
     CopyIdentity,
@@ -50,6 +57,7 @@ from understudy.store.replication.copy_messages import (
     TargetReady,
     Written,
 )
+from understudy.store.replication.fetching import answer_in
 from understudy.store.replication.inventory import has_seal, hash_of
 from understudy.store.replication.store_files import (
     StoreDirectories,
@@ -130,6 +138,7 @@ class CopySource:
         epoch: int,
         *,
         states_common: bool = True,
+        checks: bool = True,
     ) -> None:
         """Nothing is read yet.
 
@@ -140,7 +149,14 @@ class CopySource:
             epoch: Of this activation.
             states_common: Whether the backup knows ``CommonFiles``; otherwise it sets all files of a log that differs
                 aside.
+            checks: Whether the backup knows ``CheckFile`` and ``AskBytes``; otherwise damage is only reported.
         """
+        self._checks = checks
+        self._question: tuple[int, AnswerBytes | None] | None = None
+        """Number of the last question to the backup, and its answer."""
+        self._known = FileConditions(directories)
+        self._learned = -1
+        """Pass in which checksums of bodies were read last."""
         self._states_common = states_common
         self._directories = directories
         self._disk = directories.disk
@@ -178,6 +194,8 @@ class CopySource:
                 self._take_inventory(message)
             case Written(size_bytes) if self._written_bytes <= size_bytes <= self.sent_bytes:
                 self._written_bytes = size_bytes
+            case AnswerBytes(number) if self._question == (number, None):
+                self._question = (number, message)
             case TargetReady() if self.state is SourceState.AWAITING_READY:
                 self.state = SourceState.COMPLETE
             case CopyFailed():
@@ -201,7 +219,8 @@ class CopySource:
     @property
     def wants_step(self) -> bool:
         """Whether ``step`` has something to do: not before the backup has written enough of the bytes sent."""
-        return self.state in _WORKING and self.sent_bytes - self._written_bytes < COPY_WINDOW_BYTES_MAX
+        asks = self._question is not None and self._question[1] is None
+        return self.state in _WORKING and not asks and self.sent_bytes - self._written_bytes < COPY_WINDOW_BYTES_MAX
 
     def freeze(self, sequence: int, identity: CopyIdentity) -> None:
         """Begin the last pass. The writers are held and no job is under way until the state is ``COMPLETE``, or the
@@ -283,18 +302,16 @@ class CopySource:
         """State which files of the backup are complete and the same here; none if no segment is: then nothing shows
         that both logs have the same beginning.
         """
+        names = set(list_store(self._disk, self._directories))
         for key, each in sorted(self._theirs.items()):
-            if key[1] == RESERVE_NAME or is_entry(*key) or is_unfinished(*key):
-                continue
             try:
                 file = self._disk.open(self._directories.path(*key), read_only=True)
             except FileNotFoundError:
                 continue
             try:
-                if file.size() == each.length and (not is_segment(*key) or has_seal(file, key[1])):
-                    found = yield from hash_of(file, each.length)
-                    if found == each.hash:
-                        self._common.add(key)
+                settled = is_settled(key, complete=self._is_complete(file, key, names))
+                if settled and (yield from self._hash_of_settled(file, key, each)) == each.hash:
+                    self._common.add(key)
             finally:
                 file.close()
         segments = sum(is_segment(*key) for key in self._common)
@@ -308,6 +325,72 @@ class CopySource:
         for at in range(0, len(stated), COPY_LIST_FILES_MAX):
             yield CommonFiles(tuple(stated[at : at + COPY_LIST_FILES_MAX]))
 
+    def _is_complete(self, file: File, key: _Key, names: set[_Key]) -> bool:
+        """Whether a segment that is not being written has its seal, or must have it."""
+        if not is_segment(*key) or key[1] in self._log.positions():
+            return False
+        return has_seal(file, key[1]) or self._known.is_cut_off(key, names)
+
+    def _hash_of_settled(
+        self, file: File, key: _Key, theirs: InventoryFile | None
+    ) -> Generator[CopyMessage | int, None, bytes]:
+        """Have the right bytes in a file that does not change any more, if either node has them; its hash then. Nothing
+        is compared with a checksum if the backup has the same bytes.
+
+        Args:
+            file: Of this node, open.
+            key: Of it.
+            theirs: The file at the backup; None: it has none.
+        """
+        if theirs is not None and theirs.length == file.size():
+            same = yield from hash_of(file, theirs.length)
+            if same == theirs.hash:
+                return same
+        if self._learned < self.passes:
+            self._learned = self.passes
+            yield from self._known.learn(self._log.positions(), list_store(self._disk, self._directories), key)
+        condition, digest = yield from self._known.look(file, key, past_cache=False)
+        if condition is Condition.DAMAGED:
+            condition, digest = yield from self._known.look(file, key, past_cache=True)
+        if condition is Condition.DAMAGED:
+            yield from self._mend(file, key, at_backup=theirs is not None)
+            condition, digest = yield from self._known.look(file, key, past_cache=True)
+        return digest
+
+    def _mend(self, file: File, key: _Key, *, at_backup: bool) -> _Work:
+        """Replace the bytes of this node by those of the backup, if these fit."""
+        outcome = Outcome.DAMAGED_TWICE
+        if self._checks and at_backup:
+            outcome = yield from self._ask_backup(self._known.mending(key))
+        if outcome in (Outcome.MENDED, Outcome.READABLE):
+            log.warning("damaged bytes were replaced by those of the replica", extra={"file": file.path})
+        else:
+            log.error(
+                "bytes do not fit their checksum, and the replica has none that do: they are copied as they are",
+                extra={"file": file.path},
+            )
+
+    def _ask_backup(self, mending: Mending) -> Generator[CopyMessage | int, None, Outcome]:
+        """Carry out a mending with the files of the backup."""
+        answer: Answer | None = None
+        while True:
+            try:
+                effect = mending.send(answer)
+            except StopIteration as ended:
+                outcome: Outcome = ended.value
+                return outcome
+            answer = None
+            if isinstance(effect, Write):
+                applier = self._log if effect.directory is Directory.LOG else self._bodies
+                applier.apply([MendBytes(effect.name, effect.offset, effect.data, effect.cut_at)])
+                continue
+            number = 1 if self._question is None else self._question[0] + 1
+            self._question = (number, None)
+            yield AskBytes(number, effect.directory, effect.name, effect.offset, effect.length)
+            found = self._question[1]
+            assert found is not None
+            answer = answer_in(found)
+
     def _is_prefix(self, key: _Key) -> Generator[int, None, bool]:
         """Whether a file of the backup is the beginning of the file of the same name here."""
         theirs = self._theirs[key]
@@ -317,6 +400,10 @@ class CopySource:
             return False
         try:
             found = yield from hash_of(file, theirs.length)
+            if found is not None and found != theirs.hash:
+                # it may have been read wrong
+                file.forget_cached(0, theirs.length)
+                found = yield from hash_of(file, theirs.length)
             return found == theirs.hash
         finally:
             file.close()
@@ -348,9 +435,9 @@ class CopySource:
                     raise DiskFailed(f"{key[1]} has vanished while nothing was written") from None
                 continue
             try:
-                extent = self._extent(file, key, position, final)
+                extent = self._extent(file, key, position, names, final=final)
                 if extent is not None:
-                    yield from self._send(file, key, extent, modified_ns)
+                    yield from self._send_checked(file, key, extent, modified_ns)
             finally:
                 file.close()
         return self.sent_bytes - before
@@ -367,7 +454,9 @@ class CopySource:
                 del self._sent[key]
                 yield DropFile(*key)
 
-    def _extent(self, file: File, key: _Key, position: int | None, final: bool) -> _Extent | None:
+    def _extent(
+        self, file: File, key: _Key, position: int | None, names: Collection[_Key], *, final: bool
+    ) -> _Extent | None:
         """The bytes of a file that do not change any more; None if nothing is known about them yet."""
         directory, name = key
         size_bytes = file.size()
@@ -377,7 +466,7 @@ class CopySource:
             return _Extent(0, size_bytes, False)
         if not is_segment(directory, name):
             return _Extent(size_bytes, size_bytes, not is_entry(*key) and not is_unfinished(*key))
-        sealed = has_seal(file, name)
+        sealed = has_seal(file, name) or self._known.is_cut_off(key, names)
         number_and_epoch = parse_name(name)
         assert number_and_epoch is not None
         if not sealed and not final and number_and_epoch[1] >= self._epoch:
@@ -385,6 +474,20 @@ class CopySource:
             return None
         # the last segment of an older epoch may be cut at its end
         return _Extent(size_bytes, size_bytes, sealed)
+
+    def _send_checked(self, file: File, key: _Key, extent: _Extent, modified_ns: int) -> _Work:
+        """Send a file; one that does not change any more only after its bytes were compared with their checksum, and
+        together with their hash.
+        """
+        if not is_settled(key, complete=extent.complete):
+            yield from self._send(file, key, extent, modified_ns)
+            return
+        theirs = self._theirs.get(key)
+        digest = yield from self._hash_of_settled(file, key, theirs)
+        size_bytes = file.size()
+        yield from self._send(file, key, _Extent(size_bytes, size_bytes, extent.complete), modified_ns)
+        if self._checks and (theirs is None or theirs.hash != digest):
+            yield CheckFile(*key, size_bytes, digest)
 
     def _send(self, file: File, key: _Key, extent: _Extent, modified_ns: int) -> _Work:
         """Messages that make the backup's file equal up to the end of the extent."""

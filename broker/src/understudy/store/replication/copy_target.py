@@ -28,12 +28,14 @@ from understudy.limits import (
     COPY_WINDOW_BYTES_MAX,
     REPLICATED_NAME_BYTES_MAX,
 )
-from understudy.ports import File
+from understudy.ports import File, FileReader
 from understudy.store.log.applier import Applier
 from understudy.store.log.operations import CloseFiles
 from understudy.store.quarantine import quarantine_path
 from understudy.store.replication import old_replicas
 from understudy.store.replication.copy_messages import (
+    AskBytes,
+    CheckFile,
     CommonFiles,
     CopyFailed,
     CopyMessage,
@@ -53,7 +55,8 @@ from understudy.store.replication.copy_messages import (
     Written,
 )
 from understudy.store.replication.divergence import Divergence, complete_note, saved_directories, write_note
-from understudy.store.replication.inventory import take_inventory
+from understudy.store.replication.fetching import answer_of
+from understudy.store.replication.inventory import hash_of, take_inventory
 from understudy.store.replication.replica_state import (
     ReplicaState,
     ReplicaStatus,
@@ -204,6 +207,9 @@ class CopyTarget:
             message = self._waiting.popleft()
             if isinstance(message, Piece):
                 self._waiting_bytes -= len(message.data)
+            if isinstance(message, AskBytes):
+                messages.append(answer_of(self._directories, message))
+                continue
             execute = _EXECUTE.get(type(message))
             if execute is None:
                 raise RemoteProtocolError(f"{type(message).__name__} of an active node")
@@ -300,6 +306,23 @@ class CopyTarget:
         file.sync()
         self._let_go()
         self._sizes[key] = message.size_bytes
+
+    def _check_file(self, message: CheckFile) -> None:
+        """Compare a file with what the active node has; a copy with a difference is not completed."""
+        self._let_go()
+        path = self._directories.path(message.directory, message.name)
+        file = self._disk.open(path, read_only=True)
+        try:
+            if _hash(file, message.length) == message.hash:
+                return
+            file.forget_cached(0, message.length)
+            if _hash(file, message.length) != message.hash:
+                raise DiskFailed(
+                    f"{path}: the bytes are not those that the active node has checked",
+                    hint="the copy begins again; if this recurs, look at the disk of this node",
+                )
+        finally:
+            file.close()
 
     def _drop_file(self, message: DropFile) -> None:
         self._check(message.directory, message.name)
@@ -404,12 +427,24 @@ class CopyTarget:
                 applier.apply([CloseFiles()])
 
 
+def _hash(file: FileReader, length: int) -> bytes | None:
+    """The hash of the first bytes of a file."""
+    steps = hash_of(file, length)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            digest: bytes | None = ended.value
+            return digest
+
+
 _EXECUTE: Final[dict[type, Callable[[CopyTarget, Any], None]]] = {
     CommonFiles: CopyTarget._take_common,
     SetAside: CopyTarget._set_aside,
     KeepFile: CopyTarget._keep_file,
     Piece: CopyTarget._write_piece,
     EndFile: CopyTarget._end_file,
+    CheckFile: CopyTarget._check_file,
     DropFile: CopyTarget._drop_file,
     RenamedFile: CopyTarget._rename_file,
     PassEnd: CopyTarget._end_pass,

@@ -39,6 +39,7 @@ from understudy.store.log.operations import (
     GrowSegment,
     KeepReserve,
     MakeDirectory,
+    MendBytes,
     PruneRetained,
     RemoveFile,
     RenameFile,
@@ -153,6 +154,7 @@ _SHAPES: Final = {
     18: Shape(GiveUpReserve, {}),
     19: Shape(PruneRetained, {"now_ms": number("q", 0, I64_MAX)}),
     20: Shape(WriteBody, {"name": NAME, "offset": SIZE, "parts": PARTS, "sync": FLAG}),
+    22: Shape(MendBytes, {"name": NAME, "offset": SIZE, "data": DATA, "cut_at": I64}),
     21: Shape(FinishBodies, {"ends": several(_BODY_END.field), "directory": NAME_OR_EMPTY}),
 }
 #: By version of the encoding.
@@ -163,8 +165,9 @@ _OPERATIONS: Final = {
 
 #: Classes that can be encoded: all of ``store.log.operations``.
 ENCODED: Final = _OPERATIONS[VERSION].classes
-#: Operations on files that belong to one machine: retained segments and the reserve (ADR 0048).
-_OF_ONE_MACHINE: Final = frozenset({PruneRetained, KeepReserve, GiveUpReserve})
+#: Operations that concern one machine: on retained segments and the reserve (ADR 0048), and on bytes that only this
+#: node has wrong (ADR 0114).
+_OF_ONE_MACHINE: Final = frozenset({PruneRetained, KeepReserve, GiveUpReserve, MendBytes})
 
 
 def replicated(operations: Sequence[Operation]) -> Sequence[Operation]:

@@ -1,0 +1,222 @@
+"""Bytes of a store that do not fit their checksum, replaced by those of the other node of a pair (ADR 0114).
+
+``mend_record`` and ``mend_file`` are generators. They read the files of this node themselves, past the cache of the
+machine, so they run on a thread that may block; they yield an ``Ask`` for bytes of the file of the same name at the
+other node, to be sent an ``Answer`` or None, and a ``Write`` for bytes of this node that are to be replaced.
+
+Nothing is written that was not proved to be right first: the bytes of a file of the other node are checked as a whole,
+and each piece is compared with that check again when it is written. Only pieces that differ are written, in place, so
+files that are open stay the same files, and a crash in between leaves a file as damaged as before, or less.
+
+Not here: when, and one after the other (``mends``); keeping the replaced bytes (``log.mended``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from enum import Enum, auto
+from hashlib import blake2b
+
+from understudy.dataclass import dataclass
+from understudy.errors import StoreError
+from understudy.message import LargeBody
+from understudy.ports import DiskReader
+from understudy.store.file_checks import (
+    PIECE_BYTES,
+    TRAILER_BYTES,
+    BodyCheck,
+    Check,
+    SegmentCheck,
+    SnapshotCheck,
+    read_pieces,
+    record_fits,
+    trailer_of,
+)
+from understudy.store.log.segment import parse_name
+from understudy.store.replication.copy_messages import Directory
+from understudy.store.snapshots.snapshot import parse_snapshot_name
+
+
+class Outcome(Enum):
+    """End of a mending."""
+
+    READABLE = auto()
+    """The bytes of this node fit: they were read wrong once."""
+    MENDED = auto()
+    """The bytes of the other node fit, and are those of this node now."""
+    DAMAGED_HERE = auto()
+    """There is no other node at the moment, or it did not answer."""
+    DAMAGED_TWICE = auto()
+    """The other node has no bytes that fit either."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A file of a store."""
+
+    directory: Directory
+    name: str
+    path: str
+    """Of this node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Bytes of the other node's file are needed."""
+
+    directory: Directory
+    name: str
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Bytes of the other node's file."""
+
+    size_bytes: int
+    """Of the file."""
+    data: bytes
+    """Fewer than asked for at the end of the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Bytes that fit are to be written over those of this node; a file that is gone is not created."""
+
+    directory: Directory
+    name: str
+    offset: int
+    data: bytes
+    cut_at: int = -1
+    """Size that the file is to have; negative: as it is."""
+
+
+Mending = Generator[Ask | Write, Answer | None, Outcome]
+
+
+def mend_record(disk: DiskReader, place: Place, offset: int, length: int) -> Mending:
+    """One record of a segment, which need not be sealed.
+
+    Args:
+        disk: Of this node.
+        place: The segment.
+        offset: Of the record.
+        length: Bytes of the record.
+    """
+    number, epoch, _ = parse_name(place.name) or (0, 0, False)
+    if record_fits(_read(disk, place.path, offset, length), number, epoch):
+        return Outcome.READABLE
+    data = b""
+    while len(data) < length:
+        answer = yield Ask(place.directory, place.name, offset + len(data), min(PIECE_BYTES, length - len(data)))
+        if answer is None:
+            return Outcome.DAMAGED_HERE
+        if not answer.data:
+            return Outcome.DAMAGED_TWICE
+        data += answer.data
+    if not record_fits(data, number, epoch):
+        return Outcome.DAMAGED_TWICE
+    yield Write(place.directory, place.name, offset, data)
+    written = record_fits(_read(disk, place.path, offset, length), number, epoch)
+    return Outcome.MENDED if written else Outcome.DAMAGED_HERE
+
+
+def mend_file(disk: DiskReader, place: Place, large: LargeBody | None = None) -> Mending:
+    """A sealed segment, a snapshot or a body.
+
+    Args:
+        disk: Of this node.
+        place: The file.
+        large: Of a body, as the log records it.
+    """
+    if file_fits(disk, place, large):
+        return Outcome.READABLE
+    answer = yield Ask(place.directory, place.name, 0, PIECE_BYTES)
+    if answer is None:
+        return Outcome.DAMAGED_HERE
+    size_bytes, trailer = answer.size_bytes, b""
+    if large is None:
+        end = yield Ask(place.directory, place.name, max(size_bytes - TRAILER_BYTES, 0), TRAILER_BYTES)
+        if end is None:
+            return Outcome.DAMAGED_HERE
+        trailer = end.data
+    check, hashes, offset = check_of(place, size_bytes, trailer, large), list[bytes](), 0
+    while check is not None and answer.data:
+        check.feed(answer.data)
+        hashes.append(_hash(answer.data))
+        offset += len(answer.data)
+        if offset >= size_bytes:
+            break
+        answer = yield Ask(place.directory, place.name, offset, min(PIECE_BYTES, size_bytes - offset))
+        if answer is None:
+            return Outcome.DAMAGED_HERE
+    if check is None or not check.fits:
+        return Outcome.DAMAGED_TWICE
+    return (yield from _take(disk, place, size_bytes, hashes, large))
+
+
+def _take(disk: DiskReader, place: Place, size_bytes: int, hashes: list[bytes], large: LargeBody | None) -> Mending:
+    """Replace the pieces that have other hashes than those of the other node, which fit together."""
+    for index, wanted in enumerate(hashes):
+        offset = index * PIECE_BYTES
+        length = min(PIECE_BYTES, size_bytes - offset)
+        if _hash(_read(disk, place.path, offset, length)) == wanted:
+            continue
+        answer = yield Ask(place.directory, place.name, offset, length)
+        if answer is None:
+            return Outcome.DAMAGED_HERE
+        if _hash(answer.data) != wanted:
+            return Outcome.DAMAGED_TWICE
+        yield Write(place.directory, place.name, offset, answer.data)
+    yield Write(place.directory, place.name, size_bytes, b"", size_bytes)
+    return Outcome.MENDED if file_fits(disk, place, large) else Outcome.DAMAGED_HERE
+
+
+def file_fits(disk: DiskReader, place: Place, large: LargeBody | None) -> bool:
+    """Whether a file of this node fits its checksum, as its medium has it; False also if it cannot be read."""
+    try:
+        file = disk.open(place.path, read_only=True)
+    except (StoreError, FileNotFoundError):
+        return False
+    try:
+        size_bytes = file.size()
+        file.forget_cached(max(size_bytes - TRAILER_BYTES, 0), TRAILER_BYTES)
+        check = check_of(place, size_bytes, trailer_of(file), large)
+        if check is None:
+            return False
+        for data in read_pieces(file, size_bytes, past_cache=True):
+            check.feed(data)
+        return check.fits
+    except StoreError:
+        return False
+    finally:
+        file.close()
+
+
+def check_of(place: Place, size_bytes: int, trailer: bytes, large: LargeBody | None) -> Check | None:
+    """The check of a file; None for one that has no checksum."""
+    if large is not None:
+        return BodyCheck(large)
+    if parse_snapshot_name(place.name) is not None:
+        return SnapshotCheck(place.name, size_bytes)
+    return SegmentCheck(place.name, size_bytes, trailer) if parse_name(place.name) is not None else None
+
+
+def _read(disk: DiskReader, path: str, offset: int, length: int) -> bytes:
+    """Bytes of this node from its medium; nothing if they cannot be read."""
+    try:
+        file = disk.open(path, read_only=True)
+    except (StoreError, FileNotFoundError):
+        return b""
+    try:
+        file.forget_cached(offset, length)
+        return file.read(offset, length)
+    except StoreError:
+        return b""
+    finally:
+        file.close()
+
+
+def _hash(data: bytes) -> bytes:
+    return blake2b(data, digest_size=16).digest()

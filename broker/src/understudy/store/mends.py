@@ -1,0 +1,259 @@
+"""The mendings of an active node, one after the other (ADR 0114).
+
+Reads of this node's files and the writes run on the threads of the log writers; the other node is asked by a
+``CopySource``, which is there while a replica is in sync. A mending that needs it meanwhile ends with
+``Outcome.DAMAGED_HERE``; the caller tries again when ``on_attach`` is called.
+
+Not here: what is mended and how it is proved to be right (``mending``), what follows (``routing.lifecycle.quarantine``,
+``scrubbing``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from enum import Enum, auto
+from functools import partial
+from typing import ClassVar, Protocol
+
+from understudy.dataclass import dataclass
+from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
+from understudy.message import LargeBody
+from understudy.ports import Disk, LogWriter
+from understudy.store.log.operations import MendBytes
+from understudy.store.log.segment import segment_name
+from understudy.store.mending import Answer, Ask, Mending, Outcome, Place, Write, mend_file, mend_record
+from understudy.store.replication.copy_messages import Directory
+
+log = logging.getLogger(__name__)
+
+Done = Callable[[Outcome], None]
+
+
+class OtherCopy(Protocol):
+    """The store of the other node of a pair."""
+
+    def ask(self, wanted: Ask, answered: Callable[[Answer | None], None]) -> None:
+        """Read bytes there; ``answered`` is called once, with None if the other node is lost or has no such file."""
+
+
+class MendsState(Enum):
+    """States of the mending under way."""
+
+    IDLE = auto()
+    """There is none."""
+    READING = auto()
+    ASKING = auto()
+    WRITING = auto()
+    CLOSED = auto()
+
+
+class MendsEvent(Enum):
+    """Events of the mending under way."""
+
+    BEGIN = auto()
+    """Payload: the next one."""
+    ASK = auto()
+    """Payload: the ``Ask``."""
+    ANSWERED = auto()
+    """Payload: the ``Answer`` or None."""
+    WRITE = auto()
+    """Payload: the ``Write``."""
+    WRITTEN = auto()
+    """Payload: the error or None."""
+    ENDED = auto()
+    """Payload: the ``Outcome``."""
+    CLOSE = auto()
+
+
+_S, _E = MendsState, MendsEvent
+
+
+@dataclass(slots=True)
+class _Job:
+    """A mending and what to call at its end."""
+
+    place: Place
+    steps: Mending
+    done: Done
+
+
+class Mends(Machine[MendsState, MendsEvent]):
+    """The mendings of one store."""
+
+    STATES: ClassVar[type[Enum]] = MendsState
+    EVENTS: ClassVar[type[Enum]] = MendsEvent
+    INITIAL: ClassVar[Enum] = MendsState.IDLE
+
+    def __init__(
+        self, disk: Disk, directories: Mapping[Directory, str], writers: Mapping[Directory, LogWriter]
+    ) -> None:
+        """
+        Args:
+            disk: Where the store is.
+            directories: Absolute paths of the two directories.
+            writers: Change files in each of them; reads use that of the log.
+        """
+        super().__init__()
+        self._disk = disk
+        self._directories = directories
+        self._writers = writers
+        self._waiting: deque[_Job] = deque()
+        self._job: _Job | None = None
+        self._other: OtherCopy | None = None
+        self.expects_other = False
+        """Whether the store belongs to a pair of which each node has a copy."""
+        self.on_attach: Callable[[], None] = lambda: None
+        """Called when another copy can be asked from now on."""
+        self.mended = 0
+        """Files and records that were replaced by those of the other node since the activation."""
+        self.read_wrong = 0
+        """Files and records that were read wrong once."""
+
+    # --- the other copy -----------------------------------------------------------------------------
+
+    @property
+    def attached(self) -> bool:
+        """Whether another copy can be asked."""
+        return self._other is not None
+
+    def attach(self, other: OtherCopy) -> None:
+        """A replica is in sync."""
+        self._other = other
+        self.on_attach()
+
+    def detach(self) -> None:
+        """It is lost; questions that it did not answer are answered with None by ``OtherCopy``."""
+        self._other = None
+
+    # --- mendings -----------------------------------------------------------------------------------
+
+    def record(self, number: int, epoch: int, offset: int, length: int, done: Done) -> None:
+        """Mend a record of a segment."""
+        place = self._place(Directory.LOG, segment_name(number, epoch))
+        self._add(_Job(place, mend_record(self._disk, place, offset, length), done))
+
+    def segment(self, number: int, epoch: int, done: Done) -> None:
+        """Mend a sealed segment."""
+        self.file(Directory.LOG, segment_name(number, epoch), None, done)
+
+    def body(self, large: LargeBody, done: Done) -> None:
+        """Mend the body of a large message."""
+        self.file(Directory.BODIES, f"{large.file_id}.large", large, done)
+
+    def file(self, directory: Directory, name: str, large: LargeBody | None, done: Done) -> None:
+        """Mend a whole file; ``large`` of a body."""
+        place = self._place(directory, name)
+        self._add(_Job(place, mend_file(self._disk, place, large), done))
+
+    def _place(self, directory: Directory, name: str) -> Place:
+        return Place(directory, name, f"{self._directories[directory]}/{name}")
+
+    def _add(self, job: _Job) -> None:
+        self._waiting.append(job)
+        self._next()
+
+    def _next(self) -> None:
+        if self._state is MendsState.IDLE and self._waiting:
+            self.fire(MendsEvent.BEGIN, self._waiting.popleft())
+
+    def close(self) -> None:
+        """Begin nothing any more; nothing is called any more."""
+        self.fire(MendsEvent.CLOSE)
+
+    # --- actions ------------------------------------------------------------------------------------
+
+    def _begin(self, job: _Job) -> None:
+        self._job = job
+        self._step(None)
+
+    def _step(self, answer: Answer | None) -> None:
+        """Read on, on the thread of a writer, up to the next effect."""
+        job = self._job
+        assert job is not None
+        found: list[Ask | Write | Outcome] = []
+
+        def work() -> None:
+            try:
+                found.append(job.steps.send(answer))
+            except StopIteration as ended:
+                found.append(ended.value)
+
+        self._writers[Directory.LOG].run(work, partial(self._stepped, found))
+
+    def _stepped(self, found: list[Ask | Write | Outcome], error: BaseException | None) -> None:
+        effect = found[0] if found else Outcome.DAMAGED_HERE
+        if error is not None:
+            assert self._job is not None
+            log.warning("damage cannot be mended", extra={"file": self._job.place.path, "error": str(error)})
+        if isinstance(effect, Ask):
+            self.fire(MendsEvent.ASK, effect)
+        elif isinstance(effect, Write):
+            self.fire(MendsEvent.WRITE, effect)
+        else:
+            self.fire(MendsEvent.ENDED, effect)
+
+    def _ask(self, wanted: Ask) -> None:
+        if self._other is None:
+            self.fire(MendsEvent.ANSWERED, None)
+        else:
+            self._other.ask(wanted, partial(self.fire, MendsEvent.ANSWERED))
+
+    def _write(self, write: Write) -> None:
+        operation = MendBytes(write.name, write.offset, write.data, write.cut_at)
+        self._writers[write.directory].submit([operation], partial(self.fire, MendsEvent.WRITTEN))
+
+    def _written(self, error: BaseException | None) -> None:
+        if error is not None:
+            # the next look at the file finds it unchanged
+            log.error("damage cannot be mended: the disk refuses", extra={"error": str(error)})
+        self._step(None)
+
+    def _end(self, outcome: Outcome) -> None:
+        job, self._job = self._job, None
+        assert job is not None
+        if outcome is Outcome.MENDED:
+            self.mended += 1
+            log.warning("damaged bytes were replaced by those of the other node", extra={"file": job.place.path})
+        elif outcome is Outcome.READABLE:
+            self.read_wrong += 1
+            log.warning("bytes read wrong, and right at the second time", extra={"file": job.place.path})
+        job.done(outcome)
+        self._next()
+
+    def _drop(self) -> None:
+        self._waiting.clear()
+        self._job = self._other = None
+
+    TABLE = table(
+        MendsState,
+        MendsEvent,
+        {
+            (_S.IDLE, _E.BEGIN): To(_S.READING, _begin),
+            (_S.READING, _E.ASK): To(_S.ASKING, _ask),
+            (_S.READING, _E.WRITE): To(_S.WRITING, _write),
+            (_S.READING, _E.ENDED): To(_S.IDLE, _end),
+            (_S.ASKING, _E.ANSWERED): To(_S.READING, _step),
+            (_S.WRITING, _E.WRITTEN): To(_S.READING, _written),
+            (_S.IDLE, _E.CLOSE): To(_S.CLOSED, _drop),
+            (_S.READING, _E.CLOSE): To(_S.CLOSED, _drop),
+            (_S.ASKING, _E.CLOSE): To(_S.CLOSED, _drop),
+            (_S.WRITING, _E.CLOSE): To(_S.CLOSED, _drop),
+            (_S.CLOSED, _E.ASK): IGNORED,
+            (_S.CLOSED, _E.ANSWERED): IGNORED,
+            (_S.CLOSED, _E.WRITE): IGNORED,
+            (_S.CLOSED, _E.WRITTEN): IGNORED,
+            (_S.CLOSED, _E.ENDED): IGNORED,
+            (_S.CLOSED, _E.CLOSE): IGNORED,
+        },
+        otherwise={
+            _E.BEGIN: ILLEGAL,
+            _E.ASK: ILLEGAL,
+            _E.ANSWERED: ILLEGAL,
+            _E.WRITE: ILLEGAL,
+            _E.WRITTEN: ILLEGAL,
+            _E.ENDED: ILLEGAL,
+            _E.CLOSE: ILLEGAL,
+        },
+    )

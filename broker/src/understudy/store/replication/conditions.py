@@ -1,0 +1,132 @@
+"""The condition of the files of a store, for a copy and for a scrubber: whether they fit their checksums.
+
+All calls block and are made in small steps, as those of ``inventory``.
+
+Not here: the checks (``store.file_checks``), what follows from damage (``store.mending``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Mapping
+from contextlib import suppress
+from hashlib import blake2b
+
+from understudy.errors import DiskFailed
+from understudy.message import LargeBody
+from understudy.ports import FileReader
+from understudy.store.file_checks import BodyChecksums, Condition, read_pieces, trailer_of
+from understudy.store.log.records import HEADER_BYTES
+from understudy.store.log.segment import HEADER_BLOCK_BYTES, parse_name, segment_name
+from understudy.store.mending import Mending, Place, check_of, mend_file
+from understudy.store.replication.copy_messages import HASH_BYTES, Directory
+from understudy.store.replication.store_files import StoreDirectories, is_entry, is_segment, is_unfinished
+from understudy.store.snapshots.snapshot import parse_snapshot_name
+
+Key = tuple[Directory, str]
+
+
+def is_settled(key: Key, *, complete: bool) -> bool:
+    """Whether a file has its checksum and keeps its bytes: a snapshot, a body, a sealed segment.
+
+    Args:
+        key: The file.
+        complete: Of a segment: its seal is there.
+    """
+    if is_unfinished(*key) or is_entry(*key):
+        return False
+    if key[0] is Directory.BODIES or parse_snapshot_name(key[1]) is not None:
+        return True
+    return complete and is_segment(*key)
+
+
+def body_id(key: Key) -> int | None:
+    """Id of the file of a body; None for other files."""
+    return int(key[1].partition(".")[0]) if key[0] is Directory.BODIES else None
+
+
+class FileConditions:
+    """Looks at files of one store; knows the checksums of bodies from the records of the log."""
+
+    def __init__(self, directories: StoreDirectories) -> None:
+        """Nothing is read yet."""
+        self._directories = directories
+        self._checksums = BodyChecksums()
+
+    def learn(
+        self, positions: Mapping[str, int], names: Collection[Key], key: Key | None = None
+    ) -> Generator[int, None, None]:
+        """Read the checksums of bodies from the segments, as far as they were not read.
+
+        Args:
+            positions: Ends of segments that are being written.
+            names: Files of the store.
+            key: The file that is to be looked at: nothing is read for one that is no body. None: any.
+        """
+        if key is not None:
+            file_id = body_id(key)
+            if file_id is None or self._checksums.of(file_id) is not None:
+                return
+        wanted = {file_id for each in names if (file_id := body_id(each)) is not None}
+        for each in names if wanted else ():
+            if not is_segment(*each):
+                continue
+            with suppress(FileNotFoundError):
+                file = self._directories.disk.open(self._directories.path(*each), read_only=True)
+                try:
+                    end = positions.get(each[1])
+                    yield from self._checksums.learn(file, each[1], file.size() if end is None else end, wanted)
+                except DiskFailed:
+                    # a body whose record cannot be read has no known checksum
+                    continue
+                finally:
+                    file.close()
+
+    def look(self, file: FileReader, key: Key, *, past_cache: bool) -> Generator[int, None, tuple[Condition, bytes]]:
+        """Compare a settled file with its checksum; its condition, and the hash of its bytes."""
+        large, size_bytes = self._large(key), file.size()
+        digest = blake2b(digest_size=HASH_BYTES)
+        known = large is not None or key[0] is Directory.LOG
+        if past_cache:
+            file.forget_cached(0, size_bytes)
+        check = check_of(self._place(key), size_bytes, trailer_of(file), large) if known else None
+        try:
+            for data in read_pieces(file, size_bytes, past_cache=past_cache):
+                digest.update(data)
+                if check is not None:
+                    check.feed(data)
+                yield len(data)
+        except DiskFailed:
+            return Condition.DAMAGED, b""
+        if check is None:
+            return Condition.UNKNOWN, digest.digest()
+        return Condition.FITS if check.fits else Condition.DAMAGED, digest.digest()
+
+    def is_cut_off(self, key: Key, names: Collection[Key]) -> bool:
+        """Whether a segment without a seal must have one, because the next one of its epoch has records.
+
+        Args:
+            key: A segment that is not being written.
+            names: Files of the store.
+        """
+        number, epoch, _ = parse_name(key[1]) or (0, 0, False)
+        following = (Directory.LOG, segment_name(number + 1, epoch))
+        if following not in names:
+            return False
+        with suppress(FileNotFoundError):
+            file = self._directories.disk.open(self._directories.path(*following), read_only=True)
+            try:
+                return bool(file.read(HEADER_BLOCK_BYTES, HEADER_BYTES).strip(b"\0"))
+            finally:
+                file.close()
+        return False
+
+    def mending(self, key: Key) -> Mending:
+        """The mending of a settled file."""
+        return mend_file(self._directories.disk, self._place(key), self._large(key))
+
+    def _place(self, key: Key) -> Place:
+        return Place(*key, self._directories.path(*key))
+
+    def _large(self, key: Key) -> LargeBody | None:
+        file_id = body_id(key)
+        return self._checksums.of(file_id) if file_id is not None else None

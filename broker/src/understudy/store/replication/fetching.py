@@ -1,0 +1,76 @@
+"""Bytes of files that one node of a pair asks of the other one: ``AskBytes`` and ``AnswerBytes`` of the copy.
+
+Either side may ask, while the store is copied and while the replica is in sync. ``Asker`` is the side that asks: it
+numbers the questions and hands the answers over. ``answer_of`` reads the bytes for the other side, past the cache of
+its machine, so that both look at their disks; it blocks.
+
+The bytes are not checked here: whoever asks knows the checksum (``store.mending``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from understudy.errors import RemoteProtocolError, StoreError
+from understudy.store.mending import Answer, Ask
+from understudy.store.replication.copy_messages import AnswerBytes, AskBytes, CopyMessage
+from understudy.store.replication.store_files import StoreDirectories, belongs
+
+
+class Asker:
+    """Questions to the other node that are not answered. Implements ``store.mends.OtherCopy``."""
+
+    def __init__(self, send: Callable[[CopyMessage], None]) -> None:
+        """``send``: to the other node."""
+        self._send = send
+        self._number = 0
+        self._open: dict[int, Callable[[Answer | None], None]] = {}
+
+    def ask(self, wanted: Ask, answered: Callable[[Answer | None], None]) -> None:
+        """See ``OtherCopy``."""
+        self._number += 1
+        self._open[self._number] = answered
+        self._send(AskBytes(self._number, wanted.directory, wanted.name, wanted.offset, wanted.length))
+
+    def receive(self, message: AnswerBytes) -> None:
+        """An answer.
+
+        Raises:
+            RemoteProtocolError: nothing was asked under its number.
+        """
+        answered = self._open.pop(message.number, None)
+        if answered is None:
+            raise RemoteProtocolError(f"answer {message.number} without a question")
+        answered(answer_in(message))
+
+    def lost(self) -> None:
+        """The other node is lost: every open question is answered with None."""
+        questions, self._open = self._open, {}
+        for answered in questions.values():
+            answered(None)
+
+
+def answer_in(message: AnswerBytes) -> Answer | None:
+    """The content of an answer; None: the other node has no such file, or cannot read it."""
+    return Answer(message.size_bytes, message.data) if message.found else None
+
+
+def answer_of(directories: StoreDirectories, message: AskBytes) -> AnswerBytes:
+    """Read the bytes that the other node asks for.
+
+    Raises:
+        RemoteProtocolError: the name is not that of a file of a store.
+    """
+    if not belongs(message.directory, message.name):
+        raise RemoteProtocolError(f"{message.name!r} is no file of a store")
+    try:
+        file = directories.disk.open(directories.path(message.directory, message.name), read_only=True)
+    except (StoreError, FileNotFoundError):
+        return AnswerBytes(message.number, False, 0, b"")
+    try:
+        file.forget_cached(message.offset, message.length)
+        return AnswerBytes(message.number, True, file.size(), file.read(message.offset, message.length))
+    except StoreError:
+        return AnswerBytes(message.number, False, 0, b"")
+    finally:
+        file.close()
