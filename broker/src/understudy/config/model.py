@@ -480,6 +480,11 @@ class Configuration:
     journal_compact_min_files: int = _CORE.number("journal-compact-min-files")
     journal_compact_percentage_percent: int = _CORE.number("journal-compact-percentage")
     quarantine_damaged_records: bool = _CORE.boolean("quarantine-damaged-records")
+    other_copy_wait_ms: int = _CORE.number("other-copy-wait")
+    """-1: no limit."""
+    scrub_rate_bytes: int = _CORE.number("scrub-rate")
+    """Per second; 0: no scrubber."""
+    scrub_period_ms: int = _CORE.number("scrub-period")
     journal_min_files: int = _CORE.number("journal-min-files")
     journal_datasync: bool = _CORE.boolean("journal-datasync")
     journal_sync_transactional: bool = _CORE.boolean("journal-sync-transactional")

@@ -279,6 +279,29 @@ _STORE: Final[tuple[Element, ...]] = (
         " understudy run --quarantine does; false refuses to start. An element of Understudy's own.",
     ),
     row(
+        "other-copy-wait",
+        MS,
+        "3600000",
+        "How long a damaged message of a replicated pair waits for the copy of the other node while that is not there;"
+        " then it goes to the quarantine. -1 waits until an operator decides. An element of Understudy's own.",
+    ),
+    row(
+        "scrub-rate",
+        BYTES,
+        "10M",
+        "Bytes per second at which the files of the store are compared with their checksums in the background; 0 is"
+        " never. An element of Understudy's own.",
+        minimum=0,
+    ),
+    row(
+        "scrub-period",
+        MS,
+        "86400000",
+        "Time from the begin of one pass over all files of the store to the begin of the next. An element of"
+        " Understudy's own.",
+        minimum=1000,
+    ),
+    row(
         "journal-retention-directory",
         PATH,
         None,

@@ -110,6 +110,9 @@ class LinkEvents(Protocol):
     def replica_lost(self, registration: packets.ReplicaRegistration) -> None:
         """The replica that was in sync is lost; the node goes on without it."""
 
+    def copy_received(self, data: bytes) -> None:
+        """A message about files of a replica in sync. Raises BrokerError: it does not fit."""
+
     def cannot_go_on(self, error: BrokerError) -> None:
         """The replica is lost, and the node may not go on without it."""
 
@@ -285,6 +288,8 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
             return
         if isinstance(packet, packets.ReplicationCopy) and self._copy is not None:
             self._copy.receive(packet.data)
+        elif isinstance(packet, packets.ReplicationCopy) and self._state is LinkState.IN_SYNC:
+            self._events.copy_received(packet.data)
         elif isinstance(packet, packets.ReplicationProgress):
             self._progressed(packet)
         else:

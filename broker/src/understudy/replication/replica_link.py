@@ -42,8 +42,8 @@ log = logging.getLogger(__name__)
 class CopyTarget(Protocol):
     """The files that are being copied, then the execution of operations on them."""
 
-    def begin(self) -> None:
-        """Send the inventory."""
+    def begin(self, protocol: int) -> None:
+        """Send the inventory; ``protocol`` is the version that both nodes speak."""
 
     def receive(self, data: bytes) -> None:
         """A message of the active node. Raises BrokerError: it does not fit."""
@@ -132,6 +132,7 @@ class ReplicaEvent(Enum):
     EXHAUSTED = auto()
     """No candidate is left."""
     ACCEPTED = auto()
+    """Payload: the version of the protocol that both nodes speak."""
     REFUSED = auto()
     """Payload: the reason."""
     COPIED = auto()
@@ -145,6 +146,8 @@ class ReplicaEvent(Enum):
 _S, _E = ReplicaState, ReplicaEvent
 #: Answers that stay the same until a node is updated, or configured in another way: they are logged.
 _LASTING: Final = (ReplicaProblem.PROTOCOL, ReplicaProblem.OTHER_PAIR)
+#: States in which messages about files come.
+_WITH_FILES: Final = (_S.COPYING, _S.IN_SYNC)
 #: Result of a search by an answer in it; the first one counts.
 _FOUND: Final = {
     ReplicaProblem.ALREADY_REPLICATING: Found.PLACE_TAKEN,
@@ -251,7 +254,7 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
         target = self._target
         if isinstance(packet, packets.ReplicationOperations) and self._state is ReplicaState.IN_SYNC:
             self._take(packet)
-        elif isinstance(packet, packets.ReplicationCopy) and self._state is ReplicaState.COPYING and target is not None:
+        elif isinstance(packet, packets.ReplicationCopy) and self._state in _WITH_FILES and target is not None:
             target.receive(packet.data)
         elif isinstance(packet, packets.ReplicationStopping):
             self._stopping(packet)
@@ -378,16 +381,16 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
             self.fire(ReplicaEvent.REFUSED, text)
         else:
             log.info("accepted as replica", extra={"node_id": answer.node_id, "epoch": answer.epoch})
-            self.fire(ReplicaEvent.ACCEPTED)
+            self.fire(ReplicaEvent.ACCEPTED, answer.protocol)
 
-    def _begin_copy(self) -> None:
+    def _begin_copy(self, protocol: int) -> None:
         self._received = self._durable = 0
         self._parts, self._parts_bytes = [], 0
         self._left = []
         self.found = Found.NOTHING
         self._target = self._new_target(self)
         self._listener.accepted()
-        self._target.begin()
+        self._target.begin(protocol)
 
     def _enter_sync(self) -> None:
         self._listener.in_sync()

@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from understudy.errors import BrokerError, DiskFailed
+from understudy.errors import BrokerError, DiskFailed, RemoteProtocolError
 from understudy.ha.local_sequence import LocalSequence
 from understudy.ha.replication.standing import Origin
 from understudy.ids import coordination_node_id
 from understudy.ports import Operation, Worker
 from understudy.replication.replica_link import TargetOwner
-from understudy.runtime.copying import Steps, store_directories
+from understudy.runtime.copying import FileAnswers, Steps, store_directories
 from understudy.runtime.parts import NodeParts
 from understudy.store.replication.copy_messages import (
+    AskBytes,
     CopyMessage,
     Directory,
     TargetReady,
@@ -62,11 +63,12 @@ class TargetCopy:
         self._target = CopyTarget(store_directories(parts), saved_max)
         self._steps = Steps(worker, lambda: self._target.wants_step, self._target.step, self._stepped)
         self._worker = worker
+        self._answers = FileAnswers(parts, worker, owner.copy_send)
         self._log: ReplicaLog | None = None
         """Once the copy is complete."""
         self._ending = False
 
-    def begin(self) -> None:
+    def begin(self, protocol: int) -> None:
         """See ``CopyTarget``."""
         # the files are about to become those of another node: a position that was seen here does not apply to them
         self._parts.watch.forget()
@@ -74,8 +76,14 @@ class TargetCopy:
 
     def receive(self, data: bytes) -> None:
         """See ``CopyTarget``."""
-        self._target.receive(decode_message(data))
-        self._steps.go_on()
+        message = decode_message(data)
+        if self._log is None:
+            self._target.receive(message)
+            self._steps.go_on()
+        elif isinstance(message, AskBytes):
+            self._answers.ask(message)
+        else:
+            raise RemoteProtocolError(f"{type(message).__name__} after the copy")
 
     def _stepped(self, messages: Sequence[CopyMessage], error: BaseException | None) -> None:
         for message in messages:
@@ -148,7 +156,7 @@ class TargetCopy:
                 self._target.close()
                 ended()
 
-        self._steps.close(steps_ended)
+        self._steps.close(lambda: self._answers.close(steps_ended))
 
 
 def is_complete(parts: NodeParts) -> bool:

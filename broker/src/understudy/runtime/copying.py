@@ -5,13 +5,15 @@ The steps of the copy block and run on a thread; everything else happens on the 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
 from understudy.config.model import Configuration
-from understudy.errors import BrokerError, DiskFailed
+from understudy.errors import BrokerError, DiskFailed, LimitExceeded
 from understudy.ha.replication.ports import Authority
+from understudy.limits import FILE_QUESTIONS_MAX
 from understudy.ports import Worker
 from understudy.replication.active_link import CopyOwner
 from understudy.runtime.parts import NodeParts
@@ -19,14 +21,18 @@ from understudy.store.log.applier import Applier
 from understudy.store.log.operation_context import Voter
 from understudy.store.message_store import MessageStore
 from understudy.store.replication.copy_messages import (
+    AskBytes,
     CopyIdentity,
     CopyMessage,
     decode_message,
     encode_message,
 )
 from understudy.store.replication.copy_source import CopySource, SourceState
+from understudy.store.replication.fetching import answer_of
 from understudy.store.replication.store_files import StoreDirectories
-from understudy.wire.core.packets_replication import COMMON_FILES_PROTOCOL
+from understudy.wire.core.packets_replication import CHECKED_FILES_PROTOCOL, COMMON_FILES_PROTOCOL
+
+log = logging.getLogger(__name__)
 
 
 def store_directories(parts: NodeParts) -> StoreDirectories:
@@ -100,6 +106,46 @@ class Steps:
             ended()
 
 
+class FileAnswers:
+    """Bytes of this node's files for the other node of the pair, read on a thread, one question at a time."""
+
+    def __init__(self, parts: NodeParts, worker: Worker, send: Callable[[bytes], None]) -> None:
+        """Args:
+        parts: Of this node.
+        worker: Reads the files.
+        send: To the other node.
+        """
+        self._directories = store_directories(parts)
+        self._send = send
+        self._questions: list[AskBytes] = []
+        self._steps = Steps(worker, lambda: bool(self._questions), self._read, self._answered)
+
+    def ask(self, message: AskBytes) -> None:
+        """A question of the other node.
+
+        Raises:
+            LimitExceeded: more than ``FILE_QUESTIONS_MAX`` wait.
+        """
+        if len(self._questions) >= FILE_QUESTIONS_MAX:
+            raise LimitExceeded(f"{len(self._questions)} questions of the other node wait")
+        self._questions.append(message)
+        self._steps.go_on()
+
+    def _read(self) -> list[CopyMessage]:
+        return [answer_of(self._directories, self._questions.pop(0))]
+
+    def _answered(self, messages: list[CopyMessage], error: BaseException | None) -> None:
+        for message in messages:
+            self._send(b"".join(encode_message(message)))
+        if error is not None:
+            # the other node stops waiting when the connection ends
+            log.error("bytes for the other node cannot be read", extra={"error": str(error)})
+
+    def close(self, ended: Callable[[], None]) -> None:
+        """Read nothing more; call ``ended`` when nothing is read."""
+        self._steps.close(ended)
+
+
 class SourceCopy:
     """The copy of an active node's store to a replica."""
 
@@ -129,7 +175,12 @@ class SourceCopy:
         self._owner = owner
         log, bodies = opened.appliers
         self._source = CopySource(
-            store_directories(parts), log, bodies, self._store.epoch, states_common=protocol >= COMMON_FILES_PROTOCOL
+            store_directories(parts),
+            log,
+            bodies,
+            self._store.epoch,
+            states_common=protocol >= COMMON_FILES_PROTOCOL,
+            checks=protocol >= CHECKED_FILES_PROTOCOL,
         )
         self._told = False
         """The owner knows that little is left."""

@@ -113,6 +113,8 @@ class OpenedStore:
             ),
             on_failure=self._owner.fail,
         )
+        if self._replication is not None:
+            self._replication.expect_other(self.store)
         log_format = self.store.format
         parts.formats.log_version = lambda: log_format.version
         log_format.readable = parts.formats.lowest

@@ -37,6 +37,7 @@ from understudy.ports import Clock, Disk, File, LogWriter, Operation
 from understudy.store.log.applier import UNFINISHED, Applier
 from understudy.store.log.operation_context import OperationContext
 from understudy.store.log.operations import BodyEnd, FinishBodies, MakeDirectory, RemoveFile, WriteBody
+from understudy.store.mends import Side
 
 log = logging.getLogger(__name__)
 
@@ -138,6 +139,11 @@ class LargeMessages:
             _removed("files that no record names", error)
         elif operations:
             self._away(operations, "files that no record names")
+
+    @property
+    def side(self) -> Side:
+        """The directory of the bodies, for ``mends``."""
+        return Side(self.directory, self.writer, self._prefix)
 
     def path_of(self, file_id: int) -> str:
         """The file of a body."""

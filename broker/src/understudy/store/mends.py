@@ -38,6 +38,30 @@ class OtherCopy(Protocol):
         """Read bytes there; ``answered`` is called once, with None if the other node is lost or has no such file."""
 
 
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the two directories of a store."""
+
+    directory: str
+    """Absolute path."""
+    writer: LogWriter
+    """Changes files in it."""
+    prefix: str = ""
+    """Of names for the writer."""
+
+
+@dataclass(slots=True)
+class Pair:
+    """The two nodes of a pair, for descriptions of damage."""
+
+    node: str
+    """Name of this node."""
+    wait_ms: int
+    """Longest wait of a damaged message for the other copy, while there is none; negative: no limit."""
+    other: str = ""
+    """Name of the node that has the other copy, or had it last."""
+
+
 class MendsState(Enum):
     """States of the mending under way."""
 
@@ -86,24 +110,20 @@ class Mends(Machine[MendsState, MendsEvent]):
     EVENTS: ClassVar[type[Enum]] = MendsEvent
     INITIAL: ClassVar[Enum] = MendsState.IDLE
 
-    def __init__(
-        self, disk: Disk, directories: Mapping[Directory, str], writers: Mapping[Directory, LogWriter]
-    ) -> None:
+    def __init__(self, disk: Disk, sides: Mapping[Directory, Side]) -> None:
         """
         Args:
             disk: Where the store is.
-            directories: Absolute paths of the two directories.
-            writers: Change files in each of them; reads use that of the log.
+            sides: Its two directories.
         """
         super().__init__()
         self._disk = disk
-        self._directories = directories
-        self._writers = writers
+        self._sides = sides
         self._waiting: deque[_Job] = deque()
         self._job: _Job | None = None
         self._other: OtherCopy | None = None
-        self.expects_other = False
-        """Whether the store belongs to a pair of which each node has a copy."""
+        self.pair: Pair | None = None
+        """The pair of which each node has a copy; None: there is no other copy."""
         self.on_attach: Callable[[], None] = lambda: None
         """Called when another copy can be asked from now on."""
         self.mended = 0
@@ -148,7 +168,7 @@ class Mends(Machine[MendsState, MendsEvent]):
         self._add(_Job(place, mend_file(self._disk, place, large), done))
 
     def _place(self, directory: Directory, name: str) -> Place:
-        return Place(directory, name, f"{self._directories[directory]}/{name}")
+        return Place(directory, name, f"{self._sides[directory].directory}/{name}")
 
     def _add(self, job: _Job) -> None:
         self._waiting.append(job)
@@ -180,7 +200,7 @@ class Mends(Machine[MendsState, MendsEvent]):
             except StopIteration as ended:
                 found.append(ended.value)
 
-        self._writers[Directory.LOG].run(work, partial(self._stepped, found))
+        self._sides[Directory.LOG].writer.run(work, partial(self._stepped, found))
 
     def _stepped(self, found: list[Ask | Write | Outcome], error: BaseException | None) -> None:
         effect = found[0] if found else Outcome.DAMAGED_HERE
@@ -201,8 +221,9 @@ class Mends(Machine[MendsState, MendsEvent]):
             self._other.ask(wanted, partial(self.fire, MendsEvent.ANSWERED))
 
     def _write(self, write: Write) -> None:
-        operation = MendBytes(write.name, write.offset, write.data, write.cut_at)
-        self._writers[write.directory].submit([operation], partial(self.fire, MendsEvent.WRITTEN))
+        side = self._sides[write.directory]
+        operation = MendBytes(side.prefix + write.name, write.offset, write.data, write.cut_at)
+        side.writer.submit([operation], partial(self.fire, MendsEvent.WRITTEN))
 
     def _written(self, error: BaseException | None) -> None:
         if error is not None:

@@ -104,7 +104,7 @@ class MessageStore:
         self.node_id: NodeId = state.node_id
         self.epoch = state.epoch
         self.large = large
-        self.quarantine = Quarantine(disk, directory, housekeeper, made=DIRECTORY_NAME in epoch.names)
+        self.quarantine = Quarantine(disk, directory, housekeeper, large, made=DIRECTORY_NAME in epoch.names)
         self._disk = disk
         self._directory = directory
         self.settings = settings

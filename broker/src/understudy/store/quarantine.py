@@ -27,7 +27,10 @@ from understudy.dataclass import dataclass
 from understudy.errors import DiskFailed, LimitExceeded, StoreError
 from understudy.limits import QUARANTINE_BYTES_MAX, QUARANTINE_ENTRIES_MAX
 from understudy.ports import Disk, DiskReader, LogWriter, Operation
+from understudy.store.large_messages import LargeMessages
 from understudy.store.log.operations import CreateFile, MakeDirectory, RemoveFile, RenameFile, SyncDirectory, WriteFile
+from understudy.store.mends import Mends, Side
+from understudy.store.replication.copy_messages import Directory
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +73,10 @@ class QuarantineEntry:
     durable: bool = True
     held: bool = False
     """The message is still in its queue, out of reach of consumers, and is tried again at the next activation."""
+    nodes: str = ""
+    """Names of the nodes of a pair whose copy does not fit, separated by commas; empty without replication."""
+    path: str = ""
+    """File of the damaged bytes, on each of these nodes; empty when they are in no file of the log."""
     dropped: bool = False
     """An operator dropped the entry: only the extent is still needed."""
 
@@ -101,6 +108,10 @@ class KnownDamage:
             extents = self._segments.setdefault((entry.segment, entry.epoch), {})
             self.count += entry.offset not in extents
             extents[entry.offset] = entry.length
+
+    def mended(self) -> None:
+        """Damage that no entry names was repaired: what stopped at it may be tried again."""
+        self.count += 1
 
     def length_at(self, number: int, epoch: int, offset: int) -> int:
         """Length of the damaged record that begins there; 0 if none is known."""
@@ -214,13 +225,16 @@ class _Waiting:
 class Quarantine:
     """The quarantine of an active node."""
 
-    def __init__(self, disk: Disk, directory: str, writer: LogWriter, *, made: bool = True) -> None:
+    def __init__(
+        self, disk: Disk, directory: str, writer: LogWriter, large: LargeMessages, *, made: bool = True
+    ) -> None:
         """Reads the entries that are there.
 
         Args:
             disk: Where the store is.
             directory: Absolute path of the journal.
             writer: Writes entries away from the loop; its owner closes it.
+            large: Bodies of large messages.
             made: Whether the directory of the quarantine may exist; False saves a look.
 
         Raises:
@@ -229,6 +243,8 @@ class Quarantine:
         self._disk = disk
         self._directory = directory
         self._writer = writer
+        self.mends = Mends(disk, {Directory.LOG: Side(directory, writer), Directory.BODIES: large.side})
+        """Replaces damaged bytes by those of the other node before anything is set aside."""
         found = read_entries(disk, directory) if made else []
         self._kept = {kept.entry.entry_id: kept for kept in found}
         self.known = KnownDamage(kept.entry for kept in self._kept.values())
@@ -387,6 +403,7 @@ class Quarantine:
     def close(self) -> None:
         """Begin nothing any more."""
         self._closed = True
+        self.mends.close()
 
 
 def _removal(entry_ids: list[str]) -> list[Operation]:

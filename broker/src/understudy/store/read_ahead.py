@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from understudy.errors import DiskFailed, JournalCorrupt, SegmentMissing
+from understudy.errors import DescriptorsExhausted, DiskFailed, JournalCorrupt, SegmentMissing
 from understudy.message import Message
 from understudy.store.reference import Location, unpack_location
 
@@ -90,7 +90,7 @@ class RunReader:
                 self._read_run(number, offset, length, upcoming)
             start = offset - self._start
             return self._decode(location, self._data[start : start + length])
-        except SegmentMissing:
+        except (SegmentMissing, DescriptorsExhausted):
             raise
         except (JournalCorrupt, DiskFailed):
             # the neighbours that were read with it may be wrong, too

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from understudy.dataclass import dataclass
-from understudy.errors import DiskFailed, JournalCorrupt, RemoteProtocolError, SegmentMissing
+from understudy.errors import DescriptorsExhausted, DiskFailed, JournalCorrupt, RemoteProtocolError, SegmentMissing
 from understudy.kernel import crc32
 from understudy.message import Encoding, LargeMessage, Message, large_body_of
 from understudy.ports import Disk, File
@@ -83,7 +83,7 @@ class ReadBack:
         location = self.resolve(location)
         try:
             return self._decode(location, self._fetch(*unpack_location(location)))
-        except SegmentMissing:
+        except (SegmentMissing, DescriptorsExhausted):
             raise
         except (JournalCorrupt, DiskFailed):
             return self._read_again(location)

@@ -17,6 +17,7 @@ from understudy.runtime.replica_runner import WorkerRunner
 from understudy.store.replication.copy_messages import CopyIdentity, decode_message, encode_message
 from understudy.store.replication.copy_source import CopySource, SourceState
 from understudy.store.replication.store_files import StoreDirectories
+from understudy.wire.core.packets_replication import REPLICATION_PROTOCOL
 
 Done = Callable[[BaseException | None], None]
 
@@ -92,7 +93,7 @@ def test_a_copy_that_ends_before_it_is_noted_leaves_no_file_open(tmp_path: Path)
     backup = Backup(tmp_path)
     directories = StoreDirectories(rig.disk("active"), DIRECTORY, BODIES)
     source = CopySource(directories, rig.log, rig.bodies_applier, rig.store.epoch)
-    backup.copy.begin()
+    backup.copy.begin(REPLICATION_PROTOCOL)
     while not backup.notes:
         moved = backup.worker.step()
         while backup.sent:

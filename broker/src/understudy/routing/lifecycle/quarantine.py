@@ -1,5 +1,10 @@
 """Messages that cannot be read: set aside, so that their neighbours go on being served (ADR 0020).
 
+A message whose stored bytes are wrong is first read again from the medium; in a replicated pair its bytes are then
+taken from the other node (``store.mends``, ADR 0114). Meanwhile the queue delivers nothing, so that the order is kept.
+If the other node cannot be asked, the message waits for it among the scheduled messages, as a held one, and the queue
+goes on; the wait ends when the other node is there, after ``other-copy-wait``, or with ``give_up``.
+
 A message whose stored bytes are damaged leaves its queue for good: first its bytes and a description go to the
 store's quarantine, then the log gets the acknowledgement that ends the message. Until both have happened it is
 among the scheduled messages of its queue with a time that never comes, so it is counted and not delivered.
@@ -22,6 +27,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
+from understudy.dataclass import dataclass
 from understudy.errors import (
     BrokerError,
     DescriptorsExhausted,
@@ -30,17 +36,22 @@ from understudy.errors import (
     SegmentMissing,
     StoreError,
 )
-from understudy.message import Message
+from understudy.message import LargeMessage, Message
 from understudy.ports import Clock, Timers
 from understudy.routing.lifecycle.scheduled import ScheduledDeliveries
 from understudy.routing.paging import Paging
 from understudy.routing.queues.queue import Queue
+from understudy.store.mending import Outcome
+from understudy.store.mends import Pair
 from understudy.store.message_store import MessageStore
 from understudy.store.quarantine import QuarantineEntry
+from understudy.store.read_back import Place
 from understudy.store.reference import LargeReference, MessageReference, References, unpack_location
 
 log = logging.getLogger(__name__)
 
+#: Outcomes after which the bytes of this node are right.
+_RIGHT: Final = (Outcome.READABLE, Outcome.MENDED)
 #: A time that does not come.
 NEVER_MS: Final = 1 << 62
 #: Pause before a message is read again that could not be read for want of a file descriptor.
@@ -49,10 +60,35 @@ AGAIN_MS: Final = 5_000
 SEARCH_SLICE: Final = 500
 
 
+@dataclass(slots=True)
+class _Trouble:
+    """A message that cannot be read."""
+
+    queue: Queue
+    reference: MessageReference
+    kind: str
+    """``message`` or ``large message``."""
+    reason: str
+    held: bool
+    """It may be readable later, if the other node has no right bytes either."""
+    both: bool = False
+    """The bytes of the other node are wrong, too."""
+    given_up: bool = False
+    """It waits for the other node no longer."""
+    over: bool = False
+    """It can be read again."""
+
+
+def _entry_id(queue: Queue, reference: MessageReference) -> str:
+    return f"message-{reference.message_id}-{queue.queue_id}"
+
+
 class DamagedMessages:
     """The messages of one node that cannot be read."""
 
-    __slots__ = ("_aside", "_clock", "_closed", "_paging", "_queues", "_scheduled", "_store", "_timers")
+    __slots__ = (
+        "_aside", "_clock", "_closed", "_paging", "_queues", "_scheduled", "_store", "_timers", "_waiting", "stopped",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -72,8 +108,13 @@ class DamagedMessages:
         self._queues = queues
         self._aside: set[tuple[int, int]] = set()
         """Queue and message id of messages that are set aside and still in their queue."""
+        self._waiting: dict[tuple[int, int], _Trouble] = {}
+        """Those that wait for the other node, by queue and message id."""
+        self.stopped: dict[Queue, int] = {}
+        """Queues that deliver nothing, and how many of their messages are being taken from the other node."""
         self._closed = False
-        store.quarantine.damage_met = self._search
+        store.quarantine.damage_met = self._met
+        store.quarantine.mends.on_attach = self._try_again
 
     def close(self) -> None:
         """Searches end."""
@@ -118,6 +159,18 @@ class DamagedMessages:
             for each in scheduled:
                 self.quarantine(queue, each, error)
         # else a consumer has it, or it is set aside already
+
+    def _met(self, number: int, offset: int) -> None:
+        """The consolidator has met damage that no message in memory explains."""
+        use = self._store.state.segments.get(number)
+        if use is not None:
+            self._store.quarantine.mends.segment(number, use.epoch, partial(self._segment_mended, number, offset))
+
+    def _segment_mended(self, number: int, offset: int, outcome: Outcome) -> None:
+        if outcome in _RIGHT:
+            self._store.quarantine.known.mended()
+        else:
+            self._search(number, offset)
 
     def _search(self, number: int, offset: int) -> None:
         """Begin to look for the messages whose record lies at that offset of that segment."""
@@ -173,22 +226,135 @@ class DamagedMessages:
             return
         self._scheduled.add(queue, reference, NEVER_MS)
         self._aside.add((queue.queue_id, reference.message_id))
-        self._list(queue, reference, "message", str(cause or error), held=not damaged)
+        self._mend(_Trouble(queue, reference, "message", str(cause or error), held=not damaged))
 
     def hold(self, queue: Queue, reference: MessageReference, error: BrokerError) -> None:
-        """The body of a large message cannot be read; its caller has put the reference where it stays."""
-        self._list(queue, reference, "large message", str(error), held=True)
+        """The body of a large message cannot be read; its caller puts the reference where it stays."""
+        self._mend(_Trouble(queue, reference, "large message", str(error), held=True))
 
-    def _list(self, queue: Queue, reference: MessageReference, kind: str, reason: str, *, held: bool) -> None:
+    # --- bytes of the other node ------------------------------------------------------------------
+
+    def _mend(self, trouble: _Trouble) -> None:
+        """Read again, and take the bytes of the other node; meanwhile the queue delivers nothing."""
+        queue, reference = trouble.queue, trouble.reference
+        mends, done = self._store.quarantine.mends, partial(self._mended, trouble)
+        place = self._place(reference)
+        if place is None or not reference.durable:
+            # bytes in a page file are on this node only
+            self._list(trouble)
+            return
+        if trouble.kind == "message":
+            if mends.pair is None:
+                # it was read a second time already
+                self._list(trouble)
+                return
+            mends.record(place.number, place.epoch, place.offset, place.length, done)
+        else:
+            try:
+                assert reference.location is not None
+                message = self._store.read_message(reference.location)
+            except StoreError as error:
+                trouble.reason += f"; {error}"
+                self._list(trouble)
+                return
+            assert isinstance(message, LargeMessage)
+            mends.body(message.large, done)
+        self.stopped[queue] = self.stopped.get(queue, 0) + 1
+        # a dispatch under way ends
+        queue.looks_left = queue.read_back_left = 0
+
+    def _place(self, reference: MessageReference) -> Place | None:
+        return self._store.read_back.place_of(reference.location) if reference.location is not None else None
+
+    def _mended(self, trouble: _Trouble, outcome: Outcome) -> None:
+        queue = trouble.queue
+        self.stopped[queue] -= 1
+        if not self.stopped[queue]:
+            del self.stopped[queue]
+        if self._closed:
+            return
+        mends = self._store.quarantine.mends
+        if outcome in _RIGHT:
+            self._give_back(trouble)
+        elif outcome is Outcome.DAMAGED_HERE and mends.pair is not None and not trouble.given_up:
+            self._wait(trouble, mends.pair)
+        else:
+            self._settle(trouble, both=outcome is Outcome.DAMAGED_TWICE)
+        queue.prompt()
+
+    def _give_back(self, trouble: _Trouble) -> None:
+        """The message can be read: it is in its place again."""
+        queue, reference = trouble.queue, trouble.reference
+        trouble.over = True
+        key = (queue.queue_id, reference.message_id)
+        self._aside.discard(key)
+        self._waiting.pop(key, None)
+        self._paging.forget_readers(queue)
+        self._store.quarantine.drop(_entry_id(queue, reference), lambda error: None)
+        for each in self._scheduled.take(queue, lambda each: each is reference, 1):
+            queue.due(each)
+
+    def _wait(self, trouble: _Trouble, pair: Pair) -> None:
+        """The other node cannot be asked now."""
+        key = (trouble.queue.queue_id, trouble.reference.message_id)
+        if key in self._waiting:
+            return
+        self._waiting[key] = trouble
+        if pair.wait_ms >= 0:
+            self._timers.call_later(pair.wait_ms, partial(self._waited, key, trouble))
+        self._list(trouble, waits=True)
+
+    def _waited(self, key: tuple[int, int], trouble: _Trouble) -> None:
+        if self._waiting.get(key) is trouble and not self._closed:
+            self._end_wait(trouble)
+
+    def _try_again(self) -> None:
+        """The other node can be asked."""
+        for trouble in list(self._waiting.values()):
+            self._waiting.pop((trouble.queue.queue_id, trouble.reference.message_id), None)
+            self._mend(trouble)
+
+    def give_up(self) -> int:
+        """Set everything aside that waits for the other node; how many messages."""
+        waiting = list(self._waiting.values())
+        for trouble in waiting:
+            self._end_wait(trouble)
+        return len(waiting)
+
+    @property
+    def waiting_count(self) -> int:
+        """Messages that wait for the copy of the other node."""
+        return len(self._waiting)
+
+    def _end_wait(self, trouble: _Trouble) -> None:
+        del self._waiting[trouble.queue.queue_id, trouble.reference.message_id]
+        trouble.given_up = True
+        self._settle(trouble, both=False)
+
+    def _settle(self, trouble: _Trouble, *, both: bool) -> None:
+        """No node has right bytes, or none that can be asked."""
+        if both:
+            trouble.both = True
+            trouble.reason += "; the copy of the other node does not fit either"
+        self._list(trouble)
+
+    # --- entries ------------------------------------------------------------------------------------
+
+    def _list(self, trouble: _Trouble, *, waits: bool = False) -> None:
+        queue, reference, reason = trouble.queue, trouble.reference, trouble.reason
+        if waits:
+            reason += "; it waits for the copy of the other node"
+        held = trouble.held or waits
         log.error(
-            "message set aside: it cannot be read",
+            "message waits for the other node: it cannot be read" if waits else "message set aside: it cannot be read",
             extra={"queue": queue.name, "message_id": reference.message_id, "held": held, "error": reason},
         )
-        store = self._store
-        place = store.read_back.place_of(reference.location) if reference.location is not None else None
+        store, place = self._store, self._place(reference)
+        pair = store.quarantine.mends.pair
+        nodes = [] if pair is None else [pair.node, pair.other] if trouble.both else [pair.node]
         entry = QuarantineEntry(
-            entry_id=f"message-{reference.message_id}-{queue.queue_id}",
-            kind=kind,
+            entry_id=_entry_id(queue, reference),
+            kind=trouble.kind,
             reason=reason,
             found_ms=self._clock.wall_ms(),
             segment=place.number if place is not None else 0,
@@ -202,9 +368,16 @@ class DamagedMessages:
             file_id=reference.file_id if isinstance(reference, LargeReference) else 0,
             durable=reference.durable,
             held=held,
+            nodes=", ".join(filter(None, nodes)),
+            path=self._path(trouble, place),
         )
         raw = place.read if place is not None else self._page_reader(reference)
-        store.quarantine.keep(entry, raw, partial(self._kept, queue, reference, held))
+        store.quarantine.keep(entry, raw, partial(self._kept, trouble, held))
+
+    def _path(self, trouble: _Trouble, place: Place | None) -> str:
+        if trouble.kind != "message" and isinstance(trouble.reference, LargeReference):
+            return self._store.large.path_of(trouble.reference.file_id)
+        return place.path if place is not None else ""
 
     def _page_reader(self, reference: MessageReference) -> Callable[[], bytes]:
         """Page files belong to this thread: their bytes are read at once."""
@@ -213,8 +386,12 @@ class DamagedMessages:
             raw = self._paging.raw(reference.location)
         return lambda: raw
 
-    def _kept(self, queue: Queue, reference: MessageReference, held: bool, error: BaseException | None) -> None:
+    def _kept(self, trouble: _Trouble, held: bool, error: BaseException | None) -> None:
         """The entry is on the medium, or cannot be."""
+        queue, reference = trouble.queue, trouble.reference
+        if trouble.over:
+            self._store.quarantine.drop(_entry_id(queue, reference), lambda error: None)
+            return
         if error is not None:
             log.error(
                 "message set aside stays in its queue: its quarantine entry was not written",

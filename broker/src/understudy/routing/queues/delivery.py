@@ -51,6 +51,9 @@ def deliver(queue: Queue) -> bool:
     kind, office = queue.kind, queue.office
     if kind is not None and not kind.gate.open:
         return True
+    if queue in office.damaged.stopped:
+        # it is prompted when the message has been read
+        return True
     queue.read_back_left, queue.looks_left = READ_BACK_MAX, LOOKS_MAX
     dispatch(queue, office.now_ms)
     if queue.address.paged_count and queue.pending.first_level() is None:
@@ -136,6 +139,8 @@ def _dispatch_plain(queue: Queue, group: ConsumerGroup, ready: list[Consumer], n
                         message = _read_taken(queue, reference)
                         if message is None:
                             held = None
+                            if queue in queue.office.damaged.stopped:
+                                ready.clear()
                             continue
                     properties = message.properties
                     if properties is not NO_PROPERTIES and GROUP_ID in properties and groups:

@@ -9,7 +9,7 @@ the order of waiting references (``pending``), the consumer that gets the next o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Protocol
 
@@ -49,6 +49,11 @@ class BodiesOutOfMemory(Protocol):
 
 class UnreadableMessages(Protocol):
     """``lifecycle.quarantine`` as a queue uses it."""
+
+    @property
+    def stopped(self) -> Collection[Queue]:
+        """Queues that deliver nothing, because a message of theirs is being taken from the other node."""
+        ...
 
     def read(self, queue: Queue, reference: MessageReference) -> Message:
         """The message of a reference whose body is not in memory. Raises MessageUnreadable."""

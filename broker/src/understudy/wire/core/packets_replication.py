@@ -34,10 +34,12 @@ from understudy.wire.core.layout import (
 REPLICATION_CHANNEL: Final = 2
 #: Newest and oldest version of the packets and of their content that this node speaks. A replica offers its newest, the
 #: answer names the newest that both speak.
-REPLICATION_PROTOCOL: Final = 2
+REPLICATION_PROTOCOL: Final = 3
 REPLICATION_PROTOCOL_MIN: Final = 1
 #: First version that has the message ``CommonFiles`` in the copy.
 COMMON_FILES_PROTOCOL: Final = 2
+#: First version in which a copy is checked, and in which each node may ask the other one for bytes of a file.
+CHECKED_FILES_PROTOCOL: Final = 3
 #: Bytes of operations in one packet; longer ones are sent in several.
 OPERATIONS_BYTES_MAX: Final = 1024 * 1024
 
@@ -109,7 +111,9 @@ class ReplicaAnswer(Packet):
 
 @dataclass(slots=True)
 class ReplicationCopy(Packet):
-    """One message of the copy of the files (``store.replication.copy_messages``), in either direction."""
+    """One message of the copy of the files (``store.replication.copy_messages``), in either direction; also while the
+    replica is in sync, for bytes that one node asks of the other.
+    """
 
     TYPE: ClassVar[int] = -112
     data: SizedBytes
