@@ -251,7 +251,7 @@ MANAGEMENT_REQUESTS_MAX = 100
 #: Questions of the other node of a pair about bytes of files that wait.
 FILE_QUESTIONS_MAX = 100
 #: Files with bytes that were replaced because they did not fit their checksum, kept in each directory of a store.
-MENDED_FILES_MAX = 200
+REPLACED_FILES_MAX = 200
 
 #: Entries in the quarantine of one store, and bytes of their files. A message damaged beyond that stays in its
 #: queue, out of reach of consumers, until entries are dropped and the node activates again.

@@ -9,6 +9,7 @@ from understudy.errors import ResourceNotFound
 from understudy.management.invocation import Control
 from understudy.management.listing import to_json
 from understudy.management.operations import Operation, integer, operation, text
+from understudy.routing.lifecycle.quarantine import DamagedMessages
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +41,10 @@ def drop(control: Control, entry_id: str) -> bool:
     return True
 
 
+def _damaged(control: Control) -> DamagedMessages:
+    return control.node.services.sessions.post_office.damaged
+
+
 OPERATIONS: Final[tuple[Operation, ...]] = (
     operation("listQuarantinedMessagesAsJSON", list_quarantined,
               "Damaged messages and records in the quarantine, the oldest first; at most 500."),
@@ -47,5 +52,9 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
               integer("page"), integer("pageSize")),
     operation("getQuarantinedMessageCount", lambda c: c.node.services.sessions.post_office.store.quarantine.count,
               "Number of entries of the quarantine."),
+    operation("getMessagesWaitingForOtherNodeCount", lambda c: _damaged(c).waiting_count,
+              "Damaged messages that wait for the copy of the other node of the pair."),
+    operation("quarantineMessagesWaitingForOtherNode", lambda c: _damaged(c).give_up(),
+              "Move the damaged messages that wait for the other node to the quarantine; how many."),
     operation("dropQuarantinedMessage", drop, "Remove an entry of the quarantine with its bytes.", text("entryId")),
 )  # fmt: skip

@@ -117,6 +117,26 @@ class ReadersFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class ScrubFacts:
+    """The comparison of the files of the store with their checksums."""
+
+    running: bool
+    """A pass is under way."""
+    pass_bytes: int
+    """Bytes read in the pass under way, or in the last one."""
+    unverified: int
+    """Bodies of large messages in it that no record of the log names."""
+    passes: int
+    """Complete passes since the node began to serve or to be in sync."""
+    age_ms: int | None
+    """Time since the end of the last complete pass; None: there was none."""
+    damaged: int
+    """Files found that did not fit their checksum."""
+    repaired: int
+    """Of these, files that fit now."""
+
+
+@dataclass(frozen=True, slots=True)
 class StoreFacts:
     """The store."""
 
@@ -134,6 +154,10 @@ class StoreFacts:
     """Messages and records quarantined since the activation."""
     readers: ReadersFacts | None = None
     """Named readers of the log; None in a follower."""
+    waiting: int = 0
+    """Damaged messages that wait for the copy of the other node."""
+    repaired: int = 0
+    """Files and records whose bytes were replaced by those of the other node since the activation."""
 
     @property
     def amplification(self) -> float | None:
@@ -267,6 +291,11 @@ class NodeView(Protocol):
     @property
     def store(self) -> StoreFacts | None:
         """The store; None until it is opened."""
+
+    @property
+    def scrub(self) -> ScrubFacts | None:
+        """Comparison of the files with their checksums; None on a node that neither serves nor is a replica in sync."""
+        ...
 
     @property
     def quarantine(self) -> tuple[int, list[dict[str, object]]]:
@@ -438,7 +467,10 @@ def node_json(view: NodeView) -> dict[str, object]:
             "live_bytes": store.live_bytes,
             "amplification": None if store.amplification is None else round(store.amplification, 3),
             "quarantined": store.quarantined,
+            "waiting_for_other_node": store.waiting,
+            "repaired": store.repaired,
         },
+        "scrub": None if view.scrub is None else asdict(view.scrub),
         "connections": view.connections,
         "sessions": view.sessions,
         "queues": [queue_json(queue) for queue in sorted(view.queues(), key=lambda queue: queue.name)],

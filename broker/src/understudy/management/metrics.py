@@ -20,7 +20,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from understudy.management.cluster_facts import BridgeFacts, ClusterConnectionFacts
-from understudy.management.controls import STATES, NodeView, QueueFacts, ReadersFacts, readiness
+from understudy.management.controls import STATES, NodeView, QueueFacts, ReadersFacts, ScrubFacts, readiness
 
 #: Maximum number of queues with their own series.
 QUEUES_SHOWN_MAX: Final = 1_000
@@ -228,8 +228,33 @@ class NodeCollector(Collector):
                     "Messages and records quarantined since the activation.",
                     value=store.set_aside,
                 )
+                yield _gauge(
+                    "understudy_messages_waiting_for_other_node",
+                    "Damaged messages that wait for the copy of the other node.",
+                    store.waiting,
+                )
+                yield CounterMetricFamily(
+                    "understudy_store_repaired",
+                    "Files and records replaced by those of the other node since the activation.",
+                    value=store.repaired,
+                )
             yield from _readers(store.readers)
             yield _gauge("understudy_store_durable_sequence", "Last synced log sequence.", store.durable_sequence)
+        yield from _scrub(self._view.scrub)
+
+
+def _scrub(facts: ScrubFacts | None) -> Iterator[Metric]:
+    if facts is None:
+        return
+    yield _gauge("understudy_scrub_running", "1 while the files of the store are compared.", facts.running)
+    yield _gauge("understudy_scrub_pass_bytes", "Bytes read in this pass, or in the last one.", facts.pass_bytes)
+    yield _gauge("understudy_scrub_unverified_bodies", "Bodies without a checksum in it.", facts.unverified)
+    if facts.age_ms is not None:
+        age_s = facts.age_ms / 1000
+        yield _gauge("understudy_scrub_age_seconds", "Time since the end of the last complete pass.", age_s)
+    damaged = "Files that did not fit their checksum when they were compared."
+    yield CounterMetricFamily("understudy_scrub_damaged_files", damaged, value=facts.damaged)
+    yield CounterMetricFamily("understudy_scrub_repaired_files", "Of these, files that fit now.", value=facts.repaired)
 
 
 def _readers(facts: ReadersFacts | None) -> Iterator[Metric]:

@@ -39,7 +39,7 @@ _STATE: Final[Schema] = {"type": "string", "enum": list(STATES)}
 _POSITION: Final[Schema] = _object({"epoch": _COUNT, "sequence": _COUNT})
 _QUARANTINE_ENTRY: Final[Schema] = _object(
     {
-        **dict.fromkeys(("entry_id", "kind", "reason", "queue", "address", "file"), _TEXT),
+        **dict.fromkeys(("entry_id", "kind", "reason", "queue", "address", "file", "nodes", "path"), _TEXT),
         **dict.fromkeys(
             ("found_ms", "segment", "epoch", "offset", "length", "sequence", "queue_id", "message_id", "file_id"),
             _COUNT,
@@ -308,6 +308,17 @@ _SCHEMAS: Final[dict[str, Schema]] = {
                         "live_bytes": _or_null(_COUNT),
                         "amplification": _or_null({"type": "number", "minimum": 0}),
                         "quarantined": _or_null(_COUNT),
+                        "waiting_for_other_node": _COUNT,
+                        "repaired": _COUNT,
+                    }
+                )
+            ),
+            "scrub": _or_null(
+                _object(
+                    {
+                        "running": _FLAG,
+                        **dict.fromkeys(("pass_bytes", "unverified", "passes", "damaged", "repaired"), _COUNT),
+                        "age_ms": _or_null(_COUNT),
                     }
                 )
             ),

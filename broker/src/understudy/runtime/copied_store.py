@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from understudy.errors import BrokerError, DiskFailed, RemoteProtocolError
+from understudy.errors import BrokerError, DiskFailed
 from understudy.ha.local_sequence import LocalSequence
 from understudy.ha.replication.standing import Origin
 from understudy.ids import coordination_node_id
 from understudy.ports import Operation, Worker
 from understudy.replication.replica_link import TargetOwner
-from understudy.runtime.copying import FileAnswers, Steps, store_directories
+from understudy.runtime.copying import FileExchange, Steps, store_directories
 from understudy.runtime.parts import NodeParts
+from understudy.runtime.scrubbing import ReplicaScrub, scrub_replica
 from understudy.store.replication.copy_messages import (
-    AskBytes,
     CopyMessage,
     Directory,
     TargetReady,
@@ -63,27 +63,29 @@ class TargetCopy:
         self._target = CopyTarget(store_directories(parts), saved_max)
         self._steps = Steps(worker, lambda: self._target.wants_step, self._target.step, self._stepped)
         self._worker = worker
-        self._answers = FileAnswers(parts, worker, owner.copy_send)
+        self._files = FileExchange(parts, worker, owner.copy_send)
         self._log: ReplicaLog | None = None
         """Once the copy is complete."""
         self._ending = False
+        self._protocol = 0
+        """Version of the replication protocol that both nodes speak."""
+        self._scrub: ReplicaScrub | None = None
+        """While the copy is in sync."""
 
     def begin(self, protocol: int) -> None:
         """See ``CopyTarget``."""
         # the files are about to become those of another node: a position that was seen here does not apply to them
         self._parts.watch.forget()
+        self._protocol = protocol
         self._steps.go_on()
 
     def receive(self, data: bytes) -> None:
         """See ``CopyTarget``."""
-        message = decode_message(data)
         if self._log is None:
-            self._target.receive(message)
+            self._target.receive(decode_message(data))
             self._steps.go_on()
-        elif isinstance(message, AskBytes):
-            self._answers.ask(message)
         else:
-            raise RemoteProtocolError(f"{type(message).__name__} after the copy")
+            self._files.receive(data)
 
     def _stepped(self, messages: Sequence[CopyMessage], error: BaseException | None) -> None:
         for message in messages:
@@ -117,6 +119,7 @@ class TargetCopy:
             self._log = self._make_log()
             self._owner.copied()
             self._owner.copy_send(b"".join(encode_message(ready)))
+            self._scrub = scrub_replica(self._parts, self._worker, self._target, self._files, self._protocol)
 
         if state.activation_sequence >= 0:
             self._local.write(state.activation_sequence, noted)
@@ -145,6 +148,8 @@ class TargetCopy:
     def end(self, ended: Callable[[], None]) -> None:
         """See ``CopyTarget``."""
         self._ending = True
+        if self._scrub is not None:
+            self._scrub.close()
 
         def steps_ended() -> None:
             if self._log is None and self._target.state is TargetState.READY:
@@ -156,7 +161,7 @@ class TargetCopy:
                 self._target.close()
                 ended()
 
-        self._steps.close(lambda: self._answers.close(steps_ended))
+        self._steps.close(lambda: self._files.close(steps_ended))
 
 
 def is_complete(parts: NodeParts) -> bool:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Protocol
 
 from understudy.config.model import Configuration
-from understudy.errors import BrokerError, DiskFailed, LimitExceeded
+from understudy.errors import BrokerError, DiskFailed, LimitExceeded, RemoteProtocolError
 from understudy.ha.replication.ports import Authority
 from understudy.limits import FILE_QUESTIONS_MAX
 from understudy.ports import Worker
@@ -21,6 +21,7 @@ from understudy.store.log.applier import Applier
 from understudy.store.log.operation_context import Voter
 from understudy.store.message_store import MessageStore
 from understudy.store.replication.copy_messages import (
+    AnswerBytes,
     AskBytes,
     CopyIdentity,
     CopyMessage,
@@ -28,7 +29,7 @@ from understudy.store.replication.copy_messages import (
     encode_message,
 )
 from understudy.store.replication.copy_source import CopySource, SourceState
-from understudy.store.replication.fetching import answer_of
+from understudy.store.replication.fetching import Asker, answer_of
 from understudy.store.replication.store_files import StoreDirectories
 from understudy.wire.core.packets_replication import CHECKED_FILES_PROTOCOL, COMMON_FILES_PROTOCOL
 
@@ -144,6 +145,55 @@ class FileAnswers:
     def close(self, ended: Callable[[], None]) -> None:
         """Read nothing more; call ``ended`` when nothing is read."""
         self._steps.close(ended)
+
+
+class FileExchange:
+    """Questions about bytes of files, in both directions, between the nodes of a pair that are in sync."""
+
+    def __init__(self, parts: NodeParts, worker: Worker, send: Callable[[bytes], None]) -> None:
+        """As ``FileAnswers``."""
+        self._parts = parts
+        self.asker = Asker(lambda message: send(b"".join(encode_message(message))))
+        self._answers = FileAnswers(parts, worker, send)
+
+    def receive(self, data: bytes) -> None:
+        """A message of the other node.
+
+        Raises:
+            RemoteProtocolError: it is neither a question nor an answer.
+        """
+        message = decode_message(data)
+        if isinstance(message, AnswerBytes):
+            self.asker.receive(message)
+        elif isinstance(message, AskBytes):
+            self._answers.ask(message)
+        else:
+            raise RemoteProtocolError(f"{type(message).__name__} after the copy")
+
+    def close(self, ended: Callable[[], None]) -> None:
+        """Answer nothing more; call ``ended`` when nothing is read."""
+        self._answers.close(ended)
+
+    # --- an active node -----------------------------------------------------------------------------
+
+    def expect(self, store: MessageStore) -> None:
+        """The store has begun its epoch: the other node of the pair has a copy of it, or will have one."""
+        configuration = self._parts.configuration.current
+        store.quarantine.repairs.expect_other(configuration.name, configuration.other_copy_wait_ms)
+
+    def attach(self, store: MessageStore, name: str, protocol: int) -> None:
+        """The replica of that name is in sync; both nodes speak that version of the protocol."""
+        repairs = store.quarantine.repairs
+        if protocol >= CHECKED_FILES_PROTOCOL:
+            if repairs.pair is not None:
+                repairs.pair.other = name
+            repairs.attach(self.asker)
+
+    def detach(self, store: MessageStore | None) -> None:
+        """The replica is lost."""
+        if store is not None:
+            store.quarantine.repairs.detach()
+        self.asker.lost()
 
 
 class SourceCopy:

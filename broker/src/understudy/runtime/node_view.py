@@ -26,6 +26,7 @@ from understudy.management.controls import (
     PeerFacts,
     Promoted,
     QueueFacts,
+    ScrubFacts,
     StoreFacts,
 )
 from understudy.management.invocation import Requester
@@ -192,12 +193,24 @@ class LiveNodeView:
                 store.quarantine.count,
                 store.quarantine.set_aside,
                 readers_facts(store),
+                0 if node.broker is None else node.broker.post_office.damaged.waiting_count,
+                store.quarantine.repairs.repaired,
             )
         if node.standby.follower is not None:
             state = node.standby.follower.state
             size_bytes = log_size_bytes(node.environment.disk, directory)
             return StoreFacts(directory, len(state.segments), size_bytes, False, state.sequence)
         return None
+
+    @property
+    def scrub(self) -> ScrubFacts | None:
+        report = self._node.parts.watch.scrub_report
+        if report is None:
+            return None
+        age_ms = None if not report.passes else max(self._node.environment.clock.wall_ms() - report.completed_ms, 0)
+        return ScrubFacts(
+            report.running, report.pass_bytes, report.unverified, report.passes, age_ms, report.damaged, report.repaired
+        )
 
     @property
     def quarantine(self) -> tuple[int, list[dict[str, object]]]:

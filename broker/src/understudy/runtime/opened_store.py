@@ -9,6 +9,7 @@ from understudy.ha.activation import Step
 from understudy.ports import Fence, HoldableLogWriter, Worker
 from understudy.runtime.parts import NodeParts, Owner
 from understudy.runtime.replication import NodeReplication
+from understudy.runtime.scrubbing import scrub_active
 from understudy.runtime.standby import NodeStandby
 from understudy.store.large_messages import LargeMessages
 from understudy.store.log.applier import Applier, LogFiles
@@ -114,12 +115,22 @@ class OpenedStore:
             on_failure=self._owner.fail,
         )
         if self._replication is not None:
-            self._replication.expect_other(self.store)
+            self._replication.files.expect(self.store)
         log_format = self.store.format
         parts.formats.log_version = lambda: log_format.version
         log_format.readable = parts.formats.lowest
         parts.watch.activated(self.store, housekeeper)
         self.store.watch((configuration.large_messages_directory, configuration.paging_directory))
+
+    def begin_scrub(self) -> None:
+        """Compare the files with their checksums in the background."""
+        assert self.store is not None
+        self._parts.watch.scrubber = scrub_active(self._parts, self.store, self.worker, self.appliers[0])
+
+    def end_scrub(self) -> None:
+        """Compare no more files."""
+        if self._parts.watch.scrubber is not None:
+            self._parts.watch.scrubber.close()
 
     def release_writers(self) -> None:
         """Begin the held jobs. They are held until the node listens, or has failed to listen."""

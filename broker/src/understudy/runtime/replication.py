@@ -12,29 +12,19 @@ from collections.abc import Callable, Sequence
 from understudy.cluster.replicas import Replicas
 from understudy.config.high_availability import ReplicationConfiguration
 from understudy.dataclass import dataclass
-from understudy.errors import BrokerError, RemoteProtocolError
+from understudy.errors import BrokerError
 from understudy.ha.activation import Step
 from understudy.ha.local_sequence import LocalSequence
 from understudy.ha.replication.ports import Authority, Listener, Replica
 from understudy.ports import HoldableLogWriter, Worker
 from understudy.replication.active_link import ActiveLink, CopyOwner, LinkOptions
 from understudy.runtime.copied_store import EarlierNote, adopt_identity, earlier_data, own_data
-from understudy.runtime.copying import FileAnswers, SourceCopy, StoreOwner
+from understudy.runtime.copying import FileExchange, SourceCopy, StoreOwner
 from understudy.runtime.parts import NodeParts, Owner
 from understudy.runtime.waiting_acceptors import WaitingAcceptors
-from understudy.store.mends import Mends, Pair
-from understudy.store.message_store import MessageStore
-from understudy.store.replication.copy_messages import (
-    AnswerBytes,
-    AskBytes,
-    Directory,
-    decode_message,
-    encode_message,
-)
-from understudy.store.replication.fetching import Asker
+from understudy.store.replication.copy_messages import Directory
 from understudy.store.replication.shipping import Shipping, ShippingWriter
 from understudy.wire.core import packets
-from understudy.wire.core.packets_replication import CHECKED_FILES_PROTOCOL
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +76,7 @@ class NodeReplication:
         )
         self._protocol = 0
         """Version of the replication protocol that the replica speaks."""
-        self._asker = Asker(lambda message: self.link.copy_send(b"".join(encode_message(message))))
-        self._answers = FileAnswers(parts, used.worker, lambda data: self.link.copy_send(data))
+        self.files = FileExchange(parts, used.worker, self.link.copy_send)
         self.replica: Replica | None = None
         """The copy of another node's store on this node; set once."""
         self._stores: StoreOwner | None = None
@@ -190,11 +179,6 @@ class NodeReplication:
         assert store is not None
         self.link.open(store.node_id, store.epoch, store.context)
 
-    def expect_other(self, store: MessageStore) -> None:
-        """The store has begun its epoch: the other node of the pair has a copy of it, or will have one."""
-        configuration = self._parts.configuration.current
-        store.quarantine.mends.pair = Pair(configuration.name, configuration.other_copy_wait_ms)
-
     def watch(self, replica_asks: Callable[[], None]) -> None:
         """See ``Replication``."""
         self._replica_asks = replica_asks
@@ -234,40 +218,22 @@ class NodeReplication:
         if parts.membership is not None:
             # voters let this replica take over from now on (``cluster.held_votes``)
             parts.membership.join(parts.lock.node_id)
-        mends = self._mends()
-        if mends is not None and self._protocol >= CHECKED_FILES_PROTOCOL:
-            if mends.pair is not None:
-                mends.pair.other = registration.name
-            mends.attach(self._asker)
+        store = self._opened().store
+        assert store is not None
+        self.files.attach(store, registration.name, self._protocol)
         if registration.wants_failback and self._replica_asks is not None:
             self._replica_asks()
 
     def replica_lost(self, registration: packets.ReplicaRegistration) -> None:
         """See ``LinkEvents``."""
         self._parts.topology.set_backup(self._parts.lock.node_id, None)
-        self._detach()
-
-    def _detach(self) -> None:
-        mends = self._mends()
-        if mends is not None:
-            mends.detach()
-        self._asker.lost()
-
-    def _mends(self) -> Mends | None:
-        store = self._opened().store
-        return None if store is None else store.quarantine.mends
+        self.files.detach(self._opened().store)
 
     def copy_received(self, data: bytes) -> None:
         """See ``LinkEvents``."""
-        message = decode_message(data)
-        if isinstance(message, AnswerBytes):
-            self._asker.receive(message)
-        elif isinstance(message, AskBytes):
-            self._answers.ask(message)
-        else:
-            raise RemoteProtocolError(f"{type(message).__name__} after the copy")
+        self.files.receive(data)
 
     def cannot_go_on(self, error: BrokerError) -> None:
         """See ``LinkEvents``."""
-        self._detach()
+        self.files.detach(self._opened().store)
         self._owner.fail(error)

@@ -235,10 +235,12 @@ class Serving:
     def _begin_housekeeping(self) -> None:
         # the directory of the journal was looked at when the store was activated
         self._disk_timer = self._parts.loop.call_later(FIRST_DISK_CHECK_MS / 1000, self._check_disk)
+        self._opened.begin_scrub()
 
     def _end_housekeeping(self) -> None:
         if self._disk_timer is not None:
             self._disk_timer.cancel()
+        self._opened.end_scrub()
 
     def _check_disk(self) -> None:
         store = self._opened.store

@@ -15,6 +15,7 @@ from understudy.ports import Disk, LogWriter
 from understudy.store.log.follow_pace import FollowPace
 from understudy.store.log.follower import Follower
 from understudy.store.message_store import MessageStore
+from understudy.store.scrubbing import Scrubber, ScrubberState, ScrubReport
 from understudy.store.seen import Position, SeenPosition, WatchedFollower, check_identity
 
 #: Period for recording the durable position of an active node.
@@ -38,9 +39,17 @@ class StoreWatch:
         self._syncs = configuration.journal_datasync and configuration.journal_sync_non_transactional
         self.pace = FollowPace(replica=configuration.ha_policy.replication is not None)
         """Time of the next record of a passive node."""
+        self.scrubber: Scrubber | None = None
+        """Compares the files with their checksums, or did until it was closed."""
         self._timer: asyncio.TimerHandle | None = None
         self._noting: MessageStore | None = None
         """The store whose positions are recorded."""
+
+    @property
+    def scrub_report(self) -> ScrubReport | None:
+        """Report of the scrubber; None while there is none."""
+        scrubber = self.scrubber
+        return None if scrubber is None or scrubber.state is ScrubberState.CLOSED else scrubber.report
 
     def check(self) -> None:
         """Check the identity and the newest epochs, without opening the log.

@@ -10,7 +10,7 @@ A *check* is fed the bytes of one whole file, from its beginning and in pieces, 
 
 Nothing is known of other files: unfinished ones, segments without a seal, bodies that no record names (yet).
 
-Not here: where the bytes come from and what follows (``mending``, ``scrubbing``, ``store.replication.copy_source``).
+Not here: where the bytes come from and what follows (``repair``, ``scrubbing``, ``store.replication.copy_source``).
 """
 
 from __future__ import annotations
@@ -229,6 +229,8 @@ def read_pieces(file: FileReader, size_bytes: int, *, past_cache: bool) -> Gener
         if not data:
             return
         yield data
+        if past_cache:
+            file.forget_cached(offset, length)
         offset += len(data)
 
 

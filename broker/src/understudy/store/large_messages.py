@@ -37,7 +37,7 @@ from understudy.ports import Clock, Disk, File, LogWriter, Operation
 from understudy.store.log.applier import UNFINISHED, Applier
 from understudy.store.log.operation_context import OperationContext
 from understudy.store.log.operations import BodyEnd, FinishBodies, MakeDirectory, RemoveFile, WriteBody
-from understudy.store.mends import Side
+from understudy.store.repairs import Side
 
 log = logging.getLogger(__name__)
 
@@ -142,7 +142,7 @@ class LargeMessages:
 
     @property
     def side(self) -> Side:
-        """The directory of the bodies, for ``mends``."""
+        """The directory of the bodies, for ``repairs``."""
         return Side(self.directory, self.writer, self._prefix)
 
     def path_of(self, file_id: int) -> str:

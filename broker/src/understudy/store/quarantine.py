@@ -29,7 +29,7 @@ from understudy.limits import QUARANTINE_BYTES_MAX, QUARANTINE_ENTRIES_MAX
 from understudy.ports import Disk, DiskReader, LogWriter, Operation
 from understudy.store.large_messages import LargeMessages
 from understudy.store.log.operations import CreateFile, MakeDirectory, RemoveFile, RenameFile, SyncDirectory, WriteFile
-from understudy.store.mends import Mends, Side
+from understudy.store.repairs import Repairs, Side
 from understudy.store.replication.copy_messages import Directory
 
 log = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ class KnownDamage:
             self.count += entry.offset not in extents
             extents[entry.offset] = entry.length
 
-    def mended(self) -> None:
+    def repaired(self) -> None:
         """Damage that no entry names was repaired: what stopped at it may be tried again."""
         self.count += 1
 
@@ -243,11 +243,12 @@ class Quarantine:
         self._disk = disk
         self._directory = directory
         self._writer = writer
-        self.mends = Mends(disk, {Directory.LOG: Side(directory, writer), Directory.BODIES: large.side})
+        self.repairs = Repairs(disk, {Directory.LOG: Side(directory, writer), Directory.BODIES: large.side})
         """Replaces damaged bytes by those of the other node before anything is set aside."""
         found = read_entries(disk, directory) if made else []
         self._kept = {kept.entry.entry_id: kept for kept in found}
         self.known = KnownDamage(kept.entry for kept in self._kept.values())
+        self.repairs.on_repaired = self.known.repaired
         self.damage_met: Callable[[int, int], None] = lambda number, offset: None
         """Called with the segment number and offset of a damaged record that the consolidator met. Routing puts a
         search for the messages of that record here."""
@@ -403,7 +404,7 @@ class Quarantine:
     def close(self) -> None:
         """Begin nothing any more."""
         self._closed = True
-        self.mends.close()
+        self.repairs.close()
 
 
 def _removal(entry_ids: list[str]) -> list[Operation]:

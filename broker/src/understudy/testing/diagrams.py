@@ -25,6 +25,8 @@ MODULES = (
     "understudy.runtime.zookeeper",
     "understudy.store.log.journal_life",
     "understudy.store.log.follower_life",
+    "understudy.store.repairs",
+    "understudy.store.scrubbing",
     "understudy.balancing.redistribution",
     "understudy.balancing.group_binding",
     "understudy.scale_down.transfer",

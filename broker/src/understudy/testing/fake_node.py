@@ -31,6 +31,7 @@ from understudy.management.controls import (
     KernelFacts,
     PeerFacts,
     QueueFacts,
+    ScrubFacts,
     StoreFacts,
 )
 
@@ -124,6 +125,7 @@ class FakeNodeView:
     following: FollowingFacts | None = None
     acceptors: Sequence[AcceptorFacts] = _ACCEPTORS
     store: StoreFacts | None = _STORE
+    scrub: ScrubFacts | None = None
     connections: int = 5
     sessions: int = 6
     confirmations: int = 1234

@@ -8,8 +8,7 @@ those another machine has cached. ``crash_process`` is kill -9: the owner's hand
 writes live on in the kernel and may still be lost by a later ``power_loss``.
 
 Faults: ``capacity_bytes`` (full disk), ``fail_next_sync``, ``flip_bit``, ``wrong_reads``, ``revoke_lock``, and
-``before_operation``, called with the name of every operation that changes something, which may raise to cut a run
-there. Randomness comes only from the generators that are given.
+``before_operation``, called with the name of every changing operation, which may raise. Randomness is that of callers.
 """
 
 from __future__ import annotations

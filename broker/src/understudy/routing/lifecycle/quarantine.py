@@ -1,7 +1,7 @@
 """Messages that cannot be read: set aside, so that their neighbours go on being served (ADR 0020).
 
 A message whose stored bytes are wrong is first read again from the medium; in a replicated pair its bytes are then
-taken from the other node (``store.mends``, ADR 0114). Meanwhile the queue delivers nothing, so that the order is kept.
+taken from the other node (``store.repairs``, ADR 0114). Meanwhile the queue delivers nothing, which keeps the order.
 If the other node cannot be asked, the message waits for it among the scheduled messages, as a held one, and the queue
 goes on; the wait ends when the other node is there, after ``other-copy-wait``, or with ``give_up``.
 
@@ -41,17 +41,15 @@ from understudy.ports import Clock, Timers
 from understudy.routing.lifecycle.scheduled import ScheduledDeliveries
 from understudy.routing.paging import Paging
 from understudy.routing.queues.queue import Queue
-from understudy.store.mending import Outcome
-from understudy.store.mends import Pair
 from understudy.store.message_store import MessageStore
 from understudy.store.quarantine import QuarantineEntry
 from understudy.store.read_back import Place
 from understudy.store.reference import LargeReference, MessageReference, References, unpack_location
+from understudy.store.repair import Outcome
+from understudy.store.repairs import RIGHT, Pair
 
 log = logging.getLogger(__name__)
 
-#: Outcomes after which the bytes of this node are right.
-_RIGHT: Final = (Outcome.READABLE, Outcome.MENDED)
 #: A time that does not come.
 NEVER_MS: Final = 1 << 62
 #: Pause before a message is read again that could not be read for want of a file descriptor.
@@ -114,7 +112,7 @@ class DamagedMessages:
         """Queues that deliver nothing, and how many of their messages are being taken from the other node."""
         self._closed = False
         store.quarantine.damage_met = self._met
-        store.quarantine.mends.on_attach = self._try_again
+        store.quarantine.repairs.on_attach = self._try_again
 
     def close(self) -> None:
         """Searches end."""
@@ -164,12 +162,10 @@ class DamagedMessages:
         """The consolidator has met damage that no message in memory explains."""
         use = self._store.state.segments.get(number)
         if use is not None:
-            self._store.quarantine.mends.segment(number, use.epoch, partial(self._segment_mended, number, offset))
+            self._store.quarantine.repairs.segment(number, use.epoch, partial(self._segment_repaired, number, offset))
 
-    def _segment_mended(self, number: int, offset: int, outcome: Outcome) -> None:
-        if outcome in _RIGHT:
-            self._store.quarantine.known.mended()
-        else:
+    def _segment_repaired(self, number: int, offset: int, outcome: Outcome) -> None:
+        if outcome not in RIGHT:
             self._search(number, offset)
 
     def _search(self, number: int, offset: int) -> None:
@@ -226,29 +222,29 @@ class DamagedMessages:
             return
         self._scheduled.add(queue, reference, NEVER_MS)
         self._aside.add((queue.queue_id, reference.message_id))
-        self._mend(_Trouble(queue, reference, "message", str(cause or error), held=not damaged))
+        self._repair(_Trouble(queue, reference, "message", str(cause or error), held=not damaged))
 
     def hold(self, queue: Queue, reference: MessageReference, error: BrokerError) -> None:
         """The body of a large message cannot be read; its caller puts the reference where it stays."""
-        self._mend(_Trouble(queue, reference, "large message", str(error), held=True))
+        self._repair(_Trouble(queue, reference, "large message", str(error), held=True))
 
     # --- bytes of the other node ------------------------------------------------------------------
 
-    def _mend(self, trouble: _Trouble) -> None:
+    def _repair(self, trouble: _Trouble) -> None:
         """Read again, and take the bytes of the other node; meanwhile the queue delivers nothing."""
         queue, reference = trouble.queue, trouble.reference
-        mends, done = self._store.quarantine.mends, partial(self._mended, trouble)
+        repairs, done = self._store.quarantine.repairs, partial(self._repaired, trouble)
         place = self._place(reference)
         if place is None or not reference.durable:
             # bytes in a page file are on this node only
             self._list(trouble)
             return
         if trouble.kind == "message":
-            if mends.pair is None:
+            if repairs.pair is None:
                 # it was read a second time already
                 self._list(trouble)
                 return
-            mends.record(place.number, place.epoch, place.offset, place.length, done)
+            repairs.record(place.number, place.epoch, place.offset, place.length, done)
         else:
             try:
                 assert reference.location is not None
@@ -258,7 +254,7 @@ class DamagedMessages:
                 self._list(trouble)
                 return
             assert isinstance(message, LargeMessage)
-            mends.body(message.large, done)
+            repairs.body(message.large, done)
         self.stopped[queue] = self.stopped.get(queue, 0) + 1
         # a dispatch under way ends
         queue.looks_left = queue.read_back_left = 0
@@ -266,18 +262,18 @@ class DamagedMessages:
     def _place(self, reference: MessageReference) -> Place | None:
         return self._store.read_back.place_of(reference.location) if reference.location is not None else None
 
-    def _mended(self, trouble: _Trouble, outcome: Outcome) -> None:
+    def _repaired(self, trouble: _Trouble, outcome: Outcome) -> None:
         queue = trouble.queue
         self.stopped[queue] -= 1
         if not self.stopped[queue]:
             del self.stopped[queue]
         if self._closed:
             return
-        mends = self._store.quarantine.mends
-        if outcome in _RIGHT:
+        repairs = self._store.quarantine.repairs
+        if outcome in RIGHT:
             self._give_back(trouble)
-        elif outcome is Outcome.DAMAGED_HERE and mends.pair is not None and not trouble.given_up:
-            self._wait(trouble, mends.pair)
+        elif outcome is Outcome.DAMAGED_HERE and repairs.pair is not None and not trouble.given_up:
+            self._wait(trouble, repairs.pair)
         else:
             self._settle(trouble, both=outcome is Outcome.DAMAGED_TWICE)
         queue.prompt()
@@ -312,7 +308,7 @@ class DamagedMessages:
         """The other node can be asked."""
         for trouble in list(self._waiting.values()):
             self._waiting.pop((trouble.queue.queue_id, trouble.reference.message_id), None)
-            self._mend(trouble)
+            self._repair(trouble)
 
     def give_up(self) -> int:
         """Set everything aside that waits for the other node; how many messages."""
@@ -350,7 +346,7 @@ class DamagedMessages:
             extra={"queue": queue.name, "message_id": reference.message_id, "held": held, "error": reason},
         )
         store, place = self._store, self._place(reference)
-        pair = store.quarantine.mends.pair
+        pair = store.quarantine.repairs.pair
         nodes = [] if pair is None else [pair.node, pair.other] if trouble.both else [pair.node]
         entry = QuarantineEntry(
             entry_id=_entry_id(queue, reference),

@@ -19,7 +19,7 @@ from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, DiskFailed, LockLost, StoreError
 from understudy.kernel import crc32
 from understudy.ports import Disk, File, LogWriter, Operation
-from understudy.store.log import mended, tidying
+from understudy.store.log import replaced_bytes, tidying
 from understudy.store.log.chain import newest_epoch
 from understudy.store.log.open_files import OpenBody, OpenFile, OpenFiles
 from understudy.store.log.operations import (
@@ -33,10 +33,10 @@ from understudy.store.log.operations import (
     GrowSegment,
     KeepReserve,
     MakeDirectory,
-    MendBytes,
     PruneRetained,
     RemoveFile,
     RenameFile,
+    ReplaceBytes,
     RequireEpoch,
     RewriteFile,
     SealSegment,
@@ -206,8 +206,8 @@ class Applier:
         finally:
             file.close()
 
-    def _mend_bytes(self, operation: MendBytes, disk: Disk) -> None:
-        mended.mend(disk, self.directory, operation)
+    def _replace_bytes(self, operation: ReplaceBytes, disk: Disk) -> None:
+        replaced_bytes.replace(disk, self.directory, operation)
 
     # --- files --------------------------------------------------------------------------------------
 
@@ -366,7 +366,7 @@ _EXECUTE: Final[dict[type, Callable[[Applier, Any, Disk], None]]] = {
     WriteZeros: Applier._write_zeros,
     SealSegment: Applier._seal_segment,
     RewriteFile: Applier._rewrite_file,
-    MendBytes: Applier._mend_bytes,
+    ReplaceBytes: Applier._replace_bytes,
     CreateFile: Applier._create_file,
     WriteFile: Applier._write_file,
     RenameFile: Applier._rename_file,

@@ -113,9 +113,9 @@ class RewriteFile:
 
 
 @dataclass(frozen=True, slots=True)
-class MendBytes:
+class ReplaceBytes:
     """Replace bytes of an existing file that do not fit their checksum by bytes that do, keep the old ones beside it,
-    and sync (``log.mended``); nothing if the file is gone. A change of one machine: the other node has these bytes.
+    and sync (``log.replaced_bytes``); nothing if the file is gone. A change of one machine: the other node has these.
     """
 
     name: str

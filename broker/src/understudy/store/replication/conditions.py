@@ -2,7 +2,7 @@
 
 All calls block and are made in small steps, as those of ``inventory``.
 
-Not here: the checks (``store.file_checks``), what follows from damage (``store.mending``).
+Not here: the checks (``store.file_checks``), what follows from damage (``store.repair``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from understudy.ports import FileReader
 from understudy.store.file_checks import BodyChecksums, Condition, read_pieces, trailer_of
 from understudy.store.log.records import HEADER_BYTES
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, parse_name, segment_name
-from understudy.store.mending import Mending, Place, check_of, mend_file
+from understudy.store.repair import Place, Repair, check_of, repair_file
 from understudy.store.replication.copy_messages import HASH_BYTES, Directory
 from understudy.store.replication.store_files import StoreDirectories, is_entry, is_segment, is_unfinished
 from understudy.store.snapshots.snapshot import parse_snapshot_name
@@ -51,6 +51,8 @@ class FileConditions:
         """Nothing is read yet."""
         self._directories = directories
         self._checksums = BodyChecksums()
+        self.learned_in = -1
+        """Pass of a copy in which the owner called ``learn`` last."""
 
     def learn(
         self, positions: Mapping[str, int], names: Collection[Key], key: Key | None = None
@@ -83,7 +85,7 @@ class FileConditions:
 
     def look(self, file: FileReader, key: Key, *, past_cache: bool) -> Generator[int, None, tuple[Condition, bytes]]:
         """Compare a settled file with its checksum; its condition, and the hash of its bytes."""
-        large, size_bytes = self._large(key), file.size()
+        large, size_bytes = self.large(key), file.size()
         digest = blake2b(digest_size=HASH_BYTES)
         known = large is not None or key[0] is Directory.LOG
         if past_cache:
@@ -120,13 +122,14 @@ class FileConditions:
                 file.close()
         return False
 
-    def mending(self, key: Key) -> Mending:
-        """The mending of a settled file."""
-        return mend_file(self._directories.disk, self._place(key), self._large(key))
+    def repair(self, key: Key) -> Repair:
+        """The repair of a settled file."""
+        return repair_file(self._directories.disk, self._place(key), self.large(key))
 
     def _place(self, key: Key) -> Place:
         return Place(*key, self._directories.path(*key))
 
-    def _large(self, key: Key) -> LargeBody | None:
+    def large(self, key: Key) -> LargeBody | None:
+        """Size and checksum of a body, if they are known."""
         file_id = body_id(key)
         return self._checksums.of(file_id) if file_id is not None else None

@@ -9,7 +9,7 @@ Either side may send ``CopyFailed``.
 
 Since version 3 of the replication protocol the active node sends ``CheckFile`` after the ``EndFile`` of a file that
 does not change any more. Either side may send ``AskBytes``, also while the replica is in sync, which the other side
-answers with ``AnswerBytes``: bytes that do not fit their checksum at one node (``store.mending``).
+answers with ``AnswerBytes``: bytes that do not fit their checksum at one node (``store.repair``).
 
 ``encode_message(message)`` returns parts, ``decode_message(data)`` a message or ``RemoteProtocolError``. The link
 carries the bytes and knows nothing of them. An encoded message is at most ``COPY_MESSAGE_BYTES_MAX`` long.

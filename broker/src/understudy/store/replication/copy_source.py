@@ -29,9 +29,9 @@ from understudy.limits import COPY_FILES_MAX, COPY_LIST_FILES_MAX, COPY_PIECE_BY
 from understudy.ports import File
 from understudy.store.file_checks import Condition
 from understudy.store.log.applier import UNFINISHED, Applier
-from understudy.store.log.operations import MendBytes
+from understudy.store.log.operations import ReplaceBytes
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, parse_name
-from understudy.store.mending import Answer, Mending, Outcome, Write
+from understudy.store.repair import Answer, Outcome, Repair, Write
 from understudy.store.replication.conditions import FileConditions, is_settled
 from understudy.store.replication.copy_messages import (
     AnswerBytes,
@@ -155,8 +155,6 @@ class CopySource:
         self._question: tuple[int, AnswerBytes | None] | None = None
         """Number of the last question to the backup, and its answer."""
         self._known = FileConditions(directories)
-        self._learned = -1
-        """Pass in which checksums of bodies were read last."""
         self._states_common = states_common
         self._directories = directories
         self._disk = directories.disk
@@ -346,23 +344,23 @@ class CopySource:
             same = yield from hash_of(file, theirs.length)
             if same == theirs.hash:
                 return same
-        if self._learned < self.passes:
-            self._learned = self.passes
+        if self._known.learned_in < self.passes:
+            self._known.learned_in = self.passes
             yield from self._known.learn(self._log.positions(), list_store(self._disk, self._directories), key)
         condition, digest = yield from self._known.look(file, key, past_cache=False)
         if condition is Condition.DAMAGED:
             condition, digest = yield from self._known.look(file, key, past_cache=True)
         if condition is Condition.DAMAGED:
-            yield from self._mend(file, key, at_backup=theirs is not None)
+            yield from self._repair(file, key, at_backup=theirs is not None)
             condition, digest = yield from self._known.look(file, key, past_cache=True)
         return digest
 
-    def _mend(self, file: File, key: _Key, *, at_backup: bool) -> _Work:
+    def _repair(self, file: File, key: _Key, *, at_backup: bool) -> _Work:
         """Replace the bytes of this node by those of the backup, if these fit."""
         outcome = Outcome.DAMAGED_TWICE
         if self._checks and at_backup:
-            outcome = yield from self._ask_backup(self._known.mending(key))
-        if outcome in (Outcome.MENDED, Outcome.READABLE):
+            outcome = yield from self._ask_backup(self._known.repair(key))
+        if outcome in (Outcome.REPAIRED, Outcome.READABLE):
             log.warning("damaged bytes were replaced by those of the replica", extra={"file": file.path})
         else:
             log.error(
@@ -370,19 +368,19 @@ class CopySource:
                 extra={"file": file.path},
             )
 
-    def _ask_backup(self, mending: Mending) -> Generator[CopyMessage | int, None, Outcome]:
-        """Carry out a mending with the files of the backup."""
+    def _ask_backup(self, repair: Repair) -> Generator[CopyMessage | int, None, Outcome]:
+        """Carry out a repair with the files of the backup."""
         answer: Answer | None = None
         while True:
             try:
-                effect = mending.send(answer)
+                effect = repair.send(answer)
             except StopIteration as ended:
                 outcome: Outcome = ended.value
                 return outcome
             answer = None
             if isinstance(effect, Write):
                 applier = self._log if effect.directory is Directory.LOG else self._bodies
-                applier.apply([MendBytes(effect.name, effect.offset, effect.data, effect.cut_at)])
+                applier.apply([ReplaceBytes(effect.name, effect.offset, effect.data, effect.cut_at)])
                 continue
             number = 1 if self._question is None else self._question[0] + 1
             self._question = (number, None)

@@ -4,7 +4,7 @@ Either side may ask, while the store is copied and while the replica is in sync.
 numbers the questions and hands the answers over. ``answer_of`` reads the bytes for the other side, past the cache of
 its machine, so that both look at their disks; it blocks.
 
-The bytes are not checked here: whoever asks knows the checksum (``store.mending``).
+The bytes are not checked here: the side that asks knows the checksum (``store.repair``).
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from understudy.errors import RemoteProtocolError, StoreError
-from understudy.store.mending import Answer, Ask
+from understudy.store.repair import Answer, Ask
 from understudy.store.replication.copy_messages import AnswerBytes, AskBytes, CopyMessage
 from understudy.store.replication.store_files import StoreDirectories, belongs
 
 
 class Asker:
-    """Questions to the other node that are not answered. Implements ``store.mends.OtherCopy``."""
+    """Questions to the other node that are not answered. Implements ``store.repairs.OtherCopy``."""
 
     def __init__(self, send: Callable[[CopyMessage], None]) -> None:
         """``send``: to the other node."""

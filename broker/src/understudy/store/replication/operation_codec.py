@@ -39,10 +39,10 @@ from understudy.store.log.operations import (
     GrowSegment,
     KeepReserve,
     MakeDirectory,
-    MendBytes,
     PruneRetained,
     RemoveFile,
     RenameFile,
+    ReplaceBytes,
     RequireEpoch,
     RewriteFile,
     SealSegment,
@@ -154,7 +154,7 @@ _SHAPES: Final = {
     18: Shape(GiveUpReserve, {}),
     19: Shape(PruneRetained, {"now_ms": number("q", 0, I64_MAX)}),
     20: Shape(WriteBody, {"name": NAME, "offset": SIZE, "parts": PARTS, "sync": FLAG}),
-    22: Shape(MendBytes, {"name": NAME, "offset": SIZE, "data": DATA, "cut_at": I64}),
+    22: Shape(ReplaceBytes, {"name": NAME, "offset": SIZE, "data": DATA, "cut_at": I64}),
     21: Shape(FinishBodies, {"ends": several(_BODY_END.field), "directory": NAME_OR_EMPTY}),
 }
 #: By version of the encoding.
@@ -167,7 +167,7 @@ _OPERATIONS: Final = {
 ENCODED: Final = _OPERATIONS[VERSION].classes
 #: Operations that concern one machine: on retained segments and the reserve (ADR 0048), and on bytes that only this
 #: node has wrong (ADR 0114).
-_OF_ONE_MACHINE: Final = frozenset({PruneRetained, KeepReserve, GiveUpReserve, MendBytes})
+_OF_ONE_MACHINE: Final = frozenset({PruneRetained, KeepReserve, GiveUpReserve, ReplaceBytes})
 
 
 def replicated(operations: Sequence[Operation]) -> Sequence[Operation]:

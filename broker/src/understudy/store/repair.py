@@ -1,6 +1,6 @@
 """Bytes of a store that do not fit their checksum, replaced by those of the other node of a pair (ADR 0114).
 
-``mend_record`` and ``mend_file`` are generators. They read the files of this node themselves, past the cache of the
+``repair_record`` and ``repair_file`` are generators. They read the files of this node themselves, past the cache of the
 machine, so they run on a thread that may block; they yield an ``Ask`` for bytes of the file of the same name at the
 other node, to be sent an ``Answer`` or None, and a ``Write`` for bytes of this node that are to be replaced.
 
@@ -8,7 +8,7 @@ Nothing is written that was not proved to be right first: the bytes of a file of
 and each piece is compared with that check again when it is written. Only pieces that differ are written, in place, so
 files that are open stay the same files, and a crash in between leaves a file as damaged as before, or less.
 
-Not here: when, and one after the other (``mends``); keeping the replaced bytes (``log.mended``).
+Not here: when, and one after the other (``repairs``); keeping the replaced bytes (``log.replaced_bytes``).
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from understudy.store.snapshots.snapshot import parse_snapshot_name
 
 
 class Outcome(Enum):
-    """End of a mending."""
+    """End of a repair."""
 
     READABLE = auto()
     """The bytes of this node fit: they were read wrong once."""
-    MENDED = auto()
+    REPAIRED = auto()
     """The bytes of the other node fit, and are those of this node now."""
     DAMAGED_HERE = auto()
     """There is no other node at the moment, or it did not answer."""
@@ -92,10 +92,10 @@ class Write:
     """Size that the file is to have; negative: as it is."""
 
 
-Mending = Generator[Ask | Write, Answer | None, Outcome]
+Repair = Generator[Ask | Write, Answer | None, Outcome]
 
 
-def mend_record(disk: DiskReader, place: Place, offset: int, length: int) -> Mending:
+def repair_record(disk: DiskReader, place: Place, offset: int, length: int) -> Repair:
     """One record of a segment, which need not be sealed.
 
     Args:
@@ -119,10 +119,10 @@ def mend_record(disk: DiskReader, place: Place, offset: int, length: int) -> Men
         return Outcome.DAMAGED_TWICE
     yield Write(place.directory, place.name, offset, data)
     written = record_fits(_read(disk, place.path, offset, length), number, epoch)
-    return Outcome.MENDED if written else Outcome.DAMAGED_HERE
+    return Outcome.REPAIRED if written else Outcome.DAMAGED_HERE
 
 
-def mend_file(disk: DiskReader, place: Place, large: LargeBody | None = None) -> Mending:
+def repair_file(disk: DiskReader, place: Place, large: LargeBody | None = None) -> Repair:
     """A sealed segment, a snapshot or a body.
 
     Args:
@@ -156,7 +156,7 @@ def mend_file(disk: DiskReader, place: Place, large: LargeBody | None = None) ->
     return (yield from _take(disk, place, size_bytes, hashes, large))
 
 
-def _take(disk: DiskReader, place: Place, size_bytes: int, hashes: list[bytes], large: LargeBody | None) -> Mending:
+def _take(disk: DiskReader, place: Place, size_bytes: int, hashes: list[bytes], large: LargeBody | None) -> Repair:
     """Replace the pieces that have other hashes than those of the other node, which fit together."""
     for index, wanted in enumerate(hashes):
         offset = index * PIECE_BYTES
@@ -170,7 +170,7 @@ def _take(disk: DiskReader, place: Place, size_bytes: int, hashes: list[bytes], 
             return Outcome.DAMAGED_TWICE
         yield Write(place.directory, place.name, offset, answer.data)
     yield Write(place.directory, place.name, size_bytes, b"", size_bytes)
-    return Outcome.MENDED if file_fits(disk, place, large) else Outcome.DAMAGED_HERE
+    return Outcome.REPAIRED if file_fits(disk, place, large) else Outcome.DAMAGED_HERE
 
 
 def file_fits(disk: DiskReader, place: Place, large: LargeBody | None) -> bool:

@@ -1,11 +1,11 @@
-"""The mendings of an active node, one after the other (ADR 0114).
+"""The repairs of an active node, one after the other (ADR 0114).
 
 Reads of this node's files and the writes run on the threads of the log writers; the other node is asked by a
-``CopySource``, which is there while a replica is in sync. A mending that needs it meanwhile ends with
+``CopySource``, which is there while a replica is in sync. A repair that needs it meanwhile ends with
 ``Outcome.DAMAGED_HERE``; the caller tries again when ``on_attach`` is called.
 
-Not here: what is mended and how it is proved to be right (``mending``), what follows (``routing.lifecycle.quarantine``,
-``scrubbing``).
+Not here: the steps of a repair and the proof of its bytes (``repair``), the consequences of its outcome
+(``routing.lifecycle.quarantine``, ``scrubbing``).
 """
 
 from __future__ import annotations
@@ -15,20 +15,23 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from functools import partial
-from typing import ClassVar, Protocol
+from typing import ClassVar, Final, Protocol
 
 from understudy.dataclass import dataclass
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.message import LargeBody
 from understudy.ports import Disk, LogWriter
-from understudy.store.log.operations import MendBytes
+from understudy.store.log.operations import ReplaceBytes
 from understudy.store.log.segment import segment_name
-from understudy.store.mending import Answer, Ask, Mending, Outcome, Place, Write, mend_file, mend_record
+from understudy.store.repair import Answer, Ask, Outcome, Place, Repair, Write, repair_file, repair_record
 from understudy.store.replication.copy_messages import Directory
 
 log = logging.getLogger(__name__)
 
 Done = Callable[[Outcome], None]
+
+#: Outcomes after which the bytes of this node are right.
+RIGHT: Final = (Outcome.READABLE, Outcome.REPAIRED)
 
 
 class OtherCopy(Protocol):
@@ -62,8 +65,8 @@ class Pair:
     """Name of the node that has the other copy, or had it last."""
 
 
-class MendsState(Enum):
-    """States of the mending under way."""
+class RepairsState(Enum):
+    """States of the repair under way."""
 
     IDLE = auto()
     """There is none."""
@@ -73,8 +76,8 @@ class MendsState(Enum):
     CLOSED = auto()
 
 
-class MendsEvent(Enum):
-    """Events of the mending under way."""
+class RepairsEvent(Enum):
+    """Events of the repair under way."""
 
     BEGIN = auto()
     """Payload: the next one."""
@@ -91,24 +94,24 @@ class MendsEvent(Enum):
     CLOSE = auto()
 
 
-_S, _E = MendsState, MendsEvent
+_S, _E = RepairsState, RepairsEvent
 
 
 @dataclass(slots=True)
 class _Job:
-    """A mending and what to call at its end."""
+    """A repair and what to call at its end."""
 
     place: Place
-    steps: Mending
+    steps: Repair
     done: Done
 
 
-class Mends(Machine[MendsState, MendsEvent]):
-    """The mendings of one store."""
+class Repairs(Machine[RepairsState, RepairsEvent]):
+    """The repairs of one store."""
 
-    STATES: ClassVar[type[Enum]] = MendsState
-    EVENTS: ClassVar[type[Enum]] = MendsEvent
-    INITIAL: ClassVar[Enum] = MendsState.IDLE
+    STATES: ClassVar[type[Enum]] = RepairsState
+    EVENTS: ClassVar[type[Enum]] = RepairsEvent
+    INITIAL: ClassVar[Enum] = RepairsState.IDLE
 
     def __init__(self, disk: Disk, sides: Mapping[Directory, Side]) -> None:
         """
@@ -126,7 +129,9 @@ class Mends(Machine[MendsState, MendsEvent]):
         """The pair of which each node has a copy; None: there is no other copy."""
         self.on_attach: Callable[[], None] = lambda: None
         """Called when another copy can be asked from now on."""
-        self.mended = 0
+        self.on_repaired: Callable[[], None] = lambda: None
+        """Called when bytes of this node were replaced or proved to be right."""
+        self.repaired = 0
         """Files and records that were replaced by those of the other node since the activation."""
         self.read_wrong = 0
         """Files and records that were read wrong once."""
@@ -138,6 +143,10 @@ class Mends(Machine[MendsState, MendsEvent]):
         """Whether another copy can be asked."""
         return self._other is not None
 
+    def expect_other(self, node: str, wait_ms: int) -> None:
+        """The other node of a pair has a copy, or will have one; the arguments are those of ``Pair``."""
+        self.pair = Pair(node, wait_ms)
+
     def attach(self, other: OtherCopy) -> None:
         """A replica is in sync."""
         self._other = other
@@ -147,25 +156,25 @@ class Mends(Machine[MendsState, MendsEvent]):
         """It is lost; questions that it did not answer are answered with None by ``OtherCopy``."""
         self._other = None
 
-    # --- mendings -----------------------------------------------------------------------------------
+    # --- repairs -----------------------------------------------------------------------------------
 
     def record(self, number: int, epoch: int, offset: int, length: int, done: Done) -> None:
-        """Mend a record of a segment."""
+        """Repair a record of a segment."""
         place = self._place(Directory.LOG, segment_name(number, epoch))
-        self._add(_Job(place, mend_record(self._disk, place, offset, length), done))
+        self._add(_Job(place, repair_record(self._disk, place, offset, length), done))
 
     def segment(self, number: int, epoch: int, done: Done) -> None:
-        """Mend a sealed segment."""
+        """Repair a sealed segment."""
         self.file(Directory.LOG, segment_name(number, epoch), None, done)
 
     def body(self, large: LargeBody, done: Done) -> None:
-        """Mend the body of a large message."""
+        """Repair the body of a large message."""
         self.file(Directory.BODIES, f"{large.file_id}.large", large, done)
 
     def file(self, directory: Directory, name: str, large: LargeBody | None, done: Done) -> None:
-        """Mend a whole file; ``large`` of a body."""
+        """Repair a whole file; ``large`` of a body."""
         place = self._place(directory, name)
-        self._add(_Job(place, mend_file(self._disk, place, large), done))
+        self._add(_Job(place, repair_file(self._disk, place, large), done))
 
     def _place(self, directory: Directory, name: str) -> Place:
         return Place(directory, name, f"{self._sides[directory].directory}/{name}")
@@ -175,12 +184,12 @@ class Mends(Machine[MendsState, MendsEvent]):
         self._next()
 
     def _next(self) -> None:
-        if self._state is MendsState.IDLE and self._waiting:
-            self.fire(MendsEvent.BEGIN, self._waiting.popleft())
+        if self._state is RepairsState.IDLE and self._waiting:
+            self.fire(RepairsEvent.BEGIN, self._waiting.popleft())
 
     def close(self) -> None:
         """Begin nothing any more; nothing is called any more."""
-        self.fire(MendsEvent.CLOSE)
+        self.fire(RepairsEvent.CLOSE)
 
     # --- actions ------------------------------------------------------------------------------------
 
@@ -206,40 +215,42 @@ class Mends(Machine[MendsState, MendsEvent]):
         effect = found[0] if found else Outcome.DAMAGED_HERE
         if error is not None:
             assert self._job is not None
-            log.warning("damage cannot be mended", extra={"file": self._job.place.path, "error": str(error)})
+            log.warning("damage cannot be repaired", extra={"file": self._job.place.path, "error": str(error)})
         if isinstance(effect, Ask):
-            self.fire(MendsEvent.ASK, effect)
+            self.fire(RepairsEvent.ASK, effect)
         elif isinstance(effect, Write):
-            self.fire(MendsEvent.WRITE, effect)
+            self.fire(RepairsEvent.WRITE, effect)
         else:
-            self.fire(MendsEvent.ENDED, effect)
+            self.fire(RepairsEvent.ENDED, effect)
 
     def _ask(self, wanted: Ask) -> None:
         if self._other is None:
-            self.fire(MendsEvent.ANSWERED, None)
+            self.fire(RepairsEvent.ANSWERED, None)
         else:
-            self._other.ask(wanted, partial(self.fire, MendsEvent.ANSWERED))
+            self._other.ask(wanted, partial(self.fire, RepairsEvent.ANSWERED))
 
     def _write(self, write: Write) -> None:
         side = self._sides[write.directory]
-        operation = MendBytes(side.prefix + write.name, write.offset, write.data, write.cut_at)
-        side.writer.submit([operation], partial(self.fire, MendsEvent.WRITTEN))
+        operation = ReplaceBytes(side.prefix + write.name, write.offset, write.data, write.cut_at)
+        side.writer.submit([operation], partial(self.fire, RepairsEvent.WRITTEN))
 
     def _written(self, error: BaseException | None) -> None:
         if error is not None:
             # the next look at the file finds it unchanged
-            log.error("damage cannot be mended: the disk refuses", extra={"error": str(error)})
+            log.error("damage cannot be repaired: the disk refuses", extra={"error": str(error)})
         self._step(None)
 
     def _end(self, outcome: Outcome) -> None:
         job, self._job = self._job, None
         assert job is not None
-        if outcome is Outcome.MENDED:
-            self.mended += 1
+        if outcome is Outcome.REPAIRED:
+            self.repaired += 1
             log.warning("damaged bytes were replaced by those of the other node", extra={"file": job.place.path})
         elif outcome is Outcome.READABLE:
             self.read_wrong += 1
             log.warning("bytes read wrong, and right at the second time", extra={"file": job.place.path})
+        if outcome in RIGHT:
+            self.on_repaired()
         job.done(outcome)
         self._next()
 
@@ -248,8 +259,8 @@ class Mends(Machine[MendsState, MendsEvent]):
         self._job = self._other = None
 
     TABLE = table(
-        MendsState,
-        MendsEvent,
+        RepairsState,
+        RepairsEvent,
         {
             (_S.IDLE, _E.BEGIN): To(_S.READING, _begin),
             (_S.READING, _E.ASK): To(_S.ASKING, _ask),

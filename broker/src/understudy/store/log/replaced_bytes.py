@@ -1,9 +1,9 @@
-"""Bytes of a file of a store that are replaced because they do not fit their checksum (``operations.MendBytes``).
+"""Bytes of a file of a store that are replaced because they do not fit their checksum (``operations.ReplaceBytes``).
 
-The replaced bytes are kept in the directory ``mended`` beside the file, as ``<name>.<offset>``, at most
-``MENDED_FILES_MAX`` of them, the newest. They are no part of the store.
+The replaced bytes are kept in the directory ``replaced`` beside the file, as ``<name>.<offset>``, at most
+``REPLACED_FILES_MAX`` of them, the newest. They are no part of the store.
 
-Not here: the proof that the new bytes fit (``store.mending``).
+Not here: the proof that the new bytes fit (``store.repair``).
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from contextlib import suppress
 from typing import Final
 
 from understudy.errors import DiskFailed
-from understudy.limits import MENDED_FILES_MAX
+from understudy.limits import REPLACED_FILES_MAX
 from understudy.ports import Disk, File
-from understudy.store.log.operations import MendBytes
+from understudy.store.log.operations import ReplaceBytes
 
-DIRECTORY_NAME: Final = "mended"
+DIRECTORY_NAME: Final = "replaced"
 
 
-def mend(disk: Disk, directory: str, operation: MendBytes) -> None:
+def replace(disk: Disk, directory: str, operation: ReplaceBytes) -> None:
     """Replace bytes durably; nothing if the file is gone, or has them already.
 
     Args:
@@ -44,7 +44,7 @@ def mend(disk: Disk, directory: str, operation: MendBytes) -> None:
             file.close()
 
 
-def _keep_old(disk: Disk, directory: str, file: File, operation: MendBytes) -> None:
+def _keep_old(disk: Disk, directory: str, file: File, operation: ReplaceBytes) -> None:
     length = len(operation.data)
     if operation.cut_at >= 0:
         length = max(length, file.size() - operation.offset)
@@ -63,9 +63,9 @@ def _keep_old(disk: Disk, directory: str, file: File, operation: MendBytes) -> N
         # the first bytes found are those that were damaged
         return
     names = disk.list(kept)
-    if len(names) >= MENDED_FILES_MAX:
+    if len(names) >= REPLACED_FILES_MAX:
         oldest = sorted(names, key=lambda each: disk.modified_ns(f"{kept}/{each}"))
-        for each in oldest[: len(names) - MENDED_FILES_MAX + 1]:
+        for each in oldest[: len(names) - REPLACED_FILES_MAX + 1]:
             disk.remove(f"{kept}/{each}")
     copy = disk.open(name, create=True)
     try:
