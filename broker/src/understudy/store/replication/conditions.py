@@ -54,20 +54,13 @@ class FileConditions:
         self.learned_in = -1
         """Pass of a copy in which the owner called ``learn`` last."""
 
-    def learn(
-        self, positions: Mapping[str, int], names: Collection[Key], key: Key | None = None
-    ) -> Generator[int, None, None]:
+    def learn(self, positions: Mapping[str, int], names: Collection[Key]) -> Generator[int, None, None]:
         """Read the checksums of bodies from the segments, as far as they were not read.
 
         Args:
             positions: Ends of segments that are being written.
             names: Files of the store.
-            key: The file that is to be looked at: nothing is read for one that is no body. None: any.
         """
-        if key is not None:
-            file_id = body_id(key)
-            if file_id is None or self._checksums.of(file_id) is not None:
-                return
         wanted = {file_id for each in names if (file_id := body_id(each)) is not None}
         for each in names if wanted else ():
             if not is_segment(*each):

@@ -344,9 +344,9 @@ class CopySource:
             same = yield from hash_of(file, theirs.length)
             if same == theirs.hash:
                 return same
-        if self._known.learned_in < self.passes:
+        if key[0] is Directory.BODIES and self._known.learned_in < self.passes:
             self._known.learned_in = self.passes
-            yield from self._known.learn(self._log.positions(), list_store(self._disk, self._directories), key)
+            yield from self._known.learn(self._log.positions(), list_store(self._disk, self._directories))
         condition, digest = yield from self._known.look(file, key, past_cache=False)
         if condition is Condition.DAMAGED:
             condition, digest = yield from self._known.look(file, key, past_cache=True)
