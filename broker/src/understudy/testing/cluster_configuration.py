@@ -130,6 +130,8 @@ class PairOptions:
     """The first member decides about message groups, and the others ask it."""
     group_names: bool = True
     """Each of several replicated pairs has its own."""
+    scrub_period_ms: int = 86_400_000
+    """Time from one comparison of the files with their checksums to the next."""
     older: frozenset[str] = frozenset()
     """Nodes that are of the version before until their first restart, as in a rolling update: they speak the oldest
     replication protocol."""
@@ -205,4 +207,5 @@ def _configuration(node: NodeRole, nodes: tuple[NodeRole, ...], options: PairOpt
         journal_compact_min_files=options.compact_min_files,
         journal_compact_percentage_percent=options.compact_percentage,
         quarantine_damaged_records=options.quarantine,
+        scrub_period_ms=options.scrub_period_ms,
     )

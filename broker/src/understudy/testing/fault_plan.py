@@ -94,6 +94,10 @@ class FaultKind(Enum):
     PART_THEN_KILL = "part-then-kill"
     """Cut the nodes off each other; kill the active one a moment or some seconds later, and let the other one, whose
     data is old by then, reach everything again while it stays down."""
+    WRONG_READS = "wrong-reads"
+    """Have a node read wrong bits in the files that do not change any more, from its cache or for a while."""
+    DAMAGED_FILE = "damaged-file"
+    """Flip a bit of a body or segment on the disk of one node; the other node has it right."""
     ACTIVE_ALONE = "active-alone"
     """Cut the active node off its replica and off what decides which node is active, with a reset of the connection to
     the replica; clients reach it."""
@@ -190,6 +194,8 @@ _WITHOUT_TARGET: Final = frozenset(
         FaultKind.VOTER_PAUSED,
         FaultKind.CRASH_IN_COPY,
         FaultKind.LOCK_TAKEN,
+        FaultKind.WRONG_READS,
+        FaultKind.DAMAGED_FILE,
         *PAIR_LATER_KINDS,
     }
 )

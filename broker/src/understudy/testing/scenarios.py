@@ -14,6 +14,7 @@ from understudy.testing.quorum import Quorum
 from understudy.testing.replicated_pair import ReplicatedPair
 from understudy.testing.scenario import Scenario
 from understudy.testing.ungrouped_pairs import UngroupedPairs
+from understudy.testing.wrong_reads_pair import WrongReads
 
 
 class SharedStore(Scenario):
@@ -57,5 +58,7 @@ SHARED_STORES: Final = tuple(scenario.name for scenario in _SHARED)
 #: All scenarios by name.
 SCENARIOS: Final[dict[str, Scenario]] = {
     scenario.name: scenario
-    for scenario in (*_SHARED, ReplicatedPair(), Quorum(), Members(), MemberPairs(), MemberReplicas(), UngroupedPairs())
+    for scenario in (
+        *_SHARED, ReplicatedPair(), Quorum(), Members(), MemberPairs(), MemberReplicas(), UngroupedPairs(), WrongReads(),
+    )
 }
