@@ -84,6 +84,7 @@ OF_NAME: dict[str, st.SearchStrategy[Any]] = {
     "code": NAMES,
     "reason": NAMES,
     "cut_at": I64,
+    "create": st.booleans(),
     "hash": st.binary(min_size=16, max_size=16),
     "number": U64,
     "found": st.booleans(),

@@ -239,6 +239,11 @@ def trailer_of(file: FileReader) -> bytes:
     return file.read(max(file.size() - TRAILER_BYTES, 0), TRAILER_BYTES)
 
 
+def ends_with_seal(trailer: bytes) -> bool:
+    """Whether the last bytes of a segment are those of a seal, whatever the rest of it is."""
+    return len(trailer) == TRAILER_BYTES and SEAL_TRAILER.unpack(trailer)[2] == SEAL_MAGIC
+
+
 class BodyChecksums:
     """Size and crc of bodies, as the records of large messages in the segments of a log state them."""
 

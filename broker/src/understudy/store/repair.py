@@ -58,6 +58,8 @@ class Place:
     name: str
     path: str
     """Of this node."""
+    needed: bool = False
+    """It is made if it is missing: a message needs it. Any other file may have been removed meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Bytes that fit are to be written over those of this node; a file that is gone is not created."""
+    """Bytes that fit are to be written over those of this node."""
 
     directory: Directory
     name: str
@@ -90,6 +92,8 @@ class Write:
     data: bytes
     cut_at: int = -1
     """Size that the file is to have; negative: as it is."""
+    create: bool = False
+    """Make the file if it is missing."""
 
 
 Repair = Generator[Ask | Write, Answer | None, Outcome]
@@ -168,7 +172,7 @@ def _take(disk: DiskReader, place: Place, size_bytes: int, hashes: list[bytes], 
             return Outcome.DAMAGED_HERE
         if _hash(answer.data) != wanted:
             return Outcome.DAMAGED_TWICE
-        yield Write(place.directory, place.name, offset, answer.data)
+        yield Write(place.directory, place.name, offset, answer.data, create=place.needed)
     yield Write(place.directory, place.name, size_bytes, b"", size_bytes)
     return Outcome.REPAIRED if file_fits(disk, place, large) else Outcome.DAMAGED_HERE
 

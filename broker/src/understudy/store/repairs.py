@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from enum import Enum, auto
 from functools import partial
 from typing import ClassVar, Final, Protocol
@@ -169,7 +170,8 @@ class Repairs(Machine[RepairsState, RepairsEvent]):
 
     def body(self, large: LargeBody, done: Done) -> None:
         """Repair the body of a large message."""
-        self.file(Directory.BODIES, f"{large.file_id}.large", large, done)
+        place = replace(self._place(Directory.BODIES, f"{large.file_id}.large"), needed=True)
+        self._add(_Job(place, repair_file(self._disk, place, large), done))
 
     def file(self, directory: Directory, name: str, large: LargeBody | None, done: Done) -> None:
         """Repair a whole file; ``large`` of a body."""
@@ -231,7 +233,7 @@ class Repairs(Machine[RepairsState, RepairsEvent]):
 
     def _write(self, write: Write) -> None:
         side = self._sides[write.directory]
-        operation = ReplaceBytes(side.prefix + write.name, write.offset, write.data, write.cut_at)
+        operation = ReplaceBytes(side.prefix + write.name, write.offset, write.data, write.cut_at, write.create)
         side.writer.submit([operation], partial(self.fire, RepairsEvent.WRITTEN))
 
     def _written(self, error: BaseException | None) -> None:

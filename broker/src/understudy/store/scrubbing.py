@@ -30,7 +30,6 @@ from understudy.store.quarantine import read_known_damage
 from understudy.store.repair import Outcome
 from understudy.store.replication.conditions import FileConditions, Key, is_settled
 from understudy.store.replication.copy_messages import Directory
-from understudy.store.replication.inventory import has_seal
 from understudy.store.replication.store_files import StoreDirectories, is_segment, list_store
 
 log = logging.getLogger(__name__)
@@ -263,7 +262,7 @@ class Scrubber(Machine[ScrubberState, ScrubberEvent]):
             file = directories.disk.open(directories.path(*key), read_only=True)
             try:
                 written = is_segment(*key) and key[1] in self._store.positions()
-                sealed = is_segment(*key) and (has_seal(file, key[1]) or conditions.is_cut_off(key, names))
+                sealed = is_segment(*key) and conditions.is_sealed(file, key, names)
                 if written or not is_settled(key, complete=sealed):
                     return None
                 condition, _ = yield from conditions.look(file, key, past_cache=True)

@@ -12,9 +12,11 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar, Final
 
-from understudy.store.log.segment import HEADER_BLOCK_BYTES, parse_name, read_header, read_seal
+from understudy.store.file_checks import TRAILER_BYTES, ends_with_seal
+from understudy.store.log.segment import HEADER_BLOCK_BYTES, parse_name
 from understudy.store.snapshots.snapshot import parse_snapshot_name, read_snapshot_header
 from understudy.testing.checkers import Violation
 from understudy.testing.cluster import SimNode
@@ -23,10 +25,11 @@ from understudy.testing.fault_plan import PASSIVE, Fault, FaultKind, draw_faults
 from understudy.testing.plan import Plan
 from understudy.testing.scenario import Scenario
 from understudy.testing.sim_disk import SimVolume
+from understudy.testing.sim_loop import SimLoop, SimProcess
 from understudy.testing.strikes import JOURNAL, Strikes
 from understudy.testing.witnessed_run import WitnessedRun
 from understudy.testing.witnessed_strikes import WitnessedStrikes
-from understudy.testing.workload import ProducerJob
+from understudy.testing.workload import ClientPlan, ProducerJob
 
 #: Kinds of faults, and how often each is drawn, relative to the others.
 WRONG_READS_KINDS: Final = {
@@ -37,6 +40,12 @@ WRONG_READS_KINDS: Final = {
     FaultKind.CRASH_IN_COPY: 2,
 }
 _BODIES: Final = f"{STORE}/large-messages"
+#: Virtual seconds after which consumers and faults begin: the large messages are in the store.
+_BEGIN_S: Final = 3.0
+#: Pause of a consumer that was closed in the middle of a damaged large message. Seconds.
+_AGAIN_S: Final = 0.5
+#: Errors of such a consumer.
+_CLOSED: Final = ("closed the consumer", "has no consumer")
 #: Bits that read wrong in each file.
 _BITS_MAX: Final = 3
 
@@ -61,7 +70,7 @@ class WrongReadsStrikes(WitnessedStrikes):
         volume, cached = node.storage.volume, stream.random() < 0.5
         paths = [path for path in settled_files(volume) if path not in self._damaged_paths()]
         for path in paths:
-            size_bytes = len(volume.content(path))
+            size_bytes = checked_bytes(volume, path)
             for _ in range(stream.randint(1, _BITS_MAX)):
                 at = stream.randrange(size_bytes)
                 volume.wrong_reads.add(path, at, stream.randrange(8), cached=cached)
@@ -82,7 +91,7 @@ class WrongReadsStrikes(WitnessedStrikes):
         if not paths:
             return False
         path = stream.choice(paths)
-        volume.flip_bit(path, stream.randrange(len(volume.content(path))), stream.randrange(8))
+        volume.flip_bit(path, stream.randrange(checked_bytes(volume, path)), stream.randrange(8))
         self.loop.record(f"{node.name} has a wrong bit in {path}")
         return True
 
@@ -102,6 +111,11 @@ class WrongReadsStrikes(WitnessedStrikes):
         self._end_wrong_reads()
 
 
+def checked_bytes(volume: SimVolume, path: str) -> int:
+    """Bytes of a file in which damage is always found: the last ones of a segment show that it has a seal."""
+    return len(volume.content(path)) - TRAILER_BYTES * path.endswith(".log")
+
+
 def settled_files(volume: SimVolume) -> list[str]:
     """Bodies, and sealed segments that no node reads at its start."""
     disk = volume.disk("auditor")
@@ -113,10 +127,11 @@ def settled_files(volume: SimVolume) -> list[str]:
     newest = read_snapshot_header(disk.open(f"{JOURNAL}/{max(snapshots)}", read_only=True), max(snapshots)).number
     for name in names:
         parsed = parse_name(name)
-        if parsed is not None and parsed[2] and parsed[0] < newest:
-            file = disk.open(f"{JOURNAL}/{name}", read_only=True)
-            if read_seal(file, read_header(file, parsed[0], parsed[1])) is not None:
-                found.append(f"{JOURNAL}/{name}")
+        path = f"{JOURNAL}/{name}"
+        if parsed is None or not parsed[2] or parsed[0] >= newest:
+            continue
+        if ends_with_seal(volume.content(path)[-TRAILER_BYTES:]):
+            found.append(path)
     return [path for path in found if len(volume.content(path)) > HEADER_BLOCK_BYTES]
 
 
@@ -124,6 +139,20 @@ class WrongReadsRun(WitnessedRun):
     """One run of a pair whose disks return wrong bytes."""
 
     strikes_class: ClassVar[type[Strikes]] = WrongReadsStrikes
+
+    async def _work(self, plan: ClientPlan, name: str) -> None:
+        """See ``ScenarioRun``; a consumer that was closed in the middle of a large message begins again."""
+        await super()._work(plan, name)
+        ended = [each for each in self.violations if each.check == "client" and each.text.startswith(f"{name} ")]
+        closed = [each for each in ended if any(text in each.text for text in _CLOSED)]
+        if closed and name in self._consumers:
+            self.violations = [each for each in self.violations if each not in closed]
+            self.loop.call_later(_AGAIN_S, partial(self._begin_again, self._clients[name], name))
+
+    def _begin_again(self, process: SimProcess, name: str) -> None:
+        if self._clients[name] is process:
+            process.kill()
+            self._start_client(name)
 
     def judge(self) -> tuple[Violation, ...]:
         """See ``ScenarioRun``. A message that had to wait for the other node was overtaken by later ones."""
@@ -133,6 +162,23 @@ class WrongReadsRun(WitnessedRun):
     def _a_node_was_alone(self) -> bool:
         kinds = (FaultKind.KILL, FaultKind.STOP, FaultKind.CRASH_IN_COPY)
         return any(self.strikes.injected[kind] for kind in kinds)
+
+
+class UnscrubbedRun(WrongReadsRun):
+    """A run without a scrubber, which would find damage before anything reads it."""
+
+    liveness_s = 30.0
+
+    def __init__(self, plan: Plan, loop: SimLoop) -> None:
+        super().__init__(replace(plan, pair=replace(plan.pair, scrub_period_ms=86_400_000)), loop)
+
+
+class UndamagedRun(UnscrubbedRun):
+    """A run without damaged files: its disks are right, and only reads of them are wrong."""
+
+    def __init__(self, plan: Plan, loop: SimLoop) -> None:
+        faults = tuple(fault for fault in plan.faults if fault.kind is not FaultKind.DAMAGED_FILE)
+        super().__init__(replace(plan, faults=faults), loop)
 
 
 class WrongReads(Scenario):
@@ -163,8 +209,9 @@ def with_wrong_reads(plan: Plan, stream: random.Random, kinds: Mapping[FaultKind
     )
     producers: Sequence[ProducerJob] = (
         *plan.producers,
-        ProducerJob("large", QUEUE, count=12, size_bytes=150_000, pause_s=plan.heal_s / 30),
+        ProducerJob("large", QUEUE, count=12, size_bytes=150_000, pause_s=0.05),
     )
-    consumers = tuple(replace(job, begins_s=stream.uniform(0.0, plan.heal_s)) for job in plan.consumers)
-    faults = draw_faults(stream, begin_s=1.0, end_s=plan.heal_s, count=stream.randint(3, 9), weights=kinds)
-    return replace(plan, pair=pair, producers=tuple(producers), consumers=consumers, faults=faults)
+    heal_s = max(plan.heal_s, _BEGIN_S + 4.0)
+    consumers = tuple(replace(job, begins_s=stream.uniform(_BEGIN_S, heal_s)) for job in plan.consumers)
+    faults = draw_faults(stream, begin_s=_BEGIN_S, end_s=heal_s, count=stream.randint(3, 9), weights=kinds)
+    return replace(plan, pair=pair, producers=tuple(producers), consumers=consumers, faults=faults, heal_s=heal_s)

@@ -115,7 +115,7 @@ class RewriteFile:
 @dataclass(frozen=True, slots=True)
 class ReplaceBytes:
     """Replace bytes of an existing file that do not fit their checksum by bytes that do, keep the old ones beside it,
-    and sync (``log.replaced_bytes``); nothing if the file is gone. A change of one machine: the other node has these.
+    and sync (``log.replaced_bytes``); nothing if the file is gone, unless ``create``. A change of one machine.
     """
 
     name: str
@@ -123,6 +123,8 @@ class ReplaceBytes:
     data: bytes
     cut_at: int = -1
     """Size that the file is to have; negative: as it is."""
+    create: bool = False
+    """Make the file if it is missing."""
 
 
 @dataclass(frozen=True, slots=True)

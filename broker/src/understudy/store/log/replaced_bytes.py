@@ -32,6 +32,9 @@ def replace(disk: Disk, directory: str, operation: ReplaceBytes) -> None:
     """
     path = f"{directory}/{operation.name}"
     with suppress(FileNotFoundError):
+        if operation.create and not disk.exists(path):
+            disk.open(path, create=True).close()
+            disk.sync_directory(directory)
         file = disk.open(path)
         try:
             _keep_old(disk, directory, file, operation)

@@ -14,9 +14,9 @@ from hashlib import blake2b
 from understudy.errors import DiskFailed
 from understudy.message import LargeBody
 from understudy.ports import FileReader
-from understudy.store.file_checks import BodyChecksums, Condition, read_pieces, trailer_of
+from understudy.store.file_checks import BodyChecksums, Condition, ends_with_seal, read_pieces, trailer_of
 from understudy.store.log.records import HEADER_BYTES
-from understudy.store.log.segment import HEADER_BLOCK_BYTES, parse_name, segment_name
+from understudy.store.log.segment import HEADER_BLOCK_BYTES, parse_name
 from understudy.store.repair import Place, Repair, check_of, repair_file
 from understudy.store.replication.copy_messages import HASH_BYTES, Directory
 from understudy.store.replication.store_files import StoreDirectories, is_entry, is_segment, is_unfinished
@@ -96,19 +96,26 @@ class FileConditions:
             return Condition.UNKNOWN, digest.digest()
         return Condition.FITS if check.fits else Condition.DAMAGED, digest.digest()
 
-    def is_cut_off(self, key: Key, names: Collection[Key]) -> bool:
-        """Whether a segment without a seal must have one, because the next one of its epoch has records.
+    def is_sealed(self, file: FileReader, key: Key, names: Collection[Key]) -> bool:
+        """Whether a segment has a seal, valid or not, or must have one, because a later one of its epoch has records.
 
         Args:
-            key: A segment that is not being written.
+            file: The segment, open, which is not being written.
+            key: Of it.
             names: Files of the store.
         """
+        if ends_with_seal(trailer_of(file)):
+            return True
         number, epoch, _ = parse_name(key[1]) or (0, 0, False)
-        following = (Directory.LOG, segment_name(number + 1, epoch))
-        if following not in names:
-            return False
+        for directory, name in names:
+            parsed = parse_name(name) if is_segment(directory, name) else None
+            if parsed is not None and parsed[1] == epoch and parsed[0] > number and self._has_records(name):
+                return True
+        return False
+
+    def _has_records(self, name: str) -> bool:
         with suppress(FileNotFoundError):
-            file = self._directories.disk.open(self._directories.path(*following), read_only=True)
+            file = self._directories.disk.open(self._directories.path(Directory.LOG, name), read_only=True)
             try:
                 return bool(file.read(HEADER_BLOCK_BYTES, HEADER_BYTES).strip(b"\0"))
             finally:

@@ -58,7 +58,7 @@ from understudy.store.replication.copy_messages import (
     Written,
 )
 from understudy.store.replication.fetching import answer_in
-from understudy.store.replication.inventory import has_seal, hash_of
+from understudy.store.replication.inventory import hash_of
 from understudy.store.replication.store_files import (
     StoreDirectories,
     belongs,
@@ -327,7 +327,7 @@ class CopySource:
         """Whether a segment that is not being written has its seal, or must have it."""
         if not is_segment(*key) or key[1] in self._log.positions():
             return False
-        return has_seal(file, key[1]) or self._known.is_cut_off(key, names)
+        return self._known.is_sealed(file, key, names)
 
     def _hash_of_settled(
         self, file: File, key: _Key, theirs: InventoryFile | None
@@ -464,7 +464,7 @@ class CopySource:
             return _Extent(0, size_bytes, False)
         if not is_segment(directory, name):
             return _Extent(size_bytes, size_bytes, not is_entry(*key) and not is_unfinished(*key))
-        sealed = has_seal(file, name) or self._known.is_cut_off(key, names)
+        sealed = self._known.is_sealed(file, key, names)
         number_and_epoch = parse_name(name)
         assert number_and_epoch is not None
         if not sealed and not final and number_and_epoch[1] >= self._epoch:

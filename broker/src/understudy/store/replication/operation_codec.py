@@ -154,7 +154,7 @@ _SHAPES: Final = {
     18: Shape(GiveUpReserve, {}),
     19: Shape(PruneRetained, {"now_ms": number("q", 0, I64_MAX)}),
     20: Shape(WriteBody, {"name": NAME, "offset": SIZE, "parts": PARTS, "sync": FLAG}),
-    22: Shape(ReplaceBytes, {"name": NAME, "offset": SIZE, "data": DATA, "cut_at": I64}),
+    22: Shape(ReplaceBytes, {"name": NAME, "offset": SIZE, "data": DATA, "cut_at": I64, "create": FLAG}),
     21: Shape(FinishBodies, {"ends": several(_BODY_END.field), "directory": NAME_OR_EMPTY}),
 }
 #: By version of the encoding.
