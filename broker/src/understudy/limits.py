@@ -248,6 +248,9 @@ CONFIG_BYTES_MAX = 16 * 1024 * 1024
 #: Largest body of a management request in bytes, and largest number of requests that are answered in slices at once.
 MANAGEMENT_REQUEST_BYTES_MAX = 1024 * 1024
 MANAGEMENT_REQUESTS_MAX = 100
+#: Time during which a store is not copied to a replica because a file of it does not fit its checksum and the replica
+#: has no better one; afterwards the file is copied as it is. Milliseconds.
+REFUSE_DAMAGED_MS = 30_000
 #: Questions of the other node of a pair about bytes of files that wait.
 FILE_QUESTIONS_MAX = 100
 #: Files with bytes that were replaced because they did not fit their checksum, kept in each directory of a store.

@@ -13,8 +13,8 @@ from typing import Protocol
 from understudy.config.model import Configuration
 from understudy.errors import BrokerError, DiskFailed, LimitExceeded, RemoteProtocolError
 from understudy.ha.replication.ports import Authority
-from understudy.limits import FILE_QUESTIONS_MAX
-from understudy.ports import Worker
+from understudy.limits import FILE_QUESTIONS_MAX, REFUSE_DAMAGED_MS
+from understudy.ports import Clock, Worker
 from understudy.replication.active_link import CopyOwner
 from understudy.runtime.parts import NodeParts
 from understudy.store.log.applier import Applier
@@ -25,6 +25,7 @@ from understudy.store.replication.copy_messages import (
     AskBytes,
     CopyIdentity,
     CopyMessage,
+    Directory,
     decode_message,
     encode_message,
 )
@@ -196,6 +197,20 @@ class FileExchange:
         self.asker.lost()
 
 
+class DamagedFiles:
+    """Files of an active node that do not fit, and that its replica cannot replace, since when they are known."""
+
+    def __init__(self, clock: Clock) -> None:
+        """``clock``: for ``REFUSE_DAMAGED_MS``."""
+        self._clock = clock
+        self._since_ms: dict[tuple[Directory, str], int] = {}
+
+    def refuses(self, key: tuple[Directory, str]) -> bool:
+        """Whether a copy ends because of the file: its reads may be wrong for a while only. Called by any thread."""
+        now_ms = self._clock.monotonic_ms()
+        return now_ms - self._since_ms.setdefault(key, now_ms) < REFUSE_DAMAGED_MS
+
+
 class SourceCopy:
     """The copy of an active node's store to a replica."""
 
@@ -207,6 +222,7 @@ class SourceCopy:
         authority: Authority,
         owner: CopyOwner,
         protocol: int,
+        damaged: DamagedFiles,
     ) -> None:
         """The replica begins: it sends its inventory.
 
@@ -217,6 +233,7 @@ class SourceCopy:
             authority: Has the activation sequence of the data.
             owner: Sends messages and gets the result.
             protocol: Version of the replication protocol that both nodes speak.
+            damaged: Files that could not be copied.
         """
         assert opened.store is not None
         self._parts = parts
@@ -231,6 +248,7 @@ class SourceCopy:
             self._store.epoch,
             states_common=protocol >= COMMON_FILES_PROTOCOL,
             checks=protocol >= CHECKED_FILES_PROTOCOL,
+            refuses=damaged.refuses,
         )
         self._told = False
         """The owner knows that little is left."""

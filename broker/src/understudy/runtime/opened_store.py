@@ -125,7 +125,7 @@ class OpenedStore:
     def begin_scrub(self) -> None:
         """Compare the files with their checksums in the background."""
         assert self.store is not None
-        self._parts.watch.scrubber = scrub_active(self._parts, self.store, self.worker, self.appliers[0])
+        self._parts.watch.scrubber = scrub_active(self._parts, self.store, self.worker, self.appliers)
 
     def end_scrub(self) -> None:
         """Compare no more files."""

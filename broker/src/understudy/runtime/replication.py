@@ -19,7 +19,7 @@ from understudy.ha.replication.ports import Authority, Listener, Replica
 from understudy.ports import HoldableLogWriter, Worker
 from understudy.replication.active_link import ActiveLink, CopyOwner, LinkOptions
 from understudy.runtime.copied_store import EarlierNote, adopt_identity, earlier_data, own_data
-from understudy.runtime.copying import FileExchange, SourceCopy, StoreOwner
+from understudy.runtime.copying import DamagedFiles, FileExchange, SourceCopy, StoreOwner
 from understudy.runtime.parts import NodeParts, Owner
 from understudy.runtime.waiting_acceptors import WaitingAcceptors
 from understudy.store.replication.copy_messages import Directory
@@ -74,6 +74,7 @@ class NodeReplication:
             parts.turn,
             parts.formats,
         )
+        self._damaged = DamagedFiles(environment.clock)
         self._protocol = 0
         """Version of the replication protocol that the replica speaks."""
         self.files = FileExchange(parts, used.worker, self.link.copy_send)
@@ -89,7 +90,9 @@ class NodeReplication:
 
     def _make_copy(self, owner: CopyOwner, protocol: int) -> SourceCopy:
         self._protocol = protocol
-        return SourceCopy(self._parts, self._opened(), self.used.worker, self.used.authority, owner, protocol)
+        return SourceCopy(
+            self._parts, self._opened(), self.used.worker, self.used.authority, owner, protocol, self._damaged
+        )
 
     def adopt_identity(self) -> None:
         """At the start of the node, once its lock directory is open."""

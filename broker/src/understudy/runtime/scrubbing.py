@@ -38,16 +38,16 @@ class WorkerWriter:
         """The worker is closed by its owner."""
 
 
-def scrub_active(parts: NodeParts, store: MessageStore, worker: Worker, log: Applier) -> Scrubber:
+def scrub_active(parts: NodeParts, store: MessageStore, worker: Worker, appliers: tuple[Applier, Applier]) -> Scrubber:
     """The scrubber of an active node.
 
     Args:
         parts: Of the node.
         store: It serves.
         worker: Reads.
-        log: Writes the directory of the log.
+        appliers: Of the directory of the log, and of that of large messages.
     """
-    return _scrubber(parts, worker, log, store.quarantine.repairs)
+    return _scrubber(parts, worker, appliers, store.quarantine.repairs)
 
 
 class ReplicaScrub:
@@ -70,7 +70,7 @@ class ReplicaScrub:
             },
         )
         self._repairs.attach(files.asker)
-        self._scrubber = parts.watch.scrubber = _scrubber(parts, worker, log, self._repairs)
+        self._scrubber = parts.watch.scrubber = _scrubber(parts, worker, (log, bodies), self._repairs)
 
     def close(self) -> None:
         """Begin no step any more."""
@@ -87,8 +87,9 @@ def scrub_replica(
     return ReplicaScrub(parts, worker, target.log, target.bodies, files)
 
 
-def _scrubber(parts: NodeParts, worker: Worker, log: Applier, repairs: Repairs) -> Scrubber:
+def _scrubber(parts: NodeParts, worker: Worker, appliers: tuple[Applier, Applier], repairs: Repairs) -> Scrubber:
+    log, bodies = appliers
     configuration, environment = parts.configuration.current, parts.environment
     settings = ScrubSettings(configuration.scrub_rate_bytes, configuration.scrub_period_ms)
-    store = ScrubStore(store_directories(parts), log.positions, repairs.file)
+    store = ScrubStore(store_directories(parts), log.positions, bodies.checksum_of, repairs.file)
     return Scrubber(store, settings, worker, environment.clock, parts.turn)

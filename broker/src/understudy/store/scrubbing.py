@@ -55,6 +55,8 @@ class ScrubStore:
     directories: StoreDirectories
     positions: Callable[[], Mapping[str, int]]
     """Ends of the segments that are being written, by name; called on the other thread."""
+    completed: Callable[[str], tuple[int, int] | None]
+    """Size and crc of a body that was completed not long ago; called on the other thread."""
     repair: Callable[[Directory, str, LargeBody | None, Callable[[Outcome], None]], None]
     """Repair a file."""
 
@@ -239,7 +241,7 @@ class Scrubber(Machine[ScrubberState, ScrubberEvent]):
     def _pass(self) -> Generator[int | _Damage, None, None]:
         """Numbers of bytes that were read, and damaged files."""
         directories = self._store.directories
-        conditions = FileConditions(directories)
+        conditions = FileConditions(directories, self._store.completed)
         known = read_known_damage(directories.disk, directories.log)
         names = list_store(directories.disk, directories)
         learned = False

@@ -181,6 +181,27 @@ class UndamagedRun(UnscrubbedRun):
         super().__init__(replace(plan, faults=faults), loop)
 
 
+class CopiedRun(UndamagedRun):
+    """A run whose replica is down while large messages are sent, and copies them while the active node reads wrong."""
+
+    def __init__(self, plan: Plan, loop: SimLoop) -> None:
+        faults = (
+            Fault(0, 0.3, FaultKind.KILL, "b", 7.0, 0.9, 0),
+            Fault(1, 6.0, FaultKind.WRONG_READS, "", 5.0, 0.3, 0),
+        )
+        consumers = tuple(replace(job, begins_s=30.0) for job in plan.consumers)
+        super().__init__(replace(plan, faults=faults, consumers=consumers, heal_s=15.0), loop)
+
+
+class DamagedFilesRun(UnscrubbedRun):
+    """A run whose active node has damaged files, which it finds when it delivers their messages."""
+
+    def __init__(self, plan: Plan, loop: SimLoop) -> None:
+        faults = tuple(Fault(at, 4.0 + at, FaultKind.DAMAGED_FILE, "", 1.0, 0.3, 0) for at in range(4))
+        consumers = tuple(replace(job, begins_s=9.0) for job in plan.consumers)
+        super().__init__(replace(plan, faults=faults, consumers=consumers, heal_s=12.0), loop)
+
+
 class WrongReads(Scenario):
     """A replicated pair whose disks return wrong bytes."""
 

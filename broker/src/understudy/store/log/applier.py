@@ -52,6 +52,8 @@ from understudy.store.log.segment_skim import Skim
 from understudy.store.retention import Retention, RetentionSettings
 from understudy.store.snapshots.reserve import give_up_reserve, keep_reserve
 
+#: Completed bodies whose checksums are known before a record of the log is.
+_CHECKSUMS_MAX: Final = 10_000
 #: Suffix of a body that is not complete.
 UNFINISHED: Final = ".tmp"
 
@@ -91,6 +93,8 @@ class Applier:
         """Other open files."""
         self._bodies: dict[str, Body] = {}
         self._skims: dict[str, Skim | None] = {}
+        self._checksums: dict[str, tuple[int, int]] = {}
+        """Size and crc of the bodies that were completed last, by name."""
         self.unsynced: StoreError | None = None
         """Error of the first sync of this directory that failed after a removal: what the directory holds is unknown
         since then."""
@@ -165,6 +169,10 @@ class Applier:
         for body in open_files.bodies:
             file = self.disk.open(self._path(body.name) + UNFINISHED)
             self._bodies[body.name] = Body(file, body.written_bytes, body.crc)
+
+    def checksum_of(self, name: str) -> tuple[int, int] | None:
+        """Size and crc of a body that was completed not long ago, before a record may name it. Called by any thread."""
+        return self._checksums.get(name)
 
     def body_written(self, name: str) -> int | None:
         """Bytes written of an unfinished body; None if it is not open."""
@@ -346,6 +354,9 @@ class Applier:
         if file is not None:
             file.close()
         disk.rename(self._path(end.name) + UNFINISHED, self._path(end.name))
+        while len(self._checksums) >= _CHECKSUMS_MAX:
+            del self._checksums[next(iter(self._checksums))]
+        self._checksums[end.name] = (body.written_bytes, body.crc)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ Not here: the checks (``store.file_checks``), what follows from damage (``store.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import suppress
 from hashlib import blake2b
 
@@ -47,8 +47,15 @@ def body_id(key: Key) -> int | None:
 class FileConditions:
     """Looks at files of one store; knows the checksums of bodies from the records of the log."""
 
-    def __init__(self, directories: StoreDirectories) -> None:
-        """Nothing is read yet."""
+    def __init__(
+        self, directories: StoreDirectories, completed: Callable[[str], tuple[int, int] | None] = lambda name: None
+    ) -> None:
+        """
+        Args:
+            directories: Of the store.
+            completed: Size and crc of a body of that name that was completed not long ago (``Applier.checksum_of``).
+        """
+        self._completed = completed
         self._directories = directories
         self._checksums = BodyChecksums()
         self.learned_in = -1
@@ -132,4 +139,7 @@ class FileConditions:
     def large(self, key: Key) -> LargeBody | None:
         """Size and checksum of a body, if they are known."""
         file_id = body_id(key)
-        return self._checksums.of(file_id) if file_id is not None else None
+        if file_id is None:
+            return None
+        completed = self._completed(key[1])
+        return LargeBody(file_id, *completed) if completed is not None else self._checksums.of(file_id)

@@ -19,7 +19,7 @@ Not here: the other side (``copy_target``), holding the writers, sending.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from enum import Enum, auto
 from typing import Final
 
@@ -139,6 +139,7 @@ class CopySource:
         *,
         states_common: bool = True,
         checks: bool = True,
+        refuses: Callable[[_Key], bool] = lambda key: False,
     ) -> None:
         """Nothing is read yet.
 
@@ -149,12 +150,15 @@ class CopySource:
             epoch: Of this activation.
             states_common: Whether the backup knows ``CommonFiles``; otherwise it sets all files of a log that differs
                 aside.
+            refuses: Whether the copy ends because of a damaged file that the backup cannot replace; otherwise it is
+                copied as it is. Reads may be wrong for a while. Called by ``step``.
             checks: Whether the backup knows ``CheckFile`` and ``AskBytes``; otherwise damage is only reported.
         """
         self._checks = checks
         self._question: tuple[int, AnswerBytes | None] | None = None
         """Number of the last question to the backup, and its answer."""
-        self._known = FileConditions(directories)
+        self._refuses = refuses
+        self._known = FileConditions(directories, bodies.checksum_of)
         self._states_common = states_common
         self._directories = directories
         self._disk = directories.disk
@@ -362,6 +366,11 @@ class CopySource:
             outcome = yield from self._ask_backup(self._known.repair(key))
         if outcome in (Outcome.REPAIRED, Outcome.READABLE):
             log.warning("damaged bytes were replaced by those of the replica", extra={"file": file.path})
+        elif self._refuses(key):
+            raise DiskFailed(
+                f"{file.path} does not fit its checksum, and the replica has no file that does: it is not copied",
+                hint="the copy begins again; the file is copied as it is if it is still damaged then",
+            )
         else:
             log.error(
                 "bytes do not fit their checksum, and the replica has none that do: they are copied as they are",

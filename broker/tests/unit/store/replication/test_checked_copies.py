@@ -13,7 +13,7 @@ import pytest
 
 from support.replication import BODIES, Copying, Replica, ReplicatedHarness, differences
 from support.store import DIRECTORY
-from understudy.errors import BrokerError
+from understudy.errors import BrokerError, DiskFailed
 from understudy.message import LargeBody, LargeMessage, Message
 from understudy.store.log.segment import HEADER_BLOCK_BYTES
 from understudy.store.replication.copy_messages import AnswerBytes, AskBytes, CheckFile, Directory, KeepFile, Piece
@@ -135,10 +135,18 @@ def test_damaged_bytes_of_the_replica_are_replaced(rig: Rig, kind: str) -> None:
     assert content(rig, path) == [right, right]
 
 
-def test_a_file_that_is_damaged_on_both_nodes_is_equal_on_both(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_file_that_is_damaged_on_both_nodes_is_copied_as_it_is_after_a_while(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
     rig.copied_once()
     flip(rig, rig.body)
     rig.replica.volume.flip_bit(rig.body, 70_000, 1)
+    copying = Copying(rig.active, rig.replica)
+    copying.source._refuses = lambda key: True
+    with pytest.raises(DiskFailed, match="does not fit its checksum"):
+        copying.run()
+    copying.give_up()
+    rig.replica.kill(power_loss=False)
     assert rig.copy().source.state is SourceState.COMPLETE
     assert differences(rig.active.volume, rig.replica.volume) == []
     assert "the replica has none that do" in caplog.text
