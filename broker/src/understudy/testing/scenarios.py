@@ -59,6 +59,13 @@ SHARED_STORES: Final = tuple(scenario.name for scenario in _SHARED)
 SCENARIOS: Final[dict[str, Scenario]] = {
     scenario.name: scenario
     for scenario in (
-        *_SHARED, ReplicatedPair(), Quorum(), Members(), MemberPairs(), MemberReplicas(), UngroupedPairs(), WrongReads(),
+        *_SHARED,
+        ReplicatedPair(),
+        Quorum(),
+        Members(),
+        MemberPairs(),
+        MemberReplicas(),
+        UngroupedPairs(),
+        WrongReads(),
     )
 }

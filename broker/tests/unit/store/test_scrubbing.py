@@ -1,4 +1,4 @@
-"""The scrubber: what it reads, at which rate, what it finds, and what follows."""
+"""The scrubber: its rate, its findings, and the repair of damaged files."""
 
 from __future__ import annotations
 

@@ -157,8 +157,8 @@ class CopySource:
         self._checks = checks
         self._question: tuple[int, AnswerBytes | None] | None = None
         """Number of the last question to the backup, and its answer."""
-        self._refuses = refuses
         self._known = FileConditions(directories, bodies.checksum_of)
+        self._known.refuses = refuses
         self._states_common = states_common
         self._directories = directories
         self._disk = directories.disk
@@ -366,7 +366,7 @@ class CopySource:
             outcome = yield from self._ask_backup(self._known.repair(key))
         if outcome in (Outcome.REPAIRED, Outcome.READABLE):
             log.warning("damaged bytes were replaced by those of the replica", extra={"file": file.path})
-        elif self._refuses(key):
+        elif self._known.refuses(key):
             raise DiskFailed(
                 f"{file.path} does not fit its checksum, and the replica has no file that does: it is not copied",
                 hint="the copy begins again; the file is copied as it is if it is still damaged then",

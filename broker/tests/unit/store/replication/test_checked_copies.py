@@ -142,7 +142,7 @@ def test_a_file_that_is_damaged_on_both_nodes_is_copied_as_it_is_after_a_while(
     flip(rig, rig.body)
     rig.replica.volume.flip_bit(rig.body, 70_000, 1)
     copying = Copying(rig.active, rig.replica)
-    copying.source._refuses = lambda key: True
+    copying.source._known.refuses = lambda key: True
     with pytest.raises(DiskFailed, match="does not fit its checksum"):
         copying.run()
     copying.give_up()
