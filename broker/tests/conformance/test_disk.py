@@ -136,6 +136,20 @@ def test_a_gap_reads_as_zeros_and_reads_end_at_the_end(mount: Mount) -> None:
     file.close()
 
 
+def test_bytes_whose_cache_is_dropped_are_read_again(mount: Mount) -> None:
+    path = f"{mount.directory}/file"
+    file = mount.disk.open(path, create=True)
+    file.write(0, (b"synced" * 2000,))
+    file.sync()
+    file.write(12_000, (b"not synced",))
+    reader = mount.disk.open(path, read_only=True)
+    for offset, length in ((0, 6), (5, 9_000), (0, 1 << 20)):
+        reader.forget_cached(offset, length)
+        assert reader.read(0, 1 << 20) == b"synced" * 2000 + b"not synced"
+    reader.close()
+    file.close()
+
+
 def test_allocated_space_is_zeros_and_never_shrinks_a_file(mount: Mount) -> None:
     file = mount.disk.open(f"{mount.directory}/f", create=True)
     file.write(0, (b"abc",))

@@ -280,6 +280,16 @@ def test_damage_before_a_later_batch_names_file_and_offset() -> None:
     assert recover(rig.disk("b"), DIRECTORY).position == (1, offsets[4])
 
 
+def test_a_record_that_is_read_wrong_from_the_cache_is_no_damage() -> None:
+    rig = active()
+    for _ in range(5):
+        rig.send()
+        rig.settle()
+    right = recover(rig.disk("b"), DIRECTORY).position
+    rig.volume.wrong_reads.add(newest(rig), 4096 + 300, 1, cached=True)
+    assert recover(rig.disk("b"), DIRECTORY).position == right
+
+
 def test_a_missing_segment_in_the_middle_is_damage() -> None:
     rig = active()
     for _ in range(60):
