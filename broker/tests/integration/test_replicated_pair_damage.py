@@ -1,0 +1,61 @@
+"""Goal: in a replicated pair of real processes, bodies that are damaged on the disk of either node are found by its
+scrubber and taken from the other node; every message is delivered, and nothing goes to the quarantine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.processes import Node
+from support.replicated import ReplicatedPair, consume, produce, wait_until
+
+MESSAGES = 6
+SIZE_BYTES = 300_000
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[ReplicatedPair]:
+    """A pair in sync whose nodes compare their files every second."""
+    made = ReplicatedPair(tmp_path, extra="<scrub-period>1000</scrub-period>")
+    try:
+        yield made.start()
+    finally:
+        made.end()
+
+
+def bodies_of(node: Node) -> list[Path]:
+    """Files of the bodies of large messages of a node."""
+    return sorted(node.directory.glob("**/large-messages/*.large"))
+
+
+def flip(path: Path) -> None:
+    """Damage a byte of a file."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    with path.open("r+b") as file:
+        file.write(content)
+
+
+def test_damaged_bodies_of_either_node_are_taken_from_the_other_one(pair: ReplicatedPair) -> None:
+    produce(pair.url, MESSAGES, size=SIZE_BYTES)
+    right = {path.name: path.read_bytes() for path in bodies_of(pair.primary)}
+    assert len(right) == MESSAGES
+    for number, node in enumerate((pair.primary, pair.backup)):
+        wait_until(lambda node=node: len(bodies_of(node)) == MESSAGES, node)  # type: ignore[misc]
+        for path in bodies_of(node)[number::2]:
+            flip(path)
+    for node in (pair.primary, pair.backup):
+        wait_until(
+            lambda node=node: {path.name: path.read_bytes() for path in bodies_of(node)} == right,
+            node,  # type: ignore[misc]
+        )
+        kept = sorted(path.name for path in node.directory.glob("**/large-messages/replaced/*"))
+        assert len(kept) == MESSAGES // 2
+        scrub = node.get("/api/v1/node")[1]["scrub"]
+        assert isinstance(scrub, dict)
+        assert scrub["damaged"] == MESSAGES // 2
+    consume(pair.url, MESSAGES)
+    assert pair.primary.get("/api/v1/quarantine")[1]["count"] == 0
