@@ -129,6 +129,9 @@ class ManualAuthority:
         self.calls.append("take back")
         taken_back()
 
+    def position_numbers(self) -> None:
+        return None
+
     def watch(self, lost: Callable[[BrokerError], None]) -> None:
         self.lost = lost
 
@@ -195,14 +198,12 @@ def registration(
     node_id: str | None = None,
     protocol: int = 1,
     format_version: int = 1,
+    had: tuple[str, int, int] | None = None,
 ) -> packets.ReplicaRegistration:
-    """The registration of a backup."""
-    return packets.ReplicaRegistration(
-        protocol,
-        "b",
-        group,
-        wants_failback,
-        connector(),
-        node_id,
-        format_version=format_version,
+    """The registration of a backup. ``had``: node id, epoch and sequence of ``ReplicaRegistration.had_node``."""
+    found = packets.ReplicaRegistration(
+        protocol, "b", group, wants_failback, connector(), node_id, format_version=format_version
     )
+    if had is not None:
+        found.had_node, found.had_epoch, found.had_sequence = had
+    return found

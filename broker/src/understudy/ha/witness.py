@@ -20,6 +20,7 @@ from collections.abc import Callable
 from functools import partial
 
 from understudy.errors import BrokerError, DiskFailed
+from understudy.ha.noted_position import is_position
 from understudy.ha.witness_frames import NO_TOKEN, Answer, Kind, Request
 from understudy.ha.witness_state import Holder, WitnessState
 from understudy.limits import LEASE_MS_MIN, WITNESS_IDS_MAX
@@ -129,7 +130,9 @@ class Witness:
         changed = request.second if request.kind is Kind.SWAP else request.first
         self._state.numbers[request.id] = changed
         self._changes += 1
-        log.info("number changed", extra={"id": request.id, "from": value, "to": changed, "client": client})
+        # the position of a store changes every few seconds, an activation sequence seldom
+        level = logging.DEBUG if is_position(request.id) else logging.INFO
+        log.log(level, "number changed", extra={"id": request.id, "from": value, "to": changed, "client": client})
         return Answer(Kind.YES, request.number)
 
     def _acquire(self, request: Request, client: str) -> Answer:

@@ -114,7 +114,12 @@ class LinkEvents(Protocol):
         """A message about files of a replica in sync. Raises BrokerError: it does not fit."""
 
     def cannot_go_on(self, error: BrokerError) -> None:
-        """The replica is lost, and the node may not go on without it."""
+        """The replica is lost, and the node may not go on without it; or the node must not serve its store."""
+
+    def put_back(self, registration: packets.ReplicaRegistration) -> BrokerError | None:
+        """The reason why the store of this node must not be served: the copy of the backup proves that it has lost
+        synced records. None: it does not.
+        """
 
 
 class LinkState(Enum):
@@ -243,6 +248,14 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
 
     def register(self, registration: packets.ReplicaRegistration, connection: ReplicaChannel) -> None:
         """A backup asks to become the replica; it gets an answer."""
+        if registration.had_node == self._node_id and self._state is not LinkState.CLOSED:
+            lost = self._events.put_back(registration)
+            if lost is not None:
+                # nothing of either node is touched: the copy may be the only one with these records
+                connection.send(packets.ReplicaAnswer(ReplicaProblem.PUT_BACK, str(lost)))
+                connection.flush()
+                self._events.cannot_go_on(lost)
+                return
         problem, text = self._problem(registration)
         if problem is not ReplicaProblem.NONE:
             log.info("replica refused", extra={"peer": connection.peer, "reason": text})

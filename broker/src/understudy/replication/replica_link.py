@@ -93,6 +93,8 @@ class ReplicaOptions:
     """``Authority.copied_at``."""
     node_id: Callable[[], str | None] = lambda: None
     """Node id of the only node of which this one becomes the replica; None: of any node of the group."""
+    had: Callable[[], tuple[str, int, int] | None] = lambda: None
+    """Node id, epoch and sequence that the writer of the complete copy of this node had synced; None: no copy."""
     protocol: int = REPLICATION_PROTOCOL
     """Newest version of the replication protocol that this node speaks."""
 
@@ -152,6 +154,7 @@ _WITH_FILES: Final = (_S.COPYING, _S.IN_SYNC)
 _FOUND: Final = {
     ReplicaProblem.ALREADY_REPLICATING: Found.PLACE_TAKEN,
     ReplicaProblem.ACTIVATES: Found.PARTNER_ACTIVATES,
+    ReplicaProblem.PUT_BACK: Found.PUT_BACK,
 }
 
 
@@ -361,6 +364,7 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
             options.node_id(),
             options.copied_at(),
             FORMAT_VERSION,
+            *(options.had() or ()),
         )
         peer.request(registration, REPLICATION_CHANNEL, (packets.ReplicaAnswer,), self._answered)
 
@@ -370,6 +374,8 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
             self._search.answered.append(self._peer.target)
         if answer.problem != ReplicaProblem.NONE:
             self._search.problems.add(answer.problem)
+            if answer.problem == ReplicaProblem.PUT_BACK:
+                log.error("the active node has lost records that this one has", extra={"error": answer.text})
             if answer.problem in _LASTING and self._peer is not None:
                 self._refusals.refuse(self._peer, answer.text)
             self.fire(ReplicaEvent.REFUSED, answer.text)

@@ -81,7 +81,7 @@ class BrokerNode:
         self.opened = OpenedStore(self.parts, self.standby, self.policy.fence, self, self.replication)
         self.serving = Serving(self.parts, self.opened, self, self.replication)
         if self.replication is not None:
-            self.replication.of(self.opened)
+            self.replication.of(self.opened, self.standby)
 
     def _make_policy(self, life: Decisions) -> Policy:
         return make_policy(self.parts, self.standby, self.replication, life, lambda: self.serving.scale_down.complete)

@@ -119,6 +119,7 @@ def _replication_policy(
         replace(peer_options(cluster), silence_ms=settings.silence_ms),
         used.authority.copied_at,
         lambda: settings.of_node or (None if is_free() else used.authority.data_node_id()),
+        parts.watch.had,
         parts.environment.replication_protocol,
     )
     replica = ReplicaLink(
@@ -132,6 +133,7 @@ def _replication_policy(
         parts.turn,
     )
     policy.set_replica(replica)
+    policy.standby_life.why_not_serve = parts.watch.why_not_serve
     policy.standby_life.all_heard = partial(parts.discovery.all_heard, cluster.discovery_group)
     policy.standby_life.not_asked = lambda: members_not_asked(parts, replica_options, replica.answered)
     replication.replica = replica

@@ -83,6 +83,7 @@ class Promotions:
         self._records.append(promotion)
         self.last = promotion
         try:
+            self._parts.watch.accept_next()
             replace_file(self._parts.environment.disk, self._directory, FILE_NAME, encode(self._records))
         except BrokerError as error:
             return error

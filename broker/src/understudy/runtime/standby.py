@@ -100,11 +100,17 @@ class NodeStandby:
         self._parts.watch.check_identity()
 
     async def _read_to_end(self) -> None:
+        await self.read_to_end()
+
+    async def read_to_end(self) -> Follower:
+        """Read the rest of the log, also before the step that does it; the follower, which stays open."""
+        self._pause()
         if self.follower is None:
             self.follower = self._parts.watch.follower()
         if not self.follower.quiet():
             while self.follower.poll(FOLLOW_STEP_BYTES) and not self.follower.caught_up:
                 await asyncio.sleep(0)
+        return self.follower
 
     def take_follower(self) -> Follower:
         """The follower of the log; the caller closes it."""

@@ -1,5 +1,8 @@
 """Checks that the store is the one that the node used before, and records its position.
 
+Of a node with a store of its own the end of the log is also compared with the position that the lock manager keeps, and
+with the one that a replica proves (ADR 0118).
+
 Before the node creates or opens anything, and again before it activates, it checks the identity of the store
 (``check_identity``) and that the log does not end before the recorded position (``store.seen``). While it follows and
 while it is active, the highest durable position is recorded in the instance directory every second.
@@ -11,12 +14,22 @@ import asyncio
 from typing import Final
 
 from understudy.config.model import Configuration
+from understudy.errors import BrokerError
 from understudy.ports import Disk, LogWriter
 from understudy.store.log.follow_pace import FollowPace
-from understudy.store.log.follower import Follower
+from understudy.store.log.follower import Follower, recover
+from understudy.store.log.operation_context import Voter
 from understudy.store.message_store import MessageStore
+from understudy.store.replication.replica_state import ReplicaStatus, read_replica_state
 from understudy.store.scrubbing import Scrubber, ScrubberState, ScrubReport
-from understudy.store.seen import Position, SeenPosition, WatchedFollower, check_identity
+from understudy.store.seen import (
+    Position,
+    SeenPosition,
+    WatchedFollower,
+    behind_kept,
+    check_identity,
+    position_of,
+)
 
 #: Period for recording the durable position of an active node.
 NOTE_MS: Final = 1_000
@@ -36,7 +49,8 @@ class StoreWatch:
         self._configuration = configuration
         self._instance = instance
         self._seen = SeenPosition(disk, instance) if instance is not None else None
-        self._syncs = configuration.journal_datasync and configuration.journal_sync_non_transactional
+        self.syncs = configuration.journal_datasync and configuration.journal_sync_non_transactional
+        """Whether each batch of the log is synced before the next is begun."""
         self.pace = FollowPace(replica=configuration.ha_policy.replication is not None)
         """Time of the next record of a passive node."""
         self.scrubber: Scrubber | None = None
@@ -83,7 +97,7 @@ class StoreWatch:
         if self._seen is None:
             return Follower(disk, directory, id_cache_size=id_cache_size, quarantine=quarantine)
         return WatchedFollower(
-            disk, directory, self._seen, syncs=self._syncs, id_cache_size=id_cache_size, quarantine=quarantine
+            disk, directory, self._seen, syncs=self.syncs, id_cache_size=id_cache_size, quarantine=quarantine
         )
 
     def activated(self, store: MessageStore, writer: LogWriter) -> None:
@@ -100,6 +114,83 @@ class StoreWatch:
         self._noting = store
         writer.run(lambda: seen.note(begun, sync=True), lambda error: self._later(store))
 
+    # --- a store that was put back to an older state (ADR 0118) -------------------------------------
+
+    def end_of_log(self) -> Position:
+        """The position at which the log ends, read from its beginning: a follower stops before a damaged record that an
+        activation passes over. Blocks.
+
+        Raises:
+            StoreError: the log cannot be read.
+        """
+        configuration = self._configuration
+        quarantine = configuration.quarantine_damaged_records
+        follower = recover(self._disk, configuration.journal_directory, quarantine=quarantine)
+        follower.close()
+        return position_of(follower)
+
+    def check_kept(self, found: Position, kept: tuple[int, int], keeper: str) -> None:
+        """Compare the end of the log with the position that the lock manager keeps; see ``SeenPosition.check_kept``.
+
+        Raises:
+            StoreBehind: the log ends before it, and no operator has accepted that.
+            StoreError: the record of this node cannot be read or written.
+        """
+        if self._seen is not None:
+            self._seen.check_kept(found, kept, keeper)
+        elif not found.reaches(*kept):
+            raise behind_kept(found, kept, keeper, "")
+
+    def had(self) -> tuple[str, int, int] | None:
+        """Node id, epoch and sequence that the writer of the complete copy on this node had synced: the last position
+        that a later batch in the copy proves. None: the data is no copy, or nothing was recorded.
+
+        Raises:
+            StoreError: the record or the state of the copy cannot be read.
+        """
+        state = read_replica_state(self._disk, self._configuration.journal_directory)
+        if self._seen is None or not self.syncs or state.status is not ReplicaStatus.IN_SYNC:
+            return None
+        noted = self._seen.read()
+        if noted is None or (noted.node_id, noted.epoch) != (state.node_id, state.epoch):
+            return None
+        return noted.node_id, noted.epoch, noted.sequence
+
+    def put_back(self, store: MessageStore, epoch: int, sequence: int) -> BrokerError | None:
+        """The copy of a replica proves that the store of this node had a position. If it has not any more, and no
+        operator has accepted that, this is recorded durably, and the reason why the store must not be served returned.
+        """
+        end = store.state.end_of_epoch(epoch)
+        if end is None:
+            # a batch is begun when the one before is synced, so this node has synced what the copy proves
+            end = store.context.mark(Voter.LOCAL_DISK)
+        if self._seen is None or not self.syncs or sequence <= end:
+            return None
+        try:
+            if self._seen.has_accepted(end):
+                return None
+            self._seen.put_back(epoch, sequence)
+            return self._seen.why_not_serve()
+        except BrokerError as error:
+            return error
+
+    def why_not_serve(self) -> BrokerError | None:
+        """The reason why the store must not be served: see ``put_back``.
+
+        Raises:
+            StoreError: the record cannot be read.
+        """
+        return None if self._seen is None else self._seen.why_not_serve()
+
+    def accept_next(self) -> None:
+        """An operator lets this node serve whatever it has.
+
+        Raises:
+            StoreError: that cannot be recorded.
+        """
+        if self._seen is not None:
+            self._seen.accept_next()
+
     def forget(self) -> None:
         """Forget the recorded position: the store is about to be replaced by a copy of that of another node.
 
@@ -115,7 +206,7 @@ class StoreWatch:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._syncs:
+        if self.syncs:
             self._note(store, sync=True)
 
     def _later(self, store: MessageStore) -> None:
@@ -123,7 +214,7 @@ class StoreWatch:
             self._note(store)
             self._later(store)
 
-        if self._syncs and self._noting is store:
+        if self.syncs and self._noting is store:
             self._timer = asyncio.get_running_loop().call_later(NOTE_MS / 1000, note)
 
     def _note(self, store: MessageStore, *, sync: bool = False) -> None:

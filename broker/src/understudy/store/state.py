@@ -234,6 +234,13 @@ class StoreState:
         use = self.segments[number] = SegmentUse(epoch, first_sequence)
         return use
 
+    def end_of_epoch(self, epoch: int) -> int | None:
+        """Highest sequence that a record of that epoch, or of an earlier one, can have in this log; None if no later
+        epoch has begun. It may be too high if the beginning of the epoch that followed was trimmed.
+        """
+        later = [use.first_sequence for use in self.segments.values() if use.epoch > epoch]
+        return min(later) - 1 if later else None
+
     def bound_skimmed(self, newest: int) -> None:
         """Let go of what segments up to ``newest`` say, and of the oldest of the others if it is too much."""
         kept_bytes = 0

@@ -111,6 +111,9 @@ class FaultKind(Enum):
     COPY_UNUSABLE = "copy-unusable"
     """Kill both nodes of a pair with a store each; the one that starts first finds a damaged record in its log, or that
     the log ends before a position that it has noted. Service must return while its copy is unusable."""
+    PUT_BACK = "put-back"
+    """End both nodes of a pair in sync, put the whole disk of one of them back to a state of some seconds before, store
+    and notes alike, and start that one first."""
 
 
 #: How often each kind is drawn, relative to the others.
@@ -172,6 +175,9 @@ PAIR_LATER_KINDS: Final = {
     FaultKind.COPY_UNUSABLE: 0.12,
 }
 
+#: Likewise, from another stream: the plans of earlier seeds stay as they are.
+PUT_BACK_CHANCES: Final = {FaultKind.PUT_BACK: 0.2}
+
 #: Share of the seeds with ``DAMAGE``.
 _DAMAGE_CHANCE: Final = 0.2
 
@@ -196,6 +202,7 @@ _WITHOUT_TARGET: Final = frozenset(
         FaultKind.LOCK_TAKEN,
         FaultKind.WRONG_READS,
         FaultKind.DAMAGED_FILE,
+        FaultKind.PUT_BACK,
         *PAIR_LATER_KINDS,
     }
 )

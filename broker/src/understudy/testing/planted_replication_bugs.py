@@ -9,12 +9,14 @@ from understudy.ha import activation_sequence
 from understudy.ha.activation_sequence import ActivationRequest
 from understudy.ha.sequence_verdict import Verdict
 from understudy.ports import Operation
+from understudy.runtime.store_watch import StoreWatch
 from understudy.store.log import epoch
 from understudy.store.log.operation_context import OperationContext
 from understudy.store.log.operations import Append
 from understudy.store.message_store import MessageStore
 from understudy.store.replication import shipping
 from understudy.store.replication.shipping import Shipping
+from understudy.store.seen import SeenPosition
 from understudy.testing.fault_plan import ACTIVE, PASSIVE, Fault, FaultKind
 from understudy.testing.planting import Patch, planted
 from understudy.testing.replicated_pair import with_pair_faults
@@ -100,3 +102,27 @@ def _operation_not_replicated(patch: Patch) -> type[ScenarioRun]:
 
     old = patch.replace(shipping, "replicated", replicated)
     return with_pair_faults(Fault(0, 2.0, FaultKind.KILL, PASSIVE, 0.3, 0.0, 0))
+
+
+#: Both nodes end, the disk of the active one is put back, and that one starts first.
+_PUT_BACK: Final = Fault(0, 6.0, FaultKind.PUT_BACK, "", 20.0, 0.1, 0)
+
+
+@planted(
+    "noted-position-ignored", promise="a node with stale data does not become active by itself",
+    checks=("no-service", "not-in-sync", *OLD_DATA), elsewhere={_REPLICATION: range(3)},
+)  # fmt: skip
+def _noted_position_ignored(patch: Patch) -> type[ScenarioRun]:
+    """A node whose disk was put back activates although the lock manager has noted a later position of its store. The
+    copy of its replica then proves that, so both nodes wait for an operator.
+    """
+    patch.replace(SeenPosition, "check_kept", lambda self, found, kept, keeper: None)
+    return with_pair_faults(_PUT_BACK)
+
+
+@planted("complete-copy-set-aside", promise=NOT_LOST, checks=OLD_DATA, elsewhere={_REPLICATION: range(3)})
+def _complete_copy_set_aside(patch: Patch) -> type[ScenarioRun]:
+    """The same, and the proof of the replica is ignored: its complete copy is set aside for the older one."""
+    patch.replace(SeenPosition, "check_kept", lambda self, found, kept, keeper: None)
+    patch.replace(StoreWatch, "put_back", lambda self, store, epoch, sequence: None)
+    return with_pair_faults(_PUT_BACK)

@@ -14,6 +14,7 @@ from typing import Final
 from understudy.testing.cluster_configuration import PAIR, NodeRole
 from understudy.testing.fault_plan import (
     PAIR_LATER_KINDS,
+    PUT_BACK_CHANCES,
     REPLICATION_KINDS,
     Fault,
     FaultKind,
@@ -22,6 +23,7 @@ from understudy.testing.fault_plan import (
 )
 from understudy.testing.plan import Plan
 from understudy.testing.replicated_run import ReplicatedRun
+from understudy.testing.replicated_strikes import PUT_BACK_AFTER_S
 from understudy.testing.scenario import Scenario
 from understudy.testing.sim_loop import SimLoop
 from understudy.testing.witnessed_run import WitnessedRun
@@ -45,6 +47,14 @@ class ReplicatedPair(Scenario):
         update = random.Random(f"{plan.seed}/rolling update")
         older = frozenset(name for name in names if update.random() < 0.25)
         plan = with_faults_of_pairs(plan, self.name, REPLICATION_KINDS)
+        put_back = draw_later_faults(
+            random.Random(f"{plan.seed}/{self.name}, put back"),
+            plan.faults,
+            begin_s=1.0,
+            end_s=max(1.0, plan.heal_s - 2 * PUT_BACK_AFTER_S),
+            chances=PUT_BACK_CHANCES,
+        )
+        plan = replace(plan, faults=put_back)
         return replace(plan, pair=replace(plan.pair, older=older))
 
 

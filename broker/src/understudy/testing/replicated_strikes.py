@@ -6,15 +6,21 @@ Not here: the faults of what decides which node is active (``witnessed_strikes``
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
-from understudy.errors import JournalCorrupt, StoreBehind
+from understudy.errors import JournalCorrupt, StoreBehind, StoreError
+from understudy.store.log.follower import recover
+from understudy.store.seen import position_of
 from understudy.testing.broken_disk import damage_log, note_later_position
 from understudy.testing.cluster import INSTANCES, SimNode
 from understudy.testing.fault_plan import PAIR_LATER_KINDS, Fault, FaultKind
+from understudy.testing.sim_disk import SimVolume
 from understudy.testing.sim_loop import Death, SimProcess
 from understudy.testing.steps import Step, StepCrash, name_of
 from understudy.testing.strikes import JOURNAL, Strikes
+
+#: Virtual seconds between the copy of a disk and its return: longer than the pause between two notes of the position.
+PUT_BACK_AFTER_S: Final = 4.5
 
 
 class ReplicatedStrikes(Strikes):
@@ -36,6 +42,9 @@ class ReplicatedStrikes(Strikes):
             return self._strike_pair(fault)
         if fault.kind is FaultKind.CRASH_IN_COPY:
             return self._crash_in_copy(fault)
+        if fault.kind is FaultKind.PUT_BACK:
+            self._put_back(fault)
+            return False  # counted when the disk is put back
         return super().inject(fault)
 
     def deciding_hosts(self) -> Sequence[str]:
@@ -59,6 +68,44 @@ class ReplicatedStrikes(Strikes):
         # after the start, which disarms the crash point
         self.later(0.15, arm)
         return True
+
+    def _put_back(self, fault: Fault) -> None:
+        """Take a copy of the disk of one node, and put it back when the lock manager has noted a later position."""
+        active, passive = self.pair_of(fault)
+        victim = active if fault.choice < 0.6 else passive
+        if victim is None:
+            return
+        volume = victim.storage.volume
+        copy = volume.copy() if fault.choice * 8 % 1 < 0.5 else volume.synced_copy()
+        self.later(PUT_BACK_AFTER_S, lambda: self._exchange(victim, copy, fault))
+
+    def _exchange(self, victim: SimNode, copy: SimVolume, fault: Fault) -> None:
+        active = self.cluster.active()
+        replication = active.server.replication if active is not None and active.server is not None else None
+        if replication is None or not replication.link.in_sync:
+            # the rest would be nowhere
+            return
+        noted = replication.notes.noted
+        try:
+            follower = recover(copy.disk("auditor"), JOURNAL)
+        except StoreError:
+            # in the middle of a copy from the other node
+            return
+        follower.close()
+        end = position_of(follower)
+        if noted is None or noted.sequence <= end.sequence:
+            return
+        self.loop.record(f"the disk of {victim.name} is put back to {end}; noted is {noted}")
+        self.injected[fault.kind] += 1
+        self.expected.add(StoreBehind)
+        other = self.cluster.nodes[self._partner(victim.name)]
+        victim.down_s, other.down_s = 0.2, 1.0 + 6.0 * (fault.choice * 4 % 1)
+        for node in (victim, other):
+            if fault.choice * 16 % 1 < 0.5:
+                self.cluster.kill(node.name)
+            else:
+                self.cluster.power_off(node.name)
+        victim.storage.volume.replace_files("/", copy)
 
     def _strike_pair(self, fault: Fault) -> bool:
         active, passive = self.pair_of(fault)

@@ -15,6 +15,7 @@ from understudy.errors import ActivationRefused, BrokerError, LockLost, LockMana
 from understudy.ha.activation_sequence import ActivationRequest
 from understudy.ha.distributed_lock import DistributedLock, LockManager
 from understudy.ha.local_sequence import LocalSequence
+from understudy.ha.noted_position import PositionNumbers
 from understudy.ha.replication.lock_promotion import LockPromotion
 from understudy.ha.replication.ports import Answer, Cause
 from understudy.ha.replication.promotion import Promotion
@@ -196,6 +197,11 @@ class LockAuthority:
                 taken_back()
 
             claim.take_back(ended)
+
+    def position_numbers(self) -> PositionNumbers | None:
+        """See ``Authority``."""
+        held = self._available and self._fence.lock is not None
+        return PositionNumbers(self._manager, self._node_id()) if held else None
 
     def watch(self, lost: Callable[[BrokerError], None]) -> None:
         """See ``Authority``."""

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from understudy.errors import BrokerError
 from understudy.ha.activation import Step
+from understudy.ha.noted_position import PositionNumbers
 from understudy.ha.replication.promotion import Promotion
 from understudy.ha.replication.standing import WaitingCopy
 from understudy.ports import Fence
@@ -141,6 +142,12 @@ class Authority(Protocol):
         """
         ...
 
+    def position_numbers(self) -> PositionNumbers | None:
+        """The position of the store of this node outside of the pair; None: nothing keeps it, or the permission is not
+        held.
+        """
+        ...
+
     def watch(self, lost: Callable[[BrokerError], None]) -> None:
         """Call ``lost`` when the permission ends without ``release``."""
         ...
@@ -184,6 +191,8 @@ class Found(Enum):
     """An active node has another replica: this node is spare."""
     PARTNER_ACTIVATES = auto()
     """The node that was active last waited for this one, and activates (ADR 0064)."""
+    PUT_BACK = auto()
+    """An active node was found that has lost records which the copy of this node has: it stops serving (ADR 0118)."""
 
 
 class Replica(Protocol):

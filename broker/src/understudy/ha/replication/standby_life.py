@@ -94,7 +94,13 @@ _UNDECIDED: Final = (StandbyState.REQUESTING, StandbyState.SEEKING, StandbyState
 _AGAINST_PROMOTION: Final = {
     Found.PLACE_TAKEN: "an active node was found, which has another replica",
     Found.PARTNER_ACTIVATES: "the node that was active last was found and activates: this node becomes its replica",
+    Found.PUT_BACK: "the active node was found, which has lost records of this one and stops: repeat it once it has",
 }
+#: Why a node waits whose active node was proved to have lost records.
+_HAS_MORE: Final = (
+    "this node has records that the node which was active last has lost (an older state of its disk was put back); the"
+    " other one stopped serving (`understudy promote --accept-data-loss` lets this node serve with its own)"
+)
 
 
 class StandbyLife(Machine[StandbyState, StandbyEvent]):
@@ -119,6 +125,8 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
         """Set once, before ``begin``."""
         self.all_heard: Callable[[], bool] = lambda: True
         """Whether the candidates of ``replica`` are complete: other nodes that broadcast have had time to be heard."""
+        self.why_not_serve: Callable[[], BrokerError | None] = lambda: None
+        """The reason why the data of this node must not be served, whatever the authority says."""
         self.listener: Listener | None = None
         """Set once, before ``begin``; None: the node does not listen while it waits."""
         self.not_asked: Callable[[], Sequence[str]] = lambda: ()
@@ -144,6 +152,8 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
         """The same reason, if it is to be logged once enough searches found no active node."""
         self._unfound: str | None = None
         """Why enough searches found no active node; None: they have not ended, or the node asks for the permission."""
+        self._has_more = False
+        """The last active node that was found has lost records which this one has."""
 
     # --- called by the policy ----------------------------------------------------------------------
 
@@ -199,6 +209,10 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
     def _request_or_seek(self) -> None:
         self._forget_timer()
         try:
+            why = self.why_not_serve()
+            if why is not None:
+                self.fire(StandbyEvent.REFUSED, why)
+                return
             if not self._authority.may_request(looked=self._searches > 0):
                 self.fire(StandbyEvent.NO_ANSWER, None)
                 return
@@ -234,6 +248,7 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
 
     def _pause(self, reason: str) -> None:
         log.debug("no active node", extra={"reason": reason})
+        self._has_more = self._has_more or self.replica.found is Found.PUT_BACK
         if self._authority.by_votes and not self.all_heard():
             # a search among some of the nodes does not show that none is active
             wait_ms = REQUEST_AGAIN_MS
@@ -316,6 +331,7 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
         self._stop_listening()
         self._said = self._unlogged = self._unfound = None
         self._missing_said = ()
+        self._has_more = False
         self._answer_promotion(ManagementError("an active node was found: this node copies its data"))
         self._life.take_place()
 
@@ -384,7 +400,9 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
     @property
     def waiting_because(self) -> str | None:
         """Why the data of this node is not used while there is no active node; None if that is not known."""
-        return (self._said or self._unfound) if self._state in _UNDECIDED and not self.spare else None
+        if self._state not in _UNDECIDED or self.spare:
+            return None
+        return _HAS_MORE if self._has_more else self._said or self._unfound
 
     @property
     def spare(self) -> bool:

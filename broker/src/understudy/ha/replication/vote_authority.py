@@ -19,6 +19,7 @@ from understudy.dataclass import dataclass
 from understudy.errors import ActivationRefused, BrokerError, DiskFailed, LockLost
 from understudy.ha.local_sequence import LocalSequence
 from understudy.ha.network_check import NetworkCheck
+from understudy.ha.noted_position import PositionNumbers
 from understudy.ha.replication.ports import Answer, Cause
 from understudy.ha.replication.promotion import Promotion
 from understudy.ha.replication.shared_note import SharedNote
@@ -252,6 +253,10 @@ class VoteAuthority:
     def share(self, replica: str, answer: Answer) -> None:
         """See ``Authority``."""
         self._shared.write(self.sequence, replica, lambda error: answer(_failure(self._shared.path, error)))
+
+    def position_numbers(self) -> PositionNumbers | None:
+        """See ``Authority``: the nodes that vote keep no numbers."""
+        return None
 
     def watch(self, lost: Callable[[BrokerError], None]) -> None:
         """See ``Authority``: votes give no permission that could end."""

@@ -5,7 +5,8 @@ ships records of its journal (``wire.core.replication``); an Understudy pair shi
 copies are equal byte by byte. Bodies::
 
     -110  ReplicaRegistration  i32 protocol, str name, str? group, b8 wants failback, tc connector
-                               [, str? node id [, i64 copied at [, i32 format version]]]
+                               [, str? node id [, i64 copied at [, i32 format version
+                               [, str? had node, i64 had epoch, i64 had sequence]]]]
     -111  ReplicaAnswer        i32 problem, str text, i32 protocol, str? node id, i64 epoch
     -112  ReplicationCopy      i32 n, n bytes
     -113  ReplicationOperations  i64 index, i8 directory, b8 more, i32 n, n bytes [, b8 report receipt]
@@ -65,6 +66,8 @@ class ReplicaProblem(IntEnum):
     """The node was the last active one, which the registration has proved: it activates soon (ADR 0064)."""
     OTHER_PAIR = 8
     """The backup is configured as primary, and so is the node (ADR 0119)."""
+    PUT_BACK = 9
+    """The node has lost records that it had synced, which the registration has proved: it stops (ADR 0118)."""
 
 
 @dataclass(slots=True)
@@ -72,7 +75,7 @@ class ReplicaRegistration(Packet):
     """A backup requests a copy of the store and everything that follows."""
 
     TYPE: ClassVar[int] = -110
-    GROUPS: ClassVar[tuple[str, ...]] = ("node_id", "copied_at", "format_version")
+    GROUPS: ClassVar[tuple[str, ...]] = ("node_id", "copied_at", "format_version", "had_node")
     protocol: I32
     """Newest version that the backup speaks."""
     name: Text
@@ -90,6 +93,11 @@ class ReplicaRegistration(Packet):
     """Sequence above which a node that waits did not take over; -1: it says nothing (ADR 0064, 0067)."""
     format_version: I32 = 1
     """Newest format version of the log that the backup reads; earlier versions of Understudy do not say it."""
+    had_node: TextOrNull = None
+    """Node id of the store whose complete copy the backup has; None: it says nothing. The copy proves that its writer
+    had synced everything up to the position that follows (ADR 0118)."""
+    had_epoch: I64 = 0
+    had_sequence: I64 = 0
 
 
 @dataclass(slots=True)
