@@ -1,7 +1,10 @@
 """A store that is replaced by an older copy of itself is refused, and a pair that does not look for that is found.
 
-The copy is taken, the pair goes on and fails over, then both nodes die and find the copy in the place of their store.
-Later the right store is back, and everything that was promised must hold.
+Of a shared store the copy is taken, the pair goes on and fails over, then both nodes die and find the copy in the place
+of their store. Later the right store is back, and everything that was promised must hold.
+
+Of a replicated pair the whole disk of one node is put back, its notes with it, while both are down; that node starts
+first (the fault ``put-back``). ADR 0118.
 """
 
 from __future__ import annotations
@@ -11,12 +14,16 @@ from dataclasses import replace
 import pytest
 
 from understudy.errors import StoreBehind
+from understudy.runtime.store_watch import StoreWatch
 from understudy.store.seen import SeenPosition
 from understudy.testing.checkers import Violation
 from understudy.testing.cluster_configuration import STORE
+from understudy.testing.copy_judge import differences
+from understudy.testing.fault_plan import Fault, FaultKind
 from understudy.testing.plan import draw_plan
+from understudy.testing.replicated_pair import with_pair_faults
 from understudy.testing.scenario_run import ScenarioRun
-from understudy.testing.scenarios import SHARED_STORE
+from understudy.testing.scenarios import SCENARIOS, SHARED_STORE
 from understudy.testing.simulate import quiet_logging
 
 SEEDS = (0, 2)
@@ -81,3 +88,53 @@ def test_a_pair_that_does_not_compare_is_found(monkeypatch):
     monkeypatch.setattr(SeenPosition, "check_epoch", lambda self, names, directory: None)
     checks = {violation.check for seed in SEEDS for violation in violations(seed)}
     assert checks & {"lost", "epoch", "left-over", "ended"}
+
+
+# --- a replicated pair: the disk of one node with all its notes ------------------------------------------------------
+
+
+def put_back(seed: int, choice: float):
+    """Violations, the errors that ended each node, and the final disks of both; ``choice``: see ``_put_back``."""
+    found: dict[str, list[type]] = {}
+    volumes: dict[str, object] = {}
+    run_class = with_pair_faults(Fault(0, 6.0, FaultKind.PUT_BACK, "", 20.0, choice, 0))
+
+    class Watched(run_class):
+        def judge(self):
+            assert self.strikes.injected[FaultKind.PUT_BACK] == 1
+            for name, node in self.cluster.nodes.items():
+                found[name] = [type(error) for error in node.ends if error is not None]
+                volumes[name] = node.storage.volume
+            return super().judge()
+
+    return list(SCENARIOS["replication"].run_seed(seed, run_class=Watched).violations), found, volumes
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize(("choice", "name"), [(0.1, "a"), (0.45, "a"), (0.7, "b"), (0.9, "b")])
+def test_a_whole_instance_that_was_put_back_is_refused_and_the_other_node_serves(seed, choice, name):
+    violations, ends, _ = put_back(seed, choice)
+    assert violations == []
+    assert set(ends[name]) == {StoreBehind}
+
+
+def test_the_copy_of_a_replica_proves_that_its_active_node_was_put_back_and_stays_untouched(monkeypatch):
+    """Within the time between two notes the lock manager cannot refuse the older store; here it never does."""
+    monkeypatch.setattr(SeenPosition, "check_kept", lambda self, found, kept, keeper: None)
+    copies: list[object] = []
+    old = StoreWatch.put_back
+
+    def proved(self, store, epoch, sequence):
+        error = old(self, store, epoch, sequence)
+        if error is not None and not copies:
+            copies.append(self)
+        return error
+
+    monkeypatch.setattr(StoreWatch, "put_back", proved)
+    _, ends, volumes = put_back(0, 0.1)
+    assert copies, "no proof"
+    assert StoreBehind in ends["a"]
+    assert set(ends["b"]) == set()
+    for name in ("a", "b"):
+        assert not [path for path in volumes[name].disk("auditor").list(f"{STORE}/journal") if "oldreplica" in path]
+    assert differences(volumes["a"], volumes["b"]) != []

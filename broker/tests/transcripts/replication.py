@@ -16,6 +16,7 @@ from support.replica_links import Channel, ManualAuthority, ManualCopy, StepWrit
 from transcripts.script import arguments, options
 from understudy.cluster.passive_formats import PassiveFormats
 from understudy.errors import ActivationRefused, BrokerError, LockLost, LockManagerUnavailable
+from understudy.ha.replication.ports import Found
 from understudy.ha.replication.standby_life import StandbyLife
 from understudy.replication.active_link import ActiveLink, LinkOptions
 from understudy.store.log.operation_context import Contract, Lane, OperationContext
@@ -135,6 +136,9 @@ class _Active:
     def cannot_go_on(self, error: BrokerError) -> None:
         self._report(f"ends: {error}")
 
+    def put_back(self, registration: packets.ReplicaRegistration) -> None:
+        return None
+
     def register(self, name: str, *flags: str) -> None:
         """A backup registers."""
         channel = self._channels[name] = _Channel(name, self._report)
@@ -196,6 +200,8 @@ class _Active:
 
 class _Standby:
     """A node that is not active. Implements ``Decisions`` and ``Standby`` in part, and ``Replica``."""
+
+    found = Found.NOTHING
 
     def __init__(self, time: ManualTime, report: Report, *, complete: bool) -> None:
         self._report = report

@@ -252,7 +252,8 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
             lost = self._events.put_back(registration)
             if lost is not None:
                 # nothing of either node is touched: the copy may be the only one with these records
-                connection.send(packets.ReplicaAnswer(ReplicaProblem.PUT_BACK, str(lost)))
+                text = f"the active node says: {lost}"
+                connection.send(packets.ReplicaAnswer(ReplicaProblem.PUT_BACK, text))
                 connection.flush()
                 self._events.cannot_go_on(lost)
                 return

@@ -375,7 +375,8 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
         if answer.problem != ReplicaProblem.NONE:
             self._search.problems.add(answer.problem)
             if answer.problem == ReplicaProblem.PUT_BACK:
-                log.error("the active node has lost records that this one has", extra={"error": answer.text})
+                hint = "this node waits; `understudy promote --accept-data-loss` lets it serve with its records"
+                log.error("the active node has lost records of this one", extra={"error": answer.text, "hint": hint})
             if answer.problem in _LASTING and self._peer is not None:
                 self._refusals.refuse(self._peer, answer.text)
             self.fire(ReplicaEvent.REFUSED, answer.text)

@@ -6,7 +6,7 @@ import pytest
 
 from support.replica_links import Channel, ManualAuthority, ManualCopy, StepWriter, registration
 from understudy.cluster.passive_formats import PassiveFormats
-from understudy.errors import BrokerError, DiskFull, LockLost
+from understudy.errors import BrokerError, DiskFull, LockLost, StoreBehind
 from understudy.replication.active_link import ActiveLink, LinkOptions, LinkState
 from understudy.replication.place import ReplicaPlace
 from understudy.store.log.operation_context import Contract, OperationContext
@@ -63,6 +63,13 @@ class Active:
     def cannot_go_on(self, error: BrokerError) -> None:
         self.events.append(f"cannot go on: {error}")
 
+    lost: BrokerError | None = None
+    """Answer to ``put_back``."""
+
+    def put_back(self, registration: packets.ReplicaRegistration) -> BrokerError | None:
+        self.events.append(f"had {registration.had_epoch}, {registration.had_sequence}")
+        return self.lost
+
     def register(self, **options: object) -> Channel:
         channel = Channel()
         self.link.register(registration(**options), channel)  # type: ignore[arg-type]
@@ -112,6 +119,29 @@ def test_registrations_are_refused_with_the_reason() -> None:
     node = Active()
     node.link.leave()
     assert answer_of(node.register()).problem == ReplicaProblem.NOT_ACTIVE
+
+
+def test_a_node_that_has_lost_records_of_a_replica_ends_and_touches_nothing() -> None:
+    node = Active()
+    node.lost = StoreBehind("an older state of its disk was put back")
+    channel = node.register(had=(NODE_ID, 2, 700))
+    assert answer_of(channel).problem == ReplicaProblem.PUT_BACK
+    assert str(node.lost) in answer_of(channel).text
+    assert node.events == ["had 2, 700", f"cannot go on: {node.lost}"]
+    assert (node.copies, node.link.state) == ([], LinkState.FREE)
+
+
+def test_a_node_that_has_everything_of_a_replica_takes_it() -> None:
+    node = Active()
+    assert answer_of(node.register(had=(NODE_ID, 2, 700))).problem == ReplicaProblem.NONE
+    assert node.events == ["had 2, 700"]
+
+
+def test_a_copy_of_another_store_proves_nothing() -> None:
+    node = Active()
+    node.lost = StoreBehind("an older state of its disk was put back")
+    assert answer_of(node.register(had=("another", 2, 700))).problem == ReplicaProblem.NONE
+    assert node.events == []
 
 
 def test_the_last_pass_begins_once_it_is_noted_that_the_replica_may_take_over() -> None:

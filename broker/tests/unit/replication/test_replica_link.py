@@ -150,3 +150,23 @@ def test_a_node_that_refuses_has_answered_and_one_that_is_not_reached_has_not() 
     time.advance(3_000)
     assert [each.port for each in link.answered] == [2]
     assert "192.0.2.1:2: no; 192.0.2.1:3: nothing received" in parts.reasons[0]
+
+
+def test_a_node_that_has_lost_records_is_told_by_the_registration_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    parts, time = Parts(), ManualTime()
+    own, other = (TransportConfiguration("c", parameters={"host": "192.0.2.1", "port": port}) for port in ("1", "2"))
+    limits = PeerOptions(connection_ttl_ms=60_000, check_period_ms=30_000, call_timeout_ms=20_000)
+    credentials = ClusterCredentials("cluster", "secret", parts)
+    options = ReplicaOptions("backup", own, None, False, credentials, limits, had=lambda: ("node", 3, 700))
+    link = ReplicaLink(options, lambda: [other], parts, lambda owner: parts, parts, time, time, parts)  # type: ignore
+    sent: list[bytes] = []
+    parts.send = sent.append  # type: ignore[method-assign]
+    link.seek()
+    link.fire(ReplicaEvent.PROVED, parts.link)
+    assert b"node".hex() in sent[-1].hex() or "node".encode("utf-16-be") in sent[-1]
+    answer = packets.ReplicaAnswer(ReplicaProblem.PUT_BACK, "its disk was put back")
+    parts.link.receive_data(encode(answer, REPLICATION_CHANNEL))
+    assert link.found is Found.PUT_BACK
+    assert link.state is ReplicaState.IDLE
+    (record,) = (each for each in caplog.records if each.levelname == "ERROR")
+    assert record.error == "its disk was put back"  # type: ignore[attr-defined]

@@ -173,3 +173,90 @@ def test_every_directory_is_looked_at(volume: SimVolume) -> None:
     identities = Identities(volume)
     with pytest.raises(WrongStore, match=r"/elsewhere/store\.json is missing"):
         check_identity(identities.disk, "/instance", ("/store/journal", "/elsewhere/lock"))
+
+
+# --- a whole instance that was put back: the notes of the node come back with its store ------------------------------
+
+KEPT = (5, 1_000)
+KEEPER = "witness 10.0.0.3:61619"
+
+
+def seen_of(volume: SimVolume) -> SeenPosition:
+    return SeenPosition(volume.disk("a"), "/instance")
+
+
+@pytest.mark.parametrize("found", [Position(NODE, 5, 999), Position(NODE, 4, 1_000), Position("", 0, 0)])
+def test_a_log_that_ends_before_the_position_of_the_lock_manager_is_refused(volume: SimVolume, found: Position) -> None:
+    with pytest.raises(StoreBehind) as caught:
+        seen_of(volume).check_kept(found, KEPT, KEEPER)
+    text = str(caught.value)
+    for part in (
+        str(found),
+        f"{KEEPER} has noted epoch 5, sequence 1000",
+        "understudy accept-store --instance /instance",
+    ):
+        assert part in text
+
+
+@pytest.mark.parametrize("found", [Position(NODE, 5, 1_000), Position(NODE, 6, 1_001)])
+def test_a_log_that_has_the_position_of_the_lock_manager_is_used(volume: SimVolume, found: Position) -> None:
+    seen_of(volume).check_kept(found, KEPT, KEEPER)
+    seen_of(volume).check_kept(found, (0, 0), KEEPER)
+
+
+def test_an_accepted_store_is_used_although_the_lock_manager_knows_a_later_position(volume: SimVolume) -> None:
+    older = Position(NODE, 5, 900)
+    seen_of(volume).accept(older)
+    seen_of(volume).check_kept(older, KEPT, KEEPER)
+    assert seen_of(volume).has_accepted(900)
+    assert not seen_of(volume).has_accepted(901)
+    # put back to another state than the accepted one
+    with pytest.raises(StoreBehind):
+        seen_of(volume).check_kept(Position(NODE, 5, 950), KEPT, KEEPER)
+
+
+def test_the_word_of_an_operator_counts_for_the_log_that_is_read_next(volume: SimVolume) -> None:
+    seen = seen_of(volume)
+    seen.accept_next()
+    seen_of(volume).check(Position(NODE, 3, 70))
+    older = Position(NODE, 5, 900)
+    seen.check_kept(older, KEPT, KEEPER)
+    assert seen_of(volume).read() == older
+    with pytest.raises(StoreBehind):
+        seen_of(volume).check_kept(Position(NODE, 5, 899), KEPT, KEEPER)
+
+
+def test_a_node_that_was_put_back_does_not_serve_until_an_operator_accepts_it(volume: SimVolume) -> None:
+    seen = seen_of(volume)
+    seen.note(SEEN)
+    assert seen.why_not_serve() is None
+    seen.put_back(5, 1_500)
+    why = seen_of(volume).why_not_serve()
+    assert why is not None
+    assert "epoch 5, sequence 1500" in str(why)
+    assert "understudy promote" in str(why)
+    # notes of a position keep it
+    other = seen_of(volume)
+    other.note(Position(NODE, 6, 1_100))
+    assert seen_of(volume).read() == Position(NODE, 6, 1_100)
+    assert seen_of(volume).why_not_serve() is not None
+    other.accept(Position(NODE, 6, 1_100))
+    assert seen_of(volume).why_not_serve() is None
+
+
+def test_a_copy_of_another_node_ends_what_was_noted_about_the_own_store(volume: SimVolume) -> None:
+    seen = seen_of(volume)
+    seen.put_back(5, 1_500)
+    seen.forget()
+    assert seen.why_not_serve() is None
+    assert seen_of(volume).why_not_serve() is None
+
+
+def test_marks_fit_into_the_record(volume: SimVolume) -> None:
+    huge = 2**63 - 1
+    seen = seen_of(volume)
+    seen.accept(Position(NODE, huge, huge))
+    assert seen_of(volume).read() == Position(NODE, huge, huge)
+    seen.put_back(huge, huge)
+    assert seen_of(volume).why_not_serve() is not None
+    assert volume.disk("a").open(seen.path, read_only=True).size() == 256

@@ -248,7 +248,11 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
 
     def _pause(self, reason: str) -> None:
         log.debug("no active node", extra={"reason": reason})
-        self._has_more = self._has_more or self.replica.found is Found.PUT_BACK
+        if self.replica.found is Found.PUT_BACK:
+            self._has_more = True
+        if self._has_more:
+            # it would advise to start the other node
+            self._unlogged = None
         if self._authority.by_votes and not self.all_heard():
             # a search among some of the nodes does not show that none is active
             wait_ms = REQUEST_AGAIN_MS

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from support.replica_links import ManualAuthority
-from understudy.errors import ActivationRefused, BrokerError, LockManagerUnavailable
+from understudy.errors import ActivationRefused, BrokerError, LockManagerUnavailable, ManagementError, StoreBehind
 from understudy.ha.replication.ports import Cause, Found
 from understudy.ha.replication.promotion import Promotion
 from understudy.ha.replication.standby_life import REQUEST_AGAIN_MS, REQUEST_MS, StandbyLife, StandbyState
@@ -455,3 +455,36 @@ def test_a_copy_without_an_active_node_says_which_nodes_refused_it(caplog: pytes
     assert [each.getMessage() for each in caplog.records] == ["not a replica"]
     node.life.accepted()
     assert node.life.waiting_because is None
+
+
+def test_data_that_must_not_be_served_is_not_and_the_node_looks_for_an_active_one() -> None:
+    node = Node()
+    why = StoreBehind("an older state of its disk was put back")
+    node.life.why_not_serve = lambda: why
+    node.life.begin()
+    assert node.authority.requested is None
+    assert (node.replica.seeks, node.life.waiting_because) == (1, str(why))
+    node.life.not_found("none")
+    node.life.why_not_serve = lambda: None
+    node.time.advance(2_000)
+    assert node.authority.requested is not None
+
+
+def test_a_node_with_more_records_than_the_last_active_one_waits_and_says_so() -> None:
+    node = Node()
+    node.life.begin()
+    node.authority.answer(ActivationRefused("the newest is 3"))
+    node.replica.found = Found.PUT_BACK
+    outcome: list[Promotion | BrokerError] = []
+    node.life.promote(outcome.append)
+    node.life.not_found("its disk was put back")
+    assert isinstance(outcome[0], ManagementError)
+    # the next search finds nothing: the other node has stopped
+    node.time.advance(2_000)
+    node.authority.answer(ActivationRefused("the newest is 3"))
+    node.replica.found = Found.NOTHING
+    node.life.not_found("none")
+    assert node.life.waiting_because is not None
+    assert "understudy promote" in node.life.waiting_because
+    node.life.promote(outcome.append)
+    assert node.life.state is StandbyState.PROMOTING
