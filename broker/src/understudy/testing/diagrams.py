@@ -20,6 +20,7 @@ MODULES = (
     "understudy.replication.replica_link",
     "understudy.ha.activation_sequence",
     "understudy.ha.sequence_claim",
+    "understudy.ha.noted_position",
     "understudy.ha.witness_client",
     "understudy.ha.witness_session",
     "understudy.runtime.zookeeper",
