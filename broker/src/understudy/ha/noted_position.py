@@ -27,7 +27,7 @@ from understudy.ports import Timer, Timers
 
 log = logging.getLogger(__name__)
 
-#: Pause between two notes. What was confirmed within it before a kill is not noted.
+#: Pause between two notes. A kill leaves confirmations of that time without a note.
 NOTE_POSITION_MS: Final = 3_000
 #: Longest time that a node waits for its last note when it stops.
 LAST_NOTE_MS: Final = 1_000

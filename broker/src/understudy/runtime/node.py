@@ -81,7 +81,8 @@ class BrokerNode:
         self.opened = OpenedStore(self.parts, self.standby, self.policy.fence, self, self.replication)
         self.serving = Serving(self.parts, self.opened, self, self.replication)
         if self.replication is not None:
-            self.replication.of(self.opened, self.standby)
+            self.replication.of(self.opened)
+            self.replication.position.standby = self.standby
 
     def _make_policy(self, life: Decisions) -> Policy:
         return make_policy(self.parts, self.standby, self.replication, life, lambda: self.serving.scale_down.complete)

@@ -9,24 +9,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from understudy.cluster.replicas import Replicas
 from understudy.config.high_availability import ReplicationConfiguration
 from understudy.dataclass import dataclass
-from understudy.errors import BrokerError, DiskFailed
+from understudy.errors import BrokerError
 from understudy.ha.activation import Step
 from understudy.ha.local_sequence import LocalSequence
-from understudy.ha.noted_position import NotedPosition, PositionNotes
 from understudy.ha.replication.ports import Authority, Listener, Replica
 from understudy.ports import HoldableLogWriter, Worker
 from understudy.replication.active_link import ActiveLink, CopyOwner, LinkOptions
 from understudy.runtime.copied_store import EarlierNote, adopt_identity, earlier_data, own_data
 from understudy.runtime.copying import DamagedFiles, FileExchange, SourceCopy, StoreOwner
 from understudy.runtime.parts import NodeParts, Owner
-from understudy.runtime.standby import NodeStandby
+from understudy.runtime.store_position import StorePosition
 from understudy.runtime.waiting_acceptors import WaitingAcceptors
 from understudy.store.replication.copy_messages import Directory
 from understudy.store.replication.shipping import Shipping, ShippingWriter
-from understudy.store.seen import Position, position_of
 from understudy.wire.core import packets
 
 
@@ -81,12 +78,10 @@ class NodeReplication:
         self._protocol = 0
         """Version of the replication protocol that the replica speaks."""
         self.files = FileExchange(parts, used.worker, self.link.copy_send)
-        self.notes = PositionNotes(used.authority.position_numbers, parts.turn)
-        """At the lock manager."""
+        self.position = StorePosition(parts, used.authority, used.worker)
         self.replica: Replica | None = None
         """The copy of another node's store on this node; set once."""
         self._stores: StoreOwner | None = None
-        self._standby: NodeStandby | None = None
         self._replica_asks: Callable[[], None] | None = None
         if parts.membership is not None:
             parts.membership.pair_state = self._pair_state
@@ -105,7 +100,7 @@ class NodeReplication:
         adopt_identity(self._parts, self.used.settings.coordination_id)
 
     @property
-    def replicas(self) -> Replicas:
+    def replicas(self) -> ActiveLink:
         """For the connections of an active node."""
         return self.link
 
@@ -119,9 +114,9 @@ class NodeReplication:
 
     # --- the active node -----------------------------------------------------------------------------
 
-    def of(self, stores: StoreOwner, standby: NodeStandby) -> None:
-        """The owner of the store, and the reader of its log; called once."""
-        self._stores, self._standby = stores, standby
+    def of(self, stores: StoreOwner) -> None:
+        """The owner of the store; called once."""
+        self._stores = stores
 
     def _opened(self) -> StoreOwner:
         assert self._stores is not None
@@ -144,47 +139,17 @@ class NodeReplication:
 
     def steps(self) -> Sequence[Step]:
         """See ``Replication``."""
+        compare, note = self.position.steps()
         return (
-            # before anything is claimed: a node that was put back to an older state leaves the other one its right
-            Step("compare the log with the noted position", self._compare_position),
+            compare,
             Step("claim the activation sequence", self._claim, self._take_back),
-            # the undo comes when the replica has executed everything, and before the permission is given back
-            Step("prepare to note the position", _nothing, self._note_last),
+            note,
             Step("prepare replication", self._prepare, self._finish),
         )
 
     def accept_step(self) -> Step:
         """See ``Replication``."""
         return Step("accept replicas", self._accept)
-
-    async def _compare_position(self) -> None:
-        numbers = self.used.authority.position_numbers()
-        if numbers is None:
-            return
-        read: asyncio.Future[NotedPosition | BrokerError] = self._parts.loop.create_future()
-        numbers.get(read.set_result)
-        noted = await read
-        if isinstance(noted, BrokerError):
-            raise noted
-        assert self._standby is not None
-        found = position_of(await self._standby.read_to_end())
-        if not found.reaches(noted.epoch, noted.sequence):
-            found = await self._end_of_log()
-        self._parts.watch.check_kept(found, (noted.epoch, noted.sequence), numbers.name)
-
-    async def _end_of_log(self) -> Position:
-        read: asyncio.Future[BaseException | None] = self._parts.loop.create_future()
-        found: list[Position] = []
-        self.used.worker.run(lambda: found.append(self._parts.watch.end_of_log()), read.set_result)
-        error = await read
-        if error is not None:
-            raise error if isinstance(error, BrokerError) else DiskFailed(str(error))
-        return found[0]
-
-    async def _note_last(self) -> None:
-        noted: asyncio.Future[None] = self._parts.loop.create_future()
-        self.notes.finish(lambda: noted.set_result(None))
-        await noted
 
     async def _claim(self) -> None:
         await self._answer_of(lambda answer: self.used.authority.claim(answer, alone=False))
@@ -220,9 +185,7 @@ class NodeReplication:
         store = self._opened().store
         assert store is not None
         self.link.open(store.node_id, store.epoch, store.context)
-        epoch, context, syncs = store.epoch, store.context, self._parts.watch.syncs
-        # without syncs the end of the log may be lost with the power, which is no older state of the disk
-        self.notes.open(lambda: NotedPosition(epoch, context.everywhere if syncs else 0))
+        self.position.open(store)
 
     def watch(self, replica_asks: Callable[[], None]) -> None:
         """See ``Replication``."""
@@ -289,7 +252,3 @@ class NodeReplication:
         if store is None:
             return None
         return self._parts.watch.put_back(store, registration.had_epoch, registration.had_sequence)
-
-
-def _nothing() -> None:
-    """Do nothing: the step exists for its undo."""

@@ -85,7 +85,7 @@ class ReplicatedStrikes(Strikes):
         if replication is None or not replication.link.in_sync:
             # the rest would be nowhere
             return
-        noted = replication.notes.noted
+        noted = replication.position.notes.noted
         try:
             follower = recover(copy.disk("auditor"), JOURNAL)
         except StoreError:

@@ -244,7 +244,7 @@ def test_a_node_that_was_put_back_does_not_serve_until_an_operator_accepts_it(vo
     assert seen_of(volume).why_not_serve() is None
 
 
-def test_a_copy_of_another_node_ends_what_was_noted_about_the_own_store(volume: SimVolume) -> None:
+def test_a_copy_of_another_node_ends_the_notes_about_the_own_store(volume: SimVolume) -> None:
     seen = seen_of(volume)
     seen.put_back(5, 1_500)
     seen.forget()
