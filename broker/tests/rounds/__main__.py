@@ -1,0 +1,107 @@
+"""``python -m rounds``: rounds of faults on real pairs on loopback, each judged by the ledgers of its clients."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from rounds.engine import BROKEN, KINDS, Rounds, Row
+from rounds.sites import Site
+
+PAIRS = ("shared", "replicated")
+
+
+@click.command()
+@click.option("--rounds", default=10, show_default=True, type=click.IntRange(min=1), help="Of each kind and pair.")
+@click.option("--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="Default: all.")
+@click.option("--pair", "pairs", multiple=True, type=click.Choice(PAIRS), help="Default: both.")
+@click.option("--seed", default=1, show_default=True, help="Draws nodes, faults and moments.")
+@click.option("--keep", type=click.Path(path_type=Path, file_okay=False), help="Keep the files of failed rounds here.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
+def main(
+    rounds: int, kinds: tuple[str, ...], pairs: tuple[str, ...], seed: int, keep: Path | None, as_json: bool
+) -> None:
+    """Kill nodes (kill), cut their power with the loss of everything unsynced (power), and let the operations of one
+    disk fail (disk), under load; a C compiler is needed.
+
+    Exit codes: 0 every promise was kept, 1 one was not, or a pair did not serve again.
+    """
+    rows: list[Row] = []
+    for pair in pairs or PAIRS:
+        for kind in kinds or KINDS:
+            rows += _run(pair, kind, rounds, seed, keep)
+    if as_json:
+        click.echo(json.dumps({"seed": seed, "rounds": [row.to_json() for row in rows], "table": _summary(rows)}))
+    else:
+        _print(rows)
+    if not all(row.ok for row in rows):
+        raise SystemExit(1)
+
+
+def _run(pair: str, kind: str, rounds: int, seed: int, keep: Path | None) -> list[Row]:
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory(prefix="rounds-") as scratch:
+        directory = Path(scratch) if keep is None else keep / f"{pair}-{kind}"
+        directory.mkdir(parents=True, exist_ok=True)
+        site = Site(pair, directory, power=kind == "power")
+        try:
+            site.start()
+            for row in Rounds(site, directory, seed).run(kind, rounds):
+                rows.append(row)
+                click.echo(_line(row), err=True)
+                if not row.ok:
+                    click.echo(site.tails(), err=True)
+        finally:
+            site.end()
+    return rows
+
+
+def _line(row: Row) -> str:
+    text = (
+        f"{row.pair} {row.kind} {row.number}: {row.fault}; {row.confirmed} confirmed, {row.gap_ms} ms without service"
+    )
+    if row.quarantined:
+        text += f", {row.quarantined} in quarantine, {row.elsewhere} of them right on a disk"
+    if row.findings:
+        text += f", {row.findings}"
+    return text + (", ok" if row.ok else f", FAILED {row.error}")
+
+
+def _summary(rows: list[Row]) -> list[dict[str, Any]]:
+    found = []
+    for key in dict.fromkeys((row.pair, row.kind) for row in rows):
+        of = [row for row in rows if (row.pair, row.kind) == key]
+        gaps = sorted(row.gap_ms for row in of)
+        totals = {name: sum(row.findings.get(name, 0) for row in of) for name in (*BROKEN, "two-confirming")}
+        found.append({
+            "pair": key[0], "kind": key[1], "rounds": len(of), "failed": sum(not row.ok for row in of),
+            "confirmed": sum(row.confirmed for row in of), **totals,
+            "quarantined": sum(row.quarantined for row in of), "elsewhere": sum(row.elsewhere for row in of),
+            "gap_median_ms": statistics.median(gaps), "gap_max_ms": gaps[-1],
+        })  # fmt: skip
+    return found
+
+
+def _print(rows: list[Row]) -> None:
+    table = Table()
+    columns = ("pair", "kind", "rounds", "failed", "confirmed", "lost", "duplicated", "reordered", "other", "quarantined",
+               "right on a disk", "without service, median ms", "at most ms")  # fmt: skip
+    for name in columns:
+        table.add_column(name, justify="right")
+    for each in _summary(rows):
+        other = sum(each[name] for name in (*BROKEN[3:], "two-confirming"))
+        values = [each[name] for name in ("pair", "kind", "rounds", "failed", "confirmed", "lost", "duplicated")]
+        values += [each["reordered"], other, each["quarantined"], each["elsewhere"]]
+        table.add_row(*map(str, [*values, each["gap_median_ms"], each["gap_max_ms"]]))
+    Console(width=180).print(table)
+
+
+if __name__ == "__main__":
+    main()
