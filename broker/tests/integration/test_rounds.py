@@ -7,11 +7,15 @@ import random
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from rounds.__main__ import PAIRS
 from rounds.disk import DiskFaults, Fault, build
+from rounds.engine import KINDS, Rounds, Row
+from rounds.sites import Site
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 
@@ -72,9 +76,11 @@ OPEN = "f = os.open('a', os.O_RDWR | os.O_CREAT, 0o600); d = os.open('.', os.O_R
         ("os.pwrite(f, b'one', 0); os.fsync(f); os.fsync(d); os.link('a', 'b')", {"a": b"one"}),
         # the name of the replaced file returns with its content
         (
-            "os.pwrite(f, b'old', 0); os.fsync(f); os.fsync(d);"
-            " g = os.open('new', os.O_RDWR | os.O_CREAT, 0o600); os.pwrite(g, b'new', 0); os.fsync(g);"
-            " os.rename('new', 'a')",
+            (
+                "os.pwrite(f, b'old', 0); os.fsync(f); os.fsync(d);"
+                " g = os.open('new', os.O_RDWR | os.O_CREAT, 0o600); os.pwrite(g, b'new', 0); os.fsync(g);"
+                " os.rename('new', 'a')"
+            ),
             {"a": b"old"},
         ),
     ],
@@ -142,3 +148,28 @@ def test_a_flipped_bit_is_on_the_way_only(disk: Disk) -> None:
     disk.faults.fail(Fault.FLIP, 1000, 7)
     assert disk.run(OPEN + "print(sum(b.bit_count() for b in os.pread(f, 100, 0)), flush=True)") == "1\n"
     assert disk.files()["a"] == bytes(100)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("pair", PAIRS)
+def test_rounds_keep_every_promise(pair: str, kind: str, tmp_path: Path) -> None:
+    site = Site(pair, tmp_path, power=kind == "power")
+    try:
+        site.start()
+        rows = list(Rounds(site, tmp_path, 5).run(kind, 2))
+        failed = [row for row in rows if not row.ok]
+        assert failed == [], site.tails()
+        assert len(rows) == 2
+        assert all(row.confirmed > 100 for row in rows)
+    finally:
+        site.end()
+
+
+def test_a_message_that_is_right_on_a_disk_may_not_be_in_quarantine() -> None:
+    row = Row(0, "replicated", "disk", findings={"lost": 2}, quarantined=2, elsewhere=0)
+    assert row.ok
+    assert not replace(row, elsewhere=1).ok
+    assert not replace(row, quarantined=1).ok
+    assert not replace(row, findings={"duplicated": 1}).ok
+    assert not replace(row, error="no service").ok

@@ -69,6 +69,8 @@ def _line(row: Row) -> str:
     )
     if row.quarantined:
         text += f", {row.quarantined} in quarantine, {row.elsewhere} of them right on a disk"
+    if row.consumers > 1:
+        text += f", {row.consumers} consumers"
     if row.findings:
         text += f", {row.findings}"
     return text + (", ok" if row.ok else f", FAILED {row.error}")
@@ -91,8 +93,8 @@ def _summary(rows: list[Row]) -> list[dict[str, Any]]:
 
 def _print(rows: list[Row]) -> None:
     table = Table()
-    columns = ("pair", "kind", "rounds", "failed", "confirmed", "lost", "duplicated", "reordered", "other", "quarantined",
-               "right on a disk", "without service, median ms", "at most ms")  # fmt: skip
+    columns = ("pair", "kind", "rounds", "failed", "confirmed", "lost", "duplicated", "reordered", "other",
+               "quarantined", "right on a disk", "without service, median ms", "at most ms")  # fmt: skip
     for name in columns:
         table.add_column(name, justify="right")
     for each in _summary(rows):

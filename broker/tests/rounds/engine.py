@@ -49,6 +49,8 @@ class Row:
     """Of these, records that are right on the disk of a node."""
     gap_ms: int = 0
     """Longest time without a confirmation."""
+    consumers: int = 1
+    """Consumers, one after the other: the next one follows when the broker has closed one."""
     error: str = ""
     """Why the run cannot go on; empty: it can."""
 
@@ -101,6 +103,7 @@ class Rounds:
             healed_ms = _now_ms()
 
             def served() -> bool:
+                load.supervise()
                 times = load.confirmed_ms()
                 return bool(times) and times[-1] > healed_ms
 
@@ -111,6 +114,7 @@ class Rounds:
             else:
                 row.error = load.finish(site.wait) or ""
             row.gap_ms = load.gap_ms(began_ms)
+            row.consumers = load.consumers
         finally:
             load.end()
         self._judge(row, load.check(), self._quarantined().items() - before.items())
@@ -175,7 +179,11 @@ class Rounds:
 
 
 def _is_right(store: Path, entry: dict[str, Any]) -> bool:
-    """Whether a store has the record of an entry undamaged."""
+    """Whether a store has the record of an entry undamaged. The body of a large message is there or not: no fault of the
+    rounds changes bytes on a disk.
+    """
+    if entry.get("file_id") and not (store / "large-messages" / f"{entry['file_id']}.large").exists():
+        return False
     number, epoch, offset, length = (int(entry.get(key, 0)) for key in ("segment", "epoch", "offset", "length"))
     if not number or not length:
         return False

@@ -35,10 +35,10 @@ class Load:
         self.consumed = directory / "consumed.jsonl"
         self.produced = [directory / f"produced{number}.jsonl" for number in range(len(PRODUCERS))]
         self._errors = directory / "errors"
-        self._consumer = self._start(
-            "consume", "--url", url, "--queue", queue, "--ack", "transacted", "--batch", 20,
-            "--idle-timeout", _IDLE_S, "--until", self._drained, "--ledger", self.consumed,
-        )  # fmt: skip
+        self._url, self._queue = url, queue
+        self.consumers = 0
+        """Consumers that were started: one ends when it gets a damaged large message, and the next one goes on."""
+        self._consumer = self._consume()
         self._producers = [
             self._start(
                 "produce", "--url", url, "--queue", queue, "--count", 1, "--until", self._enough, "--size", size,
@@ -50,6 +50,19 @@ class Load:
     def _start(self, *arguments: object) -> subprocess.Popen[bytes]:
         with self._errors.open("ab") as errors:
             return subprocess.Popen([str(COMMAND), *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=errors)
+
+    def _consume(self) -> subprocess.Popen[bytes]:
+        self.consumers += 1
+        return self._start(
+            "consume", "--url", self._url, "--queue", self._queue, "--ack", "transacted", "--batch", 20,
+            "--consumer", f"{self._queue}.{self.consumers}", "--idle-timeout", _IDLE_S, "--until", self._drained,
+            "--ledger", self.consumed,
+        )  # fmt: skip
+
+    def supervise(self) -> None:
+        """Start another consumer in the place of one that ended with an error."""
+        if self._consumer.poll():
+            self._consumer = self._consume()
 
     def confirmed_ms(self) -> list[int]:
         """When each confirmation of any producer came, in order; milliseconds since 1970."""
@@ -72,10 +85,15 @@ class Load:
         if not wait(lambda: all(each.poll() is not None for each in self._producers), _CLIENT_S):
             return "a producer does not end"
         self._drained.touch()
-        if not wait(lambda: self._consumer.poll() is not None, _CLIENT_S):
+
+        def drained() -> bool:
+            self.supervise()
+            return self._consumer.poll() == 0
+
+        if not wait(drained, _CLIENT_S):
             return "the consumer does not end"
-        if any(each.returncode for each in (*self._producers, self._consumer)):
-            return "a client failed: " + self._errors.read_text(errors="replace")[-500:]
+        if any(each.returncode for each in self._producers):
+            return "a producer failed: " + self._errors.read_text(errors="replace")[-500:]
         return None
 
     def end(self) -> None:
