@@ -86,7 +86,7 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """What a loss of power took."""
+    """Changes that a loss of power took."""
 
     writes: int
     """Changes of files that no sync covered."""

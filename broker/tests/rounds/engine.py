@@ -179,8 +179,8 @@ class Rounds:
 
 
 def _is_right(store: Path, entry: dict[str, Any]) -> bool:
-    """Whether a store has the record of an entry undamaged. The body of a large message is there or not: no fault of the
-    rounds changes bytes on a disk.
+    """Whether a store has the record of an entry undamaged. The body of a large message is there or not: no fault of
+    the rounds changes bytes on a disk.
     """
     if entry.get("file_id") and not (store / "large-messages" / f"{entry['file_id']}.large").exists():
         return False
