@@ -18,6 +18,9 @@ import pytest
 from support.processes import COMMAND, READY_S, Node
 from support.replicated import ReplicatedPair, consume, produce, property_of, wait_logged, wait_until
 from support.witnesses import WitnessProcess
+from understudy.runtime.disk import RealDisk
+from understudy.store.log.follower import recover
+from understudy.store.seen import position_of
 
 pytestmark = pytest.mark.long
 
@@ -115,6 +118,16 @@ def test_the_node_is_refused_and_the_other_one_serves_every_message(site: Site, 
     wait_logged(other, "replica in sync", 2 if which == "backup" else 1)
     consume(pair.url, 300)
     assert (saved(node), saved(other)) == ([], [])
+
+
+def test_a_clean_stop_notes_the_exact_end_of_the_log(site: Site) -> None:
+    pair = site.pair
+    pair.backup.terminate()
+    produce(pair.url, 50)
+    pair.primary.terminate()
+    follower = recover(RealDisk(), str(pair.primary.directory / "data" / "journal"))
+    follower.close()
+    assert site.noted() == position_of(follower).sequence
 
 
 def test_an_operator_accepts_the_older_state(site: Site) -> None:

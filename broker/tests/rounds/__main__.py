@@ -69,8 +69,8 @@ def _line(row: Row) -> str:
     )
     if row.quarantined:
         text += f", {row.quarantined} in quarantine, {row.elsewhere} of them right on a disk"
-    if row.consumers > 1:
-        text += f", {row.consumers} consumers"
+    if row.replaced:
+        text += f", {row.replaced} clients replaced"
     if row.findings:
         text += f", {row.findings}"
     return text + (", ok" if row.ok else f", FAILED {row.error}")

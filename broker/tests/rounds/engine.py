@@ -49,8 +49,8 @@ class Row:
     """Of these, records that are right on the disk of a node."""
     gap_ms: int = 0
     """Longest time without a confirmation."""
-    consumers: int = 1
-    """Consumers, one after the other: the next one follows when the broker has closed one."""
+    replaced: int = 0
+    """Clients that ended with an error, in whose place another one went on."""
     error: str = ""
     """Why the run cannot go on; empty: it can."""
 
@@ -94,11 +94,16 @@ class Rounds:
         before = self._quarantined()
         load = Load(site.url, folder, f"{kind}{number}")
         try:
+            if kind != "disk":
+                load.consume()
             if not site.wait(lambda: len(load.confirmed_ms()) >= _WARM, _FIRST_S):
                 row.error = "no service before the fault"
                 return row
             time.sleep(stream.uniform(0.0, 1.5))
             began_ms = _now_ms()
+            if kind == "disk":
+                # messages wait, and their bodies have left the memory: the node reads them while its disk fails
+                load.consume()
             row.fault = getattr(self, f"_{kind}")(stream)
             healed_ms = _now_ms()
 
@@ -114,7 +119,7 @@ class Rounds:
             else:
                 row.error = load.finish(site.wait) or ""
             row.gap_ms = load.gap_ms(began_ms)
-            row.consumers = load.consumers
+            row.replaced = load.replaced
         finally:
             load.end()
         self._judge(row, load.check(), self._quarantined().items() - before.items())
@@ -157,7 +162,7 @@ class Rounds:
         active = _or_first(site.active())
         index = active if stream.random() < 0.65 else 1 - active
         fault, permille = stream.choice(_DISK_FAULTS), stream.choice((1_000, 100, 10))
-        duration_s = stream.uniform(0.3, 2.5)
+        duration_s = stream.uniform(0.5, 3.0)
         site.disks[index].fail(fault, permille, stream.getrandbits(63))
         site.wait(_never, duration_s)
         hits = site.disks[index].heal()

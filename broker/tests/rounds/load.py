@@ -23,7 +23,7 @@ class Load:
     """Three producers with duplicate ids and a consumer with transactions, each a process with a ledger."""
 
     def __init__(self, url: str, directory: Path, queue: str) -> None:
-        """Starts them.
+        """Starts the producers.
 
         Args:
             url: Of the pair.
@@ -33,36 +33,52 @@ class Load:
         directory.mkdir()
         self._enough, self._drained = directory / "enough", directory / "drained"
         self.consumed = directory / "consumed.jsonl"
-        self.produced = [directory / f"produced{number}.jsonl" for number in range(len(PRODUCERS))]
         self._errors = directory / "errors"
         self._url, self._queue = url, queue
         self.consumers = 0
-        """Consumers that were started: one ends when it gets a damaged large message, and the next one goes on."""
-        self._consumer = self._consume()
-        self._producers = [
-            self._start(
-                "produce", "--url", url, "--queue", queue, "--count", 1, "--until", self._enough, "--size", size,
-                "--rate", rate, "--producer", f"{queue}.{number}", "--ledger", ledger,
-            )
-            for number, ((size, rate), ledger) in enumerate(zip(PRODUCERS, self.produced, strict=True))
-        ]  # fmt: skip
+        """Consumers that were started."""
+        self._consumer: subprocess.Popen[bytes] | None = None
+        self._directory = directory
+        self.produced: list[Path] = []
+        self._producers = [self._produce(place) for place in range(len(PRODUCERS))]
+
+    def _produce(self, place: int) -> subprocess.Popen[bytes]:
+        """Start a producer; each one has a name and a ledger of its own."""
+        size_bytes, rate = PRODUCERS[place]
+        name = f"{self._queue}.{len(self.produced)}"
+        self.produced.append(self._directory / f"{name}.jsonl")
+        return self._start(
+            "produce", "--url", self._url, "--queue", self._queue, "--count", 1, "--until", self._enough,
+            "--size", size_bytes, "--rate", rate, "--producer", name, "--ledger", self.produced[-1],
+        )  # fmt: skip
 
     def _start(self, *arguments: object) -> subprocess.Popen[bytes]:
         with self._errors.open("ab") as errors:
             return subprocess.Popen([str(COMMAND), *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=errors)
 
-    def _consume(self) -> subprocess.Popen[bytes]:
+    def consume(self) -> None:
+        """Start a consumer."""
         self.consumers += 1
-        return self._start(
+        self._consumer = self._start(
             "consume", "--url", self._url, "--queue", self._queue, "--ack", "transacted", "--batch", 20,
             "--consumer", f"{self._queue}.{self.consumers}", "--idle-timeout", _IDLE_S, "--until", self._drained,
             "--ledger", self.consumed,
         )  # fmt: skip
 
     def supervise(self) -> None:
-        """Start another consumer in the place of one that ended with an error."""
-        if self._consumer.poll():
-            self._consumer = self._consume()
+        """Start another client in the place of one that ended with an error: the broker refuses large messages while a
+        disk is full, and closes the consumer of a damaged one.
+        """
+        if self._consumer is not None and self._consumer.poll():
+            self.consume()
+        for place, process in enumerate(self._producers):
+            if process.poll():
+                self._producers[place] = self._produce(place)
+
+    @property
+    def replaced(self) -> int:
+        """Clients that ended with an error."""
+        return max(0, self.consumers - 1) + len(self.produced) - len(PRODUCERS)
 
     def confirmed_ms(self) -> list[int]:
         """When each confirmation of any producer came, in order; milliseconds since 1970."""
@@ -82,24 +98,27 @@ class Load:
     def finish(self, wait: Callable[[Callable[[], bool], float], bool]) -> str | None:
         """Let the producers end, then the consumer when the queue is empty; None, or the client that does not end."""
         self._enough.touch()
-        if not wait(lambda: all(each.poll() is not None for each in self._producers), _CLIENT_S):
-            return "a producer does not end"
-        self._drained.touch()
+
+        def sent() -> bool:
+            self.supervise()
+            return all(each.poll() == 0 for each in self._producers)
 
         def drained() -> bool:
             self.supervise()
+            assert self._consumer is not None
             return self._consumer.poll() == 0
 
+        if not wait(sent, _CLIENT_S):
+            return "a producer does not end: " + self._errors.read_text(errors="replace")[-500:]
+        self._drained.touch()
         if not wait(drained, _CLIENT_S):
-            return "the consumer does not end"
-        if any(each.returncode for each in self._producers):
-            return "a producer failed: " + self._errors.read_text(errors="replace")[-500:]
+            return "the consumer does not end: " + self._errors.read_text(errors="replace")[-500:]
         return None
 
     def end(self) -> None:
         """Leave nothing running."""
         for each in (*self._producers, self._consumer):
-            if each.poll() is None:
+            if each is not None and each.poll() is None:
                 each.kill()
                 each.wait()
 

@@ -19,6 +19,16 @@ _RESTART_S: Final = 0.5
 _POLL_S: Final = 0.05
 #: Lease of the lock, and the longest lease of the witness. Milliseconds.
 _LEASE_MS: Final = 2_000
+#: Few bodies stay in memory, so that consumers make the node read its log.
+_SETTINGS: Final = """
+    <address-settings>
+      <address-setting match="#">
+        <max-size-bytes>65536</max-size-bytes>
+        <auto-delete-queues>false</auto-delete-queues>
+        <auto-delete-addresses>false</auto-delete-addresses>
+      </address-setting>
+    </address-settings>
+"""
 
 
 class Site:
@@ -36,7 +46,7 @@ class Site:
         self.witness: WitnessProcess | None = None
         library = build(directory)
         if kind == "shared":
-            shared = Pair(directory)
+            shared = Pair(directory, extra=_SETTINGS)
             self.nodes = [shared.primary, shared.backup]
             self.url = shared.url
             self.stores = [shared.store]
@@ -46,7 +56,9 @@ class Site:
             properties = (("addresses", witness.address), ("secret-file", witness.secret), ("lease-ms", _LEASE_MS))
             values = "".join(property_of(key, value) for key, value in properties)
             manager = f"<class-name>witness</class-name><properties>{values}</properties>"
-            replicated = ReplicatedPair(directory, manager=manager, call_timeout_ms=3_000, connection_ttl_ms=3_000)
+            replicated = ReplicatedPair(
+                directory, manager=manager, call_timeout_ms=3_000, connection_ttl_ms=3_000, extra=_SETTINGS
+            )
             self.nodes = list(replicated.nodes)
             self.url = replicated.url
             self.stores = [node.directory / "data" for node in self.nodes]
