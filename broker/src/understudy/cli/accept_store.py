@@ -35,7 +35,9 @@ def accept_store(instance: Path, config: Path | None, properties: tuple[str, ...
     """Accept the present store, although this node has used a later state of it.
 
     A node refuses a store that is older than the one it has used, because confirmed messages are missing there. Run
-    it on each node of the pair, as the user of the broker, while the node is stopped.
+    it on each node of the pair, as the user of the broker, while the node is stopped. The position that a lock manager
+    has noted for a replicated pair, and records that a replica has more, are given up with it: there it is run on one
+    node only, and the other one copies its data.
     """
     loaded = read_configuration(config or config_of(instance), instance, properties)
     configuration = loaded.server(server)
