@@ -163,6 +163,8 @@ class WitnessLockManager(Machine[State, Event], WitnessLinkOwner):
         self._numbers = 0
         self._sent: dict[int, _Sent] = {}
         self._locks: dict[str, WitnessLock] = {}
+        self._recorded: dict[str, bytes] = {}
+        """By lock: token of a lease that ended without an answer of the witness."""
 
     # --- LockManager -----------------------------------------------------------------------------
 
@@ -178,7 +180,10 @@ class WitnessLockManager(Machine[State, Event], WitnessLinkOwner):
 
     def stop(self) -> None:
         self._listener = None
-        for lock in self._locks.values():
+        for lock_id, lock in self._locks.items():
+            if self.state is State.UNAVAILABLE:
+                # shown again after the next start: the witness grants it at once, also soon after a start of its own
+                self._recorded[lock_id] = lock.take_recorded()
             lock.give_up()
         for sent in self._sent.values():
             sent.answer = lambda answer: None
@@ -188,7 +193,8 @@ class WitnessLockManager(Machine[State, Event], WitnessLinkOwner):
     def lock(self, lock_id: str) -> WitnessLock:
         found = self._locks.get(lock_id)
         if found is None:
-            found = self._locks[lock_id] = WitnessLock(self, lock_id)
+            recorded = self._recorded.pop(lock_id, NO_TOKEN)
+            found = self._locks[lock_id] = WitnessLock(self, lock_id, recorded)
         return found
 
     def number(self, number_id: str) -> WitnessNumber:

@@ -80,8 +80,14 @@ class _Attempt:
 class WitnessLock:
     """Implements ``ha.distributed_lock.DistributedLock``."""
 
-    def __init__(self, manager: WitnessRequests, lock_id: str) -> None:
-        """Not held."""
+    def __init__(self, manager: WitnessRequests, lock_id: str, recorded: bytes = NO_TOKEN) -> None:
+        """Not held.
+
+        Args:
+            manager: Sends the requests.
+            lock_id: Of the lock.
+            recorded: ``take_recorded`` of the lock before.
+        """
         self._manager = manager
         self._id = lock_id
         self._name = f"lock {lock_id} of {manager.name}"
@@ -91,13 +97,29 @@ class WitnessLock:
         """Of the held lock."""
         self._attempts: dict[bytes, _Attempt] = {}
         """Attempts without an answer, by token."""
+        self._recorded = recorded
+        """Token of a lease that has ended by itself: the witness may still have it as that of the last holder."""
         self._doubtful: set[bytes] = set()
         """Tokens that the witness may have granted, and that are not used any more."""
+
+    @property
+    def late_from_ms(self) -> int:
+        return self.fence.late_from_ms
+
+    def take_recorded(self) -> bytes:
+        """The token of a lease that has ended by itself, for one further attempt: no request to release it was sent, so
+        none can arrive after a new grant. Without such a lease ``NO_TOKEN``.
+        """
+        token, self._recorded = self._recorded, NO_TOKEN
+        return token
 
     def try_acquire(self, answer: Held) -> _Attempt:
         assert not self.fence.held, "release it first"
         self._give_back()
-        token, sent_ms = self._manager.entropy.token(TOKEN_BYTES), self._manager.clock.monotonic_ms()
+        sent_ms = self._manager.clock.monotonic_ms()
+        token = self.take_recorded()
+        if token == NO_TOKEN:
+            token = self._manager.entropy.token(TOKEN_BYTES)
         attempt = _Attempt(answer)
         if self._send(Kind.ACQUIRE, token, lambda found: self._acquired(token, attempt, sent_ms, found)):
             self._attempts[token] = attempt
@@ -138,6 +160,8 @@ class WitnessLock:
         self.fence.release()
         token, self._token = self._token, NO_TOKEN
         if token == NO_TOKEN:
+            token = self.take_recorded()
+        if token == NO_TOKEN:
             self._manager.timers.call_later(0, lambda: answer(None))
             return
 
@@ -169,6 +193,9 @@ class WitnessLock:
             self._doubtful.add(token)
         if self.fence.held:
             self._doubtful.add(self._token)
+        recorded = self.take_recorded()
+        if recorded != NO_TOKEN:
+            self._doubtful.add(recorded)
         self.lost = None
         self.fence.release()
         self._token = NO_TOKEN
@@ -182,6 +209,8 @@ class WitnessLock:
                 if found.kind is Kind.YES:
                     self.fence.extend(sent_ms + self._manager.options.proof_ms)
                 else:
+                    # the witness does not have this token any more
+                    self._token = NO_TOKEN
                     self.fence.lose(f"{self._name}: {found.text}")
             answered(found)
 
@@ -202,7 +231,6 @@ class WitnessLock:
 
     def _ended(self, error: BrokerError) -> None:
         """The lease has ended by itself, or the witness has another holder."""
-        self._doubtful.add(self._token)
-        self._token = NO_TOKEN
+        self._recorded, self._token = self._token, NO_TOKEN
         if self.lost is not None:
             self.lost(error)

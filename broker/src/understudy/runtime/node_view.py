@@ -13,6 +13,8 @@ from understudy.config.model import Permission
 from understudy.errors import BrokerError, NotActive
 from understudy.ha.activation import ActivationFacts
 from understudy.ha.policy import Role
+from understudy.ha.replication.policy import ReplicationPolicy
+from understudy.ha.replication.ports import WithoutManager
 from understudy.limits import QUARANTINE_SHOWN_MAX
 from understudy.management.cluster_facts import ClusterFacts
 from understudy.management.controls import (
@@ -238,6 +240,11 @@ class LiveNodeView:
     @property
     def waiting_because(self) -> str | None:
         return self._promotions.waiting_because or self._node.policy.stays_passive
+
+    @property
+    def without_manager(self) -> WithoutManager | None:
+        policy = self._node.policy
+        return policy.without_manager if isinstance(policy, ReplicationPolicy) else None
 
     @property
     def promotion(self) -> LastPromotion:

@@ -80,6 +80,9 @@ class FaultKind(Enum):
     """SIGSTOP the witness, SIGCONT it later."""
     PART_WITNESS = "part-witness"
     """Cut a node off the witness, both ways or one way."""
+    WITNESS_GONE_THEN = "witness-gone-then"
+    """Take the witness away from one node or both until the pair runs on the promise of its replica, then cut the link of
+    the pair one way or both, end or pause a node, or let the replica alone reach the witness again."""
     VOTER_DOWN = "voter-down"
     """Kill one of the nodes that vote, or cut its power; it is started again later."""
     VOTER_PAUSED = "voter-paused"
@@ -155,6 +158,11 @@ PAIR_LATER_KINDS: Final = {
     FaultKind.ACTIVE_ALONE: 0.2,
 }
 
+#: Kinds for nodes with a store each and a witness drawn from a stream of their own, likewise.
+WITNESS_LATER_KINDS: Final = {
+    FaultKind.WITNESS_GONE_THEN: 0.35,
+}
+
 #: Share of the seeds with ``DAMAGE``.
 _DAMAGE_CHANCE: Final = 0.2
 
@@ -177,6 +185,7 @@ _WITHOUT_TARGET: Final = frozenset(
         FaultKind.VOTER_PAUSED,
         FaultKind.CRASH_IN_COPY,
         *PAIR_LATER_KINDS,
+        *WITNESS_LATER_KINDS,
     }
 )
 

@@ -13,6 +13,7 @@ from understudy.session.xa import XaRequests
 from understudy.testing import (  # noqa: F401  # for BUGS
     planted_group_bugs,
     planted_member_bugs,
+    planted_promise_bugs,
     planted_replication_bugs,
     planted_scale_down_bugs,
     planted_vote_bugs,

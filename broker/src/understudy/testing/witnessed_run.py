@@ -7,9 +7,10 @@ from typing import ClassVar, Final
 
 from understudy.errors import LockManagerUnavailable
 from understudy.testing.checkers import Violation
+from understudy.testing.cluster import SimNode
 from understudy.testing.plan import Plan
 from understudy.testing.replicated_run import ReplicatedRun
-from understudy.testing.sim_environment import Skew
+from understudy.testing.sim_environment import SimClock, Skew
 from understudy.testing.sim_loop import SimLoop
 from understudy.testing.sim_storage import SharedStorage
 from understudy.testing.sim_witness import SimWitness, WitnessedStorage
@@ -19,6 +20,8 @@ from understudy.testing.witnessed_strikes import WitnessedStrikes
 #: Lease of the lock, and the longest lease of the witness, which is also its wait after a start. Milliseconds.
 _LEASE_MS: Final = 3_000
 _LEASE_MS_MAX: Final = 4_000
+#: How often the permissions of the nodes are compared. Virtual seconds.
+_LOOK_S: Final = 0.02
 
 
 class WitnessedRun(ReplicatedRun):
@@ -48,5 +51,20 @@ class WitnessedRun(ReplicatedRun):
     async def run(self) -> None:
         """See ``ScenarioRun``."""
         self.witness.start()
+        self._look_at_permissions()
         await super().run()
         self.violations += [Violation("ended", f"the witness ended with {error}") for error in self.witness.failures]
+
+    def _look_at_permissions(self) -> None:
+        """Add a violation when two nodes may confirm at the same moment, each by its own clock."""
+        permitted = [name for name, node in self.cluster.nodes.items() if self._permitted(node)]
+        if len(permitted) > 1:
+            text = f"{' and '.join(permitted)} may confirm at the same time, {self.loop.time():.3f} s"
+            self.violations.append(Violation("two-permitted", text))
+            return
+        self.loop.call_later(_LOOK_S, self._look_at_permissions)
+
+    def _permitted(self, node: SimNode) -> bool:
+        if node.server is None or not node.running:
+            return False
+        return node.server.policy.fence.proved_until_ms >= SimClock(self.loop, node.skew).monotonic_ms()

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Final
 
+from understudy.testing.cluster import SimNode
 from understudy.testing.fault_plan import Fault, FaultKind
 from understudy.testing.replicated_strikes import ReplicatedStrikes
 from understudy.testing.sim_loop import Death
 from understudy.testing.sim_witness import SimWitness
 from understudy.testing.steps import LOCK_STEPS
+
+
+#: The second loss of ``FaultKind.WITNESS_GONE_THEN``.
+SECOND_LOSSES: Final = (
+    "link cut",
+    "link cut towards the replica",
+    "link cut towards the active node",
+    "replica killed",
+    "replica restarted",
+    "replica paused",
+    "replica reaches the witness",
+    "active node killed",
+    "active node paused",
+    "active node stopped",
+)
 
 
 class WitnessedStrikes(ReplicatedStrikes):
@@ -28,6 +45,8 @@ class WitnessedStrikes(ReplicatedStrikes):
             assert witness.process is not None
             witness.process.pause()
             self.later(fault.duration_s, witness.process.resume)
+        elif fault.kind is FaultKind.WITNESS_GONE_THEN:
+            return self._lose_witness_then(fault)
         elif fault.kind is FaultKind.PART_WITNESS:
             return self._part_witness(fault)
         else:
@@ -66,6 +85,67 @@ class WitnessedStrikes(ReplicatedStrikes):
             self.network.part(host, node.name, both_ways=False)
         self.later(fault.duration_s, lambda: self.network.heal(node.name, host))
         return True
+
+    def _lose_witness_then(self, fault: Fault) -> bool:
+        """A first loss, until the pair runs on its promise; then a second one, drawn by the seed."""
+        active, passive = self.pair_of(fault)
+        link = active.server.replication.link if active and active.server and active.server.replication else None
+        if active is None or passive is None or passive is active or link is None or not link.in_sync:
+            # counted when it strikes
+            self.later(0.5, lambda: self.strike(fault))
+            return False
+        stream = self.loop.random(f"witness gone {fault.number}")
+        back: Callable[[], None]
+        loss = stream.choice(("killed", "paused", "parted from both", "parted from the active node"))
+        if loss == "killed":
+            self._kill_witness(Death.KILLED)
+            back = self.witness.start
+        elif loss == "paused":
+            assert self.witness.process is not None
+            self.witness.process.pause()
+            back = self.witness.process.resume
+        else:
+            nodes = [active] if loss == "parted from the active node" else [active, passive]
+            for node in nodes:
+                self.network.part(node.name, self.witness.host)
+
+            def back() -> None:
+                for node in nodes:
+                    self.network.heal(node.name, self.witness.host)
+
+        strike = stream.choice(SECOND_LOSSES)
+        self.loop.record(f"witness {loss}, then {strike}")
+        first_s = stream.uniform(1.0, 9.0)
+        self.later(first_s, lambda: self._strike_second(strike, active, passive, fault))
+        self.later(first_s + stream.uniform(0.0, 12.0), back)
+        return True
+
+    def _strike_second(self, strike: str, active: SimNode, passive: SimNode, fault: Fault) -> None:
+        network, one, other = self.network, active.name, passive.name
+        if strike.startswith("link"):
+            if strike == "link cut towards the replica":
+                network.part(one, other, both_ways=False)
+            elif strike == "link cut towards the active node":
+                network.part(other, one, both_ways=False)
+            else:
+                network.part(one, other)
+            if fault.choice < 0.3:
+                network.reset(one, other)
+            self.later(3.0 + fault.duration_s, lambda: network.heal(one, other))
+        elif strike in ("replica killed", "replica restarted", "active node killed"):
+            node = active if strike == "active node killed" else passive
+            node.down_s = 0.1 if strike == "replica restarted" else fault.duration_s
+            self.cluster.kill(node.name)
+        elif strike == "active node stopped":
+            active.down_s = fault.duration_s
+            self.cluster.stop(one, failover=True)
+        elif strike == "replica reaches the witness":
+            network.heal(other, self.witness.host)
+        else:
+            process = (active if strike == "active node paused" else passive).process
+            if process is not None:
+                process.pause()
+                self.later(fault.duration_s, process.resume)
 
     def deciding_hosts(self) -> Sequence[str]:
         """The host of the witness."""

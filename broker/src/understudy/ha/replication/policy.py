@@ -18,7 +18,7 @@ from understudy.dataclass import dataclass
 from understudy.errors import BrokerError
 from understudy.ha.activation import Step
 from understudy.ha.policy import Decisions, Ending, NodeState, Role, Standby
-from understudy.ha.replication.ports import Authority, Replica, Replication
+from understudy.ha.replication.ports import Authority, Replica, Replication, WithoutManager
 from understudy.ha.replication.standby_life import StandbyLife
 from understudy.ports import Fence, Timers
 
@@ -74,6 +74,8 @@ class ReplicationPolicy:
         self._life = life
         self._authority = authority
         self._replication = replication
+        self._fail_back_later = False
+        """A replica that asked to become active waits for the lock manager."""
         self.standby_life = StandbyLife(life, standby, authority, timers, retry_wait_ms=options.retry_wait_ms)
 
     def set_replica(self, replica: Replica) -> None:
@@ -94,6 +96,11 @@ class ReplicationPolicy:
     def in_line(self) -> str | None:
         """See ``Policy``: an active node has one replica."""
         return IN_LINE if self.standby_life.spare else None
+
+    @property
+    def without_manager(self) -> WithoutManager | None:
+        """See ``Authority``."""
+        return self._authority.without_manager
 
     @property
     def stays_passive(self) -> str | None:
@@ -117,17 +124,31 @@ class ReplicationPolicy:
 
     def serve(self) -> None:
         """See ``Policy``."""
-        self._authority.watch(self._life.fail)
+        self._authority.watch(self._life.fail, self._proved)
         self._replication.watch(self._replica_asks)
 
     def _replica_asks(self) -> None:
         """A replica that wants to be active again is in sync."""
         if self.options.allow_failback and self._life.state is NodeState.ACTIVE:
+            without = self._authority.without_manager
+            self._fail_back_later = without is not None
+            if without is not None:
+                # the primary could not get the lock, and the pair would be without service
+                log.info("failback waits for the lock manager", extra={"manager": without.manager})
+                return
             log.info("failback: the primary is in sync and asks to become active")
             self._life.fail_back()
 
+    def _proved(self) -> None:
+        """The lock is held again."""
+        if self._fail_back_later and self._replication.has_replica():
+            self._replica_asks()
+
     def refuse_failback(self) -> str | None:
         """See ``Policy``: a replica in sync takes over."""
+        without = self._authority.without_manager
+        if without is not None:
+            return f"{without.manager} does not answer: the other node could not become active ({without.reason})"
         return None if self._replication.has_replica() else "no replica is in sync: is the other node running?"
 
     def take_stopped(self) -> str | None:

@@ -87,6 +87,8 @@ from understudy.wire.core.packets_replication import (
     ReplicationCopy,
     ReplicationOperations,
     ReplicationProgress,
+    ReplicationPromise,
+    ReplicationPromiseRequest,
     ReplicationStopping,
 )
 from understudy.wire.core.packets_session import (
@@ -280,6 +282,8 @@ __all__ = [
     "ReplicationResponseV2",
     "ReplicationScheduledFailover",
     "ReplicationStartFinishSync",
+    "ReplicationPromise",
+    "ReplicationPromiseRequest",
     "ReplicationStopping",
     "ReplicationSyncFile",
     "Rollback",
@@ -438,6 +442,8 @@ _TYPES: Final[tuple[type[Packet], ...]] = (
     ReplicationCopy,
     ReplicationOperations,
     ReplicationProgress,
+    ReplicationPromise,
+    ReplicationPromiseRequest,
     ReplicationStopping,
 )
 
