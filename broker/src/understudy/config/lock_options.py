@@ -54,9 +54,11 @@ class ZooKeeperLockOptions:
 class WitnessLockOptions:
     """A witness (``understudy witness``)."""
 
-    addresses: tuple[tuple[str, int], ...]
-    """Host and port; all of one witness."""
     secret_file: str
+    addresses: tuple[tuple[str, int], ...] = ()
+    """Host and port; all of one witness."""
+    members: tuple[tuple[str, int], ...] = ()
+    """Host and port of each witness of a group, of which a majority decides (ADR 0117)."""
     lease_ms: int = 6_000
     identity: bytes | None = None
     """Property ``id``; None: the first witness that answers."""

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, LockManagerUnavailable
 from understudy.ha.distributed_lock import Finished, Held, ManagerListener, Read
-from understudy.ha.witness_frames import NO_TOKEN, Answer, Kind, Request
+from understudy.ha.witness_frames import NO_TOKEN, Answer, Kind, Request, Standing
 from understudy.ha.witness_link import WitnessLink, WitnessLinkOwner
 from understudy.ha.witness_lock import WitnessLock
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
@@ -31,6 +31,13 @@ DIAL_AGAIN_MS: Final = 250
 MARGIN_DIVISOR: Final = 20
 #: Renewals within a lease.
 RENEWALS: Final = 4
+
+
+#: Reason of a connection that is given up.
+_OLD_STATE: Final = (
+    "its state is older than the one that this node knows: it was put back from a backup; stop the nodes of its pairs,"
+    " compare its numbers with theirs (docs/lock-managers.md), then start them"
+)
 
 
 class Link(Protocol):
@@ -57,6 +64,19 @@ class WitnessDialer(Protocol):
         ...
 
 
+class GroupConfiguration:
+    """The newest configuration of a group of witnesses that one node has heard of (ADR 0117)."""
+
+    def __init__(self) -> None:
+        """None was heard of."""
+        self.newest = 0
+
+    def note(self, configuration: int) -> bool:
+        """A member has answered; whether its answer counts: not that of a member that was replaced."""
+        self.newest = max(self.newest, configuration)
+        return 0 < configuration == self.newest
+
+
 @dataclass(frozen=True, slots=True)
 class WitnessClientOptions:
     """Configuration of the client."""
@@ -69,6 +89,13 @@ class WitnessClientOptions:
     lease_ms: int = 6_000
     identity: bytes | None = None
     """Of the witness; None: the first one that answers in this process."""
+    group: GroupConfiguration | None = None
+    """Shared by the clients of the members of a group; None: a single witness."""
+
+    @property
+    def of_group(self) -> bool:
+        """See ``LeaseOptions``."""
+        return self.group is not None
 
     @property
     def proof_ms(self) -> int:
@@ -158,6 +185,8 @@ class WitnessLockManager(Machine[State, Event], WitnessLinkOwner):
         self._identity = options.identity
         self._reason = ""
         """Of the last loss of the connection."""
+        self._changes = 0
+        """Highest count of changes that the witness has told."""
         self._contact_until_ms = 0
         """Without a further answer the manager is unavailable from then on."""
         self._numbers = 0
@@ -219,10 +248,22 @@ class WitnessLockManager(Machine[State, Event], WitnessLinkOwner):
             error = self._no_answer(self._reason or "not connected")
             self.timers.call_later(0, partial(answer, error))
             return False
+        self._send(kind, lock_id, answer, token, first, second)
+        return True
+
+    def _send(
+        self,
+        kind: Kind,
+        lock_id: str,
+        answer: Callable[[Answer | BrokerError], None],
+        token: bytes,
+        first: int,
+        second: int,
+    ) -> None:
+        assert self._link is not None
         self._numbers = (self._numbers + 1) % (1 << 32)
         self._sent[self._numbers] = _Sent(self.clock.monotonic_ms(), answer)
         self._link.send(Request(kind, self._numbers, lock_id, token, first, second))
-        return True
 
     def _no_answer(self, reason: str) -> LockManagerUnavailable:
         return LockManagerUnavailable(f"{self.name}: {reason}")
@@ -231,20 +272,45 @@ class WitnessLockManager(Machine[State, Event], WitnessLinkOwner):
 
     def link_welcomed(self, link: WitnessLink) -> None:
         """The witness has proved the secret."""
-        if link is self._link:
-            self._identity = link.identity
-            self.fire(Event.WELCOME)
+        if link is not self._link:
+            return
+        if self._identity != link.identity:
+            self._identity, self._changes = link.identity, 0
+
+        def greeted(answer: Answer | BrokerError) -> None:
+            if isinstance(answer, Answer):
+                self.fire(Event.WELCOME)
+
+        # its state is compared with the one that this node knows before anything else is asked
+        self._send(Kind.PING, "", greeted, NO_TOKEN, 0, 0)
 
     def link_answered(self, link: WitnessLink, answer: Answer) -> None:
         """An answer has come."""
         sent = self._sent.pop(answer.number, None)
         if link is not self._link or sent is None:
             return
+        why = self._why_not_count(answer) if answer.kind is Kind.YES else None
+        if why is _OLD_STATE:
+            # the answer is no proof: it becomes an error like every other one of this connection
+            self._sent[answer.number] = sent
+            self.fire(Event.LOST, f"{link.address}: {why}")
+            return
         self._contact_until_ms = max(self._contact_until_ms, sent.sent_ms + self.options.proof_ms)
-        if answer.kind is Kind.ERROR:
-            sent.answer(self._no_answer(answer.text))
+        if answer.kind is Kind.ERROR or why is not None:
+            sent.answer(self._no_answer(why or answer.text))
         else:
             sent.answer(answer)
+
+    def _why_not_count(self, answer: Answer) -> str | None:
+        """The reason why an answer YES is none; notes the state of the witness."""
+        standing, group = Standing.of(answer.value), self.options.group
+        if 0 < standing.changes < self._changes:
+            return _OLD_STATE
+        # an earlier version of the witness tells nothing
+        self._changes = standing.changes
+        if group is not None and not group.note(standing.configuration):
+            return f"it has the configuration {standing.configuration} of the group, and {group.newest} is the newest"
+        return None
 
     def link_lost(self, link: WitnessLink, reason: str) -> None:
         """The connection has ended, or could not be established."""
@@ -263,7 +329,9 @@ class WitnessLockManager(Machine[State, Event], WitnessLinkOwner):
     def _dial(self) -> None:
         self._timer = None
         host, port = self.options.addresses[self._address % len(self.options.addresses)]
-        self._link = WitnessLink(self, self.options, self._identity, self.entropy.token, f"{host}:{port}")
+        # the place of a member of a group may be taken by another witness, which counts once it has joined
+        expected = self._identity if self.options.group is None else None
+        self._link = WitnessLink(self, self.options, expected, self.entropy.token, f"{host}:{port}")
         self._dialled_ms = self.clock.monotonic_ms()
         self._dialer.dial(host, port, self._link)
 

@@ -13,7 +13,7 @@ from typing import Protocol
 from understudy.errors import BrokerError
 from understudy.ha.distributed_lock import Finished, Held
 from understudy.ha.lease import Lease
-from understudy.ha.witness_frames import NO_TOKEN, TOKEN_BYTES, Answer, Kind
+from understudy.ha.witness_frames import NO_TOKEN, OF_GROUP, TOKEN_BYTES, Answer, Kind
 from understudy.ports import Clock, Entropy, Timers
 
 log = logging.getLogger(__name__)
@@ -30,6 +30,11 @@ class LeaseOptions(Protocol):
     @property
     def proof_ms(self) -> int:
         """Time after the sending of a request for which its answer proves the lock."""
+        ...
+
+    @property
+    def of_group(self) -> bool:
+        """Whether the witness is one of a group."""
         ...
 
 
@@ -92,6 +97,8 @@ class WitnessLock:
         self._id = lock_id
         self._name = f"lock {lock_id} of {manager.name}"
         self.lost: Callable[[BrokerError], None] | None = None
+        self.renewed: Callable[[], None] | None = None
+        """Called when the proof was extended."""
         self.fence = Lease(self._name, manager.clock, manager.timers, self._ended)
         self._token = NO_TOKEN
         """Of the held lock."""
@@ -196,7 +203,7 @@ class WitnessLock:
         recorded = self.take_recorded()
         if recorded != NO_TOKEN:
             self._doubtful.add(recorded)
-        self.lost = None
+        self.lost = self.renewed = None
         self.fence.release()
         self._token = NO_TOKEN
         self._give_back()
@@ -208,6 +215,8 @@ class WitnessLock:
             if isinstance(found, Answer) and token == self._token:
                 if found.kind is Kind.YES:
                     self.fence.extend(sent_ms + self._manager.options.proof_ms)
+                    if self.renewed is not None:
+                        self.renewed()
                 else:
                     # the witness does not have this token any more
                     self._token = NO_TOKEN
@@ -227,7 +236,9 @@ class WitnessLock:
             self._send(Kind.RELEASE, token, released)
 
     def _send(self, kind: Kind, token: bytes, answer: Callable[[Answer | BrokerError], None]) -> bool:
-        return self._manager.ask(kind, self._id, answer, token=token, first=self._manager.options.lease_ms)
+        options = self._manager.options
+        second = OF_GROUP if options.of_group and kind is not Kind.RELEASE else 0
+        return self._manager.ask(kind, self._id, answer, token=token, first=options.lease_ms, second=second)
 
     def _ended(self, error: BrokerError) -> None:
         """The lease has ended by itself, or the witness has another holder."""

@@ -83,6 +83,8 @@ class FaultKind(Enum):
     WITNESS_GONE_THEN = "witness-gone-then"
     """Take the witness away from one node or both until the pair runs on the promise of its replica, then cut the link of
     the pair one way or both, end or pause a node, or let the replica alone reach the witness again."""
+    WITNESS_REPLACED = "witness-replaced"
+    """Kill one witness of a group, replace its disk by an empty one, and let it take its place again."""
     VOTER_DOWN = "voter-down"
     """Kill one of the nodes that vote, or cut its power; it is started again later."""
     VOTER_PAUSED = "voter-paused"
@@ -143,6 +145,9 @@ REPLICATION_KINDS: Final = {
     FaultKind.CRASH_IN_COPY: 4,
 }
 
+#: Kinds for nodes with a store each and a group of witnesses, likewise.
+GROUP_KINDS: Final = REPLICATION_KINDS | {FaultKind.WITNESS_REPLACED: 3}
+
 #: Kinds for nodes with a store each that vote, likewise.
 QUORUM_KINDS: Final = {
     FaultKind.VOTER_DOWN: 2,
@@ -181,6 +186,7 @@ _WITHOUT_TARGET: Final = frozenset(
         FaultKind.WITNESS_DOWN,
         FaultKind.WITNESS_FLAPS,
         FaultKind.WITNESS_PAUSED,
+        FaultKind.WITNESS_REPLACED,
         FaultKind.VOTER_DOWN,
         FaultKind.VOTER_PAUSED,
         FaultKind.CRASH_IN_COPY,

@@ -28,9 +28,10 @@ def _second_loss(strike: str) -> type[ScenarioRun]:
             if active is None or passive is None or passive is active:
                 return False
             network = self.network
-            network.part(active.name, self.witness.host)
+            (host,) = self.deciding_hosts()
+            network.part(active.name, host)
             self.later(5.0, lambda: self._strike_second(strike, active, passive, fault))
-            self.later(20.0, lambda: network.heal(active.name, self.witness.host))
+            self.later(20.0, lambda: network.heal(active.name, host))
             return True
 
     class Run(WitnessedRun):

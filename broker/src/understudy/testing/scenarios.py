@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from understudy.testing.cluster_configuration import PAIR, NodeRole
+from understudy.testing.grouped_pair import GroupedPair
 from understudy.testing.member_replicas import MemberReplicas
 from understudy.testing.members import MemberPairs, Members
 from understudy.testing.plan import Plan
@@ -56,5 +57,5 @@ SHARED_STORES: Final = tuple(scenario.name for scenario in _SHARED)
 #: All scenarios by name.
 SCENARIOS: Final[dict[str, Scenario]] = {
     scenario.name: scenario
-    for scenario in (*_SHARED, ReplicatedPair(), Quorum(), Members(), MemberPairs(), MemberReplicas())
+    for scenario in (*_SHARED, ReplicatedPair(), GroupedPair(), Quorum(), Members(), MemberPairs(), MemberReplicas())
 }

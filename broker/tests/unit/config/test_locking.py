@@ -87,7 +87,7 @@ def test_all_properties_of_zookeeper() -> None:
 
 def test_a_witness() -> None:
     found = read("witness", ("addresses", "w1:61619, [::1]:7"), ("secret-file", "/s"), ("id", "0f" * 16))
-    assert found == WitnessLockOptions((("w1", 61619), ("::1", 7)), "/s", 6_000, b"\x0f" * 16)
+    assert found == WitnessLockOptions("/s", (("w1", 61619), ("::1", 7)), lease_ms=6_000, identity=b"\x0f" * 16)
 
 
 def test_a_witness_on_this_host_is_a_warning() -> None:
