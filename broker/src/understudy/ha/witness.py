@@ -25,6 +25,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from understudy import __version__
 from understudy.errors import BrokerError, DiskFailed
 from understudy.ha.witness_frames import NO_TOKEN, OF_GROUP, Answer, Kind, Request, Standing
 from understudy.ha.witness_registers import CONFIGURATION_MAX, EXPORT_MAX, Ballot, Register
@@ -305,6 +306,7 @@ class Witness:
                 "held": left_ms is not None and left_ms >= 0,
             }
         return {
+            "version": __version__,
             "identity": self.identity.hex(),
             "configuration": self._state.configuration,
             "group": self._state.group.hex(),
