@@ -253,11 +253,8 @@ def a_lock_manager_has_its_address(nodes: tuple[Node, ...]) -> Iterator[Fault]:
         given = [name for name in required if properties.get(name)]
         if used and required and len(given) != 1:
             names = " or ".join(map(repr, required))
-            problem = (
-                f"has both of {names}"
-                if given
-                else f"lacks {names}, which the lock manager {node.lock_manager} needs"
-            )
+            lacks = f"lacks {names}, which the lock manager {node.lock_manager} needs"
+            problem = f"has more than one of {names}" if given else lacks
             yield Fault(node.name, "broker_lock_manager_properties", problem)
 
 

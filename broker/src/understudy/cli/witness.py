@@ -128,7 +128,7 @@ def status(address: str, secret_file: Path, as_json: bool, timeout: float) -> No
 @_SECRET
 @click.option("--timeout", default=5.0, show_default=True, help="Seconds.")
 def set_sequence(address: str, node_id: str, sequence: int, secret_file: Path, timeout: float) -> None:
-    """Set the activation sequence of NODE_ID at the witness at ADDRESS, or at all members of a group separated by commas.
+    """Set the activation sequence of NODE_ID at the witness at ADDRESS, or at all members of a group, with commas.
 
     For a node that refuses to activate because the data with a newer sequence is lost for good: messages that only that
     data has are lost. Stop all nodes of the pair first.

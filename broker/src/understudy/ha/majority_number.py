@@ -182,7 +182,7 @@ class Round(Machine[RoundState, RoundEvent]):
 
     def _settle_read(self) -> None:
         if len(self._found) >= self._majority:
-            ((configuration, register), count) = self._most_equal()
+            (_, register), count = self._most_equal()
             changes = self._change(register.value) is not None
             if count >= self._majority and not changes:
                 self.fire(RoundEvent.DECIDED, register.value, False)
@@ -294,9 +294,7 @@ class MajorityNumber:
         return self._begin(lambda number: value, lambda found: answer(None), answer)
 
     def compare_and_set(self, expected: int, value: int, answer: Held) -> Round:
-        return self._begin(
-            lambda number: value if number == expected else None, lambda found: answer(found[1]), answer
-        )
+        return self._begin(lambda number: value if number == expected else None, lambda found: answer(found[1]), answer)
 
     def _begin(
         self, change: Change, give: Callable[[tuple[int, bool]], None], fail: Callable[[BrokerError], None]

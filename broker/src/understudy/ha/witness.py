@@ -139,7 +139,9 @@ class Witness:
         """Why a client that takes this witness for the only one, or for one of a group, is refused."""
         for_group = request.kind in _GROUP or (request.kind in _LOCKS and request.second == OF_GROUP)
         if for_group and not self._state.configuration:
-            return "it is not a member of a group of witnesses yet: `understudy witness form`, or `replace` for a new one"
+            return (
+                "it is not a member of a group of witnesses yet: `understudy witness form`, or `replace` for a new one"
+            )
         if not for_group and self._state.configuration:
             return "it is one of a group of witnesses: the property 'members' names all of them"
         return ""

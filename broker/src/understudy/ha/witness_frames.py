@@ -83,9 +83,7 @@ class Kind(IntEnum):
     """JSON."""
 
 
-REQUESTS: Final = frozenset(
-    kind for kind in Kind if Kind.ACQUIRE <= kind < Kind.YES
-)
+REQUESTS: Final = frozenset(kind for kind in Kind if Kind.ACQUIRE <= kind < Kind.YES)
 #: ``second`` of ACQUIRE and RENEW of a client for which this witness is one of a group.
 OF_GROUP: Final = -1
 ANSWERS: Final = frozenset((Kind.YES, Kind.NO, Kind.NUMBER, Kind.ERROR, Kind.TEXT))

@@ -41,9 +41,7 @@ class _MemberListener:
 class WitnessGroup:
     """One node's access to a group of witnesses."""
 
-    def __init__(
-        self, members: Sequence[WitnessLockManager], clock: Clock, timers: Timers, entropy: Entropy
-    ) -> None:
+    def __init__(self, members: Sequence[WitnessLockManager], clock: Clock, timers: Timers, entropy: Entropy) -> None:
         """Not started.
 
         Args:

@@ -81,8 +81,8 @@ class FaultKind(Enum):
     PART_WITNESS = "part-witness"
     """Cut a node off the witness, both ways or one way."""
     WITNESS_GONE_THEN = "witness-gone-then"
-    """Take the witness away from one node or both until the pair runs on the promise of its replica, then cut the link of
-    the pair one way or both, end or pause a node, or let the replica alone reach the witness again."""
+    """Take the witness away from one node or both until the pair runs on the promise of its replica, then cut the link
+    of the pair one way or both, end or pause a node, or let the replica alone reach the witness again."""
     WITNESS_REPLACED = "witness-replaced"
     """Kill one witness of a group, replace its disk by an empty one, and let it take its place again."""
     VOTER_DOWN = "voter-down"

@@ -83,7 +83,9 @@ def with_promises(plan: Plan, name: str) -> Plan:
     longer = FaultKind.WITNESS_GONE_THEN in {fault.kind for fault in faults}
     if longer and stream.random() < 0.3:
         rates = stream.sample((0.98, 1.0, 1.019), len(plan.skews))
-        plan = replace(plan, skews=tuple(replace(skew, rate=rate) for skew, rate in zip(plan.skews, rates, strict=True)))
+        plan = replace(
+            plan, skews=tuple(replace(skew, rate=rate) for skew, rate in zip(plan.skews, rates, strict=True))
+        )
     return replace(plan, faults=faults, heal_s=plan.heal_s + (12.0 if longer else 0.0))
 
 

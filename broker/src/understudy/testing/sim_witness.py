@@ -12,12 +12,12 @@ from typing import Any, Final
 
 from understudy.errors import BrokerError
 from understudy.ha.distributed_lock import LockManager
-from understudy.ha.witness_client import GroupConfiguration, WitnessClientOptions, WitnessLockManager
-from understudy.ports import Clock, Entropy, Timers
 from understudy.ha.replaced_file import replace_file
+from understudy.ha.witness_client import GroupConfiguration, WitnessClientOptions, WitnessLockManager
 from understudy.ha.witness_frames import IDENTITY_BYTES
 from understudy.ha.witness_group import WitnessGroup
 from understudy.ha.witness_state import STATE_FILE, WitnessState
+from understudy.ports import Clock, Entropy, Timers
 from understudy.runtime.environment import Environment
 from understudy.runtime.turn import Turn
 from understudy.runtime.witness_dialer import LoopWitnessDialer

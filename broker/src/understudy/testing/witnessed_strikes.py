@@ -13,7 +13,6 @@ from understudy.testing.sim_loop import Death
 from understudy.testing.sim_witness import SimWitness
 from understudy.testing.steps import LOCK_STEPS
 
-
 #: The second loss of ``FaultKind.WITNESS_GONE_THEN``.
 SECOND_LOSSES: Final = (
     "link cut",

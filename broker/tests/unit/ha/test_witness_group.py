@@ -98,9 +98,7 @@ class Wire:
         self.link.connected(self)  # type: ignore[attr-defined]
         back = _Back(self)
         time = self.process.time
-        self.session = WitnessSession(
-            self.process.witness, Secret(SECRET), back, Entropy(), time, lambda session: None
-        )
+        self.session = WitnessSession(self.process.witness, Secret(SECRET), back, Entropy(), time, lambda session: None)
 
     def send(self, data: bytes) -> None:
         session = self.session

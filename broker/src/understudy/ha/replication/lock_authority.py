@@ -176,9 +176,7 @@ class LockAuthority:
         return False
 
     def claim(self, answer: Answer, *, alone: bool) -> None:
-        """See ``Authority``. While a promise stands in for the lock, the claim waits for the lock, at most until the end
-        of the promise.
-        """
+        """See ``Authority``. The claim waits while a promise stands in for the lock, at most until its end."""
         if self._standing.state is StandingState.PROMISED:
             self._claimed = answer
         elif not self._available:

@@ -242,7 +242,9 @@ class StandingLock(Machine[StandingState, StandingEvent]):
 
     def _begin_promised(self, error: BrokerError) -> None:
         self.since_ms, self.reason = self._clock.monotonic_ms(), error
-        log.warning("the pair runs on the promise of the replica, without its lock manager", extra={"error": str(error)})
+        log.warning(
+            "the pair runs on the promise of the replica, without its lock manager", extra={"error": str(error)}
+        )
         self._look_later(0)
         self._acquire_again()
 
