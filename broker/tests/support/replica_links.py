@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from understudy.errors import BrokerError
-from understudy.ha.replication.ports import Cause, ReplicaPromises, WithoutManager
+from understudy.ha.policy import WithoutManager
+from understudy.ha.replication.ports import Cause, ReplicaPromises
 from understudy.ha.replication.promotion import Promotion
 from understudy.ha.replication.standing import WaitingCopy
 from understudy.ports import Fence, Operation

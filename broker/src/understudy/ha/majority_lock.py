@@ -60,7 +60,7 @@ class _Attempt:
         self.errors: list[BrokerError] = []
 
     def cancel(self) -> None:
-        """Give no answer; what is granted is released."""
+        """Give no answer; granted leases are released."""
         if self._answer is not None:
             self._answer = None
             self._lock.attempt_ended(self, held=False)

@@ -123,6 +123,11 @@ class SharedStorePolicy:
         return IN_LINE
 
     @property
+    def without_manager(self) -> None:
+        """See ``Policy``: the locks are files of the store."""
+        return None
+
+    @property
     def stays_passive(self) -> str | None:
         """See ``Policy``: the store was stopped cleanly."""
         claim = self._claim

@@ -141,6 +141,15 @@ class _Sent:
     answer: Callable[[Answer | BrokerError], None]
 
 
+@dataclass(slots=True)
+class _Known:
+    """Facts about the witness that this node has heard."""
+
+    identity: bytes | None
+    changes: int = 0
+    """Highest count of changes of its state."""
+
+
 class WitnessLockManager(Machine[State, Event], WitnessLinkOwner):
     """One node's access to a witness. Implements ``ha.distributed_lock.LockManager``."""
 
@@ -182,11 +191,9 @@ class WitnessLockManager(Machine[State, Event], WitnessLinkOwner):
         """Of the next attempt."""
         self._beat: Timer | None = None
         self._address = 0
-        self._identity = options.identity
+        self._known = _Known(options.identity)
         self._reason = ""
         """Of the last loss of the connection."""
-        self._changes = 0
-        """Highest count of changes that the witness has told."""
         self._contact_until_ms = 0
         """Without a further answer the manager is unavailable from then on."""
         self._numbers = 0
@@ -274,8 +281,8 @@ class WitnessLockManager(Machine[State, Event], WitnessLinkOwner):
         """The witness has proved the secret."""
         if link is not self._link:
             return
-        if self._identity != link.identity:
-            self._identity, self._changes = link.identity, 0
+        if self._known.identity != link.identity:
+            self._known = _Known(link.identity)
 
         def greeted(answer: Answer | BrokerError) -> None:
             if isinstance(answer, Answer):
@@ -304,10 +311,10 @@ class WitnessLockManager(Machine[State, Event], WitnessLinkOwner):
     def _why_not_count(self, answer: Answer) -> str | None:
         """The reason why an answer YES is none; notes the state of the witness."""
         standing, group = Standing.of(answer.value), self.options.group
-        if 0 < standing.changes < self._changes:
+        if 0 < standing.changes < self._known.changes:
             return _OLD_STATE
         # an earlier version of the witness tells nothing
-        self._changes = standing.changes
+        self._known.changes = standing.changes
         if group is not None and not group.note(standing.configuration):
             return f"it has the configuration {standing.configuration} of the group, and {group.newest} is the newest"
         return None
@@ -330,7 +337,7 @@ class WitnessLockManager(Machine[State, Event], WitnessLinkOwner):
         self._timer = None
         host, port = self.options.addresses[self._address % len(self.options.addresses)]
         # the place of a member of a group may be taken by another witness, which counts once it has joined
-        expected = self._identity if self.options.group is None else None
+        expected = self._known.identity if self.options.group is None else None
         self._link = WitnessLink(self, self.options, expected, self.entropy.token, f"{host}:{port}")
         self._dialled_ms = self.clock.monotonic_ms()
         self._dialer.dial(host, port, self._link)

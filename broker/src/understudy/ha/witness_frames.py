@@ -126,7 +126,7 @@ _CHANGES_BITS: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a witness says of its state in each answer YES."""
+    """The state of a witness, as each answer YES tells it."""
 
     configuration: int
     """Of its group; 0: it is no member of a group."""

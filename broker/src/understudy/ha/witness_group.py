@@ -74,12 +74,14 @@ class WitnessGroup:
         return "witnesses " + ",".join(places)
 
     def start(self, listener: ManagerListener) -> None:
+        """Begin to connect to all members; see ``LockManager``."""
         self.stop()
         self._listener = listener
         for member in self.members:
             member.start(_MemberListener(self, member))
 
     def stop(self) -> None:
+        """Release all locks and disconnect from all members."""
         self._listener = None
         self._available = False
         for timer in self._starts.values():
@@ -94,12 +96,14 @@ class WitnessGroup:
             member.stop()
 
     def lock(self, lock_id: str) -> MajorityLock:
+        """The lock of an id; the same object for the same id until ``stop``."""
         found = self._locks.get(lock_id)
         if found is None:
             found = self._locks[lock_id] = MajorityLock(self, lock_id)
         return found
 
     def number(self, number_id: str) -> MajorityNumber:
+        """The number of an id."""
         return MajorityNumber(self, number_id)
 
     # --- members ---------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import Protocol
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError
 from understudy.ha.activation import ActivationFacts
-from understudy.ha.replication.ports import WithoutManager
+from understudy.ha.policy import WithoutManager
 from understudy.ha.replication.promotion import Promotion
 from understudy.management.cluster_facts import ClusterFacts
 from understudy.store.named_readers import LogPosition

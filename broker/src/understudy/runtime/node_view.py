@@ -12,9 +12,7 @@ from understudy import __version__, kernel
 from understudy.config.model import Permission
 from understudy.errors import BrokerError, NotActive
 from understudy.ha.activation import ActivationFacts
-from understudy.ha.policy import Role
-from understudy.ha.replication.policy import ReplicationPolicy
-from understudy.ha.replication.ports import WithoutManager
+from understudy.ha.policy import Role, WithoutManager
 from understudy.limits import QUARANTINE_SHOWN_MAX
 from understudy.management.cluster_facts import ClusterFacts
 from understudy.management.controls import (
@@ -243,8 +241,7 @@ class LiveNodeView:
 
     @property
     def without_manager(self) -> WithoutManager | None:
-        policy = self._node.policy
-        return policy.without_manager if isinstance(policy, ReplicationPolicy) else None
+        return self._node.policy.without_manager
 
     @property
     def promotion(self) -> LastPromotion:

@@ -8,7 +8,6 @@ from dataclasses import field
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, ManagementError, NotActive
 from understudy.ha.activation import ActivationFacts
-from understudy.ha.replication.ports import WithoutManager
 from understudy.ha.replication.promotion import Promotion
 from understudy.management.cluster_facts import (
     BridgeFacts,
@@ -135,10 +134,13 @@ class FakeNodeView:
     waiting_because: str | None = None
     promotion: Promotion | None = None
     earlier_data: EarlierData | None = None
-    without_manager: WithoutManager | None = None
     promoted: Promotion | BrokerError = field(default_factory=lambda: ManagementError("not one of a replicated pair"))
     """Answer to a promotion."""
     invocations: list[InvocationRequest] = field(default_factory=list)
+
+    @property
+    def without_manager(self) -> None:
+        return None
 
     @property
     def version(self) -> str:

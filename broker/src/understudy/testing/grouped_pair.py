@@ -12,26 +12,22 @@ from dataclasses import replace
 from typing import ClassVar, Final
 
 from understudy.errors import BrokerError
-from understudy.runtime.turn import Turn
-from understudy.runtime.witness_dialer import LoopWitnessDialer
 from understudy.runtime.witness_groups import replace as replace_member
-from understudy.runtime.witness_requests import WitnessRequests
 from understudy.testing.cluster_configuration import PAIR, NodeRole
 from understudy.testing.fault_plan import GROUP_KINDS, Fault, FaultKind
 from understudy.testing.plan import Plan
 from understudy.testing.replicated_pair import with_faults_of_pairs, with_promises
 from understudy.testing.scenario import Scenario
-from understudy.testing.sim_environment import SimClock, SimEntropy, SimTimers, Skew
 from understudy.testing.sim_loop import SimLoop
-from understudy.testing.sim_witness import SECRET, SimWitness
+from understudy.testing.sim_witness import SimWitness
 from understudy.testing.strikes import Strikes
 from understudy.testing.witnessed_run import WitnessedRun
+from understudy.testing.witnessed_storage import operator
 from understudy.testing.witnessed_strikes import WitnessedStrikes
 
 _GROUP: Final = bytes(range(16))
-#: Virtual seconds before a replacement that failed is tried again, and the time limit of one of its requests.
+#: Virtual seconds before a replacement that failed is tried again.
 _AGAIN_S: Final = 2.0
-_TIMEOUT_S: Final = 3.0
 
 
 class GroupedStrikes(WitnessedStrikes):
@@ -59,11 +55,7 @@ class GroupedStrikes(WitnessedStrikes):
         """Let the witness join again, on a host of its own; repeated until it has."""
         loop, witness = self.loop, self.replacing
         assert witness is not None
-        process = loop.new_process("operator", "operator")
-        timers = SimTimers(loop, Skew())
-        turn = Turn(loop, timers, lambda: SimClock(loop, Skew()).monotonic_ms() * 1_000_000)
-        entropy = SimEntropy(loop.random(f"entropy {process.label}"))
-        requests = WitnessRequests(LoopWitnessDialer(loop, turn), entropy, SECRET, "operator", _TIMEOUT_S)
+        process, requests = operator(loop)
 
         async def work() -> None:
             try:

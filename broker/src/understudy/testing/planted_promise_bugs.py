@@ -22,7 +22,7 @@ _ONE_NODE: Final = "one node of a pair may confirm at a time"
 def _second_loss(strike: str) -> type[ScenarioRun]:
     """A run whose active node alone loses the witness, and 5 s later the replica."""
 
-    class Strikes(WitnessedStrikes):
+    class LosesBoth(WitnessedStrikes):
         def inject(self, fault: Fault) -> bool:
             active, passive = self.pair_of(fault)
             if active is None or passive is None or passive is active:
@@ -34,11 +34,11 @@ def _second_loss(strike: str) -> type[ScenarioRun]:
             self.later(20.0, lambda: network.heal(active.name, host))
             return True
 
-    class Run(WitnessedRun):
-        strikes_class = Strikes
+    class LosesBothRun(WitnessedRun):
+        strikes_class = LosesBoth
 
     fault = Fault(0, 8.0, FaultKind.WITNESS_GONE_THEN, "", 10.0, 0.1, 0)
-    return with_pair_faults(fault, run_class=Run)
+    return with_pair_faults(fault, run_class=LosesBothRun)
 
 
 @planted("promise-kept-too-short", promise=_ONE_NODE, checks=["two-permitted"], elsewhere={_REPLICATION: range(6)})

@@ -6,23 +6,17 @@ pause it or cut its power. ``lock_manager`` is the client of a node, in the node
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from understudy.errors import BrokerError
-from understudy.ha.distributed_lock import LockManager
 from understudy.ha.replaced_file import replace_file
 from understudy.ha.witness_client import GroupConfiguration, WitnessClientOptions, WitnessLockManager
 from understudy.ha.witness_frames import IDENTITY_BYTES
-from understudy.ha.witness_group import WitnessGroup
 from understudy.ha.witness_state import STATE_FILE, WitnessState
 from understudy.ports import Clock, Entropy, Timers
-from understudy.runtime.environment import Environment
 from understudy.runtime.turn import Turn
 from understudy.runtime.witness_dialer import LoopWitnessDialer
 from understudy.runtime.witness_server import WitnessPorts, WitnessServer
-from understudy.testing.own_storage import OwnStorage
 from understudy.testing.sim_disk import SimVolume
 from understudy.testing.sim_environment import SimClock, SimEntropy, SimTimers, Skew
 from understudy.testing.sim_loop import Death, SimLoop, SimProcess
@@ -147,22 +141,3 @@ class SimWitness:
     def place(self) -> tuple[str, int]:
         """Host and port."""
         return self.host, PORT
-
-
-class WitnessedStorage(OwnStorage):
-    """The disk of one node, and its way to the witness or the group of witnesses."""
-
-    witnesses: Sequence[SimWitness]
-
-    def environment(
-        self, process: SimProcess, skew: Skew, crash_point: CrashPoint, heard: Callable[[float], None]
-    ) -> Environment:
-        """See ``SharedStorage``; the lock manager is that of the simulated witnesses."""
-
-        def lock_manager(options: Any, name: str, environment: Environment, loop: Any, turn: Any) -> LockManager:
-            group = GroupConfiguration() if len(self.witnesses) > 1 else None
-            clock, timers, entropy = environment.clock, environment.timers, environment.entropy
-            members = [each.lock_manager(name, turn, clock, timers, entropy, group) for each in self.witnesses]
-            return members[0] if group is None else WitnessGroup(members, clock, timers, entropy)
-
-        return replace(super().environment(process, skew, crash_point, heard), lock_manager=lock_manager)

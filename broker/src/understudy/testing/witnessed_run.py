@@ -14,8 +14,9 @@ from understudy.testing.replicated_run import ReplicatedRun
 from understudy.testing.sim_environment import SimClock, Skew
 from understudy.testing.sim_loop import SimLoop
 from understudy.testing.sim_storage import SharedStorage
-from understudy.testing.sim_witness import SimWitness, WitnessedStorage
+from understudy.testing.sim_witness import SimWitness
 from understudy.testing.strikes import Strikes
+from understudy.testing.witnessed_storage import WitnessedStorage
 from understudy.testing.witnessed_strikes import WitnessedStrikes
 
 #: Lease of the lock, and the longest lease of the witness, which is also its wait after a start. Milliseconds.

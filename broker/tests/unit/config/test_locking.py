@@ -87,7 +87,7 @@ def test_all_properties_of_zookeeper() -> None:
 
 def test_a_witness() -> None:
     found = read("witness", ("addresses", "w1:61619, [::1]:7"), ("secret-file", "/s"), ("id", "0f" * 16))
-    assert found == WitnessLockOptions("/s", (("w1", 61619), ("::1", 7)), lease_ms=6_000, identity=b"\x0f" * 16)
+    assert found == WitnessLockOptions((("w1", 61619), ("::1", 7)), "/s", 6_000, b"\x0f" * 16)
 
 
 def test_a_witness_on_this_host_is_a_warning() -> None:
@@ -133,3 +133,26 @@ def test_addresses() -> None:
     for bad in ("", ":1", "h:", "h:70000", "h:x"):
         with pytest.raises(ValueError, match="host:port"):
             parse_address(bad)
+
+
+@pytest.mark.parametrize("value", ["w1,w2,[::3]", "witness://w1:61619, w2:61619,[::3]:61619"])
+def test_a_group_of_witnesses(value: str) -> None:
+    found = read("witness", ("members", value), ("secret-file", "/s"))
+    assert found == WitnessLockOptions((), "/s", members=(("w1", 61619), ("w2", 61619), ("::3", 61619)))
+
+
+@pytest.mark.parametrize(
+    ("properties", "text"),
+    [
+        ([("members", "a,b")], "2 witnesses; an odd number"),
+        ([("members", "a,b,c,d")], "4 witnesses; an odd number"),
+        ([("members", "a,b,a:61619")], "a witness stands twice"),
+        ([("members", "a,b,c:0")], "host:port is wanted"),
+        ([("members", "a,b,c"), ("addresses", "a:1")], "one of the properties 'addresses' and 'members'"),
+        ([], "one of the properties 'addresses' and 'members'"),
+        ([("members", "a,b,c"), ("id", "0f" * 16)], "property 'id' belongs to 'addresses'"),
+    ],
+)
+def test_a_wrong_group_of_witnesses(properties: list[tuple[str, str]], text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        read("witness", *properties, ("secret-file", "/s"))

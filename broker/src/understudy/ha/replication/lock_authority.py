@@ -12,15 +12,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from enum import Enum, auto
 from typing import Final
 
 from understudy.errors import ActivationRefused, BrokerError, LockLost, LockManagerUnavailable
 from understudy.ha.activation_sequence import ActivationRequest
 from understudy.ha.distributed_lock import DistributedLock, LockManager
 from understudy.ha.local_sequence import LocalSequence
+from understudy.ha.policy import WithoutManager
 from understudy.ha.replication.given_promise import GivenPromise
 from understudy.ha.replication.lock_promotion import LockPromotion
-from understudy.ha.replication.ports import Answer, Cause, ReplicaPromises, WithoutManager
+from understudy.ha.replication.ports import Answer, Cause, ReplicaPromises
 from understudy.ha.replication.promotion import Promotion
 from understudy.ha.replication.standing import WaitingCopy
 from understudy.ha.replication.standing_lock import StandingLock, StandingState
@@ -35,6 +37,15 @@ log = logging.getLogger(__name__)
 HAND_OVER_MS: Final = 30_000
 #: Pause before an active node without its lock requests it again, or starts a lock manager again that was unavailable.
 ACQUIRE_AGAIN_MS: Final = 250
+
+
+class _Pause(Enum):
+    """Reasons for which the authority waits."""
+
+    PROMISE = auto()
+    """A request waits for the end of the promise of this node."""
+    LOCK = auto()
+    """An active node requests its lock again soon, or starts the lock manager."""
 
 
 class LockAuthority:
@@ -84,11 +95,9 @@ class LockAuthority:
         self._lost: Callable[[BrokerError], None] | None = None
         self._wait: NextSequence | None = None
         self._promotion: LockPromotion | None = None
-        self._delay: Timer | None = None
-        """A request waits for the end of the promise of this node."""
         self._again: ActivationRequest | None = None
         """An active node requests its lock again."""
-        self._again_later: Timer | None = None
+        self._pauses: dict[_Pause, Timer] = {}
 
     # --- Authority -----------------------------------------------------------------------------------
 
@@ -133,12 +142,12 @@ class LockAuthority:
             return
         if left_ms > 0:
             log.info("the lock is requested after the end of a promise", extra={"left_ms": left_ms})
-            self._delay = self._timers.call_later(left_ms, self._request_now)
+            self._pauses[_Pause.PROMISE] = self._timers.call_later(left_ms, self._request_now)
         else:
             self._request_now()
 
     def _request_now(self) -> None:
-        self._delay = None
+        self._pauses.pop(_Pause.PROMISE, None)
         if self._available:
             self._begin_request()
         else:
@@ -152,9 +161,7 @@ class LockAuthority:
     def cancel(self) -> None:
         """See ``Authority``."""
         self._answer = None
-        if self._delay is not None:
-            self._delay.cancel()
-            self._delay = None
+        self._end_pause(_Pause.PROMISE)
         request, self._request = self._request, None
         if request is not None:
             request.cancel()
@@ -292,7 +299,7 @@ class LockAuthority:
     def available(self) -> None:
         """See ``ManagerListener``."""
         self._available = True
-        if self._answer is not None and self._request is None and self._delay is None:
+        if self._answer is not None and self._request is None and _Pause.PROMISE not in self._pauses:
             self._begin_request()
         self._acquire_again()
 
@@ -301,7 +308,7 @@ class LockAuthority:
         self._end_again()
         self._started = self._available = False
         self._manager.stop()
-        answer = self._answer if self._delay is None else None
+        answer = self._answer if _Pause.PROMISE not in self._pauses else None
         if answer is not None:
             self.cancel()
         claimed = self._end_claim() if self._claim is not None else None
@@ -369,7 +376,7 @@ class LockAuthority:
 
     def _acquire_again(self) -> None:
         """Request the lock, which shows the activation sequence as well; start the lock manager if it has ended."""
-        self._again_later = None
+        self._pauses.pop(_Pause.LOCK, None)
         if self._standing.state is not StandingState.PROMISED or self._again is not None:
             return
         if not self._available:
@@ -388,21 +395,21 @@ class LockAuthority:
         self._again.begin()
 
     def _start_later(self) -> None:
-        if self._again_later is None:
+        if _Pause.LOCK not in self._pauses:
 
             def start() -> None:
-                self._again_later = None
+                self._pauses.pop(_Pause.LOCK, None)
                 if self._standing.state is StandingState.PROMISED:
                     self._start_manager()
 
-            self._again_later = self._timers.call_later(ACQUIRE_AGAIN_MS, start)
+            self._pauses[_Pause.LOCK] = self._timers.call_later(ACQUIRE_AGAIN_MS, start)
 
     def _acquired_again(self, sequence: int, outcome: DistributedLock | BrokerError) -> None:
         if isinstance(outcome, ActivationRefused):
             self._standing.refused(outcome)
         elif isinstance(outcome, BrokerError):
-            if self._again_later is None:
-                self._again_later = self._timers.call_later(ACQUIRE_AGAIN_MS, self._acquire_again)
+            if _Pause.LOCK not in self._pauses:
+                self._pauses[_Pause.LOCK] = self._timers.call_later(ACQUIRE_AGAIN_MS, self._acquire_again)
         elif sequence != self.sequence:
             outcome.release(lambda error: None)
             text = f"node {self._node_id()}: the activation sequence went from {sequence} to {self.sequence}"
@@ -417,6 +424,9 @@ class LockAuthority:
         again, self._again = self._again, None
         if again is not None:
             again.cancel()
-        if self._again_later is not None:
-            self._again_later.cancel()
-            self._again_later = None
+        self._end_pause(_Pause.LOCK)
+
+    def _end_pause(self, pause: _Pause) -> None:
+        timer = self._pauses.pop(pause, None)
+        if timer is not None:
+            timer.cancel()

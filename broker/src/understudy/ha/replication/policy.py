@@ -17,8 +17,8 @@ from typing import Final
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError
 from understudy.ha.activation import Step
-from understudy.ha.policy import Decisions, Ending, NodeState, Role, Standby
-from understudy.ha.replication.ports import Authority, Replica, Replication, WithoutManager
+from understudy.ha.policy import Decisions, Ending, NodeState, Role, Standby, WithoutManager
+from understudy.ha.replication.ports import Authority, Replica, Replication
 from understudy.ha.replication.standby_life import StandbyLife
 from understudy.ports import Fence, Timers
 
@@ -99,7 +99,7 @@ class ReplicationPolicy:
 
     @property
     def without_manager(self) -> WithoutManager | None:
-        """See ``Authority``."""
+        """See ``Policy``."""
         return self._authority.without_manager
 
     @property

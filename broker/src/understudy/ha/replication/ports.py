@@ -6,26 +6,15 @@ from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from typing import Protocol
 
-from understudy.dataclass import dataclass
 from understudy.errors import BrokerError
 from understudy.ha.activation import Step
+from understudy.ha.policy import WithoutManager
 from understudy.ha.replication.promotion import Promotion
 from understudy.ha.replication.standing import WaitingCopy
 from understudy.ports import Fence
 
 Answer = Callable[[BrokerError | None], None]
 """Called once, with None or the error."""
-
-
-@dataclass(frozen=True, slots=True)
-class WithoutManager:
-    """An active node whose lock is not provably held, and that serves on the promise of its replica."""
-
-    manager: str
-    """Provider and address."""
-    for_ms: int
-    """Time since the lock was lost."""
-    reason: str
 
 
 class Cause(Enum):

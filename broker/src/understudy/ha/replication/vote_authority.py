@@ -19,7 +19,8 @@ from understudy.dataclass import dataclass
 from understudy.errors import ActivationRefused, BrokerError, DiskFailed, LockLost
 from understudy.ha.local_sequence import LocalSequence
 from understudy.ha.network_check import NetworkCheck
-from understudy.ha.replication.ports import Answer, Cause, ReplicaPromises, WithoutManager
+from understudy.ha.policy import WithoutManager
+from understudy.ha.replication.ports import Answer, Cause, ReplicaPromises
 from understudy.ha.replication.promotion import Promotion
 from understudy.ha.replication.shared_note import SharedNote
 from understudy.ha.replication.standing import (
