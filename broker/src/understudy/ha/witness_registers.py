@@ -5,7 +5,7 @@ that any of them has accepted; then it has a majority accept a value with its ba
 from the same value, and a change that only a minority got is completed or replaced by the next one.
 
 The highest part of a ballot is the number of the configuration of the group. It rises when a member is replaced, and a
-member takes ballots of its own configuration only: a change that was begun with the member before ends without an effect.
+member takes ballots of its own configuration only: a change that was begun with the member before has no effect.
 """
 
 from __future__ import annotations
