@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
+from support import zookeeper
 from support.processes import Node
 from support.replicated import (
     ReplicatedPair,
@@ -171,3 +172,33 @@ def test_a_pair_in_sync_serves_while_its_witness_is_off(site: Witnessed, tmp_pat
         site.pair.backup.wait_ready("active")
     finally:
         load.end()
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not zookeeper.installed(), reason="no ZooKeeper on this machine")
+def test_a_pair_in_sync_serves_while_zookeeper_is_off(tmp_path: Path) -> None:
+    ensemble = zookeeper.Ensemble(tmp_path, 1)
+    ensemble.start()
+    properties = (("connect-string", ensemble.connect_string), ("session-ms", 4_000), ("namespace", "n"))
+    values = "".join(property_of(key, value) for key, value in properties)
+    manager = f"<class-name>zookeeper</class-name><properties>{values}</properties>"
+    pair = ReplicatedPair(tmp_path, manager=manager, connection_ttl_ms=3_000)
+    load = None
+    try:
+        pair.start()
+        load = Traffic(pair.url, tmp_path, None, rate=100)
+        load.wait_confirmed(100)
+        ensemble.kill()
+        end_s = time.monotonic() + 15
+        while time.monotonic() < end_s:
+            load.wait_more(10)
+        ensemble.start()
+        wait_logged(pair.primary, "the lock is held again")
+        load.stop()
+        load.check(pair.primary)
+        assert logged(pair.backup, "permission to activate") == 0
+    finally:
+        if load is not None:
+            load.end()
+        pair.end()
+        ensemble.kill()

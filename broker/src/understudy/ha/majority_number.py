@@ -219,11 +219,12 @@ class Round(Machine[RoundState, RoundEvent]):
         if len(self._found) >= self._majority:
             self.fire(RoundEvent.DECIDED, self._before, changed)
         elif self._impossible():
-            if changed:
+            if not changed or len(self._refused) == len(self._group.members):
+                # no member has it
+                self._end_phase()
+            elif self._found or len(self._errors) + len(self._refused) == len(self._group.members):
                 # a minority may have it: whether it counts shows at the next round
                 self.fire(RoundEvent.FAILED, self._unavailable())
-            else:
-                self._end_phase()
 
     def _end_phase(self) -> None:
         """Nothing was changed: try again if another round was in the way."""
