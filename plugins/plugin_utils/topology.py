@@ -231,7 +231,12 @@ def a_shared_store_is_shared(nodes: tuple[Node, ...]) -> Iterator[Fault]:
             )
 
 
-REQUIRED_PROPERTY = {"witness": "addresses", "zookeeper": "connect-string", "file": "locks-folder"}
+REQUIRED_PROPERTIES = {
+    "witness": ("addresses", "members"),
+    "zookeeper": ("connect-string",),
+    "file": ("locks-folder",),
+}
+"""One of them is given."""
 
 
 def a_lock_manager_has_its_address(nodes: tuple[Node, ...]) -> Iterator[Fault]:
@@ -244,9 +249,12 @@ def a_lock_manager_has_its_address(nodes: tuple[Node, ...]) -> Iterator[Fault]:
         if properties and not used:
             unused = f"is given, but {VOTES if node.store_kind == REPLICATION else node.ha_policy} uses no lock manager"
             yield Fault(node.name, "broker_lock_manager_properties", f"{unused}; remove it")
-        required = REQUIRED_PROPERTY.get(node.lock_manager, "")
-        if used and required and not properties.get(required):
-            problem = f"lacks {required!r}, which the lock manager {node.lock_manager} needs"
+        required = REQUIRED_PROPERTIES.get(node.lock_manager, ())
+        given = [name for name in required if properties.get(name)]
+        if used and required and len(given) != 1:
+            names = " or ".join(map(repr, required))
+            lacks = f"lacks {names}, which the lock manager {node.lock_manager} needs"
+            problem = f"has more than one of {names}" if given else lacks
             yield Fault(node.name, "broker_lock_manager_properties", problem)
 
 

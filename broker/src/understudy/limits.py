@@ -307,5 +307,8 @@ WITNESS_SECRET_BYTES_MIN = 24
 LEASE_MS_MIN = 500
 LEASE_MS_MAX = 300_000
 
+#: Longest time for which a replica promises at once not to take over (``ha.replication.given_promise``). Milliseconds.
+PROMISE_MS_MAX = 60_000
+
 #: Bytes of operations that a replica in sync has not executed, above which no client is read until it has. Bytes.
 REPLICA_BEHIND_BYTES_PAUSE = 16 * 1024 * 1024

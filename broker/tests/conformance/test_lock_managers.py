@@ -99,8 +99,17 @@ def test_one_of_many_comparisons_wins(kind: str, tmp_path: Path) -> None:
         one, two = await service.node("one"), await service.node("two")
         for value in range(3):
             answers = await asyncio.gather(*(node.swap("n", value, value + 1) for node in (one, two) for _ in range(3)))
-            assert answers.count(True) == 1
-            assert answers.count(False) == 5
+            unknown = [answer for answer in answers if isinstance(answer, BrokerError)]
+            if kind == "witnesses":
+                # rounds that outbid each other may end with an unknown outcome; one of them may have changed the number
+                assert answers.count(True) <= 1
+                assert True not in answers or await one.get("n") == value + 1
+                assert await two.get("n") == await one.get("n") in (value, value + 1)
+                assert await one.set("n", value + 1) is None
+            else:
+                assert answers.count(True) == 1
+                assert unknown == []
+            assert answers.count(False) >= 5 - len(unknown)
 
     on_service(kind, tmp_path, case)
 

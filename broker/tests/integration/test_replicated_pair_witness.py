@@ -4,17 +4,31 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from support import zookeeper
 from support.processes import Node
-from support.replicated import ReplicatedPair, Traffic, consume, produce, property_of, wait_until
+from support.replicated import (
+    ReplicatedPair,
+    Traffic,
+    consume,
+    logged,
+    produce,
+    property_of,
+    wait_logged,
+    wait_until,
+)
 from support.witnesses import WitnessProcess
 
 LEASE_MS = 2_000
+#: Time without the witness, and the longest time without a confirmation that counts as no interruption.
+OFF_S = 25.0
+LONGEST_GAP_S = 1.0
 
 
 class Witnessed(NamedTuple):
@@ -122,3 +136,69 @@ def test_the_lock_of_a_stopped_node_is_not_released(site: Witnessed) -> None:
     # the lock of the backup has another token
     assert site.pair.backup.get("/health/ready")[1]["state"] == "active"
     consume(site.pair.url, 100)
+
+
+@pytest.mark.long
+def test_a_pair_in_sync_serves_while_its_witness_is_off(site: Witnessed, tmp_path: Path) -> None:
+    """The witness is killed for 25 s, more than four leases; afterwards the active node holds its lock again."""
+    load = Traffic(site.pair.url, tmp_path, None, rate=200)
+    try:
+        load.wait_confirmed(200)
+        site.witness.end(signal.SIGKILL)
+        gaps, lines, last_s = [0.0], load.lines, time.monotonic()
+        end_s, told = last_s + OFF_S, None
+        while time.monotonic() < end_s:
+            if load.lines > lines:
+                gaps.append(time.monotonic() - last_s)
+                lines, last_s = load.lines, time.monotonic()
+            node = site.pair.primary.get("/api/v1/node")[1]
+            assert node["ha"]["state"] == "active"
+            told = node["ha"]["without_lock_manager"] or told
+            time.sleep(0.02)
+        assert told is not None
+        assert told["manager"] == f"witness {site.witness.address}"
+        assert told["for_ms"] > 15_000
+        print(f"longest time without a confirmation: {max(gaps):.2f} s; on the promise for {told['for_ms']} ms")
+        assert max(gaps) < LONGEST_GAP_S
+        site.witness.start("--lease-max-ms", str(LEASE_MS))
+        wait_logged(site.pair.primary, "the lock is held again")
+        load.stop()
+        load.check(site.pair.primary)
+        assert logged(site.pair.primary, "the pair runs on the promise of the replica") == 1
+        assert logged(site.pair.backup, "permission to activate") == 0
+        # nothing is promised any more: the replica takes over at once
+        time.sleep(3 * LEASE_MS / 1000)
+        site.pair.primary.kill()
+        site.pair.backup.wait_ready("active")
+    finally:
+        load.end()
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not zookeeper.installed(), reason="no ZooKeeper on this machine")
+def test_a_pair_in_sync_serves_while_zookeeper_is_off(tmp_path: Path) -> None:
+    ensemble = zookeeper.Ensemble(tmp_path, 1)
+    ensemble.start()
+    properties = (("connect-string", ensemble.connect_string), ("session-ms", 4_000), ("namespace", "n"))
+    values = "".join(property_of(key, value) for key, value in properties)
+    manager = f"<class-name>zookeeper</class-name><properties>{values}</properties>"
+    pair = ReplicatedPair(tmp_path, manager=manager, connection_ttl_ms=3_000)
+    load = None
+    try:
+        pair.start()
+        load = Traffic(pair.url, tmp_path, None, rate=100)
+        load.wait_confirmed(100)
+        ensemble.kill()
+        end_s = time.monotonic() + 15
+        while time.monotonic() < end_s:
+            load.wait_more(10)
+        ensemble.start()
+        wait_logged(pair.primary, "the lock is held again")
+        load.stop()
+        load.check(pair.primary)
+        assert logged(pair.backup, "permission to activate") == 0
+    finally:
+        if load is not None:
+            load.end()
+        pair.end()
+        ensemble.kill()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 
 from understudy.testing.fault_plan import (
+    GROUP_KINDS,
     LATER_KINDS,
     PAIR_LATER_KINDS,
     QUORUM_KINDS,
     REPLICATION_KINDS,
     WEIGHTS,
+    WITNESS_LATER_KINDS,
     Fault,
     FaultKind,
     draw_faults,
@@ -34,11 +36,11 @@ def test_faults_lie_in_order_between_the_two_moments():
 
 
 def test_every_kind_is_drawn_and_clients_only_if_there_are_some():
-    tables = (WEIGHTS, LATER_KINDS, REPLICATION_KINDS, QUORUM_KINDS, PAIR_LATER_KINDS)
+    tables = (WEIGHTS, LATER_KINDS, GROUP_KINDS, QUORUM_KINDS, PAIR_LATER_KINDS, WITNESS_LATER_KINDS)
     assert {kind for table in tables for kind in table} | {FaultKind.DAMAGE} == set(FaultKind)
     drawn = {fault.kind for seed in range(100) for fault in draw(seed, clients=["p", "c"])}
     assert drawn == set(WEIGHTS)
-    for kinds in (REPLICATION_KINDS, QUORUM_KINDS):
+    for kinds in (REPLICATION_KINDS, GROUP_KINDS, QUORUM_KINDS):
         assert {fault.kind for seed in range(100) for fault in draw(seed, weights=kinds)} == set(kinds)
     assert all(fault.kind is not FaultKind.KILL_CLIENT for seed in range(100) for fault in draw(seed))
 

@@ -11,13 +11,17 @@ import pytest
 from understudy.errors import BrokerError
 from understudy.ha.distributed_lock import LockManager
 from understudy.ha.witness import Witness
-from understudy.ha.witness_client import WitnessClientOptions
+from understudy.ha.witness_client import GroupConfiguration, WitnessClientOptions
+from understudy.ha.witness_group import WitnessGroup
+from understudy.runtime import witness_groups
 from understudy.runtime.turn import Turn
+from understudy.runtime.witness_groups import replace
 from understudy.testing.planting import Patch
 from understudy.testing.sim_environment import SimClock, SimEntropy, SimTimers, Skew
 from understudy.testing.sim_loop import Death, SimLoop, SimProcess
 from understudy.testing.sim_network import SimNetwork
 from understudy.testing.sim_witness import SimWitness
+from understudy.testing.witnessed_storage import operator
 
 FAULTS_S = 120
 #: After the faults one node must hold the lock within this time: the wait of the witness after a start, a lease, and
@@ -48,7 +52,11 @@ class HolderNode:
         clock, self.timers = SimClock(loop, self.skew), SimTimers(loop, self.skew)
         turn = Turn(loop, self.timers, lambda: clock.monotonic_ms() * 1_000_000)
         entropy = SimEntropy(loop.random(f"entropy {process.label}"))
-        self.manager = self.run.witness.lock_manager(self.name, turn, clock, self.timers, entropy)
+        group = GroupConfiguration() if len(self.run.witnesses) > 1 else None
+        members = [
+            each.lock_manager(self.name, turn, clock, self.timers, entropy, group) for each in self.run.witnesses
+        ]
+        self.manager = members[0] if group is None else WitnessGroup(members, clock, self.timers, entropy)
         self.attempting = False
         self.manager.start(self)
 
@@ -115,21 +123,33 @@ class HolderNode:
 class Run:
     """One run of a seed."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, members: int = 1) -> None:
         self.loop = SimLoop(seed)
         self.stream = self.loop.random("faults")
         self.network = SimNetwork(self.loop)
         names = ["one", "two", "three"][: self.stream.randint(2, 3)]
-        for host in (*names, "witness"):
+        hosts = ["witness"] if members == 1 else [f"witness{number}" for number in range(members)]
+        for host in (*names, *hosts, "operator"):
             self.network.add_host(host)
-        skew = Skew(boot_ms=5_000, rate=1 + self.stream.uniform(-0.004, 0.004))
-        self.witness = SimWitness(self.loop, skew=skew)
+        self.witnesses = [self._make_witness(host, bytes(range(16)) if members > 1 else b"") for host in hosts]
+        self.replacing: SimWitness | None = None
+        """A member that has lost its state and has not joined again."""
+        self.replaced = 0
         self.nodes = [HolderNode(self, name) for name in names]
         self.violations: list[str] = []
         self.counted = 0
         self.highest = 0
         self.holders = 0
         self._last_holder = ""
+
+    def _make_witness(self, host: str, group: bytes) -> SimWitness:
+        skew = Skew(boot_ms=5_000, rate=1 + self.stream.uniform(-0.004, 0.004))
+        return SimWitness(self.loop, host, skew=skew, group=group)
+
+    @property
+    def witness(self) -> SimWitness:
+        """The one that a fault strikes."""
+        return self.witnesses[0] if len(self.witnesses) == 1 else self.stream.choice(self.witnesses)
 
     def seen(self, value: int, asked: int) -> None:
         """A number was read or changed: it does not go back to before the highest one at the time of the request."""
@@ -149,14 +169,14 @@ class Run:
     def fault(self) -> None:
         """One fault, or the end of one."""
         stream, node = self.stream, self.stream.choice(self.nodes)
-        kind = stream.randrange(9)
+        kind, witness = stream.randrange(9 if len(self.witnesses) == 1 else 11), self.witness
         if kind == 0:
-            self.network.part(node.name, "witness", both_ways=stream.random() < 0.5)
+            self.network.part(node.name, witness.host, both_ways=stream.random() < 0.5)
         elif kind in (1, 2):
             self.network.heal()
         elif kind == 3:
-            self.witness.kill(stream.choice((Death.KILLED, Death.POWER_LOST)))
-            self.loop.call_later(stream.uniform(0.1, 8), self._start_witness)
+            witness.kill(stream.choice((Death.KILLED, Death.POWER_LOST)))
+            self.loop.call_later(stream.uniform(0.1, 8), self._start_witness, witness)
         elif kind == 4 and node.process is not None:
             node.process.kill()
             self.loop.call_later(stream.uniform(0.1, 8), self._start_node, node)
@@ -164,18 +184,40 @@ class Run:
             process = node.process
             process.pause()
             self.loop.call_later(stream.uniform(0.1, 12), process.resume)
-        elif kind == 7 and self.witness.process is not None:
-            process = self.witness.process
+        elif kind == 7 and witness.process is not None:
+            process = witness.process
             process.pause()
             self.loop.call_later(stream.uniform(0.1, 12), process.resume)
         elif kind == 8:
             death = stream.choice((Death.KILLED, Death.POWER_LOST))
-            self.witness.crash_point.arm(stream.randint(1, 6), lambda: self.witness.kill(death))
-            self.loop.call_later(stream.uniform(1, 8), self._start_witness)
+            witness.crash_point.arm(stream.randint(1, 6), lambda: witness.kill(death))
+            self.loop.call_later(stream.uniform(1, 8), self._start_witness, witness)
+        elif kind > 8 and self.replacing is None:
+            self.replacing = witness
+            witness.kill()
+            witness.lose_state()
+            self.loop.call_later(stream.uniform(0.1, 2), self._start_witness, witness)
+            self.loop.call_later(stream.uniform(0.5, 8), self._replace)
 
-    def _start_witness(self) -> None:
-        self.witness.crash_point.disarm()
-        self.witness.start()
+    def _start_witness(self, witness: SimWitness) -> None:
+        witness.crash_point.disarm()
+        witness.start()
+
+    def _replace(self) -> None:
+        """Let the member without state join again, repeated until it has."""
+        (process, requests), joining = operator(self.loop), self.replacing
+        assert joining is not None
+
+        async def work() -> None:
+            try:
+                await replace(requests.ask, [each.place for each in self.witnesses], joining.place)
+            except BrokerError:
+                self.loop.call_later(1.0, self._replace)
+            else:
+                self.replacing = None
+                self.replaced += 1
+
+        process.create_task(work())
 
     def _start_node(self, node: HolderNode) -> None:
         if node.process is None or not node.process.alive:
@@ -183,7 +225,8 @@ class Run:
 
     def go(self) -> None:
         """Run the faults, then heal everything and wait for a holder."""
-        self.witness.start()
+        for witness in self.witnesses:
+            witness.start()
         for node in self.nodes:
             node.start()
         at_s = 12.0
@@ -192,10 +235,11 @@ class Run:
             at_s += self.stream.expovariate(1 / 4)
         self.loop.run_until(self._step, deadline=FAULTS_S)
         self.network.heal()
-        for process in (self.witness.process, *(node.process for node in self.nodes)):
+        for process in [each.process for each in (*self.witnesses, *self.nodes)]:
             if process is not None:
                 process.resume()
-        self._start_witness()
+        for witness in self.witnesses:
+            self._start_witness(witness)
         for node in self.nodes:
             self._start_node(node)
         held = self.loop.run_until(lambda: self._step() or self._served(), deadline=FAULTS_S + HEALED_S)
@@ -212,25 +256,28 @@ class Run:
         return bool(self.violations)
 
 
-def violations(seed: int) -> list[str]:
+def violations(seed: int, members: int = 1) -> list[str]:
     """Of one run."""
-    run = Run(seed)
+    run = Run(seed, members)
     run.go()
     return run.violations
 
 
 @pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(4, 40))])
-def test_one_node_holds_the_lock_and_one_does_again_once_healed(seed: int) -> None:
-    assert violations(seed) == []
+@pytest.mark.parametrize("members", [1, 3])
+def test_one_node_holds_the_lock_and_one_does_again_once_healed(members: int, seed: int) -> None:
+    assert violations(seed, members) == []
 
 
-def test_the_runs_see_failovers() -> None:
-    """The runs are not trivial: the lock goes from node to node, and numbers are changed."""
-    holders = counted = 0
+@pytest.mark.parametrize("members", [1, 3])
+def test_the_runs_see_failovers(members: int) -> None:
+    """The runs are not trivial: the lock goes from node to node, numbers are changed, members replaced."""
+    holders = counted = replaced = 0
     for seed in (4, 7):
-        run = Run(seed)
+        run = Run(seed, members)
         run.go()
-        holders, counted = holders + run.holders, counted + run.counted
+        holders, counted, replaced = holders + run.holders, counted + run.counted, replaced + run.replaced
+    assert replaced > 0 or members == 1
     assert holders > 5
     assert counted > 300
 
@@ -286,3 +333,61 @@ def test_a_run_depends_on_its_seed_only() -> None:
     one.go()
     two.go()
     assert one.loop.trace.digest() == two.loop.trace.digest()
+
+
+def _no_wait_after_joining(patch: Patch) -> None:
+    """A new member of a group grants locks as soon as it has joined, although leases of the one before still count."""
+
+    def form(self: Any, request: Any, client: str) -> Any:
+        answer = old(self, request, client)
+        self._grants_from_ms = 0
+        return answer
+
+    old: Any = patch.replace(Witness, "_form", form)
+    no_wait: Any = patch.replace(Witness, "__init__", None)
+
+    def begin(self: Any, state: Any, *arguments: Any) -> None:
+        no_wait(self, state, *arguments)
+        if not state.configuration:
+            self._grants_from_ms = 0
+
+    Witness.__init__ = begin  # type: ignore[method-assign]  # restored by the patch
+
+
+def _any_lease_is_enough(patch: Patch) -> None:
+    """One lease of a group counts as a majority."""
+    patch.replace(WitnessGroup, "__init__", _with_majority_of_one(WitnessGroup.__init__))
+
+
+def _with_majority_of_one(old: Any) -> Any:
+    def begin(self: Any, *arguments: Any) -> None:
+        old(self, *arguments)
+        self.majority = 1
+
+    return begin
+
+
+def _forgetting_joins(patch: Patch) -> None:
+    """A new member of a group joins without the numbers of the others, which lose theirs in turn."""
+    patch.replace(witness_groups, "_export", _export_nothing)
+
+
+async def _export_nothing(ask: Any, place: Any) -> dict[str, Any]:
+    return {}
+
+
+@pytest.mark.parametrize(
+    ("plant", "seed"),
+    [
+        (_no_wait_after_joining, 0),
+        (_any_lease_is_enough, 0),
+        pytest.param(_forgetting_joins, 5, marks=pytest.mark.long),
+    ],
+)
+def test_planted_bugs_of_a_group_are_found(plant: Callable[[Patch], None], seed: int) -> None:
+    patch = Patch()
+    plant(patch)
+    try:
+        assert violations(seed, 3)
+    finally:
+        patch.restore()

@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 from understudy.errors import BrokerError
 from understudy.ha.local_sequence import LocalSequence
+from understudy.ha.replication.given_promise import GivenPromise
 from understudy.ports import Worker
+from understudy.testing.manual_time import ManualTime
 from understudy.testing.sim_disk import SimVolume
 
 _Done = Callable[[BaseException | None], None]
@@ -50,3 +52,10 @@ def local_sequence(value: int | None = None, volume: SimVolume | None = None) ->
     if value is not None:
         local.write(value, lambda error: None)
     return local, volume
+
+
+def given_promise(time: ManualTime, volume: SimVolume | None = None, worker: Worker | None = None) -> GivenPromise:
+    """The promise of a replica whose process starts now, with its note in a directory in memory."""
+    disk = (volume or SimVolume()).disk("host")
+    disk.make_directory("/locks")
+    return GivenPromise(disk, "/locks", worker or StepWorker(immediate=True), time, time)

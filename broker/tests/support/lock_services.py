@@ -14,13 +14,17 @@ from understudy.config.lock_options import ZooKeeperLockOptions
 from understudy.errors import BrokerError
 from understudy.ha.distributed_lock import LockManager
 from understudy.ha.witness_client import WitnessClientOptions, WitnessLockManager
+from understudy.ha.witness_group import WitnessGroup
 from understudy.ports import Clock, Disk, Entropy, FileLock, Timers, Worker
 from understudy.runtime.disk import RealDisk
 from understudy.runtime.environment import BootClock, LoopTimers, SystemEntropy
 from understudy.runtime.file_lock import RealFileLock
 from understudy.runtime.lock_folder import FolderLockManager
+from understudy.runtime.lock_providers import make_group
 from understudy.runtime.turn import Turn
 from understudy.runtime.witness_dialer import LoopWitnessDialer
+from understudy.runtime.witness_groups import form, text_of
+from understudy.runtime.witness_requests import WitnessRequests
 from understudy.runtime.witness_server import WitnessPorts, WitnessServer
 from understudy.runtime.worker import ThreadWorker
 from understudy.testing.memory_locks import MemoryLockManager, MemoryService
@@ -31,7 +35,7 @@ from understudy.testing.sim_network import SimNetwork
 from understudy.testing.sim_storage import ObservedWorker
 from understudy.testing.sim_writer import SimWorker
 
-SERVICES: Final = ("memory", "file", "witness", "simulated", "zookeeper")
+SERVICES: Final = ("memory", "file", "witness", "witnesses", "simulated", "zookeeper")
 #: A case that waits for something for longer has failed; seconds.
 WAIT_S: Final = 30
 SECRET: Final = b"a secret of this test, long enough"
@@ -299,6 +303,51 @@ class _Witness(LockService):
         await self.go_away()
 
 
+class _Witnesses(LockService):
+    """A group of three."""
+
+    async def open(self) -> None:
+        self.places = [("127.0.0.1", free_port()) for _ in range(3)]
+        self.place = text_of(self.places[2])
+        await self._serve()
+        requests = WitnessRequests(LoopWitnessDialer(self.loop, self.turn), SystemEntropy(), SECRET, "test", 5.0)
+        await form(requests.ask, self.places, bytes(range(16)))
+        await asyncio.sleep(self.lease_s)
+
+    async def _serve(self) -> None:
+        self.running = []
+        for host, port in self.places:
+            directory = self.directory / f"witness-{port}"
+            directory.mkdir(exist_ok=True)
+            worker = ThreadWorker(self.loop, self.turn, 1)
+            ports = WitnessPorts(RealDisk(), RealFileLock, self.clock, self.timers, SystemEntropy(), worker)
+            server = WitnessServer(str(directory), SECRET, int(self.lease_s * 1000), ports)
+            await server.listen(host, port)
+            self.running.append((server, self.loop.create_task(server.run())))
+
+    def make_manager(self, name: str) -> LockManager:
+        dialer, lease_ms = LoopWitnessDialer(self.loop, self.turn), int(self.lease_s * 1000)
+        return make_group(self.places, SECRET, name, dialer, self.turn, lease_ms=lease_ms)
+
+    async def cut(self, node: Node) -> None:
+        assert isinstance(node.manager, WitnessGroup)
+        for member in node.manager.members:
+            member.ask = lambda *arguments, **options: False  # type: ignore[method-assign]  # it sends nothing
+
+    async def go_away(self) -> None:
+        for server, running in self.running:
+            server.stop()
+            await running
+
+    async def restart(self) -> None:
+        await self.go_away()
+        await self._serve()
+
+    async def close(self) -> None:
+        await super().close()
+        await self.go_away()
+
+
 class _SimWitness(_Witness):
     """The same witness and clients on a simulated network, with a simulated disk. One process plays all parts."""
 
@@ -356,6 +405,7 @@ _KINDS: Final[dict[str, type[LockService]]] = {
     "memory": _Memory,
     "file": _File,
     "witness": _Witness,
+    "witnesses": _Witnesses,
     "simulated": _SimWitness,
     "zookeeper": _ZooKeeper,
 }

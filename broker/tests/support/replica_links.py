@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from understudy.errors import BrokerError
-from understudy.ha.replication.ports import Cause
+from understudy.ha.policy import WithoutManager
+from understudy.ha.replication.ports import Cause, ReplicaPromises
 from understudy.ha.replication.promotion import Promotion
 from understudy.ha.replication.standing import WaitingCopy
 from understudy.ports import Fence, Operation
@@ -78,6 +79,11 @@ class ManualAuthority:
     holds_notes: bool = False
     """Whether ``share`` waits for the test."""
     promoted: Callable[[Promotion | BrokerError], None] | None = None
+    proved: Callable[[], None] | None = None
+    without_manager: WithoutManager | None = None
+    replica: ReplicaPromises | None = None
+    promises: list[tuple[int, str | None]] = field(default_factory=list)
+    """Answers of the replica to requests for a promise."""
 
     def may_request(self, *, looked: bool) -> bool:
         return self.complete and (looked or not self.by_votes)
@@ -132,8 +138,18 @@ class ManualAuthority:
     def position_numbers(self) -> None:
         return None
 
-    def watch(self, lost: Callable[[BrokerError], None]) -> None:
-        self.lost = lost
+    def watch(self, lost: Callable[[BrokerError], None], proved: Callable[[], None]) -> None:
+        self.lost, self.proved = lost, proved
+
+    def synced(self, replica: ReplicaPromises | None) -> None:
+        self.replica = replica
+
+    def promised(self, number: int, refusal: str | None) -> None:
+        self.promises.append((number, refusal))
+
+    def promise(self, sequence: int, duration_ms: int, answer: Callable[[str | None], None]) -> None:
+        self.calls.append(f"promise {duration_ms} ms at {sequence}")
+        answer(None)
 
     def release(self) -> None:
         self.calls.append("release")

@@ -20,17 +20,25 @@ WAIT_S = 30
 class WitnessProcess:
     """A witness of a scratch directory."""
 
-    def __init__(self, directory: Path, host: str = "127.0.0.1", prefix: tuple[str, ...] = ()) -> None:
-        """``prefix``: beginning of a command line that runs on the host of that address, see ``Network.command``."""
+    def __init__(
+        self, directory: Path, host: str = "127.0.0.1", prefix: tuple[str, ...] = (), secret: Path | None = None
+    ) -> None:
+        """Args:
+        directory: Scratch directory.
+        host: Address.
+        prefix: Beginning of a command line that runs on the host of that address, see ``Network.command``.
+        secret: File with the secret; None: a new one.
+        """
         self.directory = directory
         self.host = host
         self.prefix = prefix
         self.port = free_port()
         self.address = f"{host}:{self.port}"
-        self.secret = directory / "secret"
+        self.secret = secret or directory / "secret"
         self.state = directory / "state" / "witness.state"
         self.process: subprocess.Popen[str] | None = None
-        assert self.command("secret", str(self.secret)).returncode == 0
+        if secret is None:
+            assert self.command("secret", str(self.secret)).returncode == 0
 
     @staticmethod
     def command(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -193,6 +193,7 @@ def _node_table(node: dict[str, Any], ready: dict[str, Any]) -> Table:
         "node id": node["node_id"] or "unknown",
         "epoch": "none" if node["epoch"] is None else str(node["epoch"]),
         "waiting because": ha.get("waiting_because"),
+        "lock manager": _manager_text(ha.get("without_lock_manager")),
         "promoted": _promotion_text(node.get("promotion")),
         "earlier data": _earlier_text(node.get("earlier_data")),
         "peer": "none known" if peer is None else f"{peer['role']} at {peer['connector']}",
@@ -237,6 +238,14 @@ def _promotion_text(promotion: dict[str, Any] | None) -> str | None:
     numbers = f"activation sequence {promotion['before']} became {promotion['sequence']}"
     known = promotion["newest_known"]
     return f"{numbers}; newest known then: {'unknown' if known is None else known}"
+
+
+def _manager_text(without: dict[str, Any] | None) -> str | None:
+    """Shown while the pair runs on the promise of its replica."""
+    if without is None:
+        return None
+    since = f"without its lock manager {without['manager']} since {without['for_ms'] / 1000:.0f} s"
+    return f"{since}, on the promise of the replica: {without['reason']}"
 
 
 def _certificate_text(acceptor: dict[str, Any]) -> str:

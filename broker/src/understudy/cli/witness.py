@@ -8,26 +8,30 @@ import logging
 import os
 import secrets
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TypeVar
 
 import click
 import uvloop
 
 from understudy.cli.terminal import echo
-from understudy.config.locking import parse_address
-from understudy.errors import BrokerError, CallTimedOut, ConfigError, LockManagerUnavailable
+from understudy.config.locking import parse_address, parse_members
+from understudy.errors import BrokerError, CallTimedOut, ConfigError
 from understudy.ha.sequence_verdict import SEQUENCE_MAX, newest
-from understudy.ha.witness_client import WitnessClientOptions
-from understudy.ha.witness_frames import Answer, Kind, Request
-from understudy.ha.witness_link import WitnessLink, WitnessLinkOwner
+from understudy.ha.witness_frames import TOKEN_BYTES, Kind, Request
 from understudy.limits import LEASE_MS_MAX, LEASE_MS_MIN
 from understudy.runtime.environment import LoopTimers, SystemEntropy
 from understudy.runtime.file_modes import check_directories
-from understudy.runtime.lock_providers import read_secret
+from understudy.runtime.lock_providers import make_group, read_secret
 from understudy.runtime.logs import configure_logs
 from understudy.runtime.turn import Turn
 from understudy.runtime.witness_dialer import LoopWitnessDialer
+from understudy.runtime.witness_groups import form, replace, text_of
 from understudy.runtime.witness_process import serve_witness
+from understudy.runtime.witness_requests import WitnessRequests
+
+Places = tuple[tuple[str, int], ...]
 
 log = logging.getLogger(__name__)
 
@@ -98,12 +102,15 @@ def status(address: str, secret_file: Path, as_json: bool, timeout: float) -> No
 
     Exit codes: 0 printed, 1 refused, 2 usage, 3 unreachable, 4 no answer in time.
     """
-    answer = asyncio.run(_ask(*_place(address), read_secret(str(secret_file)), Request(Kind.STATUS, 1), timeout))
+    place = _place(address)
+    answer = _run(secret_file, timeout, lambda requests: requests.ask(place, Request(Kind.STATUS, 1)))
     found = json.loads(answer.text)
     if as_json:
         echo(json.dumps(found))
         return
     echo(f"identity      {found['identity']}")
+    if found.get("configuration"):
+        echo(f"group         {found['group']}  configuration {found['configuration']}")
     echo(f"uptime        {found['uptime_ms'] // 1000} s")
     if found["grants_in_ms"]:
         echo(f"grants in     {found['grants_in_ms']} ms")
@@ -122,53 +129,97 @@ def status(address: str, secret_file: Path, as_json: bool, timeout: float) -> No
 @_SECRET
 @click.option("--timeout", default=5.0, show_default=True, help="Seconds.")
 def set_sequence(address: str, node_id: str, sequence: int, secret_file: Path, timeout: float) -> None:
-    """Set the activation sequence of NODE_ID at the witness at ADDRESS.
+    """Set the activation sequence of NODE_ID at the witness at ADDRESS, or at all members of a group, with commas.
 
     For a node that refuses to activate because the data with a newer sequence is lost for good: messages that only that
     data has are lost. Stop all nodes of the pair first.
     """
-    request = Request(Kind.SET, 1, node_id, first=sequence)
-    asyncio.run(_ask(*_place(address), read_secret(str(secret_file)), request, timeout))
+    if "," in address:
+        secret = read_secret(str(secret_file))
+        asyncio.run(_set_by_majority(_members(address), secret, node_id, sequence, timeout))
+    else:
+        place, request = _place(address), Request(Kind.SET, 1, node_id, first=sequence)
+        _run(secret_file, timeout, lambda requests: requests.ask(place, request))
     echo(f"activation sequence of {node_id}: {sequence}")
 
 
-class _Asker(WitnessLinkOwner):
-    """Sends one request."""
+@witness.command(name="form")
+@click.argument("members")
+@_SECRET
+@click.option("--timeout", default=5.0, show_default=True, help="Seconds for each request.")
+def form_group(members: str, secret_file: Path, timeout: float) -> None:
+    """Make one group of the witnesses MEMBERS (host:port,host:port,host:port), of which a majority decides.
 
-    def __init__(self, request: Request) -> None:
-        self._request = request
-        self.answer: asyncio.Future[Answer | BrokerError] = asyncio.get_running_loop().create_future()
-
-    def link_welcomed(self, link: WitnessLink) -> None:
-        """Send the request."""
-        link.send(self._request)
-
-    def link_answered(self, link: WitnessLink, answer: Answer) -> None:
-        """Keep the answer."""
-        failed = answer.kind is Kind.ERROR
-        self.answer.set_result(LockManagerUnavailable(f"witness {link.address}: {answer.text}") if failed else answer)
-
-    def link_lost(self, link: WitnessLink, reason: str) -> None:
-        """Keep the error."""
-        if not self.answer.done():
-            self.answer.set_result(LockManagerUnavailable(f"witness {reason}"))
+    Each of them runs with an empty directory and the same secret. The command can be repeated after an error.
+    """
+    places = _members(members)
+    found = _run(secret_file, timeout, lambda requests: form(requests.ask, places, secrets.token_bytes(TOKEN_BYTES)))
+    echo(f"group {found.hex()} of {', '.join(map(text_of, places))}")
 
 
-async def _ask(host: str, port: int, secret: bytes, request: Request, timeout_s: float) -> Answer:
+@witness.command(name="replace")
+@click.argument("members")
+@click.argument("new")
+@_SECRET
+@click.option("--timeout", default=5.0, show_default=True, help="Seconds for each request.")
+def replace_member(members: str, new: str, secret_file: Path, timeout: float) -> None:
+    """Let the witness NEW (host:port) take the place of a member of the group; MEMBERS are all members with it.
+
+    NEW runs with an empty directory; the member before it must not run any more. All other members must answer. Nodes
+    are served meanwhile. The command can be repeated after an error.
+    """
+    places, place = _members(members), _place(new)
+    found = _run(secret_file, timeout, lambda requests: replace(requests.ask, places, place))
+    echo(f"{text_of(place)} has joined the group; configuration {found}")
+
+
+_R = TypeVar("_R")
+
+
+def _run(secret_file: Path, timeout_s: float, work: Callable[[WitnessRequests], Awaitable[_R]]) -> _R:
+    """The result of asynchronous work with requests to witnesses."""
+    secret = read_secret(str(secret_file))
+
+    async def carry_out() -> _R:
+        loop = asyncio.get_running_loop()
+        dialer = LoopWitnessDialer(loop, Turn(loop, LoopTimers(loop)))
+        name = f"command of process {os.getpid()}"
+        return await work(WitnessRequests(dialer, SystemEntropy(), secret, name, timeout_s))
+
+    return asyncio.run(carry_out())
+
+
+async def _set_by_majority(places: Places, secret: bytes, node_id: str, sequence: int, timeout_s: float) -> None:
+    """Set a number of a group of witnesses."""
     loop = asyncio.get_running_loop()
-    asker = _Asker(request)
-    options = WitnessClientOptions([(host, port)], secret, f"command of process {os.getpid()}")
-    link = WitnessLink(asker, options, None, SystemEntropy().token, f"{host}:{port}")
-    LoopWitnessDialer(loop, Turn(loop, LoopTimers(loop))).dial(host, port, link)
+    timers = LoopTimers(loop)
+    turn = Turn(loop, timers)
+    group = make_group(places, secret, f"command of process {os.getpid()}", LoopWitnessDialer(loop, turn), turn)
+    done: asyncio.Future[BrokerError | None] = loop.create_future()
+
+    def give(error: BrokerError | None) -> None:
+        if not done.done():
+            done.set_result(error)
+
+    class Available:
+        """Implements ``ManagerListener``."""
+
+        def available(self) -> None:
+            group.number(node_id).set(sequence, give)
+
+        def unavailable(self, error: BrokerError) -> None:
+            give(error)
+
+    group.start(Available())
     try:
-        found = await asyncio.wait_for(asker.answer, timeout_s)
-    except TimeoutError as error:
-        raise CallTimedOut(f"witness {host}:{port}: no answer within {timeout_s} s") from error
+        async with asyncio.timeout(timeout_s):
+            error = await done
+    except TimeoutError as expired:
+        raise CallTimedOut(f"{group.name}: no answer of a majority within {timeout_s} s") from expired
     finally:
-        link.close()
-    if isinstance(found, BrokerError):
-        raise found
-    return found
+        group.stop()
+    if error is not None:
+        raise error
 
 
 @witness.command()
@@ -181,6 +232,13 @@ def secret(file: Path) -> None:
         raise ConfigError(f"cannot be written: {error.strerror}", file=str(file)) from error
     with os.fdopen(descriptor, "w") as output:
         output.write(secrets.token_hex(32) + "\n")
+
+
+def _members(text: str) -> Places:
+    try:
+        return parse_members(text)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
 
 
 def _place(text: str) -> tuple[str, int]:

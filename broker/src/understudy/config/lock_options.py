@@ -54,12 +54,15 @@ class ZooKeeperLockOptions:
 class WitnessLockOptions:
     """A witness (``understudy witness``)."""
 
-    addresses: tuple[tuple[str, int], ...]
+    addresses: tuple[tuple[str, int], ...] = ()
     """Host and port; all of one witness."""
-    secret_file: str
+    secret_file: str = ""
+    """Never empty."""
     lease_ms: int = 6_000
     identity: bytes | None = None
     """Property ``id``; None: the first witness that answers."""
+    members: tuple[tuple[str, int], ...] = ()
+    """Instead of ``addresses``: host and port of each witness of a group, of which a majority decides (ADR 0117)."""
 
     @property
     def lease_limit_ms(self) -> int | None:

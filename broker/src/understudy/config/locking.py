@@ -52,6 +52,22 @@ def _addresses(value: str) -> tuple[tuple[str, int], ...]:
     return tuple(parse_address(each.strip()) for each in value.split(","))
 
 
+def parse_members(value: str) -> tuple[tuple[str, int], ...]:
+    """The members of a group of witnesses, ``witness://host:port,host:port,host:port``; the scheme and the port may be
+    left out. Raises ValueError.
+    """
+    places = []
+    for each in value.strip().removeprefix(_SCHEME).split(","):
+        text = each.strip()
+        bare = bool(text) and (text.endswith("]") or ":" not in text)
+        places.append(parse_address(f"{text}:{WITNESS_PORT}" if bare else text))
+    if len(places) < MEMBERS_MIN or len(places) % 2 == 0:
+        raise ValueError(f"{len(places)} witnesses; an odd number from {MEMBERS_MIN} on is wanted")
+    if len(set(places)) < len(places):
+        raise ValueError("a witness stands twice")
+    return tuple(places)
+
+
 def parse_address(text: str) -> tuple[str, int]:
     """Host and port of ``host:port`` or ``[address]:port``. Raises ValueError."""
     host, colon, port = text.rpartition(":")
@@ -71,6 +87,11 @@ def _identity(value: str) -> bytes:
         raise ValueError("32 hexadecimal digits are wanted, as `understudy witness status` shows them")
     return found
 
+
+#: Port of a witness in a list of members that names none.
+WITNESS_PORT: Final = 61_619
+MEMBERS_MIN: Final = 3
+_SCHEME: Final = "witness://"
 
 Parser = Callable[[str], Any]
 
@@ -107,11 +128,12 @@ _WITNESS: Final = _Provider(
     WitnessLockOptions,
     {
         "addresses": ("addresses", _addresses),
+        "members": ("members", parse_members),
         "secret-file": ("secret_file", _text),
         "lease-ms": ("lease_ms", _whole(LEASE_MS_MIN, LEASE_MS_MAX)),
         "id": ("identity", _identity),
     },
-    ("addresses", "secret-file"),
+    ("secret-file",),
 )
 _ARTEMIS: Final = "org.apache.activemq.artemis"
 #: Class names, and the short names of the built-in providers.
@@ -164,10 +186,15 @@ def read_lock_manager(document: Document, manager: Node) -> LockManagerOptions:
 
 def _check(document: Document, node: Node, options: LockManagerOptions) -> None:
     if isinstance(options, WitnessLockOptions):
+        if bool(options.addresses) == bool(options.members):
+            hint = "addresses: of one witness; members: one address of each of three witnesses or more"
+            raise document.error_at(node, "a witness needs one of the properties 'addresses' and 'members'", hint=hint)
+        if options.members and options.identity is not None:
+            raise document.error_at(node, "property 'id' belongs to 'addresses'")
         if len(options.addresses) > 1 and options.identity is None:
             hint = "all addresses lead to one witness; `understudy witness status` shows its id"
             raise document.error_at(node, "several addresses of a witness need the property 'id'", hint=hint)
-        for host, port in options.addresses:
+        for host, port in options.addresses or options.members:
             if host == "localhost" or host.startswith("127.") or host == "::1":
                 document.warn(
                     f"witness {host}:{port}",

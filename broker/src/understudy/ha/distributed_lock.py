@@ -46,6 +46,11 @@ class DistributedLock(Protocol):
         ...
 
     @property
+    def late_from_ms(self) -> int:
+        """Boot time from which the service is late with a proof that the lock is held; it may still be held."""
+        ...
+
+    @property
     def lost(self) -> Callable[[BrokerError], None] | None:
         """Called once when an acquired lock is not provably held any more, except after ``release``. May be set."""
         ...

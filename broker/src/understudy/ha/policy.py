@@ -120,6 +120,17 @@ class Decisions(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class WithoutManager:
+    """An active node whose lock is not provably held, and that serves on the promise of its replica."""
+
+    manager: str
+    """Provider and address."""
+    for_ms: int
+    """Time since the lock was lost."""
+    reason: str
+
+
 class Policy(Protocol):
     """Decides the life of one node.
 
@@ -147,6 +158,11 @@ class Policy(Protocol):
         """Why a node that follows no log is ready nevertheless: other nodes have the places, and it takes the next one
         that is free. None if it is not so.
         """
+        ...
+
+    @property
+    def without_manager(self) -> WithoutManager | None:
+        """Set while the node is active on the promise of its replica, without its lock manager (ADR 0116)."""
         ...
 
     @property

@@ -133,6 +133,11 @@ class SharedStorePolicy:
         return isinstance(claim, BackupClaim) and claim.finds_unopened and self._life.state is NodeState.PASSIVE
 
     @property
+    def without_manager(self) -> None:
+        """See ``Policy``: the locks are files of the store."""
+        return None
+
+    @property
     def stays_passive(self) -> str | None:
         """See ``Policy``: the store was stopped cleanly."""
         claim = self._claim

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, LockManagerUnavailable
 from understudy.ha.distributed_lock import Finished, Held, ManagerListener, Read
-from understudy.ha.witness_frames import NO_TOKEN, Answer, Kind, Request
+from understudy.ha.witness_frames import NO_TOKEN, Answer, Kind, Request, Standing
 from understudy.ha.witness_link import WitnessLink, WitnessLinkOwner
 from understudy.ha.witness_lock import WitnessLock
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
@@ -32,6 +32,13 @@ DIAL_AGAIN_MS: Final = 250
 MARGIN_DIVISOR: Final = 20
 #: Renewals within a lease.
 RENEWALS: Final = 4
+
+
+#: Reason of a connection that is given up.
+_OLD_STATE: Final = (
+    "its state is older than the one that this node knows: it was put back from a backup; stop the nodes of its pairs,"
+    " compare its numbers with theirs (docs/lock-managers.md), then start them"
+)
 
 
 class Link(Protocol):
@@ -58,6 +65,19 @@ class WitnessDialer(Protocol):
         ...
 
 
+class GroupConfiguration:
+    """The newest configuration of a group of witnesses that one node has heard of (ADR 0117)."""
+
+    def __init__(self) -> None:
+        """None was heard of."""
+        self.newest = 0
+
+    def note(self, configuration: int) -> bool:
+        """A member has answered; whether its answer counts: not that of a member that was replaced."""
+        self.newest = max(self.newest, configuration)
+        return 0 < configuration == self.newest
+
+
 @dataclass(frozen=True, slots=True)
 class WitnessClientOptions:
     """Configuration of the client."""
@@ -70,6 +90,13 @@ class WitnessClientOptions:
     lease_ms: int = 6_000
     identity: bytes | None = None
     """Of the witness; None: the first one that answers in this process."""
+    group: GroupConfiguration | None = None
+    """Shared by the clients of the members of a group; None: a single witness."""
+
+    @property
+    def of_group(self) -> bool:
+        """See ``LeaseOptions``."""
+        return self.group is not None
 
     @property
     def proof_ms(self) -> int:
@@ -115,6 +142,15 @@ class _Sent:
     answer: Callable[[Answer | BrokerError], None]
 
 
+@dataclass(slots=True)
+class _Known:
+    """Facts about the witness that this node has heard."""
+
+    identity: bytes | None
+    changes: int = 0
+    """Highest count of changes of its state."""
+
+
 class WitnessLockManager(Machine[State, Event], WitnessLinkOwner):
     """One node's access to a witness. Implements ``ha.distributed_lock.LockManager``."""
 
@@ -156,7 +192,7 @@ class WitnessLockManager(Machine[State, Event], WitnessLinkOwner):
         """Of the next attempt."""
         self._beat: Timer | None = None
         self._address = 0
-        self._identity = options.identity
+        self._known = _Known(options.identity)
         self._reason = ""
         """Of the last loss of the connection."""
         self._contact_until_ms = 0
@@ -164,6 +200,8 @@ class WitnessLockManager(Machine[State, Event], WitnessLinkOwner):
         self._numbers = 0
         self._sent: dict[int, _Sent] = {}
         self._locks: dict[str, WitnessLock] = {}
+        self._recorded: dict[str, bytes] = {}
+        """By lock: token of a lease that ended without an answer of the witness."""
 
     # --- LockManager -----------------------------------------------------------------------------
 
@@ -179,7 +217,10 @@ class WitnessLockManager(Machine[State, Event], WitnessLinkOwner):
 
     def stop(self) -> None:
         self._listener = None
-        for lock in self._locks.values():
+        for lock_id, lock in self._locks.items():
+            if self.state is State.UNAVAILABLE:
+                # shown again after the next start: the witness grants it at once, also soon after a start of its own
+                self._recorded[lock_id] = lock.take_recorded()
             lock.give_up()
         for sent in self._sent.values():
             sent.answer = lambda answer: None
@@ -189,7 +230,8 @@ class WitnessLockManager(Machine[State, Event], WitnessLinkOwner):
     def lock(self, lock_id: str) -> WitnessLock:
         found = self._locks.get(lock_id)
         if found is None:
-            found = self._locks[lock_id] = WitnessLock(self, lock_id)
+            recorded = self._recorded.pop(lock_id, NO_TOKEN)
+            found = self._locks[lock_id] = WitnessLock(self, lock_id, recorded)
         return found
 
     def number(self, number_id: str) -> WitnessNumber:
@@ -214,10 +256,22 @@ class WitnessLockManager(Machine[State, Event], WitnessLinkOwner):
             error = self._no_answer(self._reason or "not connected")
             self.timers.call_later(0, partial(answer, error))
             return False
+        self._send(kind, lock_id, answer, token, first, second)
+        return True
+
+    def _send(
+        self,
+        kind: Kind,
+        lock_id: str,
+        answer: Callable[[Answer | BrokerError], None],
+        token: bytes,
+        first: int,
+        second: int,
+    ) -> None:
+        assert self._link is not None
         self._numbers = (self._numbers + 1) % (1 << 32)
         self._sent[self._numbers] = _Sent(self.clock.monotonic_ms(), answer)
         self._link.send(Request(kind, self._numbers, lock_id, token, first, second))
-        return True
 
     def _no_answer(self, reason: str) -> LockManagerUnavailable:
         return LockManagerUnavailable(f"{self.name}: {reason}")
@@ -226,20 +280,45 @@ class WitnessLockManager(Machine[State, Event], WitnessLinkOwner):
 
     def link_welcomed(self, link: WitnessLink) -> None:
         """The witness has proved the secret."""
-        if link is self._link:
-            self._identity = link.identity
-            self.fire(Event.WELCOME)
+        if link is not self._link:
+            return
+        if self._known.identity != link.identity:
+            self._known = _Known(link.identity)
+
+        def greeted(answer: Answer | BrokerError) -> None:
+            if isinstance(answer, Answer):
+                self.fire(Event.WELCOME)
+
+        # its state is compared with the one that this node knows before anything else is asked
+        self._send(Kind.PING, "", greeted, NO_TOKEN, 0, 0)
 
     def link_answered(self, link: WitnessLink, answer: Answer) -> None:
         """An answer has come."""
         sent = self._sent.pop(answer.number, None)
         if link is not self._link or sent is None:
             return
+        why = self._why_not_count(answer) if answer.kind is Kind.YES else None
+        if why is _OLD_STATE:
+            # the answer is no proof: it becomes an error like every other one of this connection
+            self._sent[answer.number] = sent
+            self.fire(Event.LOST, f"{link.address}: {why}")
+            return
         self._contact_until_ms = max(self._contact_until_ms, sent.sent_ms + self.options.proof_ms)
-        if answer.kind is Kind.ERROR:
-            sent.answer(self._no_answer(answer.text))
+        if answer.kind is Kind.ERROR or why is not None:
+            sent.answer(self._no_answer(why or answer.text))
         else:
             sent.answer(answer)
+
+    def _why_not_count(self, answer: Answer) -> str | None:
+        """The reason why an answer YES is none; notes the state of the witness."""
+        standing, group = Standing.of(answer.value), self.options.group
+        if 0 < standing.changes < self._known.changes:
+            return _OLD_STATE
+        # an earlier version of the witness tells nothing
+        self._known.changes = standing.changes
+        if group is not None and not group.note(standing.configuration):
+            return f"it has the configuration {standing.configuration} of the group, and {group.newest} is the newest"
+        return None
 
     def link_lost(self, link: WitnessLink, reason: str) -> None:
         """The connection has ended, or could not be established."""
@@ -258,7 +337,9 @@ class WitnessLockManager(Machine[State, Event], WitnessLinkOwner):
     def _dial(self) -> None:
         self._timer = None
         host, port = self.options.addresses[self._address % len(self.options.addresses)]
-        self._link = WitnessLink(self, self.options, self._identity, self.entropy.token, f"{host}:{port}")
+        # the place of a member of a group may be taken by another witness, which counts once it has joined
+        expected = self._known.identity if self.options.group is None else None
+        self._link = WitnessLink(self, self.options, expected, self.entropy.token, f"{host}:{port}")
         self._dialled_ms = self.clock.monotonic_ms()
         self._dialer.dial(host, port, self._link)
 

@@ -51,7 +51,7 @@ class Kind(IntEnum):
     ACQUIRE = 16
     """Lock ``id`` for ``token``; ``first`` is the length of the lease in milliseconds."""
     RENEW = 17
-    """As ACQUIRE, for the present holder only."""
+    """As ACQUIRE, for the present holder only. ``second`` of both: whether the witness is one of a group."""
     RELEASE = 18
     GET = 19
     SET = 20
@@ -60,7 +60,20 @@ class Kind(IntEnum):
     """Number ``id`` becomes ``second`` if it is ``first``."""
     PING = 22
     STATUS = 23
+    READ = 24
+    """Of a group: the register ``id``."""
+    PREPARE = 25
+    """Of a group: take no ballot for register ``id`` below that of ``first`` and ``token``."""
+    ACCEPT = 26
+    """Of a group: register ``id`` becomes ``second`` with the ballot of ``first`` and ``token``."""
+    EXPORT = 27
+    """Registers from the place ``first`` on, in the order of their ids."""
+    IMPORT = 28
+    """Register ``id`` was ``second`` with the ballot of ``first`` and ``token``; before FORM only."""
+    FORM = 29
+    """The configuration of the group ``token`` becomes ``second`` if it is ``first``; 0: no member of a group."""
     YES = 32
+    """``value``: number of the configuration of the group, and count of the changes of the state (``Standing``)."""
     NO = 33
     """Text: why not."""
     NUMBER = 34
@@ -70,9 +83,9 @@ class Kind(IntEnum):
     """JSON."""
 
 
-REQUESTS: Final = frozenset(
-    (Kind.ACQUIRE, Kind.RENEW, Kind.RELEASE, Kind.GET, Kind.SET, Kind.SWAP, Kind.PING, Kind.STATUS)
-)
+REQUESTS: Final = frozenset(kind for kind in Kind if Kind.ACQUIRE <= kind < Kind.YES)
+#: ``second`` of ACQUIRE and RENEW of a client for which this witness is one of a group.
+OF_GROUP: Final = -1
 ANSWERS: Final = frozenset((Kind.YES, Kind.NO, Kind.NUMBER, Kind.ERROR, Kind.TEXT))
 
 
@@ -105,6 +118,30 @@ class Answer:
     def encode(self) -> bytes:
         """The body of its frame."""
         return _ANSWER.pack(self.kind, self.number, self.value) + self.text.encode()
+
+
+#: Bits of ``Standing.value`` for the count of changes.
+_CHANGES_BITS: Final = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The state of a witness, as each answer YES tells it."""
+
+    configuration: int
+    """Of its group; 0: it is no member of a group."""
+    changes: int
+    """Changes of its state since its first start, those on the disk; 0: a witness of an earlier version."""
+
+    @property
+    def value(self) -> int:
+        """``Answer.value``."""
+        return self.configuration << _CHANGES_BITS | self.changes
+
+    @classmethod
+    def of(cls, value: int) -> Standing:
+        """From ``Answer.value``."""
+        return cls(value >> _CHANGES_BITS, value & ((1 << _CHANGES_BITS) - 1))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Protocol
 from understudy.errors import BrokerError
 from understudy.ha.distributed_lock import Finished, Held
 from understudy.ha.lease import Lease
-from understudy.ha.witness_frames import NO_TOKEN, TOKEN_BYTES, Answer, Kind
+from understudy.ha.witness_frames import NO_TOKEN, OF_GROUP, TOKEN_BYTES, Answer, Kind
 from understudy.ports import Clock, Entropy, Timers
 
 log = logging.getLogger(__name__)
@@ -30,6 +30,11 @@ class LeaseOptions(Protocol):
     @property
     def proof_ms(self) -> int:
         """Time after the sending of a request for which its answer proves the lock."""
+        ...
+
+    @property
+    def of_group(self) -> bool:
+        """Whether the witness is one of a group."""
         ...
 
 
@@ -80,24 +85,48 @@ class _Attempt:
 class WitnessLock:
     """Implements ``ha.distributed_lock.DistributedLock``."""
 
-    def __init__(self, manager: WitnessRequests, lock_id: str) -> None:
-        """Not held."""
+    def __init__(self, manager: WitnessRequests, lock_id: str, recorded: bytes = NO_TOKEN) -> None:
+        """Not held.
+
+        Args:
+            manager: Sends the requests.
+            lock_id: Of the lock.
+            recorded: ``take_recorded`` of the lock before.
+        """
         self._manager = manager
         self._id = lock_id
         self._name = f"lock {lock_id} of {manager.name}"
         self.lost: Callable[[BrokerError], None] | None = None
+        self.renewed: Callable[[], None] | None = None
+        """Called when the proof was extended."""
         self.fence = Lease(self._name, manager.clock, manager.timers, self._ended)
         self._token = NO_TOKEN
         """Of the held lock."""
         self._attempts: dict[bytes, _Attempt] = {}
         """Attempts without an answer, by token."""
+        self._recorded = recorded
+        """Token of a lease that has ended by itself: the witness may still have it as that of the last holder."""
         self._doubtful: set[bytes] = set()
         """Tokens that the witness may have granted, and that are not used any more."""
+
+    @property
+    def late_from_ms(self) -> int:
+        return self.fence.late_from_ms
+
+    def take_recorded(self) -> bytes:
+        """The token of a lease that has ended by itself, for one further attempt: no request to release it was sent, so
+        none can arrive after a new grant. Without such a lease ``NO_TOKEN``.
+        """
+        token, self._recorded = self._recorded, NO_TOKEN
+        return token
 
     def try_acquire(self, answer: Held) -> _Attempt:
         assert not self.fence.held, "release it first"
         self._give_back()
-        token, sent_ms = self._manager.entropy.token(TOKEN_BYTES), self._manager.clock.monotonic_ms()
+        sent_ms = self._manager.clock.monotonic_ms()
+        token = self.take_recorded()
+        if token == NO_TOKEN:
+            token = self._manager.entropy.token(TOKEN_BYTES)
         attempt = _Attempt(answer)
         if self._send(Kind.ACQUIRE, token, lambda found: self._acquired(token, attempt, sent_ms, found)):
             self._attempts[token] = attempt
@@ -138,6 +167,8 @@ class WitnessLock:
         self.fence.release()
         token, self._token = self._token, NO_TOKEN
         if token == NO_TOKEN:
+            token = self.take_recorded()
+        if token == NO_TOKEN:
             self._manager.timers.call_later(0, lambda: answer(None))
             return
 
@@ -169,7 +200,10 @@ class WitnessLock:
             self._doubtful.add(token)
         if self.fence.held:
             self._doubtful.add(self._token)
-        self.lost = None
+        recorded = self.take_recorded()
+        if recorded != NO_TOKEN:
+            self._doubtful.add(recorded)
+        self.lost = self.renewed = None
         self.fence.release()
         self._token = NO_TOKEN
         self._give_back()
@@ -181,7 +215,11 @@ class WitnessLock:
             if isinstance(found, Answer) and token == self._token:
                 if found.kind is Kind.YES:
                     self.fence.extend(sent_ms + self._manager.options.proof_ms)
+                    if self.renewed is not None:
+                        self.renewed()
                 else:
+                    # the witness does not have this token any more
+                    self._token = NO_TOKEN
                     self.fence.lose(f"{self._name}: {found.text}")
             answered(found)
 
@@ -198,11 +236,12 @@ class WitnessLock:
             self._send(Kind.RELEASE, token, released)
 
     def _send(self, kind: Kind, token: bytes, answer: Callable[[Answer | BrokerError], None]) -> bool:
-        return self._manager.ask(kind, self._id, answer, token=token, first=self._manager.options.lease_ms)
+        options = self._manager.options
+        second = OF_GROUP if options.of_group and kind is not Kind.RELEASE else 0
+        return self._manager.ask(kind, self._id, answer, token=token, first=options.lease_ms, second=second)
 
     def _ended(self, error: BrokerError) -> None:
         """The lease has ended by itself, or the witness has another holder."""
-        self._doubtful.add(self._token)
-        self._token = NO_TOKEN
+        self._recorded, self._token = self._token, NO_TOKEN
         if self.lost is not None:
             self.lost(error)

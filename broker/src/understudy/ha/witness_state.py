@@ -15,12 +15,15 @@ from typing import Any, Final
 
 from understudy.dataclass import dataclass
 from understudy.errors import JournalCorrupt, StoreVersionUnsupported
+from understudy.ha.witness_registers import Register
 
 STATE_FILE: Final = "witness.state"
 #: Largest file that is read. Bytes.
 STATE_BYTES_MAX: Final = 16 * 1024 * 1024
 _MAGIC: Final = b"UWITNESS"
 _FORMAT: Final = 1
+#: Format of a member of a group, which an earlier version must not serve as a single witness.
+_GROUP_FORMAT: Final = 2
 _HEAD: Final = struct.Struct(">8sHII")
 
 
@@ -44,13 +47,41 @@ class WitnessState:
     numbers: dict[str, int] = field(default_factory=dict)
     holders: dict[str, Holder] = field(default_factory=dict)
     """The last holder of each lock that was not released; its lease may have ended."""
+    changes: int = 0
+    """Changes since the first start."""
+    configuration: int = 0
+    """Number of the configuration of the group; 0: it is no member of a group."""
+    group: bytes = b""
+    """Random id of the group."""
+    joined: bool = False
+    """It has joined a group that existed, and has granted no lock since."""
+    registers: dict[str, Register] = field(default_factory=dict)
+    """Numbers of the group."""
+
+    def __len__(self) -> int:
+        """Number of ids."""
+        return len(self.numbers.keys() | self.holders.keys() | self.registers.keys())
+
+    def knows(self, key: str) -> bool:
+        """Whether an id has an entry."""
+        return key in self.numbers or key in self.holders or key in self.registers
 
     def encode(self) -> bytes:
         """The bytes of the file."""
         holders = {key: [each.token.hex(), each.name, each.lease_ms] for key, each in self.holders.items()}
-        value = {"identity": self.identity.hex(), "numbers": self.numbers, "holders": holders}
+        value = {
+            "identity": self.identity.hex(),
+            "numbers": self.numbers,
+            "holders": holders,
+            "changes": self.changes,
+        }
+        if self.configuration or self.registers:
+            value["configuration"], value["joined"] = self.configuration, self.joined
+            value["group"] = self.group.hex()
+            value["registers"] = {key: each.as_json() for key, each in self.registers.items()}
         text = json.dumps(value, sort_keys=True).encode()
-        return _HEAD.pack(_MAGIC, _FORMAT, len(text), zlib.crc32(text)) + text
+        version = _GROUP_FORMAT if self.configuration or self.registers else _FORMAT
+        return _HEAD.pack(_MAGIC, version, len(text), zlib.crc32(text)) + text
 
 
 def decode_state(data: bytes, path: str) -> WitnessState:
@@ -63,21 +94,32 @@ def decode_state(data: bytes, path: str) -> WitnessState:
     if len(data) < _HEAD.size or data[: len(_MAGIC)] != _MAGIC:
         raise _damaged("this is no state of a witness", path, 0)
     _, version, length, checksum = _HEAD.unpack_from(data)
-    if version != _FORMAT:
-        raise StoreVersionUnsupported(f"{path}: format {version} of the state of a witness; this one writes {_FORMAT}")
-    text = data[_HEAD.size :]
-    if len(text) != length:
-        raise _damaged(f"{len(text)} bytes instead of {length}", path, _HEAD.size)
-    if zlib.crc32(text) != checksum:
+    if version not in (_FORMAT, _GROUP_FORMAT):
+        text = f"{path}: format {version} of the state of a witness; this one reads up to {_GROUP_FORMAT}"
+        raise StoreVersionUnsupported(text)
+    body = data[_HEAD.size :]
+    if len(body) != length:
+        raise _damaged(f"{len(body)} bytes instead of {length}", path, _HEAD.size)
+    if zlib.crc32(body) != checksum:
         raise _damaged("the checksum is wrong", path, _HEAD.size)
     try:
-        value: Any = json.loads(text)
+        value: Any = json.loads(body)
         holders = {
             str(key): Holder(bytes.fromhex(token), str(name), int(lease_ms))
             for key, (token, name, lease_ms) in value["holders"].items()
         }
         numbers = {str(key): int(number) for key, number in value["numbers"].items()}
-        return WitnessState(bytes.fromhex(value["identity"]), numbers, holders)
+        registers = {str(key): Register.from_json(each) for key, each in value.get("registers", {}).items()}
+        return WitnessState(
+            bytes.fromhex(value["identity"]),
+            numbers,
+            holders,
+            int(value.get("changes", 0)),
+            int(value.get("configuration", 0)),
+            bytes.fromhex(value.get("group", "")),
+            bool(value.get("joined", False)),
+            registers,
+        )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _damaged(f"unexpected contents: {error!r}", path, _HEAD.size) from error
 

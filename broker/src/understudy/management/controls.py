@@ -14,6 +14,7 @@ from typing import Protocol
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError
 from understudy.ha.activation import ActivationFacts
+from understudy.ha.policy import WithoutManager
 from understudy.ha.replication.promotion import Promotion
 from understudy.management.cluster_facts import ClusterFacts
 from understudy.store.named_readers import LogPosition
@@ -336,6 +337,11 @@ class NodeView(Protocol):
         ...
 
     @property
+    def without_manager(self) -> WithoutManager | None:
+        """Set while an active node serves on the promise of its replica, without its lock manager (ADR 0116)."""
+        ...
+
+    @property
     def earlier_data(self) -> EarlierData | None:
         """Earlier data of this node that was moved away; None if there is none, or nothing is known about it yet."""
         ...
@@ -440,6 +446,7 @@ def node_json(view: NodeView) -> dict[str, object]:
             "state": view.state,
             "machine_state": view.machine_state,
             "waiting_because": view.waiting_because,
+            "without_lock_manager": None if view.without_manager is None else asdict(view.without_manager),
         },
         "promotion": None if view.promotion is None else asdict(view.promotion),
         "earlier_data": None if view.earlier_data is None else asdict(view.earlier_data),

@@ -100,6 +100,12 @@ class NodeCollector(Collector):
         yield _gauge("understudy_active", "1 if the node is active.", view.state == "active")
         yield _gauge("understudy_ready", "1 if ready: active, or passive and able to take over.", readiness(view).ready)
         yield _gauge("understudy_uptime_seconds", "Time since the process started.", view.uptime_ms / 1000)
+        without = view.without_manager
+        yield _gauge(
+            "understudy_without_lock_manager_seconds",
+            "Time for which the node has served on the promise of its replica, without its lock manager; else 0.",
+            0 if without is None else without.for_ms / 1000,
+        )
         if view.epoch is not None:
             yield _gauge("understudy_epoch", "Epoch of the store, incremented at every activation.", view.epoch)
         yield _gauge("understudy_connections", "Client connections.", view.connections)

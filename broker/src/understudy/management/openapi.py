@@ -259,6 +259,7 @@ _SCHEMAS: Final[dict[str, Schema]] = {
                     "state": _STATE,
                     "machine_state": _TEXT,
                     "waiting_because": _or_null(_TEXT),
+                    "without_lock_manager": _or_null(_object({"manager": _TEXT, "for_ms": _COUNT, "reason": _TEXT})),
                 }
             ),
             "promotion": _or_null(_PROMOTION),

@@ -33,6 +33,7 @@ from understudy.store.replication.shipping import Shipping
 from understudy.wire.core import packets
 from understudy.wire.core.packets_replication import (
     OPERATIONS_BYTES_MAX,
+    PROMISE_PROTOCOL,
     REPLICATION_PROTOCOL,
     REPLICATION_PROTOCOL_MIN,
     ReplicaProblem,
@@ -306,6 +307,8 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
             self._events.copy_received(packet.data)
         elif isinstance(packet, packets.ReplicationProgress):
             self._progressed(packet)
+        elif isinstance(packet, packets.ReplicationPromise):
+            self._authority.promised(packet.number, None if packet.given else packet.reason)
         else:
             raise ReplicaFailed(f"{type(packet).__name__} in state {self._state.name}")
 
@@ -347,6 +350,19 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
     def copy_failed(self, error: BrokerError) -> None:
         """See ``CopyOwner``."""
         self.fire(LinkEvent.LOST, str(error))
+
+    # --- ha.replication.ports.ReplicaPromises --------------------------------------------------------
+
+    def ask_promise(self, number: int, sequence: int, duration_ms: int) -> None:
+        """See ``ReplicaPromises``."""
+        replica = self._replica
+        if replica is None or self._state not in (LinkState.IN_SYNC, LinkState.FINISHING):
+            return
+        if self._common(replica.registration) < PROMISE_PROTOCOL:
+            self._authority.promised(number, f"the replica speaks version {replica.registration.protocol} only")
+            return
+        replica.connection.send(packets.ReplicationPromiseRequest(number, sequence, duration_ms))
+        replica.connection.flush()
 
     # --- ReplicaStream -------------------------------------------------------------------------------
 
@@ -443,6 +459,7 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
         self._end_copy()
         self._thaw()
         self._watch_progress()
+        self._authority.synced(self)
         frozen_ms = self._clock.monotonic_ms() - self._frozen_at_ms
         log.info("replica in sync", extra={"peer": self._replica.connection.peer, "frozen_ms": frozen_ms})
         self._events.replica_in_sync(self._replica.registration)
@@ -470,6 +487,7 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
     def _lose_replica(self, reason: str) -> None:
         """The replica may take over: ask whether this node goes on without it."""
         self._end_copy()
+        self._authority.synced(None)
         replica = self._replica
         self._drop(reason)
         self._shipping.stop_sending()

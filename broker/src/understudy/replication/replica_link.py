@@ -259,6 +259,8 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
             self._take(packet)
         elif isinstance(packet, packets.ReplicationCopy) and self._state in _WITH_FILES and target is not None:
             target.receive(packet.data)
+        elif isinstance(packet, packets.ReplicationPromiseRequest) and self._state is ReplicaState.IN_SYNC:
+            self._promise(peer, packet)
         elif isinstance(packet, packets.ReplicationStopping):
             self._stopping(packet)
         else:
@@ -290,6 +292,16 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
         self._target.execute(packet.index, directory, operations, len(data), at_once=not packet.report_receipt)
         if packet.report_receipt:
             self._report()
+
+    def _promise(self, peer: CorePeer, packet: packets.ReplicationPromiseRequest) -> None:
+        """Ask the listener, and answer on this connection only."""
+
+        def answered(refusal: str | None) -> None:
+            if peer is self._peer:
+                answer = packets.ReplicationPromise(packet.number, refusal is None, refusal or "")
+                peer.send(answer, REPLICATION_CHANNEL)
+
+        self._listener.promise_asked(packet.sequence, packet.duration_ms, answered)
 
     def _stopping(self, packet: packets.ReplicationStopping) -> None:
         if packet.fail_over and self._state is ReplicaState.IN_SYNC:

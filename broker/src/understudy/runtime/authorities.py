@@ -10,6 +10,7 @@ from understudy.config.high_availability import Role as ConfiguredRole
 from understudy.config.lock_options import LockManagerOptions
 from understudy.ha.local_sequence import LocalSequence
 from understudy.ha.network_check import NetworkVoter
+from understudy.ha.replication.given_promise import GivenPromise
 from understudy.ha.replication.lock_authority import LockAuthority
 from understudy.ha.replication.ports import Authority
 from understudy.ha.replication.shared_note import SharedNote
@@ -43,18 +44,22 @@ def make_authority(
     """
     if replication.lock_manager is None:
         return _vote_authority(parts, replication, local, worker)
-    return _lock_authority(parts, replication.lock_manager, local)
+    return _lock_authority(parts, replication.lock_manager, local, worker)
 
 
-def _lock_authority(parts: NodeParts, options: LockManagerOptions, local: LocalSequence) -> LockAuthority:
+def _lock_authority(
+    parts: NodeParts, options: LockManagerOptions, local: LocalSequence, worker: Worker
+) -> LockAuthority:
     configuration, environment = parts.configuration.current, parts.environment
+    clock = environment.lock_clock or environment.clock
     make_manager = environment.lock_manager or make_lock_manager
     return LockAuthority(
         make_manager(options, configuration.name, environment, parts.loop, parts.turn),
         local,
         lambda: parts.lock.node_id,
-        environment.lock_clock or environment.clock,
+        clock,
         parts.turn,
+        GivenPromise(environment.disk, configuration.node_manager_lock_directory, worker, clock, parts.turn),
         first_start=lambda: configuration.ha_policy.role is ConfiguredRole.PRIMARY,
         complete=lambda: is_complete(parts),
     )

@@ -29,6 +29,8 @@ _T = TypeVar("_T")
 _NUMBER: Final = struct.Struct(">q")
 #: How often a held lock is verified without a confirmation that asks for it.
 CHECK_MS: Final = 1_000
+#: Age of the last check with an answer from which the file server is late.
+LATE_MS: Final = 2 * CHECK_MS
 #: Attempts to lock the file of a number, and the pause between two.
 _NUMBER_TRIES: Final = 100
 _NUMBER_PAUSE_S: Final = 0.02
@@ -157,11 +159,17 @@ class FolderLock:
         self._name = f"lock {lock_id} of {manager.name}"
         self._file = manager.file_lock(path)
         self._held = False
+        self._checked_ms = 0
+        """Boot time of the request of the last check with an answer."""
         self._timer: Timer | None = None
         self._attempt: _Answering | None = None
         self.lost: Callable[[BrokerError], None] | None = None
         self.fence = LockProof(_HeldFile(self), manager.clock)
         self.fence.proved_until_ms = -1
+
+    @property
+    def late_from_ms(self) -> int:
+        return self._checked_ms + LATE_MS
 
     def why_lost(self) -> str | None:
         """The reason why it is not provably held. Called on any thread."""
@@ -171,7 +179,8 @@ class FolderLock:
 
     def try_acquire(self, answer: Held) -> _Answering:
         assert not self._held, "release it first"
-        attempt = self._attempt = _Answering()
+        attempt, sent_ms = _Answering(), self._manager.clock.monotonic_ms()
+        self._attempt = attempt
 
         def tried(result: bool | BrokerError) -> None:
             if attempt.cancelled:
@@ -181,6 +190,7 @@ class FolderLock:
             if result is True:
                 # not proved by the attempt, whose answer may be old: the first confirmation asks
                 self._held = True
+                self._checked_ms = sent_ms
                 self._check_later()
             answer(result)
 
@@ -216,11 +226,13 @@ class FolderLock:
 
     def _check(self) -> None:
         self._timer = None
-        self._manager.run(self.why_lost, self._checked)
+        self._manager.run(self.why_lost, partial(self._checked, self._manager.clock.monotonic_ms()))
 
-    def _checked(self, reason: str | BrokerError | None) -> None:
+    def _checked(self, sent_ms: int, reason: str | BrokerError | None) -> None:
         if not self._held:
             return
+        if reason is None:
+            self._checked_ms = sent_ms
         if reason is None or isinstance(reason, BrokerError):
             # without an answer the lock is not lost; nothing is confirmed meanwhile
             self._check_later()

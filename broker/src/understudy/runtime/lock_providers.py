@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from understudy.config.lock_options import FileLockOptions, LockManagerOptions, WitnessLockOptions
 from understudy.errors import ConfigError
 from understudy.ha.distributed_lock import LockManager
-from understudy.ha.witness_client import WitnessClientOptions, WitnessLockManager
+from understudy.ha.witness_client import (
+    GroupConfiguration,
+    WitnessClientOptions,
+    WitnessDialer,
+    WitnessLockManager,
+)
+from understudy.ha.witness_group import WitnessGroup
 from understudy.limits import WITNESS_SECRET_BYTES_MIN
-from understudy.runtime.environment import Environment
+from understudy.ports import Clock, Entropy, Timers
+from understudy.runtime.environment import BootClock, Environment, SystemEntropy
 from understudy.runtime.file_modes import check_files
 from understudy.runtime.lock_folder import FolderLockManager
 from understudy.runtime.lock_release import LockReleaser
@@ -20,6 +29,8 @@ from understudy.runtime.witness_dialer import LoopWitnessDialer
 
 #: Port of ZooKeeper where the connect string has none.
 ZOOKEEPER_PORT: Final = 2181
+#: Lease of the locks of a group of witnesses, unless it is configured.
+LEASE_MS: Final = 6_000
 
 
 def make_lock_manager(
@@ -49,10 +60,21 @@ def make_lock_manager(
             timers=turn,
         )
     if isinstance(options, WitnessLockOptions):
-        client = WitnessClientOptions(
-            options.addresses, read_secret(options.secret_file), name, options.lease_ms, options.identity
-        )
+        secret = read_secret(options.secret_file)
         dialer = LoopWitnessDialer(loop, turn)
+        if options.members:
+            return make_group(
+                options.members,
+                secret,
+                name,
+                dialer,
+                turn,
+                lease_ms=options.lease_ms,
+                clock=clock,
+                entropy=environment.entropy,
+                releaser=LockReleaser(),
+            )
+        client = WitnessClientOptions(options.addresses, secret, name, options.lease_ms, options.identity)
         releaser = LockReleaser(
             addresses=list(client.addresses),
             lease_ms=client.lease_ms,
@@ -74,6 +96,45 @@ def make_lock_manager(
         tls=[options.tls_ca, options.tls_certificate, options.tls_key] if options.tls_ca else None,
     )
     return ZooKeeperLockManager(options, loop, turn, clock, turn, releaser.session_begun)
+
+
+def make_group(
+    places: Sequence[tuple[str, int]],
+    secret: bytes,
+    name: str,
+    dialer: WitnessDialer,
+    turn: Timers,
+    *,
+    lease_ms: int = LEASE_MS,
+    clock: Clock | None = None,
+    entropy: Entropy | None = None,
+    releaser: LockReleaser | None = None,
+) -> WitnessGroup:
+    """The lock manager of a group of witnesses; it is not started.
+
+    Args:
+        places: Host and port of each member.
+        secret: Shared with all of them.
+        name: Of the node or command, for their logs.
+        dialer: Opens connections.
+        turn: For pauses.
+        lease_ms: Lease of its locks.
+        clock: Boot time; by default that of this machine.
+        entropy: For tokens; by default that of this machine.
+        releaser: Releases the locks after the end of the process.
+    """
+    clock, entropy = clock or BootClock(), entropy or SystemEntropy()
+    configuration = GroupConfiguration()
+    members = []
+    for number, place in enumerate(places):
+        client = WitnessClientOptions([place], secret, name, lease_ms, group=configuration)
+        if releaser is None:
+            members.append(WitnessLockManager(client, dialer, clock, turn, entropy))
+            continue
+        releaser.tell(member=number, addresses=[place], lease_ms=lease_ms, secret=secret.hex(), name=name)
+        granted = partial(releaser.granted_by, number)
+        members.append(WitnessLockManager(client, dialer, clock, turn, entropy, granted))
+    return WitnessGroup(members, clock, turn, entropy)
 
 
 def _servers(connect_string: str) -> list[tuple[str, int]]:

@@ -47,7 +47,7 @@ class LockReleaser:
         """Start the process.
 
         Args:
-            service: The service and how to reach it, see ``HeldLocks``.
+            service: The service and how to reach it, see ``HeldLocks``; nothing: ``tell`` follows.
         """
         self._process: subprocess.Popen[bytes] | None = None
         try:
@@ -59,7 +59,8 @@ class LockReleaser:
             os.set_blocking(self._process.stdin.fileno(), False)
         except OSError as error:
             self._give_up(error)
-        self.tell(**service)
+        if service:
+            self.tell(**service)
 
     @property
     def pid(self) -> int | None:
@@ -85,6 +86,10 @@ class LockReleaser:
     def granted(self, lock_id: str, token: bytes) -> None:
         """A lock of a witness has been granted."""
         self.tell(id=lock_id, token=token.hex())
+
+    def granted_by(self, member: int, lock_id: str, token: bytes) -> None:
+        """A lock has been granted by a member of a group of witnesses."""
+        self.tell(member=member, id=lock_id, token=token.hex())
 
     def session_begun(self, session: int, password: bytes) -> None:
         """A session of ZooKeeper has begun."""
@@ -113,12 +118,18 @@ class HeldLocks:
         """Of the locks of a witness, by id."""
         self.session: tuple[int, bytes] | None = None
         """Id and password of a session of ZooKeeper."""
+        self.members: dict[int, HeldLocks] = {}
+        """Of the members of a group of witnesses, by their number."""
         self.tls: tuple[str, str, str] | None = None
         """Files of a connection to ZooKeeper with TLS: authorities, own certificate and its key, both may be empty."""
 
     def take(self, line: bytes) -> None:
         """Take one line."""
         facts: dict[str, Any] = json.loads(line)
+        member = facts.pop("member", None)
+        if member is not None:
+            self.members.setdefault(member, HeldLocks()).take(json.dumps(facts).encode())
+            return
         if "addresses" in facts:
             self.addresses = [(host, port) for host, port in facts["addresses"]]
             self.lease_ms = facts["lease_ms"]
@@ -244,8 +255,12 @@ def _receive(connection: socket.socket) -> bytes:
 
 def release(held: HeldLocks) -> None:
     """Release everything; returns when it is done, at the latest after ``ATTEMPTS_S`` or when the leases have ended."""
-    end_s = time.monotonic() + min(held.lease_ms / 1000, ATTEMPTS_S)
-    while not _released(held.addresses, _tasks(held)) and time.monotonic() < end_s:
+    left = [held, *held.members.values()]
+    end_s = time.monotonic() + min(max(each.lease_ms for each in left) / 1000, ATTEMPTS_S)
+    while True:
+        left = [each for each in left if not _released(each.addresses, _tasks(each))]
+        if not left or time.monotonic() >= end_s:
+            return
         time.sleep(AGAIN_S)
 
 

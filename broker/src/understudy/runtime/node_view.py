@@ -12,7 +12,7 @@ from understudy import __version__, kernel
 from understudy.config.model import Permission
 from understudy.errors import BrokerError, NotActive
 from understudy.ha.activation import ActivationFacts
-from understudy.ha.policy import Role
+from understudy.ha.policy import Role, WithoutManager
 from understudy.limits import QUARANTINE_SHOWN_MAX
 from understudy.management.cluster_facts import ClusterFacts
 from understudy.management.controls import (
@@ -256,6 +256,10 @@ class LiveNodeView:
     @property
     def waiting_because(self) -> str | None:
         return self._promotions.waiting_because or self._node.policy.stays_passive
+
+    @property
+    def without_manager(self) -> WithoutManager | None:
+        return self._node.policy.without_manager
 
     @property
     def promotion(self) -> LastPromotion:

@@ -365,6 +365,10 @@ class ZooKeeperLock:
         """Path of the held lease."""
         self._token = b""
 
+    @property
+    def late_from_ms(self) -> int:
+        return self.fence.late_from_ms
+
     def try_acquire(self, answer: Held) -> _Answering:
         assert not self.fence.held, "release it first"
         attempt, token = _Answering(), str(uuid.uuid4()).encode()

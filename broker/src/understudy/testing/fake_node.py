@@ -142,6 +142,10 @@ class FakeNodeView:
     invocations: list[InvocationRequest] = field(default_factory=list)
 
     @property
+    def without_manager(self) -> None:
+        return None
+
+    @property
     def version(self) -> str:
         """Always the same."""
         return "0.0.0"

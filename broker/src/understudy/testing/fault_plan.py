@@ -80,6 +80,11 @@ class FaultKind(Enum):
     """SIGSTOP the witness, SIGCONT it later."""
     PART_WITNESS = "part-witness"
     """Cut a node off the witness, both ways or one way."""
+    WITNESS_GONE_THEN = "witness-gone-then"
+    """Take the witness away from one node or both until the pair runs on the promise of its replica, then cut the link
+    of the pair one way or both, end or pause a node, or let the replica alone reach the witness again."""
+    WITNESS_REPLACED = "witness-replaced"
+    """Kill one witness of a group, replace its disk by an empty one, and let it take its place again."""
     VOTER_DOWN = "voter-down"
     """Kill one of the nodes that vote, or cut its power; it is started again later."""
     VOTER_PAUSED = "voter-paused"
@@ -159,6 +164,9 @@ REPLICATION_KINDS: Final = {
     FaultKind.CRASH_IN_COPY: 4,
 }
 
+#: Kinds for nodes with a store each and a group of witnesses, likewise.
+GROUP_KINDS: Final = REPLICATION_KINDS | {FaultKind.WITNESS_REPLACED: 3}
+
 #: Kinds for nodes with a store each that vote, likewise.
 QUORUM_KINDS: Final = {
     FaultKind.VOTER_DOWN: 2,
@@ -177,6 +185,10 @@ PAIR_LATER_KINDS: Final = {
 
 #: Likewise, from another stream: the plans of earlier seeds stay as they are.
 PUT_BACK_CHANCES: Final = {FaultKind.PUT_BACK: 0.2}
+#: Kinds for nodes with a store each and a witness drawn from a stream of their own, likewise.
+WITNESS_LATER_KINDS: Final = {
+    FaultKind.WITNESS_GONE_THEN: 0.35,
+}
 
 #: Share of the seeds with ``DAMAGE``.
 _DAMAGE_CHANCE: Final = 0.2
@@ -196,6 +208,7 @@ _WITHOUT_TARGET: Final = frozenset(
         FaultKind.WITNESS_DOWN,
         FaultKind.WITNESS_FLAPS,
         FaultKind.WITNESS_PAUSED,
+        FaultKind.WITNESS_REPLACED,
         FaultKind.VOTER_DOWN,
         FaultKind.VOTER_PAUSED,
         FaultKind.CRASH_IN_COPY,
@@ -204,6 +217,7 @@ _WITHOUT_TARGET: Final = frozenset(
         FaultKind.DAMAGED_FILE,
         FaultKind.PUT_BACK,
         *PAIR_LATER_KINDS,
+        *WITNESS_LATER_KINDS,
     }
 )
 

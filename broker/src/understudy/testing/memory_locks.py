@@ -120,6 +120,10 @@ class MemoryLock:
         self.fence = Lease(f"lock {lock_id} of {manager.name}", manager.clock, manager.timers, self._ended)
         self._token = object()
 
+    @property
+    def late_from_ms(self) -> int:
+        return self.fence.late_from_ms
+
     def try_acquire(self, answer: Held) -> MemoryRequest:
         sent_ms, token = self.manager.clock.monotonic_ms(), object()
         self._token = token

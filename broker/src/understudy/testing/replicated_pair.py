@@ -16,6 +16,7 @@ from understudy.testing.fault_plan import (
     PAIR_LATER_KINDS,
     PUT_BACK_CHANCES,
     REPLICATION_KINDS,
+    WITNESS_LATER_KINDS,
     Fault,
     FaultKind,
     draw_faults,
@@ -55,6 +56,7 @@ class ReplicatedPair(Scenario):
             chances=PUT_BACK_CHANCES,
         )
         plan = replace(plan, faults=put_back)
+        plan = with_promises(plan, self.name)
         return replace(plan, pair=replace(plan.pair, older=older))
 
 
@@ -80,6 +82,21 @@ def with_faults_of_pairs(plan: Plan, name: str, kinds: Mapping[FaultKind, int]) 
     )
     pair = replace(plan.pair, replicated=True, allow_failback=True, quarantine=False)
     return replace(plan, pair=pair, faults=drawn)
+
+
+def with_promises(plan: Plan, name: str) -> Plan:
+    """The plan with faults of a pair that runs on the promise of its replica, and with clocks whose rates differ by up
+    to 4 % in some seeds, within the margin of leases and promises.
+    """
+    stream = random.Random(f"{plan.seed}/{name}, promises")
+    faults = draw_later_faults(stream, plan.faults, begin_s=1.0, end_s=plan.heal_s, chances=WITNESS_LATER_KINDS)
+    longer = FaultKind.WITNESS_GONE_THEN in {fault.kind for fault in faults}
+    if longer and stream.random() < 0.3:
+        rates = stream.sample((0.98, 1.0, 1.019), len(plan.skews))
+        plan = replace(
+            plan, skews=tuple(replace(skew, rate=rate) for skew, rate in zip(plan.skews, rates, strict=True))
+        )
+    return replace(plan, faults=faults, heal_s=plan.heal_s + (12.0 if longer else 0.0))
 
 
 def with_pair_faults(*faults: Fault, run_class: type[ReplicatedRun] = WitnessedRun) -> type[ReplicatedRun]:

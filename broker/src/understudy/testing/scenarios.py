@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from understudy.testing.cluster_configuration import PAIR, NodeRole
+from understudy.testing.grouped_pair import GroupedPair
 from understudy.testing.member_replicas import MemberReplicas
 from understudy.testing.members import MemberPairs, Members
 from understudy.testing.plan import Plan
@@ -61,6 +62,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     for scenario in (
         *_SHARED,
         ReplicatedPair(),
+        GroupedPair(),
         Quorum(),
         Members(),
         MemberPairs(),

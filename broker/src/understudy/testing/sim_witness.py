@@ -6,19 +6,17 @@ pause it or cut its power. ``lock_manager`` is the client of a node, in the node
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from understudy.errors import BrokerError
-from understudy.ha.distributed_lock import LockManager
-from understudy.ha.witness_client import WitnessClientOptions, WitnessLockManager
+from understudy.ha.replaced_file import replace_file
+from understudy.ha.witness_client import GroupConfiguration, WitnessClientOptions, WitnessLockManager
+from understudy.ha.witness_frames import IDENTITY_BYTES
+from understudy.ha.witness_state import STATE_FILE, WitnessState
 from understudy.ports import Clock, Entropy, Timers
-from understudy.runtime.environment import Environment
 from understudy.runtime.turn import Turn
 from understudy.runtime.witness_dialer import LoopWitnessDialer
 from understudy.runtime.witness_server import WitnessPorts, WitnessServer
-from understudy.testing.own_storage import OwnStorage
 from understudy.testing.sim_disk import SimVolume
 from understudy.testing.sim_environment import SimClock, SimEntropy, SimTimers, Skew
 from understudy.testing.sim_loop import Death, SimLoop, SimProcess
@@ -34,7 +32,14 @@ class SimWitness:
     """The witness of a simulation; its host is ``host``, which the network must know."""
 
     def __init__(
-        self, loop: SimLoop, host: str = "witness", *, lease_ms: int = 6_000, lease_max_ms: int = 10_000, skew: Skew
+        self,
+        loop: SimLoop,
+        host: str = "witness",
+        *,
+        lease_ms: int = 6_000,
+        lease_max_ms: int = 10_000,
+        skew: Skew,
+        group: bytes = b"",
     ) -> None:
         """Not started.
 
@@ -44,10 +49,11 @@ class SimWitness:
             lease_ms: Lease of its clients.
             lease_max_ms: Longest lease that it grants.
             skew: Of its clocks.
+            group: Id of the group whose first members it is one of; empty: it is a single witness.
         """
         self.host = host
         self.process: SimProcess | None = None
-        self.crash_point = CrashPoint(loop.random("crash point of the witness"))
+        self.crash_point = CrashPoint(loop.random(f"crash point of the {host}"))
         """Kills the process at one of its next disk operations, once armed."""
         self.failures: list[BrokerError] = []
         """Errors because of which it ended."""
@@ -57,14 +63,18 @@ class SimWitness:
         self._skew = skew
         self._volume = SimVolume()
         self._volume.disk(host).make_directory(_DIRECTORY)
-        self._faults = loop.random("disk of the witness")
+        self._faults = loop.random(f"disk of the {host}")
+        if group:
+            identity = loop.random(f"identity of {host}").randbytes(IDENTITY_BYTES)
+            state = WitnessState(identity, configuration=1, group=group)
+            replace_file(self._volume.disk(host), _DIRECTORY, STATE_FILE, state.encode())
 
     def start(self) -> None:
         """Start the process, after a power loss also the host; harmless if it runs."""
         if self.process is not None and self.process.alive:
             return
         self._loop.network.power_on(self.host)
-        process = self.process = self._loop.new_process("witness", self.host)
+        process = self.process = self._loop.new_process(self.host, self.host)
         process.on_death(self._died)
         process.create_task(self._run(process))
 
@@ -72,6 +82,12 @@ class SimWitness:
         """End the process."""
         if self.process is not None:
             self.process.kill(death)
+
+    def lose_state(self) -> None:
+        """Its disk is replaced by an empty one; the process must not run."""
+        assert self.process is None or not self.process.alive
+        self._volume = SimVolume()
+        self._volume.disk(self.host).make_directory(_DIRECTORY)
 
     def _died(self, death: Death) -> None:
         if death is Death.POWER_LOST:
@@ -99,7 +115,15 @@ class SimWitness:
         if error is not None:
             self.failures.append(error)
 
-    def lock_manager(self, name: str, turn: Turn, clock: Clock, timers: Timers, entropy: Entropy) -> WitnessLockManager:
+    def lock_manager(
+        self,
+        name: str,
+        turn: Turn,
+        clock: Clock,
+        timers: Timers,
+        entropy: Entropy,
+        group: GroupConfiguration | None = None,
+    ) -> WitnessLockManager:
         """The client of a node; made and used in the node's process.
 
         Args:
@@ -108,22 +132,12 @@ class SimWitness:
             clock: Of the node's host.
             timers: Of the node's host.
             entropy: Of the node.
+            group: Shared by the clients of the members of a group; None: a single witness.
         """
-        options = WitnessClientOptions([(self.host, PORT)], SECRET, name, self._lease_ms)
+        options = WitnessClientOptions([self.place], SECRET, name, self._lease_ms, group=group)
         return WitnessLockManager(options, LoopWitnessDialer(self._loop, turn), clock, timers, entropy)
 
-
-class WitnessedStorage(OwnStorage):
-    """The disk of one node, and its way to the witness."""
-
-    witness: SimWitness
-
-    def environment(
-        self, process: SimProcess, skew: Skew, crash_point: CrashPoint, heard: Callable[[float], None]
-    ) -> Environment:
-        """See ``SharedStorage``; the lock manager is the simulated witness."""
-
-        def lock_manager(options: Any, name: str, environment: Environment, loop: Any, turn: Any) -> LockManager:
-            return self.witness.lock_manager(name, turn, environment.clock, environment.timers, environment.entropy)
-
-        return replace(super().environment(process, skew, crash_point, heard), lock_manager=lock_manager)
+    @property
+    def place(self) -> tuple[str, int]:
+        """Host and port."""
+        return self.host, PORT

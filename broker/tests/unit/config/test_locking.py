@@ -133,3 +133,26 @@ def test_addresses() -> None:
     for bad in ("", ":1", "h:", "h:70000", "h:x"):
         with pytest.raises(ValueError, match="host:port"):
             parse_address(bad)
+
+
+@pytest.mark.parametrize("value", ["w1,w2,[::3]", "witness://w1:61619, w2:61619,[::3]:61619"])
+def test_a_group_of_witnesses(value: str) -> None:
+    found = read("witness", ("members", value), ("secret-file", "/s"))
+    assert found == WitnessLockOptions((), "/s", members=(("w1", 61619), ("w2", 61619), ("::3", 61619)))
+
+
+@pytest.mark.parametrize(
+    ("properties", "text"),
+    [
+        ([("members", "a,b")], "2 witnesses; an odd number"),
+        ([("members", "a,b,c,d")], "4 witnesses; an odd number"),
+        ([("members", "a,b,a:61619")], "a witness stands twice"),
+        ([("members", "a,b,c:0")], "host:port is wanted"),
+        ([("members", "a,b,c"), ("addresses", "a:1")], "one of the properties 'addresses' and 'members'"),
+        ([], "one of the properties 'addresses' and 'members'"),
+        ([("members", "a,b,c"), ("id", "0f" * 16)], "property 'id' belongs to 'addresses'"),
+    ],
+)
+def test_a_wrong_group_of_witnesses(properties: list[tuple[str, str]], text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        read("witness", *properties, ("secret-file", "/s"))

@@ -43,6 +43,7 @@ def test_an_active_node() -> None:
             "state": "active",
             "machine_state": "ACTIVE",
             "waiting_because": None,
+            "without_lock_manager": None,
         },
         "promotion": None,
         "earlier_data": None,

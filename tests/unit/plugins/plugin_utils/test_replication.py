@@ -159,7 +159,14 @@ def test_each_node_has_a_store_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"broker_lock_manager_properties": {}}, "lacks 'addresses', which the lock manager witness needs"),
+        (
+            {"broker_lock_manager_properties": {}},
+            "lacks 'addresses' or 'members', which the lock manager witness",
+        ),
+        (
+            {"broker_lock_manager_properties": {"addresses": "w:1", "members": "u:1,v:1,w:1"}},
+            "has more than one of 'addresses' or 'members'",
+        ),
         ({"broker_lock_manager": "zookeeper"}, "lacks 'connect-string', which the lock manager zookeeper needs"),
         ({"broker_lock_manager": "file"}, "lacks 'locks-folder', which the lock manager file needs"),
         ({"broker_lock_manager": "votes"}, "is given, but votes uses no lock manager; remove it"),

@@ -1,14 +1,18 @@
 """The authority of a pair with a lock manager (artemis-ha s. 4): a lock, and the number that says whose data is newest.
 
 The lock manager is connected while the node asks for the permission, and for as long as it has it. When it becomes
-unavailable, or the lock is lost, the node has no permission any more: an active one ends (ADR 0055).
+unavailable, or the lock is lost, an active node ends (ADR 0055), unless its replica has promised not to take over: then
+it serves on that promise and acquires the lock again (ADR 0116).
 
-Not here: the comparison of numbers (``ha.activation_sequence``), their change (``ha.sequence_claim``), the providers.
+Not here: the comparison of numbers (``ha.activation_sequence``), their change (``ha.sequence_claim``), how long the
+promise counts (``standing_lock``, ``given_promise``), the providers.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from enum import Enum, auto
 from typing import Final
 
 from understudy.errors import ActivationRefused, BrokerError, LockLost, LockManagerUnavailable
@@ -16,34 +20,34 @@ from understudy.ha.activation_sequence import ActivationRequest
 from understudy.ha.distributed_lock import DistributedLock, LockManager
 from understudy.ha.local_sequence import LocalSequence
 from understudy.ha.noted_position import PositionNumbers
+from understudy.ha.policy import WithoutManager
+from understudy.ha.replication.given_promise import GivenPromise
 from understudy.ha.replication.lock_promotion import LockPromotion
-from understudy.ha.replication.ports import Answer, Cause
+from understudy.ha.replication.ports import Answer, Cause, ReplicaPromises
 from understudy.ha.replication.promotion import Promotion
 from understudy.ha.replication.standing import WaitingCopy
+from understudy.ha.replication.standing_lock import StandingLock, StandingState
 from understudy.ha.sequence_claim import SequenceClaim
 from understudy.ha.sequence_wait import NextSequence
-from understudy.ports import Clock, Fence, Timers
+from understudy.limits import PROMISE_MS_MAX
+from understudy.ports import Clock, Fence, Timer, Timers
+
+log = logging.getLogger(__name__)
 
 #: After a failback, how long the node leaves the lock to the other one before it asks for it again. The other node
 #: takes the lock within one pause between two attempts; while that holds it, asking changes nothing.
 HAND_OVER_MS: Final = 5_000
+#: Pause before an active node without its lock requests it again, or starts a lock manager again that was unavailable.
+ACQUIRE_AGAIN_MS: Final = 250
 
 
-class LockFence:
-    """Whether the lock of this node is provably held; not before it was acquired. Implements ``ports.Fence``."""
+class _Pause(Enum):
+    """Reasons for which the authority waits."""
 
-    def __init__(self) -> None:
-        self.lock: DistributedLock | None = None
-        """The acquired lock."""
-
-    @property
-    def proved_until_ms(self) -> int:
-        """See ``Fence``."""
-        return self.lock.fence.proved_until_ms if self.lock is not None else 0
-
-    def why_not_confirm(self) -> BaseException | None:
-        """See ``Fence``."""
-        return self.lock.fence.why_not_confirm() if self.lock is not None else LockLost("the lock is not held")
+    PROMISE = auto()
+    """A request waits for the end of the promise of this node."""
+    LOCK = auto()
+    """An active node requests its lock again soon, or starts the lock manager."""
 
 
 class LockAuthority:
@@ -58,6 +62,7 @@ class LockAuthority:
         node_id: Callable[[], str],
         clock: Clock,
         timers: Timers,
+        given: GivenPromise,
         *,
         first_start: Callable[[], bool],
         complete: Callable[[], bool],
@@ -70,6 +75,7 @@ class LockAuthority:
             node_id: The present node id; a replica gets that of its active node.
             clock: Boot time.
             timers: For pauses.
+            given: The promise of this node while it is a replica.
             first_start: Whether data without a number gets one: that of a primary.
             complete: Whether the data is complete: not that of a copy that was interrupted.
         """
@@ -80,7 +86,8 @@ class LockAuthority:
         self._timers = timers
         self._first_start = first_start
         self._complete = complete
-        self._fence = LockFence()
+        self._given = given
+        self._standing = StandingLock(clock, timers, lambda: self.sequence, self._acquire_again)
         self._started = self._available = False
         self._answer: Answer | None = None
         """Of a request that has no answer yet."""
@@ -92,16 +99,26 @@ class LockAuthority:
         self._claimed: Answer | None = None
         """Of a call of ``claim`` or ``commit`` under way."""
         self._taking_back: SequenceClaim | None = None
-        self._lost: Callable[[BrokerError], None] | None = None
         self._wait: NextSequence | None = None
         self._promotion: LockPromotion | None = None
+        self._again: ActivationRequest | None = None
+        """An active node requests its lock again."""
+        self._pauses: dict[_Pause, Timer] = {}
 
     # --- Authority -----------------------------------------------------------------------------------
 
     @property
     def fence(self) -> Fence:
         """See ``Authority``."""
-        return self._fence
+        return self._standing.fence
+
+    @property
+    def without_manager(self) -> WithoutManager | None:
+        """See ``Authority``."""
+        since_ms = self._standing.since_ms
+        if since_ms is None:
+            return None
+        return WithoutManager(self._manager.name, self._clock.monotonic_ms() - since_ms, str(self._standing.reason))
 
     @property
     def sequence(self) -> int:
@@ -118,17 +135,40 @@ class LockAuthority:
         return self._complete() and (self._local.load() is not None or self._first_start())
 
     def request(self, cause: Cause, answer: Answer) -> None:
-        """See ``Authority``. The lock decides, whatever the cause."""
+        """See ``Authority``. The lock decides, whatever the cause; a promise of this node is kept first, unless the
+        active node gave it back.
+        """
         self._answer = answer
+        if cause is Cause.TOLD:
+            self._given.void()
+        try:
+            left_ms = self._given.left_ms()
+        except BrokerError as error:
+            self._answer = None
+            answer(error)
+            return
+        if left_ms > 0:
+            log.info("the lock is requested after the end of a promise", extra={"left_ms": left_ms})
+            self._pauses[_Pause.PROMISE] = self._timers.call_later(left_ms, self._request_now)
+        else:
+            self._request_now()
+
+    def _request_now(self) -> None:
+        self._pauses.pop(_Pause.PROMISE, None)
         if self._available:
             self._begin_request()
-        elif not self._started:
+        else:
+            self._start_manager()
+
+    def _start_manager(self) -> None:
+        if not self._started:
             self._started = True
             self._manager.start(self)
 
     def cancel(self) -> None:
         """See ``Authority``."""
         self._answer = None
+        self._end_pause(_Pause.PROMISE)
         request, self._request = self._request, None
         if request is not None:
             request.cancel()
@@ -150,11 +190,16 @@ class LockAuthority:
         return False
 
     def claim(self, answer: Answer, *, alone: bool) -> None:
-        """See ``Authority``."""
-        if not self._available:
+        """See ``Authority``. The claim waits while a promise stands in for the lock, at most until its end."""
+        if self._standing.state is StandingState.PROMISED:
+            self._claimed = answer
+        elif not self._available:
             answer(LockLost(f"{self._manager.name} is not available"))
-            return
-        self._claimed = answer
+        else:
+            self._claimed = answer
+            self._begin_claim(alone=alone)
+
+    def _begin_claim(self, *, alone: bool) -> None:
         self._claim = claim = SequenceClaim(self._node_id(), self._manager, self._local, self._found)
 
         def claimed(error: BrokerError | None) -> None:
@@ -177,6 +222,8 @@ class LockAuthority:
         claim, self._claim = self._claim, None
         if error is None and claim is not None:
             self._found = claim.sequence
+            # the next replica has given no promise, and may take over
+            self._standing.renounce()
         self._answer_claim(error)
 
     def _answer_claim(self, error: BrokerError | None) -> None:
@@ -200,21 +247,56 @@ class LockAuthority:
 
     def position_numbers(self) -> PositionNumbers | None:
         """See ``Authority``."""
-        held = self._available and self._fence.lock is not None
+        held = self._available and self.fence_lock is not None
         return PositionNumbers(self._manager, self._node_id()) if held else None
 
-    def watch(self, lost: Callable[[BrokerError], None]) -> None:
+    def watch(self, lost: Callable[[BrokerError], None], proved: Callable[[], None]) -> None:
         """See ``Authority``."""
-        self._lost = lost
+        self._standing.serve(lost, proved)
         # a long pause may have ended the lock since it was acquired (artemis-ha s. 4.3)
-        why = self._fence.why_not_confirm()
+        why = self.fence.why_not_confirm()
         if why is not None:
-            self._lose(why if isinstance(why, BrokerError) else LockLost(str(why)))
+            self._standing.lock_lost(why if isinstance(why, BrokerError) else LockLost(str(why)))
+
+    def synced(self, replica: ReplicaPromises | None) -> None:
+        """See ``Authority``."""
+        self._standing.replica = replica
+
+    def promised(self, number: int, refusal: str | None) -> None:
+        """See ``Authority``."""
+        self._standing.promised(number, refusal)
+
+    def promise(self, sequence: int, duration_ms: int, answer: Callable[[str | None], None]) -> None:
+        """See ``Authority``. The data is in sync; the lock must not be requested at the same time."""
+        refusal = None
+        if not 0 < duration_ms <= PROMISE_MS_MAX:
+            refusal = f"a promise of {duration_ms} ms; 1 to {PROMISE_MS_MAX} ms are given"
+        elif self._answer is not None or self.fence_lock is not None or self._promotion is not None:
+            refusal = "this node requests the lock"
+        elif sequence != self.sequence:
+            refusal = f"the activation sequence here is {self.sequence}, not {sequence}"
+        if refusal is not None:
+            answer(refusal)
+            return
+
+        def given(error: BaseException | None) -> None:
+            answer(None if error is None else f"the promise cannot be noted: {error}")
+
+        try:
+            self._given.give(duration_ms, given)
+        except BrokerError as error:
+            given(error)
+
+    @property
+    def fence_lock(self) -> DistributedLock | None:
+        """The lock, while it is held."""
+        return self._standing.fence.lock
 
     def release(self) -> None:
         """See ``Authority``."""
-        self._lost = None
-        lock, self._fence.lock = self._fence.lock, None
+        self._end_again()
+        lock = self.fence_lock
+        self._standing.release()
         if lock is not None:
             lock.lost = None
             lock.release(lambda error: None)
@@ -241,6 +323,8 @@ class LockAuthority:
         """See ``Authority``. The lock shows that no other node is active."""
         if not self._available:
             answer(LockManagerUnavailable(f"{self._manager.name} is not available"))
+        elif self._given.left_ms() > 0:
+            answer(ActivationRefused(f"node {self._node_id()}: it has promised its active node not to take over yet"))
         elif not self._complete():
             answer(ActivationRefused(f"node {self._node_id()}: the data of this node is a copy that was not completed"))
         elif self._promotion is None:
@@ -259,6 +343,7 @@ class LockAuthority:
         self._end_wait()
         self._end_claim()
         self.release()
+        self._given.close()
         if self._started:
             self._started = self._available = False
             self._manager.stop()
@@ -268,16 +353,19 @@ class LockAuthority:
     def available(self) -> None:
         """See ``ManagerListener``."""
         self._available = True
-        if self._answer is not None and self._request is None:
+        if self._answer is not None and self._request is None and _Pause.PROMISE not in self._pauses:
             self._begin_request()
+        self._acquire_again()
 
     def unavailable(self, error: BrokerError) -> None:
         """See ``ManagerListener``."""
+        self._end_again()
         self._started = self._available = False
         self._manager.stop()
-        answer = self._answer
-        self.cancel()
-        claimed = self._end_claim()
+        answer = self._answer if _Pause.PROMISE not in self._pauses else None
+        if answer is not None:
+            self.cancel()
+        claimed = self._end_claim() if self._claim is not None else None
         if self._promotion is not None:
             self._promotion.cancel(error)
         if answer is not None:
@@ -285,6 +373,7 @@ class LockAuthority:
         if claimed is not None:
             claimed(error)
         self._lose(error)
+        self._acquire_again()
 
     # --- requests --------------------------------------------------------------------------------------
 
@@ -315,7 +404,7 @@ class LockAuthority:
             return
         assert request is not None
         self._found = request.found
-        self._fence.lock = outcome
+        self._standing.fence.lock = outcome
         outcome.lost = self._lose
         if answer is not None:
             answer(None)
@@ -329,8 +418,67 @@ class LockAuthority:
         return claimed
 
     def _lose(self, error: BrokerError) -> None:
-        """The lock is not held any more."""
-        self._fence.lock = None
-        lost, self._lost = self._lost, None
-        if lost is not None:
-            lost(error)
+        """The lock is not held any more. Without a promise the node ends, and with it a claim that waits."""
+        self._standing.lock_lost(error)
+
+    # --- the lock of an active node that serves on a promise ---------------------------------------------
+
+    def _acquire_again(self) -> None:
+        """Request the lock, which shows the activation sequence as well; start the lock manager if it has ended."""
+        self._pauses.pop(_Pause.LOCK, None)
+        if self._standing.state is not StandingState.PROMISED or self._again is not None:
+            return
+        if not self._available:
+            if not self._started:
+                self._start_later()
+            return
+        sequence = self.sequence
+
+        def answered(outcome: DistributedLock | BrokerError) -> None:
+            self._again = None
+            if not isinstance(outcome, BrokerError):
+                self._found = again.found
+            self._acquired_again(sequence, outcome)
+
+        self._again = again = ActivationRequest(
+            self._node_id(), self._manager, self._local, self._clock, self._timers, answered
+        )
+        again.begin()
+
+    def _start_later(self) -> None:
+        if _Pause.LOCK not in self._pauses:
+
+            def start() -> None:
+                self._pauses.pop(_Pause.LOCK, None)
+                if self._standing.state is StandingState.PROMISED:
+                    self._start_manager()
+
+            self._pauses[_Pause.LOCK] = self._timers.call_later(ACQUIRE_AGAIN_MS, start)
+
+    def _acquired_again(self, sequence: int, outcome: DistributedLock | BrokerError) -> None:
+        if isinstance(outcome, ActivationRefused):
+            self._standing.refused(outcome)
+        elif isinstance(outcome, BrokerError):
+            if _Pause.LOCK not in self._pauses:
+                self._pauses[_Pause.LOCK] = self._timers.call_later(ACQUIRE_AGAIN_MS, self._acquire_again)
+        elif sequence != self.sequence:
+            outcome.release(lambda error: None)
+            text = f"node {self._node_id()}: the activation sequence went from {sequence} to {self.sequence}"
+            self._standing.refused(ActivationRefused(f"{text} while the lock was not held"))
+        else:
+            outcome.lost = self._lose
+            self._standing.acquired(outcome)
+            if self._claimed is not None and self._claim is None:
+                # only the loss of a replica claims while the node serves
+                self._begin_claim(alone=True)
+
+    def _end_again(self) -> None:
+        again, self._again = self._again, None
+        if again is not None:
+            again.cancel()
+        self._end_pause(_Pause.LOCK)
+
+    def _end_pause(self, pause: _Pause) -> None:
+        timer = self._pauses.pop(pause, None)
+        if timer is not None:
+            timer.cancel()

@@ -18,7 +18,7 @@ from understudy.dataclass import dataclass
 from understudy.errors import BrokerError
 from understudy.ha.activation import Step
 from understudy.ha.failback_pause import FailbackPause
-from understudy.ha.policy import Decisions, Ending, NodeState, Role, Standby
+from understudy.ha.policy import Decisions, Ending, NodeState, Role, Standby, WithoutManager
 from understudy.ha.replication.ports import Authority, Replica, Replication
 from understudy.ha.replication.standby_life import StandbyLife, StandbyState
 from understudy.ports import Clock, Fence, Timers
@@ -79,6 +79,8 @@ class ReplicationPolicy:
         self._pause = FailbackPause(clock)
         self._authority = authority
         self._replication = replication
+        self._fail_back_later = False
+        """A replica that asked to become active waits for the lock manager."""
         self.standby_life = StandbyLife(life, standby, authority, timers, retry_wait_ms=options.retry_wait_ms)
 
     def set_replica(self, replica: Replica) -> None:
@@ -99,6 +101,11 @@ class ReplicationPolicy:
     def in_line(self) -> str | None:
         """See ``Policy``: an active node has one replica."""
         return IN_LINE if self.standby_life.spare else None
+
+    @property
+    def without_manager(self) -> WithoutManager | None:
+        """See ``Policy``."""
+        return self._authority.without_manager
 
     @property
     def stays_passive(self) -> str | None:
@@ -128,7 +135,7 @@ class ReplicationPolicy:
     def serve(self) -> None:
         """See ``Policy``."""
         self._pause.serves()
-        self._authority.watch(self._life.fail)
+        self._authority.watch(self._life.fail, self._proved)
         self._replication.watch(self._replica_asks)
 
     def _replica_asks(self) -> None:
@@ -136,6 +143,12 @@ class ReplicationPolicy:
         other without end."""
         yields = self.options.role is Role.BACKUP and self.options.allow_failback
         if not yields or self._life.state is not NodeState.ACTIVE:
+            return
+        without = self._authority.without_manager
+        self._fail_back_later = without is not None
+        if without is not None:
+            # the primary could not get the lock, and the pair would be without service
+            log.info("failback waits for the lock manager", extra={"manager": without.manager})
             return
         left_ms = self._pause.left_ms()
         if left_ms > 0:
@@ -148,8 +161,16 @@ class ReplicationPolicy:
         if self._replication.wants_failback():
             self._replica_asks()
 
+    def _proved(self) -> None:
+        """The lock is held again."""
+        if self._fail_back_later and self._replication.has_replica():
+            self._replica_asks()
+
     def refuse_failback(self) -> str | None:
         """See ``Policy``: a replica in sync takes over."""
+        without = self._authority.without_manager
+        if without is not None:
+            return f"{without.manager} does not answer: the other node could not become active ({without.reason})"
         return None if self._replication.has_replica() else "no replica is in sync: is the other node running?"
 
     def take_stopped(self) -> str | None:

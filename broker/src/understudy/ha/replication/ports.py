@@ -9,6 +9,7 @@ from typing import Protocol
 from understudy.errors import BrokerError
 from understudy.ha.activation import Step
 from understudy.ha.noted_position import PositionNumbers
+from understudy.ha.policy import WithoutManager
 from understudy.ha.replication.promotion import Promotion
 from understudy.ha.replication.standing import WaitingCopy
 from understudy.ports import Fence
@@ -26,6 +27,20 @@ class Cause(Enum):
     """It was a replica in sync and lost its active node."""
     TOLD = auto()
     """The active node has stopped and told it to take over."""
+
+
+class ReplicaPromises(Protocol):
+    """The replica in sync of an active node, as the authority asks it (ADR 0116)."""
+
+    def ask_promise(self, number: int, sequence: int, duration_ms: int) -> None:
+        """Ask that it does not take over for so long; ``Authority.promised`` gets the answer, if one comes.
+
+        Args:
+            number: Of the request.
+            sequence: Activation sequence of the active node.
+            duration_ms: From the receipt on.
+        """
+        ...
 
 
 class Authority(Protocol):
@@ -148,8 +163,31 @@ class Authority(Protocol):
         """
         ...
 
-    def watch(self, lost: Callable[[BrokerError], None]) -> None:
-        """Call ``lost`` when the permission ends without ``release``."""
+    def watch(self, lost: Callable[[BrokerError], None], proved: Callable[[], None]) -> None:
+        """Call ``lost`` when the permission ends without ``release``, and ``proved`` when ``without_manager`` ends."""
+        ...
+
+    @property
+    def without_manager(self) -> WithoutManager | None:
+        """Set while the promise of the replica stands in for the lock of this active node."""
+        ...
+
+    def synced(self, replica: ReplicaPromises | None) -> None:
+        """The node is active: this replica is in sync from now on; None: none is."""
+        ...
+
+    def promised(self, number: int, refusal: str | None) -> None:
+        """The replica has answered a request for a promise; None: it has promised."""
+        ...
+
+    def promise(self, sequence: int, duration_ms: int, answer: Callable[[str | None], None]) -> None:
+        """The node is a replica in sync, and its active node asks for a promise not to take over.
+
+        Args:
+            sequence: Activation sequence of the active node.
+            duration_ms: From now on.
+            answer: Called once, with None or the reason of a refusal.
+        """
         ...
 
     def release(self) -> None:
@@ -233,6 +271,9 @@ class ReplicaListener(Protocol):
 
     def lost(self, reason: str) -> None:
         """The connection has ended."""
+
+    def promise_asked(self, sequence: int, duration_ms: int, answer: Callable[[str | None], None]) -> None:
+        """The active node asks for a promise; see ``Authority.promise``."""
 
     def fail_over(self) -> None:
         """The active node has stopped, and wants this one to take over: there is nothing left to come."""

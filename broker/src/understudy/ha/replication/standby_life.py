@@ -200,6 +200,13 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
         """See ``ReplicaListener``."""
         self.fire(StandbyEvent.LOST, reason)
 
+    def promise_asked(self, sequence: int, duration_ms: int, answer: Callable[[str | None], None]) -> None:
+        """See ``ReplicaListener``."""
+        if self._state is StandbyState.IN_SYNC:
+            self._authority.promise(sequence, duration_ms, answer)
+        else:
+            answer(f"the node is no replica in sync ({self._state.name})")
+
     def fail_over(self) -> None:
         """See ``ReplicaListener``."""
         self.fire(StandbyEvent.FAIL_OVER)

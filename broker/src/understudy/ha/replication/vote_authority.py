@@ -20,7 +20,8 @@ from understudy.errors import ActivationRefused, BrokerError, DiskFailed, LockLo
 from understudy.ha.local_sequence import LocalSequence
 from understudy.ha.network_check import NetworkCheck
 from understudy.ha.noted_position import PositionNumbers
-from understudy.ha.replication.ports import Answer, Cause
+from understudy.ha.policy import WithoutManager
+from understudy.ha.replication.ports import Answer, Cause, ReplicaPromises
 from understudy.ha.replication.promotion import Promotion
 from understudy.ha.replication.shared_note import SharedNote
 from understudy.ha.replication.standing import (
@@ -258,8 +259,23 @@ class VoteAuthority:
         """See ``Authority``: the nodes that vote keep no numbers."""
         return None
 
-    def watch(self, lost: Callable[[BrokerError], None]) -> None:
+    def watch(self, lost: Callable[[BrokerError], None], proved: Callable[[], None]) -> None:
         """See ``Authority``: votes give no permission that could end."""
+
+    @property
+    def without_manager(self) -> WithoutManager | None:
+        """See ``Authority``: there is none."""
+        return None
+
+    def synced(self, replica: ReplicaPromises | None) -> None:
+        """See ``Authority``: nothing is asked of it."""
+
+    def promised(self, number: int, refusal: str | None) -> None:
+        """See ``Authority``: nothing was asked."""
+
+    def promise(self, sequence: int, duration_ms: int, answer: Callable[[str | None], None]) -> None:
+        """See ``Authority``: a vote decides, whatever the replica says."""
+        answer("this node has no lock manager")
 
     def release(self) -> None:
         """See ``Authority``: there is nothing to give back."""

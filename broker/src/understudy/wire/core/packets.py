@@ -89,6 +89,8 @@ from understudy.wire.core.packets_replication import (
     ReplicationCopy,
     ReplicationOperations,
     ReplicationProgress,
+    ReplicationPromise,
+    ReplicationPromiseRequest,
     ReplicationStopping,
 )
 from understudy.wire.core.packets_session import (
@@ -280,6 +282,8 @@ __all__ = [
     "ReplicationPageWrite",
     "ReplicationPrepare",
     "ReplicationProgress",
+    "ReplicationPromise",
+    "ReplicationPromiseRequest",
     "ReplicationResponse",
     "ReplicationResponseV2",
     "ReplicationScheduledFailover",
@@ -444,6 +448,8 @@ _TYPES: Final[tuple[type[Packet], ...]] = (
     ReplicationCopy,
     ReplicationOperations,
     ReplicationProgress,
+    ReplicationPromise,
+    ReplicationPromiseRequest,
     ReplicationStopping,
 )
 

@@ -12,6 +12,8 @@ copies are equal byte by byte. Bodies::
     -113  ReplicationOperations  i64 index, i8 directory, b8 more, i32 n, n bytes [, b8 report receipt]
     -114  ReplicationProgress  i64 received, i64 durable
     -115  ReplicationStopping  b8 fail over
+    -116  ReplicationPromiseRequest  i64 number, i64 activation sequence, i64 duration in ms
+    -117  ReplicationPromise   i64 number, b8 given, str reason of a refusal
 """
 
 from __future__ import annotations
@@ -41,6 +43,8 @@ REPLICATION_PROTOCOL_MIN: Final = 1
 COMMON_FILES_PROTOCOL: Final = 2
 #: First version in which a copy is checked, and in which each node may ask the other one for bytes of a file.
 CHECKED_FILES_PROTOCOL: Final = 3
+#: First version that has the promise of the replica (ADR 0116).
+PROMISE_PROTOCOL: Final = 3
 #: Bytes of operations in one packet; longer ones are sent in several.
 OPERATIONS_BYTES_MAX: Final = 1024 * 1024
 
@@ -162,3 +166,29 @@ class ReplicationStopping(Packet):
     TYPE: ClassVar[int] = -115
     fail_over: Flag
     """False: it begins to stop, and more operations follow. True: nothing follows, the backup is to activate."""
+
+
+@dataclass(slots=True)
+class ReplicationPromiseRequest(Packet):
+    """The active node cannot prove its lock in time: it requests that its replica does not take over for a while."""
+
+    TYPE: ClassVar[int] = -116
+    number: I64
+    """Of the request; the answer has the same."""
+    sequence: I64
+    """Activation sequence of the active node."""
+    duration_ms: I64
+    """Length of the promise, from its receipt on."""
+
+
+@dataclass(slots=True)
+class ReplicationPromise(Packet):
+    """The answer of the replica to a ``ReplicationPromiseRequest``."""
+
+    TYPE: ClassVar[int] = -117
+    number: I64
+    """Of the request."""
+    given: Flag
+    """Whether the replica requests neither the lock nor the permission before the end of the promise."""
+    reason: Text
+    """Of a refusal."""

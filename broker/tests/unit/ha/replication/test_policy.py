@@ -7,7 +7,7 @@ from unittest.mock import create_autospec
 
 import pytest
 
-from understudy.ha.policy import Decisions, NodeState, Role, Standby
+from understudy.ha.policy import Decisions, NodeState, Role, Standby, WithoutManager
 from understudy.ha.replication.policy import ReplicationOptions, ReplicationPolicy
 from understudy.ha.replication.ports import Authority, Replication
 from understudy.ports import Timers
@@ -38,13 +38,15 @@ def test_a_backup_that_gave_its_role_back_goes_on_and_one_that_is_hosted_ends(ho
 
 def test_after_a_failback_that_failed_the_primary_waits_longer_each_time() -> None:
     life, time = create_autospec(Decisions, instance=True), ManualTime()
+    authority = create_autospec(Authority, instance=True)
+    authority.without_manager = None
     replication = create_autospec(Replication, instance=True)
     life.state = NodeState.ACTIVE
     policy = ReplicationPolicy(
         ReplicationOptions(Role.BACKUP),
         life,
         create_autospec(Standby, instance=True),
-        create_autospec(Authority, instance=True),
+        authority,
         replication,
         time,
         time,
@@ -70,3 +72,33 @@ def test_after_a_failback_that_failed_the_primary_waits_longer_each_time() -> No
     policy.serve()
     asks()
     assert life.fail_back.call_count == 1, "the other node has served in between"
+
+
+def test_a_failback_waits_while_the_promise_of_the_replica_stands_in_for_the_lock() -> None:
+    life, authority = create_autospec(Decisions, instance=True), create_autospec(Authority, instance=True)
+    replication = create_autospec(Replication, instance=True)
+    life.state = NodeState.ACTIVE
+    policy = ReplicationPolicy(
+        ReplicationOptions(Role.BACKUP),
+        life,
+        create_autospec(Standby, instance=True),
+        authority,
+        replication,
+        create_autospec(Timers, instance=True),
+        ManualTime(),
+    )
+    policy.serve()
+    (_, proved), (asks,) = authority.watch.call_args.args, replication.watch.call_args.args
+    authority.without_manager = WithoutManager("witness w:1", 3_000, "no answer")
+    asks()
+    assert "witness w:1 does not answer" in str(policy.refuse_failback())
+    life.fail_back.assert_not_called()
+    authority.without_manager = None
+    replication.has_replica.return_value = False
+    proved()
+    life.fail_back.assert_not_called()
+    replication.has_replica.return_value = True
+    proved()
+    life.fail_back.assert_called_once_with()
+    proved()
+    life.fail_back.assert_called_once_with()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.local_files import local_sequence
+from support.local_files import given_promise, local_sequence
 from understudy.errors import ActivationRefused, BrokerError, JournalCorrupt, LockManagerUnavailable
 from understudy.ha.replication.lock_authority import LockAuthority
 from understudy.ha.replication.lock_promotion import LockPromotion
@@ -77,6 +77,7 @@ def test_a_promotion_ends_when_the_lock_manager_is_lost() -> None:
         lambda: "n",
         time,
         time,
+        given_promise(time),
         first_start=lambda: True,
         complete=lambda: True,
     )
