@@ -34,6 +34,9 @@ def parse_connector(name: str, url: str, instance_directory: str) -> ConnectorCo
         loaded = read_broker_xml(text.encode(), file=f"connector {name!r}", base_directory=instance_directory)
     except ConfigError as error:
         raise ValueError(str(error)) from error
+    if not loaded.configuration.connectors:
+        # one inside the virtual machine of Java leads nowhere
+        raise ValueError("; ".join(map(str, loaded.warnings)))
     (connector,) = loaded.configuration.connectors
     if connector.name != name:
         raise ValueError(f"connector {name!r}: the name has white space that XML does not keep")

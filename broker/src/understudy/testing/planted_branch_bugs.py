@@ -14,7 +14,6 @@ from understudy.testing import (  # noqa: F401  # for BUGS
     planted_activation_bugs,
     planted_group_bugs,
     planted_member_bugs,
-    planted_promise_bugs,
     planted_replication_bugs,
     planted_scale_down_bugs,
     planted_vote_bugs,

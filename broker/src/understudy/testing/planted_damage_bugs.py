@@ -13,7 +13,7 @@ from understudy.routing.queues.queue import Queue
 from understudy.store import read_back
 from understudy.store.quarantine import KnownDamage, Quarantine, QuarantineEntry
 from understudy.store.reference import MessageReference, References
-from understudy.testing import planted_pair_bugs, planted_wrong_read_bugs  # noqa: F401  # for BUGS
+from understudy.testing import planted_pair_bugs, planted_promise_bugs, planted_wrong_read_bugs  # noqa: F401  # for BUGS
 from understudy.testing.damaged_pair import DamagedPairRun
 from understudy.testing.planting import Patch, planted
 from understudy.testing.scenario_run import ScenarioRun

@@ -93,7 +93,7 @@ def test_masked_and_empty_passwords_stay() -> None:
         ("addConnector", ("c", "tcp://h:1"), "there is a connector 'c'"),
         ("addConnector", ("", "tcp://h:1"), "a connector needs a name"),
         ("addConnector", ("x", "h"), "'h' is no URL"),
-        ("addConnector", ("x", "vm://0"), "in-VM transports do not exist here"),
+        ("addConnector", ("x", "vm://0"), "no transports inside a virtual machine here"),
         ("addConnector", ("x", "tcp://h:0"), "port 0"),
         ("addConnector", ("x", "</connector><connector name='y'>tcp://h:1"), "is not served"),
         ("addConnector", ('x" y="', "tcp://h:1" + "?a=" + "b" * 70_000), "limit 65536"),

@@ -164,13 +164,10 @@ class Peer:
         self._server.settle()
 
 
-LOCAL = "10.0.0.1:61616"
-
-
 def stranger(peer: Peer) -> None:
     """Subscribes, begins a cluster link and a frame."""
     peer.send(p.SubscribeTopologyV2(False, 136), channel_id=0)
-    peer.send(hello_of(peer.credentials, address=LOCAL), channel_id=3)
+    peer.send(hello_of(peer.credentials, address=f"10.0.0.1:{peer.number}"), channel_id=3)
     peer.half_a_frame()
 
 

@@ -14,8 +14,7 @@ from understudy.cluster.services import ClusterServices
 from understudy.cluster.topology import Topology
 from understudy.config.high_availability import HighAvailabilityPolicy, ReplicationConfiguration
 from understudy.config.model import ClusterConnectionConfiguration, Configuration, ConnectorConfiguration
-from understudy.ports import Entropy
-from understudy.runtime.environment import Environment
+from understudy.runtime.environment import Environment, SystemEntropy
 from understudy.runtime.networks import make_networks, membership_settings
 from understudy.runtime.node_configuration import NodeConfiguration
 from understudy.runtime.turn import Turn
@@ -59,7 +58,7 @@ def make(configuration: Configuration = CONFIGURATION) -> tuple[ClusterNetwork, 
     async def build() -> tuple[ClusterNetwork, ...]:
         time, loop = ManualTime(), asyncio.get_running_loop()
         node = NodeConfiguration(configuration, cast(Environment, None))
-        return make_networks(node, ClusterCredentials("u", "p", cast(Entropy, None)), loop, time, Turn(loop, time))
+        return make_networks(node, ClusterCredentials("u", "p", SystemEntropy()), loop, time, Turn(loop, time))
 
     return asyncio.run(build())
 

@@ -83,10 +83,9 @@ class Session:
         return XaBranches(self, self._link, self._state)
 
     async def close(self) -> None:
-        """Wait for unconfirmed sends, at most callTimeout, then close the session. In AUTO and DUPS_OK mode what was
-        received is acknowledged; open work is rolled back. Closing twice does nothing.
-
-        A ``with`` block that is left by an error gives the messages in work back first (docs/client.md).
+        """Wait for unconfirmed sends, at most callTimeout, then close the session. In AUTO and DUPS_OK mode received
+        messages are acknowledged, unless an error leaves a ``with`` block: it gives the messages in work back
+        (docs/client.md). Open work is rolled back. Closing twice does nothing.
 
         Raises:
             CallTimedOut: no answer within callTimeout, or no failover within callFailoverTimeout.
@@ -104,7 +103,6 @@ class Session:
     @exclusive
     def start(self) -> None:
         """Let the broker deliver again after ``stop``. A new session is started.
-
         Failover: the session is started at the new connection.
 
         Concurrency: any task may call it.

@@ -57,7 +57,9 @@ class Node:
         assert self.answers == [None]
         self.authority.claim(self.answers.append, alone=False)
         self.time.advance(0)
-        assert self.answers == [None, None]
+        self.authority.commit(self.answers.append)
+        self.time.advance(0)
+        assert self.answers == [None, None, None]
         self.authority.watch(self.lost.append, self._proved)
         self._renew()
 
