@@ -29,7 +29,7 @@ class Member:
 
 def crossed(members: Sequence[Member]) -> list[str]:
     """Nodes of one pair with the stores of two, and nodes whose partner is no node of their pair."""
-    found = []
+    found: list[str] = []
     by_pair: dict[str, list[Member]] = defaultdict(list)
     for each in members:
         if each.pair and each.node_id:
