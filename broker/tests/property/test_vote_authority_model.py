@@ -62,6 +62,7 @@ class Node:
 
     def activate(self, *, noted: bool = True) -> None:
         self.authority.claim(lambda error: None, alone=False)
+        self.authority.commit(lambda error: None)
         if noted:
             self.origin, self.copied_at = Origin.OWN, -1
 
