@@ -1,4 +1,6 @@
-"""``understudy queue``: the queues of a node, their counters, and why messages wait in them."""
+"""``understudy queue``: the queues of a node, their counters, why messages wait in them, and the end of that wait for
+damaged messages of a pair.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ from understudy.texts import printable
 
 @click.group()
 def queue() -> None:
-    """Look at queues."""
+    """Look at queues and at messages that wait in them."""
 
 
 @queue.command("stat")
@@ -106,6 +108,40 @@ def explain(
         _show_message(found)
     else:
         _show_queue(found)
+
+
+@queue.command("quarantine-damaged")
+@instance_option
+@server_option
+@url_option
+@token_file_option
+@click.option("--yes", is_flag=True, help="Do not ask. Needed where there is no terminal.")
+@json_option
+def quarantine_damaged(
+    instance: Path | None, server: str | None, url: str | None, token_file: Path | None, yes: bool, as_json: bool
+) -> None:
+    """Move damaged messages that wait for the other node of a pair to the quarantine.
+
+    For the case that the other node or its data is lost for good. Such a message waits until a replica is in sync, at
+    most other-copy-wait, because the copy of the other node may be intact; in the quarantine it waits no longer. Each
+    entry names queue, message and file. Nothing is asked and nothing changes if no message waits.
+
+    Example: understudy queue quarantine-damaged --instance /srv/broker --yes
+
+    Exit codes: 0 moved, or no message waits; 1 not confirmed; 3 the node is not active or not reachable.
+    """
+    place = Place.of(instance, url, token_file, server)
+    waiting: int = _invoke(place, "getMessagesWaitingForOtherNodeCount")
+    if waiting and not yes:
+        echo(f"{waiting} damaged messages wait for the copy of the other node", err=True)
+        click.confirm("Move them to the quarantine?", abort=True, err=True)
+    moved: int = _invoke(place, "quarantineMessagesWaitingForOtherNode") if waiting else 0
+    echo(json.dumps({"moved": moved}) if as_json else f"{moved} messages are moved to the quarantine")
+
+
+def _invoke(place: Place, operation: str) -> int:
+    """The number that an operation of the broker without arguments answers."""
+    return int(place.ask("/api/v1/invoke", body={"resource": "broker", "operation": operation})["result"])
 
 
 def _show_queue(found: dict[str, Any]) -> None:
