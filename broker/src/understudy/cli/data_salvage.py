@@ -14,9 +14,11 @@ import click
 
 from understudy.cli.stores import STORE, open_store
 from understudy.cli.terminal import echo
-from understudy.errors import BrokerError, StoreVersionUnsupported
+from understudy.errors import BrokerError, StoreVersionUnsupported, WrongNode
 from understudy.runtime.environment import SystemClock
-from understudy.tools.salvage import Salvage, SalvageReport, write
+from understudy.tools.other_copy import OtherCopy
+from understudy.tools.salvage import Salvage, SalvageReport
+from understudy.tools.salvaged_store import write
 from understudy.units import format_bytes
 
 
@@ -40,6 +42,19 @@ from understudy.units import format_bytes
     type=click.Path(file_okay=False, resolve_path=True),
     help="Where bodies of large messages are copied; default: large-messages beside the new journal.",
 )
+@click.option(
+    "--from",
+    "other_directory",
+    type=STORE,
+    help="Journal of another copy of this store, such as that of the other node of the pair. Damaged and missing"
+    " parts of DIRECTORY are taken from it. Its broker must not run.",
+)
+@click.option(
+    "--large-messages-from",
+    "other_large_directory",
+    type=click.Path(file_okay=False, resolve_path=True),
+    help="large-messages-directory of the other copy; default: large-messages beside its journal.",
+)
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
 @click.pass_context
 def salvage_store(
@@ -48,23 +63,42 @@ def salvage_store(
     target: str | None,
     large_directory: str | None,
     large_target: str | None,
+    other_directory: str | None,
+    other_large_directory: str | None,
     as_json: bool,
 ) -> None:
     """Read the intact records of the damaged journal in DIRECTORY, and list the lost ones.
 
     With --to, write the rest into a new journal from which a broker of the same node id can start. DIRECTORY is only
     read. Stop its broker first.
+
+    With --from, records, messages and bodies that are damaged here or in the quarantine are taken from another copy
+    of the same node id, which is only read, too. The report counts them; the lost ones are in neither copy.
     """
     disk = open_store(directory)
+    if other_directory is None and other_large_directory is not None:
+        raise click.UsageError("--large-messages-from belongs to a copy that --from names")
+    if other_directory is not None:
+        if other_directory == directory:
+            raise click.UsageError("--from names DIRECTORY itself")
+        open_store(other_directory)
+        other_large_directory = other_large_directory or f"{os.path.dirname(other_directory)}/large-messages"
     if target is not None and os.path.isdir(target) and os.listdir(target):
         raise click.UsageError(f"{target} is not empty")
     large_target = large_target or (f"{os.path.dirname(target)}/large-messages" if target is not None else None)
     large_directory = large_directory or f"{os.path.dirname(directory)}/large-messages"
-    if large_target is not None and os.path.realpath(large_target) == os.path.realpath(large_directory):
+    if large_target is not None and _same(large_target, large_directory):
         raise click.UsageError(f"{large_target} holds the bodies of the old journal; --large-messages-to names another")
-    salvage = Salvage(disk, directory, large_directory)
+    if large_target is not None and other_large_directory is not None and _same(large_target, other_large_directory):
+        raise click.UsageError(f"{large_target} holds the bodies of the other copy; --large-messages-to names another")
     try:
+        other = None
+        if other_directory is not None and other_large_directory is not None:
+            other = OtherCopy(disk, other_directory, other_large_directory)
+        salvage = Salvage(disk, directory, large_directory, other)
         salvage.read()
+    except WrongNode as error:
+        raise click.UsageError(str(error)) from error
     except (StoreVersionUnsupported, BrokerError, OSError) as error:
         echo(f"understudy: {error}", err=True)
         context.exit(3)
@@ -85,9 +119,14 @@ def salvage_store(
     context.exit(1 if report.lost_count else 0)
 
 
+def _same(one: str, another: str) -> bool:
+    return os.path.realpath(one) == os.path.realpath(another)
+
+
 def _text(report: SalvageReport, target: str | None) -> str:
+    where = " (in neither copy)" if report.other is not None else ""
     lines = [
-        f"LOST: {lost.file} at offset {lost.offset}, {format_bytes(lost.bytes)}"
+        f"LOST{where}: {lost.file} at offset {lost.offset}, {format_bytes(lost.bytes)}"
         f"{'' if lost.records is None else f', {lost.records} records'}: {lost.what}"
         for lost in report.lost
     ]
@@ -95,6 +134,9 @@ def _text(report: SalvageReport, target: str | None) -> str:
         lines.append(f"... and {report.lost_count - len(report.lost)} more")
     if report.doubtful_transactions:
         lines.append(f"{report.doubtful_transactions} transactions without a known outcome: their messages are kept")
+    if report.other is not None:
+        counts = ", ".join(f"{count} {kind}" for kind, count in report.restored.items()) or "nothing"
+        lines.append(f"restored from {report.other}: {counts}")
     done = "are in" if target is not None else "can be salvaged (--to NEW_DIRECTORY writes them)"
     lines.append(
         f"{report.addresses} addresses, {report.queues} queues, {report.messages} messages and"

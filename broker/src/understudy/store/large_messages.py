@@ -33,7 +33,7 @@ from understudy.ids import first_id_of_epoch
 from understudy.kernel import crc32
 from understudy.limits import LARGE_MESSAGES_UNFINISHED_MAX
 from understudy.message import LargeBody
-from understudy.ports import Clock, Disk, File, LogWriter, Operation
+from understudy.ports import Clock, DiskReader, FileReader, LogWriter, Operation
 from understudy.store.log.applier import UNFINISHED, Applier
 from understudy.store.log.operation_context import OperationContext
 from understudy.store.log.operations import BodyEnd, FinishBodies, MakeDirectory, RemoveFile, WriteBody
@@ -407,19 +407,19 @@ class LargeReader:
 
     __slots__ = ("_crc", "_disk", "_file", "_large", "_offset", "path")
 
-    def __init__(self, disk: Disk, path: str, large: LargeBody) -> None:
+    def __init__(self, disk: DiskReader, path: str, large: LargeBody) -> None:
         self.path = path
         self._large = large
         self._offset = 0
         self._crc = 0
         self._disk = disk
-        self._file: File | None = None
+        self._file: FileReader | None = None
         size_bytes = self._opened().size()
         if size_bytes != large.size_bytes:
             self.pause()
             raise LargeMessageFailed(f"{size_bytes} bytes where {large.size_bytes} were stored", file=path)
 
-    def _opened(self) -> File:
+    def _opened(self) -> FileReader:
         if self._file is None:
             try:
                 self._file = self._disk.open(self.path, read_only=True)

@@ -2,33 +2,36 @@
 
 The old store is only read. ``Salvage.read`` takes the newest whole snapshot, if there is one, and every valid
 record after it, also those after damage; it lists each range that it had to pass over. ``Salvage.messages`` reads
-the messages that live then. ``write`` puts them, with addresses, queues, settings, duplicate ids and prepared
-transactions, into a new store of the same node, with a newer epoch, so that no id is given out twice.
+the messages that live then.
 
 What a lost record said is unknown. Where that matters messages are kept rather than lost: a message whose
 acknowledgement is lost comes again; the messages of a transaction that was open where something is lost, and
 has no outcome, are kept, and the messages that it acknowledged stay; a message of a queue that is not described any
 more goes to a queue ``recovered.<queue id>``.
 
-Not here: the command (``cli.data_salvage``).
+With another copy of the store, damaged and missing bytes are read from it instead (``other_copy``), and messages that
+the quarantine has set aside come back at the end of their queue. Everything that is listed as lost then is in neither
+copy.
+
+Not here: the new store (``salvaged_store``), the command (``cli.data_salvage``).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import field
 from typing import Final
 
 from understudy.dataclass import dataclass
-from understudy.errors import DiskFailed, DiskFull, JournalCorrupt, LargeMessageFailed, RemoteProtocolError, StoreError
+from understudy.errors import JournalCorrupt, LargeMessageFailed, RemoteProtocolError, StoreError
 from understudy.ids import NodeId
 from understudy.limits import RECORD_BYTES_MAX
-from understudy.message import LargeMessage, Message, large_body_of
-from understudy.ports import Clock, Disk
-from understudy.store.large_messages import LargeMessages, LargeReader
+from understudy.message import LargeBody, Message, large_body_of
+from understudy.ports import DiskReader
+from understudy.store.large_messages import LargeReader
 from understudy.store.log.chain import Link, highest_number, newest_epoch, read_chain
 from understudy.store.log.damage import CONSEQUENCES, DamagedRecord, find_passage
-from understudy.store.log.follower import Follower
 from understudy.store.log.records import (
     HEADER_BYTES,
     MESSAGE_LARGE,
@@ -39,21 +42,19 @@ from understudy.store.log.records import (
     decode,
 )
 from understudy.store.log.replay import Cursor, Stop, find_next_record, read_frame, replay
-from understudy.store.log.segment import HEADER_BLOCK_BYTES, NEW_SUFFIX, parse_name, seed_of, segment_name
-from understudy.store.message_store import MessageStore
-from understudy.store.quarantine import read_known_damage
+from understudy.store.log.segment import HEADER_BLOCK_BYTES, parse_name, seed_of, segment_name
+from understudy.store.quarantine import read_entries, read_known_damage
 from understudy.store.queue_ids import QueueIds
-from understudy.store.reference import MessageReference, unpack_location
-from understudy.store.settings import StoreSettings
+from understudy.store.reference import MessageReference, pack_location, reference_to, unpack_location
 from understudy.store.snapshots.snapshot import read_snapshot, snapshot_names
 from understudy.store.state import StoreState
-from understudy.tools.step_writer import stepped
+from understudy.tools.other_copy import OtherCopy, RestoringDisk
 
-_PIECE_BYTES: Final = 1024 * 1024
-#: Bytes appended to the new store before they are written.
-_BACKLOG_BYTES: Final = 4 * 1024 * 1024
+PIECE_BYTES: Final = 1024 * 1024
 #: Duplicate ids are the broker's to limit (id-cache-size): none is left out here.
-_ID_CACHE_SIZE: Final = 1 << 31
+ID_CACHE_SIZE: Final = 1 << 31
+#: What reading a message or a body raises if it is damaged or missing.
+_UNREADABLE: Final = (StoreError, LargeMessageFailed, RemoteProtocolError, ValueError, FileNotFoundError)
 #: Problems that are listed one by one.
 LISTED_MAX: Final = 1_000
 
@@ -91,6 +92,12 @@ class SalvageReport:
     """Messages known to be in a queue whose bytes cannot be read."""
     doubtful_transactions: int = field(default=0, init=False)
     """Transactions whose outcome may be lost; their messages are kept."""
+    other: str | None = None
+    """Directory of the other copy; None without one."""
+    restored: dict[str, int] = field(default_factory=dict, init=False)
+    """Number of parts taken from the other copy, by kind: types of records that lay at the same place, ``segment``,
+    ``header``, ``snapshot``, ``message`` (a record found by its message id), ``body``; and ``quarantined message``, a
+    message that was set aside and is in its queue again."""
 
     def add(self, lost: Lost) -> None:
         """Something is lost."""
@@ -102,28 +109,45 @@ class SalvageReport:
 class Salvage:
     """The readable part of one damaged store."""
 
-    def __init__(self, disk: Disk, directory: str, large_directory: str) -> None:
-        """Nothing is read yet.
+    def __init__(self, disk: DiskReader, directory: str, large_directory: str, other: OtherCopy | None = None) -> None:
+        """Nothing is read yet, but with another copy both are compared.
 
         Args:
             disk: Where the store is; only read.
             directory: Of its journal.
             large_directory: Of the bodies of its large messages.
+            other: Where damaged and missing bytes are taken from; None: from nowhere.
+
+        Raises:
+            WrongNode: the other copy is of another node.
+            DiskFailed: a file cannot be read at all.
+            StoreVersionUnsupported: written by a newer Understudy.
         """
-        self._disk = disk
+        self._restoring = None if other is None else RestoringDisk(disk, directory, other)
+        self._disk: DiskReader = disk if self._restoring is None else self._restoring
         self.directory = directory
         self.large_directory = large_directory
-        self._names = disk.list(directory)
+        self._taken: set[tuple[str, int]] = set()
+        """Kind and id of messages and bodies taken from the other copy."""
+        self._bodies_elsewhere: set[int] = set()
+        """Ids of the files of bodies that are read from the other copy."""
+        self._begin()
+
+    def _begin(self) -> None:
+        self._names = self._disk.list(self.directory)
         self.epoch, self.number = newest_epoch(self._names), highest_number(self._names)
-        self._known = read_known_damage(disk, directory)
-        self.state = StoreState(_ID_CACHE_SIZE)
+        self._known = read_known_damage(self._disk, self.directory)
+        self.state = StoreState(ID_CACHE_SIZE)
         self._sequence = 0
         """Of the last record that was read."""
         self._missing: tuple[Link, ...] = ()
         """Older segments that the newest epoch lists and that do not exist."""
         self._doubtful: set[int] = set()
         self._node_id: NodeId | None = None
-        self.report = SalvageReport(directory, None, None)
+        self._returned: list[tuple[int, MessageReference, MessageRecord]] = []
+        """Messages that were set aside, with their queues."""
+        other = self._restoring.other.directory if self._restoring is not None else None
+        self.report = SalvageReport(self.directory, None, None, other=other)
 
     def read(self) -> None:
         """Read everything but the bodies.
@@ -132,17 +156,37 @@ class Salvage:
             DiskFailed: a file cannot be read at all.
             StoreVersionUnsupported: written by a newer Understudy.
         """
+        begin = self._read_log()
+        if self._restoring is not None and self.report.lost_count:
+            offered = self._restoring.offered_segments(
+                {link.name for link in self._missing}, above=self.state.trimmed_to, after=begin
+            )
+            if offered:
+                self._restoring.take_segments(offered)
+                self._begin()
+                self._read_log()
+        self._end_epoch()
+        self._name_queues()
+        self._return_quarantined()
+        report, state = self.report, self.state
+        report.node_id = self.node_id
+        report.addresses, report.queues = len(state.addresses), len(state.queues)
+        report.prepared_transactions = len(state.transactions)
+        self._count_restored()
+
+    def _read_log(self) -> int:
+        """Snapshot and records; the number of the segment of the snapshot, 0 for none."""
         begin = self._load_snapshot()
         links = [link for link in self._links() if link.number > begin]
         for index, link in enumerate(links):
             self._take_in(link, is_last=index == len(links) - 1)
         self._report_missing(links)
-        self._end_epoch()
-        self._name_queues()
-        report, state = self.report, self.state
-        report.node_id = self.node_id
-        report.addresses, report.queues = len(state.addresses), len(state.queues)
-        report.prepared_transactions = len(state.transactions)
+        return begin
+
+    def _count_restored(self) -> None:
+        if self._restoring is not None:
+            kinds = self._restoring.restored + Counter(kind for kind, _ in self._taken)
+            self.report.restored = dict(sorted(kinds.items()))
 
     def _load_snapshot(self) -> int:
         """Begin with the newest whole one; the number of its segment, 0 for none."""
@@ -155,7 +199,7 @@ class Salvage:
                 continue
             finally:
                 file.close()
-            state.id_cache_size = _ID_CACHE_SIZE
+            state.id_cache_size = ID_CACHE_SIZE
             self.state, self._sequence = state, header.sequence
             self.report.snapshot = name
             return header.number
@@ -239,6 +283,8 @@ class Salvage:
         passage = find_passage(rest, cursor, self._known, lambda: None) if cursor.sequence else None
         if passage is not None and passage.following is not None and passage.following.offset == following:
             for record in passage.records:
+                if self._put_back(record):
+                    continue
                 self._lose(cursor.path, record.offset, record.length, 1, _describe(record))
             return
         if following is None:
@@ -251,6 +297,22 @@ class Salvage:
         assert found is not None, "it was found valid before"
         missing = found.sequence - self._sequence - 1 if self._sequence else None
         self._lose(cursor.path, cursor.offset, following - cursor.offset, missing, "records of unknown extents")
+
+    def _put_back(self, damaged: DamagedRecord) -> bool:
+        """Put a message whose record is damaged in its queues, if the other copy has its record; whether it has."""
+        restoring = self._restoring
+        if restoring is None or damaged.kind != RecordType.MESSAGE_ADD.name or not damaged.message_id:
+            return False
+        if (damaged.number, damaged.epoch, damaged.offset) in restoring.dropped:
+            return False
+        found = restoring.find_message(damaged.message_id)
+        if found is None:
+            return False
+        if damaged.number not in self.state.segments:
+            self.state.begin_segment(damaged.number, damaged.epoch, damaged.sequence)
+        place = pack_location(damaged.number, damaged.offset, damaged.length)
+        self.state.apply(found, damaged.sequence, damaged.number, place)
+        return True
 
     def _end_epoch(self) -> None:
         """Open transactions end: those that may have lost their outcome are kept."""
@@ -283,17 +345,55 @@ class Salvage:
                 self._lose(self.directory, 0, 0, None, f"the address of queue {queue.name!r}: it gets one of its name")
                 state.addresses[queue.address_id] = AddressRecord(queue.address_id, queue.name, (queue.routing_type,))
 
+    def _return_quarantined(self) -> None:
+        """Read the messages that were set aside; their queues have acknowledged them."""
+        if self._restoring is None:
+            return
+        for kept in read_entries(self._disk, self.directory):
+            entry = kept.entry
+            if entry.dropped or entry.held or not (entry.durable and entry.queue_id and entry.message_id):
+                continue
+            backlog = self.state.references.get(entry.queue_id)
+            if backlog and any(each.message_id == entry.message_id for each in backlog.references()):
+                continue
+            try:
+                if entry.queue_id not in self.state.queues:
+                    raise JournalCorrupt(f"there is no queue {entry.queue!r} any more", file=self.directory, offset=0)
+                record = self._read_record(entry.segment, entry.epoch, entry.offset, entry.length, entry.message_id)
+                self._check_body(record)
+            except _UNREADABLE as error:
+                what = f"message {entry.message_id} of {entry.queue!r}, in the quarantine: {error}"
+                self._lose(entry.path or self.directory, entry.offset, entry.length, 1, what)
+                self.report.messages_lost += 1
+                continue
+            file_id = large_body_of(record.encoded).file_id if record.flags & MESSAGE_LARGE else None
+            reference = reference_to(
+                file_id,
+                record.message_id,
+                record.priority,
+                record.expiration,
+                record.scheduled_ms,
+                len(record.encoded),
+                True,
+                None,
+            )
+            self._returned.append((entry.queue_id, reference, record))
+            self._taken.add(("quarantined message", record.message_id))
+            self.report.messages += 1
+
     # --- messages -------------------------------------------------------------------------------
 
     def messages(self) -> Iterator[tuple[int, MessageReference, MessageRecord]]:
-        """Queue id, reference and record of each message in a queue that can be read, queue by queue in order. What
-        cannot be read is listed in the report.
+        """Queue id, reference and record of each message in a queue that can be read, queue by queue in order; then
+        those that were set aside. Messages that cannot be
+        read are listed in the report.
         """
         for queue_id, backlog in self.state.references.items():
             for reference in backlog.references():
                 record = self.read_message(reference)
                 if record is not None:
                     yield queue_id, reference, record
+        yield from self._returned
 
     def count_messages(self) -> None:
         """Read every message, also those of prepared transactions, for the report alone."""
@@ -313,18 +413,37 @@ class Salvage:
         assert reference.location is not None, "everything in a log has its location"
         number, offset, length = unpack_location(reference.location)
         use = self.state.segments.get(number)
-        path = f"{self.directory}/{segment_name(number, use.epoch if use is not None else 0)}"
+        epoch = use.epoch if use is not None else 0
         try:
-            if use is None:
-                raise JournalCorrupt("the segment is not part of the log", file=path, offset=offset)
-            record = self._decode(path, number, use.epoch, offset, length)
-            if record.flags & MESSAGE_LARGE:
-                self._check_body(record)
-        except (StoreError, LargeMessageFailed, RemoteProtocolError, ValueError, FileNotFoundError) as error:
+            record = self._read_record(number, epoch, offset, length, reference.message_id)
+            if (record.priority, record.expiration) != (reference.priority, reference.expiration):
+                raise JournalCorrupt("the other copy has another message of its id", file=self.directory, offset=0)
+            self._check_body(record)
+        except _UNREADABLE as error:
+            path = f"{self.directory}/{segment_name(number, epoch)}"
             self.report.messages_lost += 1
             self.report.add(Lost(path, offset, length, 1, f"message {reference.message_id}: {error}"))
             return None
         self.report.messages += 1
+        self._count_restored()
+        return record
+
+    def _read_record(self, number: int, epoch: int, offset: int, length: int, message_id: int) -> MessageRecord:
+        """The record of a message: from its place in the log, or from anywhere in the other copy."""
+        path = f"{self.directory}/{segment_name(number, epoch)}"
+        try:
+            if not epoch:
+                raise JournalCorrupt("the segment is not part of the log", file=path, offset=offset)
+            record = self._decode(path, number, epoch, offset, length)
+            if record.message_id != message_id:
+                raise JournalCorrupt(f"it is message {record.message_id}", file=path, offset=offset)
+        except _UNREADABLE:
+            found = self._restoring.find_message(message_id) if self._restoring is not None else None
+            if found is None:
+                raise
+            Message.decode(found.encoded)
+            self._taken.add(("message", message_id))
+            return found
         return record
 
     def _decode(self, path: str, number: int, epoch: int, offset: int, length: int) -> MessageRecord:
@@ -345,11 +464,35 @@ class Salvage:
         return record
 
     def _check_body(self, record: MessageRecord) -> None:
+        """Read the body of a large message; that of the other copy if it is not right here."""
+        if not record.flags & MESSAGE_LARGE:
+            return
         large = large_body_of(record.encoded)
-        reader = LargeReader(self._disk, f"{self.large_directory}/{large.file_id}.large", large)
+        try:
+            self._read_body(large)
+        except (StoreError, LargeMessageFailed, FileNotFoundError) as error:
+            if self._restoring is None or large.file_id in self._bodies_elsewhere:
+                raise
+            self._bodies_elsewhere.add(large.file_id)
+            try:
+                self._read_body(large)
+            except (StoreError, LargeMessageFailed, FileNotFoundError):
+                self._bodies_elsewhere.discard(large.file_id)
+                raise error from None
+            self._taken.add(("body", large.file_id))
+
+    def open_body(self, large: LargeBody) -> LargeReader:
+        """A reader of the body of a message that ``messages`` has returned."""
+        restoring = self._restoring
+        elsewhere = restoring is not None and large.file_id in self._bodies_elsewhere
+        directory = restoring.other.large_directory if restoring is not None and elsewhere else self.large_directory
+        return LargeReader(self._disk, f"{directory}/{large.file_id}.large", large)
+
+    def _read_body(self, large: LargeBody) -> None:
+        reader = self.open_body(large)
         try:
             while reader.left_bytes:
-                reader.read(_PIECE_BYTES)
+                reader.read(PIECE_BYTES)
         finally:
             reader.pause()
 
@@ -360,134 +503,3 @@ def _describe(record: DamagedRecord) -> str:
     consequence = CONSEQUENCES.get(kind, "its effect is lost") if kind is not None else "its effect is lost"
     message = f" (message {record.message_id})" if record.message_id else ""
     return f"record {record.sequence}, {record.kind}{message}: {consequence}"
-
-
-def write(salvage: Salvage, disk: Disk, directory: str, large_directory: str, clock: Clock, node_id: NodeId) -> None:
-    """Write what ``salvage.read`` has found into a new store.
-
-    Args:
-        salvage: Of the old one.
-        disk: Where the new one will be.
-        directory: Of its journal, empty.
-        large_directory: Of the bodies of its large messages.
-        clock: For times in the log.
-        node_id: Of the old store.
-
-    Raises:
-        DiskFull, DiskFailed: the disk refused; the new store is of no use then.
-    """
-    _Writing(salvage, disk, directory, large_directory, clock, node_id).run()
-
-
-class _Writing:
-    def __init__(
-        self, salvage: Salvage, disk: Disk, directory: str, large_directory: str, clock: Clock, node_id: NodeId
-    ) -> None:
-        self._salvage = salvage
-        self._disk = disk
-        self._large_directory = large_directory
-        self._copied: set[int] = set()
-        log, self._writer = stepped(disk, directory)
-        bodies, self._bodies = stepped(disk, large_directory)
-        self._failures: list[BaseException] = []
-        disk.make_directory(directory)
-        # a segment that was begun says which epochs and numbers were given out; the activation removes it
-        seen = disk.open(f"{directory}/{segment_name(salvage.number, salvage.epoch)}{NEW_SUFFIX}", create=True)
-        seen.close()
-        self._store = MessageStore.activate(
-            Follower(disk, directory, id_cache_size=_ID_CACHE_SIZE),
-            files=log,
-            clock=clock,
-            node_id=node_id,
-            settings=StoreSettings(compact_segments_min=0, id_cache_size=_ID_CACHE_SIZE, disk_usage_percent_max=-1),
-            large=LargeMessages(bodies.applier, self._bodies, clock),
-            on_failure=self._failures.append,
-        )
-
-    def run(self) -> None:
-        store, state, salvage = self._store, self._salvage.state, self._salvage
-        self._settle()
-        for address in state.addresses.values():
-            store.store_address(address)
-        for queue in state.queues.values():
-            store.store_queue(queue)
-        for setting in state.settings.values():
-            if not setting.of_this_log:
-                store.store_setting(setting)
-        for address_id, ids in state.duplicate_ids.items():
-            store.store_duplicate_ids(address_id, list(ids))
-            self._settle_some()
-        for queue_id, reference, record in salvage.messages():
-            self._store_message(queue_id, reference, record, 0)
-            not_before_ms = state.references[queue_id].redeliveries.get(reference.message_id, 0)
-            if reference.delivery_count or not_before_ms:
-                store.store_delivery_count(
-                    queue_id, reference.message_id, reference.delivery_count, not_before_ms=not_before_ms
-                )
-        for transaction in state.transactions.values():
-            tx_id = store.next_id()
-            for queue_id, reference in transaction.adds:
-                found = salvage.read_message(reference)
-                if found is not None:
-                    self._store_message(queue_id, reference, found, tx_id)
-            for queue_id, message_id in transaction.acknowledges:
-                store.store_acknowledges(queue_id, (message_id,), tx_id)
-            for address_id, duplicate_id in transaction.duplicate_ids:
-                store.store_duplicate_ids(address_id, (duplicate_id,), tx_id)
-            store.store_prepare(tx_id, transaction.xid or b"")
-        self._settle()
-        closed: list[bool] = []
-        store.close(lambda: closed.append(True))
-        while not closed and self._writer.drain():
-            continue
-        self._check()
-
-    def _store_message(self, queue_id: int, reference: MessageReference, record: MessageRecord, tx_id: int) -> None:
-        large = bool(record.flags & MESSAGE_LARGE)
-        message = LargeMessage.decode(record.encoded) if large else Message.decode(record.encoded)
-        if isinstance(message, LargeMessage):
-            self._copy_body(message)
-        self._store.store_message(
-            message, record.address_id, (queue_id,), tx_id=tx_id, scheduled_ms=reference.scheduled_ms, large=large
-        )
-        self._settle_some()
-
-    def _copy_body(self, message: LargeMessage) -> None:
-        large = message.large
-        if large.file_id in self._copied:
-            return
-        self._copied.add(large.file_id)
-        name = f"{large.file_id}.large"
-        source = LargeReader(self._disk, f"{self._salvage.large_directory}/{name}", large)
-        self._disk.make_directory(self._large_directory)
-        target = self._disk.open(f"{self._large_directory}/{name}", create=True)
-        try:
-            offset = 0
-            while source.left_bytes:
-                data = source.read(_PIECE_BYTES)
-                target.write(offset, (data,))
-                offset += len(data)
-            target.sync()
-        finally:
-            source.pause()
-            target.close()
-        self._disk.sync_directory(self._large_directory)
-
-    def _settle_some(self) -> None:
-        if self._store.backlog_bytes > _BACKLOG_BYTES:
-            self._settle()
-
-    def _settle(self) -> None:
-        """Until everything is on the medium."""
-        while True:
-            self._store.flush()
-            did = self._writer.drain()
-            self._check()
-            if not self._store.backlog_bytes and not did:
-                return
-            if not did:
-                raise DiskFull("no space for the new journal")
-
-    def _check(self) -> None:
-        if self._failures:
-            raise DiskFailed(f"the new journal cannot be written: {self._failures[0]}") from self._failures[0]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,8 @@ from click.testing import CliRunner
 from tests.support.store import DIRECTORY, StoreHarness
 
 from understudy.cli.data import data
+from understudy.ids import NodeId
+from understudy.store.log.segment import decode_header, encode_header
 
 
 @pytest.fixture
@@ -117,3 +121,59 @@ def test_salvage_names_the_lost_messages(directory: Path) -> None:
     assert shown.exit_code == 1
     assert f"LOST: {segment} at offset" in shown.output
     assert "nothing was changed" in shown.output
+
+
+def test_salvage_takes_damaged_records_from_another_copy(
+    directory: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    other, target = tmp_path_factory.mktemp("other") / "journal", tmp_path_factory.mktemp("new") / "journal"
+    shutil.copytree(directory, other)
+    segment = sorted(directory.glob("segment-*.log"))[0]
+    content = bytearray(segment.read_bytes())
+    content[4096 + 200] ^= 0xFF
+    segment.write_bytes(content)
+    before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in sorted(other.rglob("*"))}
+    code, output = run("salvage", str(directory), "--from", str(other))
+    assert code == 0, output
+    assert "LOST" not in output
+    assert f"restored from {other}: 1 " in output
+    code, output = run("salvage", str(directory), "--from", str(other), "--to", str(target), "--json")
+    assert code == 0, output
+    report = json.loads(output)
+    assert (report["other"], report["lost_count"], sum(report["restored"].values())) == (str(other), 0, 1)
+    live = [json.loads(run("verify", str(each), "--json")[1])["live_messages"] for each in (other, target)]
+    assert live[0] == live[1] > 0
+    assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in sorted(other.rglob("*"))} == before
+
+    (other / segment.name).write_bytes(content)
+    code, output = run("salvage", str(directory), "--from", str(other))
+    assert code == 1
+    assert f"LOST (in neither copy): {segment} at offset" in output
+    assert f"restored from {other}: nothing" in output
+
+
+def test_usage_of_another_copy(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    other = tmp_path_factory.mktemp("other") / "journal"
+    shutil.copytree(directory, other)
+    for segment in other.glob("segment-*.log"):
+        header = decode_header(segment.read_bytes()[:4096], str(segment))
+        node_id = NodeId("00000000-0000-0000-0000-000000000001")
+        segment.write_bytes(encode_header(replace(header, node_id=node_id)) + segment.read_bytes()[4096:])
+    bodies = str(other.parent / "large-messages")
+    for expected, arguments in {
+        "another node": ("--from", str(other)),
+        "DIRECTORY itself": ("--from", str(directory)),
+        "--from names": ("--large-messages-from", bodies),
+        "holds no journal": ("--from", str(other.parent)),
+        "bodies of the other copy": (
+            "--from",
+            str(other),
+            "--to",
+            str(other.parent / "n"),
+            "--large-messages-to",
+            bodies,
+        ),
+    }.items():
+        code, output = run("salvage", str(directory), *arguments)
+        assert code == 2, output
+        assert expected in output

@@ -14,7 +14,8 @@ from understudy.message import Message
 from understudy.store.log.follower import recover
 from understudy.store.log.records import MessageRecord, RecordType
 from understudy.tools.inspect import read_log
-from understudy.tools.salvage import Salvage, write
+from understudy.tools.salvage import Salvage
+from understudy.tools.salvaged_store import write
 from unit.store.log.test_damage import frames
 
 NEW = "/new/journal"
