@@ -87,7 +87,11 @@ class OtherCopy:
         place = self._index().get(message_id)
         if place is None:
             return None
-        raw = self.read(place.name)[place.frame.offset :][: place.frame.length]
+        file = self.disk.open(f"{self.directory}/{place.name}", read_only=True)
+        try:
+            raw = file.read(place.frame.offset, place.frame.length)
+        finally:
+            file.close()
         record = decode_message(place.frame, raw)
         # a copied message was committed before
         return record if record is None or place.frame.kind == RecordType.MESSAGE_ADD else replace(record, tx_id=0)

@@ -18,7 +18,6 @@ Not here: the new store (``salvaged_store``), the command (``cli.data_salvage``)
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import field
 from typing import Final
@@ -165,6 +164,8 @@ class Salvage:
                 self._restoring.take_segments(offered)
                 self._begin()
                 self._read_log()
+        if self._restoring is not None:
+            self.report.restored.update(self._restoring.restored)
         self._end_epoch()
         self._name_queues()
         self._return_quarantined()
@@ -172,7 +173,6 @@ class Salvage:
         report.node_id = self.node_id
         report.addresses, report.queues = len(state.addresses), len(state.queues)
         report.prepared_transactions = len(state.transactions)
-        self._count_restored()
 
     def _read_log(self) -> int:
         """Snapshot and records; the number of the segment of the snapshot, 0 for none."""
@@ -183,10 +183,11 @@ class Salvage:
         self._report_missing(links)
         return begin
 
-    def _count_restored(self) -> None:
-        if self._restoring is not None:
-            kinds = self._restoring.restored + Counter(kind for kind, _ in self._taken)
-            self.report.restored = dict(sorted(kinds.items()))
+    def _count(self, kind: str, thing_id: int) -> None:
+        """Count something that was taken from the other copy, once."""
+        if (kind, thing_id) not in self._taken:
+            self._taken.add((kind, thing_id))
+            self.report.restored[kind] = self.report.restored.get(kind, 0) + 1
 
     def _load_snapshot(self) -> int:
         """Begin with the newest whole one; the number of its segment, 0 for none."""
@@ -378,7 +379,7 @@ class Salvage:
                 None,
             )
             self._returned.append((entry.queue_id, reference, record))
-            self._taken.add(("quarantined message", record.message_id))
+            self._count("quarantined message", record.message_id)
             self.report.messages += 1
 
     # --- messages -------------------------------------------------------------------------------
@@ -415,9 +416,7 @@ class Salvage:
         use = self.state.segments.get(number)
         epoch = use.epoch if use is not None else 0
         try:
-            record = self._read_record(number, epoch, offset, length, reference.message_id)
-            if (record.priority, record.expiration) != (reference.priority, reference.expiration):
-                raise JournalCorrupt("the other copy has another message of its id", file=self.directory, offset=0)
+            record = self._read_record(number, epoch, offset, length, reference.message_id, reference)
             self._check_body(record)
         except _UNREADABLE as error:
             path = f"{self.directory}/{segment_name(number, epoch)}"
@@ -425,11 +424,21 @@ class Salvage:
             self.report.add(Lost(path, offset, length, 1, f"message {reference.message_id}: {error}"))
             return None
         self.report.messages += 1
-        self._count_restored()
         return record
 
-    def _read_record(self, number: int, epoch: int, offset: int, length: int, message_id: int) -> MessageRecord:
-        """The record of a message: from its place in the log, or from anywhere in the other copy."""
+    def _read_record(
+        self,
+        number: int,
+        epoch: int,
+        offset: int,
+        length: int,
+        message_id: int,
+        reference: MessageReference | None = None,
+    ) -> MessageRecord:
+        """The record of a message: from its place in the log, or from anywhere in the other copy.
+
+        A record of the other copy must have the priority and the expiration of the reference, if there is one.
+        """
         path = f"{self.directory}/{segment_name(number, epoch)}"
         try:
             if not epoch:
@@ -441,8 +450,13 @@ class Salvage:
             found = self._restoring.find_message(message_id) if self._restoring is not None else None
             if found is None:
                 raise
+            if reference is not None and (found.priority, found.expiration) != (
+                reference.priority,
+                reference.expiration,
+            ):
+                raise
             Message.decode(found.encoded)
-            self._taken.add(("message", message_id))
+            self._count("message", message_id)
             return found
         return record
 
@@ -479,7 +493,7 @@ class Salvage:
             except (StoreError, LargeMessageFailed, FileNotFoundError):
                 self._bodies_elsewhere.discard(large.file_id)
                 raise error from None
-            self._taken.add(("body", large.file_id))
+            self._count("body", large.file_id)
 
     def open_body(self, large: LargeBody) -> LargeReader:
         """A reader of the body of a message that ``messages`` has returned."""
