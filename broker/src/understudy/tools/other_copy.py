@@ -84,17 +84,24 @@ class OtherCopy:
 
     def find_message(self, message_id: int) -> MessageRecord | None:
         """The record of a message, from any segment of this copy; None if no valid one is there."""
+        found = self.find_record(message_id)
+        if found is None:
+            return None
+        frame, raw = found
+        record = decode_message(frame, raw)
+        # a copied message was committed before
+        return record if record is None or frame.kind == RecordType.MESSAGE_ADD else replace(record, tx_id=0)
+
+    def find_record(self, message_id: int) -> tuple[Frame, bytes] | None:
+        """A valid record of a message with its bytes."""
         place = self._index().get(message_id)
         if place is None:
             return None
         file = self.disk.open(f"{self.directory}/{place.name}", read_only=True)
         try:
-            raw = file.read(place.frame.offset, place.frame.length)
+            return place.frame, file.read(place.frame.offset, place.frame.length)
         finally:
             file.close()
-        record = decode_message(place.frame, raw)
-        # a copied message was committed before
-        return record if record is None or place.frame.kind == RecordType.MESSAGE_ADD else replace(record, tx_id=0)
 
     def _index(self) -> dict[int, _Place]:
         """The places of all messages; read when the first one is looked for."""

@@ -306,13 +306,22 @@ class Salvage:
             return False
         if (damaged.number, damaged.epoch, damaged.offset) in restoring.dropped:
             return False
-        found = restoring.find_message(damaged.message_id)
+        found = restoring.other.find_record(damaged.message_id)
         if found is None:
             return False
+        # the crc of the damaged record proves the bytes; the field of the transaction differs in a copied message
+        begin, end = HEADER_BYTES + 8, HEADER_BYTES + 16
+        raw = b"".join(
+            (damaged.raw[:HEADER_BYTES], found[1][HEADER_BYTES:begin], damaged.raw[begin:end], found[1][end:])
+        )
+        frame = read_frame(raw, 0, damaged.offset, seed_of(damaged.number, damaged.epoch))
+        if frame is None:
+            return False
+        record = decode(RecordType.MESSAGE_ADD, frame.flags, raw[HEADER_BYTES:])
         if damaged.number not in self.state.segments:
             self.state.begin_segment(damaged.number, damaged.epoch, damaged.sequence)
         place = pack_location(damaged.number, damaged.offset, damaged.length)
-        self.state.apply(found, damaged.sequence, damaged.number, place)
+        self.state.apply(record, damaged.sequence, damaged.number, place)
         return True
 
     def _end_epoch(self) -> None:

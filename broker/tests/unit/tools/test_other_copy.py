@@ -322,7 +322,7 @@ def test_nothing_is_taken_from_an_epoch_that_both_copies_began_on_their_own() ->
         content = rig.volume.content(path)
         header = decode_header(content[:HEADER_BLOCK_BYTES], path)
         put(rig, path, encode_header(replace(header, created_ms=header.created_ms + 1)) + content[HEADER_BLOCK_BYTES:])
-    overwrite(rig, path_of(message), message.frame.offset + 30, 8)
+    overwrite(rig, path_of(message), message.frame.offset + message.frame.length - 4, 4)
     salvage, _ = salvaged(rig)
     assert salvage.report.restored == {}
     assert salvage.report.lost
