@@ -18,11 +18,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from understudy.errors import BrokerError
+from understudy.errors import BrokerError, TransactionRolledBack
 from understudy.routing.post_office import Done
 from understudy.routing.queues.queue import Queue
 from understudy.session.callback import SessionCallback
 from understudy.session.connection_scope import ConnectionScope
+from understudy.session.consumer import ServerConsumer
 from understudy.session.consuming import ConsumingSession
 from understudy.session.large_requests import LargeRequests
 from understudy.session.outcomes import ACCEPTED, EXPIRED, Outcome, apply_outcome
@@ -79,7 +80,7 @@ class ServerSession(ConsumingSession):
         """Accept all deliveries of the consumer up to this message (``settle`` is for single ones)."""
         transaction = None if self.auto_commit_acks else self._transaction
         try:
-            consumer = self._consumer(consumer_id)
+            consumer = self._settling(consumer_id, transaction)
             if not consumer.browse_only:
                 self._accept(consumer.queue, consumer.take_through(message_id), transaction)
         except BrokerError as error:
@@ -100,7 +101,7 @@ class ServerSession(ConsumingSession):
         """
         transaction = None if self.auto_commit_acks or outcome is EXPIRED else self._transaction
         try:
-            consumer = self._consumer(consumer_id)
+            consumer = self._settling(consumer_id, transaction)
             if not consumer.browse_only:
                 part = consumer.take_one(message_id)
                 if outcome is ACCEPTED:
@@ -118,6 +119,20 @@ class ServerSession(ConsumingSession):
             return
         if done is not None:
             self._office.acceptance.answer(self.order, done, self._office.context.appended)
+
+    def _settling(self, consumer_id: int, transaction: Transaction | None) -> ServerConsumer:
+        """The consumer whose deliveries are settled.
+
+        Raises:
+            IllegalState: the session has no such consumer.
+            TransactionRolledBack: likewise, in a transaction: when the broker closed the consumer, the deliveries went
+                back to the queue, so the transaction cannot have them.
+        """
+        if transaction is not None and consumer_id not in self.consumers:
+            raise TransactionRolledBack(
+                f"session {self.alias} has no consumer {consumer_id}: its deliveries are back in the queue"
+            )
+        return self._consumer(consumer_id)
 
     @staticmethod
     def _accept(queue: Queue, parts: list[Part], transaction: Transaction | None) -> None:

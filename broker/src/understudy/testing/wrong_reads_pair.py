@@ -45,7 +45,7 @@ _BEGIN_S: Final = 3.0
 #: Pause of a consumer that was closed in the middle of a damaged large message. Seconds.
 _AGAIN_S: Final = 0.5
 #: Errors of such a consumer.
-_CLOSED: Final = ("closed the consumer", "has no consumer")
+_CLOSED: Final = ("closed the consumer", "has no consumer", "MessageUnreadable")
 #: Bits that read wrong in each file.
 _BITS_MAX: Final = 3
 

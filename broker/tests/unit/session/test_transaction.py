@@ -5,8 +5,16 @@ from __future__ import annotations
 import pytest
 
 from support.routing import FakeCallback, World, callback_of, text
-from understudy.errors import AddressNotFound, DuplicateIdRejected, IllegalState, MachineError, RollbackOnly
+from understudy.errors import (
+    AddressNotFound,
+    DuplicateIdRejected,
+    IllegalState,
+    MachineError,
+    RollbackOnly,
+    TransactionRolledBack,
+)
 from understudy.message import DUPLICATE_ID
+from understudy.session.outcomes import ACCEPTED
 from understudy.session.session import ServerSession
 from understudy.session.transaction import Event, State, Transaction
 
@@ -210,6 +218,23 @@ def test_a_queue_deleted_under_a_transaction() -> None:
         assert world.answers.error(outcome) is None
         assert (queue.message_count, queue.delivering_count, queue.incoming) == (0, 0, 0)
         assert world.office.memory.held_bytes == 0
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_an_acknowledgement_for_a_consumer_that_the_broker_has_closed_rolls_the_transaction_back(single: bool) -> None:
+    world = filled(*"ab")
+    session = reader(world)
+    first, second = ids(session)
+    session.acknowledge(0, first)
+    session.consumers[0].disconnect()
+    assert world.office.queues()[0].delivering_count == 1, "the first, which the transaction has"
+    if single:
+        session.settle(0, second, ACCEPTED)
+    else:
+        session.acknowledge(0, second)
+    session.commit(world.answers.of("commit"))
+    assert isinstance(world.answers.error("commit"), TransactionRolledBack)
+    assert (world.office.queues()[0].message_count, world.office.queues()[0].delivering_count) == (2, 0)
 
 
 def test_each_message_for_a_missing_address_is_refused_in_a_transaction_that_has_failed() -> None:

@@ -215,6 +215,8 @@ class ConsumerState:
         self.ended: BrokerError | None = None
         """Why nothing more will come."""
         self.opened = False
+        self.disconnected = False
+        """Whether the broker has closed it."""
         self._buffer: deque[ReceivedMessage] = deque()
         self._consumed_bytes = 0
         self._asked = False

@@ -220,45 +220,61 @@ class Consumers:
     def acknowledge(self, received: ReceivedMessage, waiter: Waiter[bool]) -> None:
         """Acknowledge as the session's mode says; the waiter gets whether the broker confirmed it.
 
-        False: the message came before a failover or the connection was lost under way, so the
+        False: the message came before a failover, its consumer was closed, or the connection was lost under way, so the
         broker delivers it again (unless it received the acknowledgement).
         """
         consumer = received.consumer
         if self._mode is AcknowledgeMode.PRE_ACKNOWLEDGE:
             settle(waiter)(True, None)
-        elif received.generation != self._host.generation or self._host.closed is not None:
+        elif not self._delivered(received) or self._host.closed is not None:
             self._host.complaint(
                 f"message {received.message_id} came before a failover, or was given back: not acknowledged"
             )
             settle(waiter)(False, None)
         elif self._mode is AcknowledgeMode.CLIENT:
-            self._confirmed_call(received, self._acknowledge_and_commit, waiter)
+            # a transaction of its own at the server (artemis-core s. 6.1)
+            self._confirmed_call(received, self.acknowledge_all, waiter)
         elif self._mode is AcknowledgeMode.INDIVIDUAL:
+            # likewise, so that a rollback can count deliveries
             self._confirmed_call(received, partial(self._acknowledge_one, received), waiter)
         else:
             if self._mode in _AT_CLOSE_OF_SESSION:
                 consumer.acknowledge_taken()
             settle(waiter)(True, None)
 
-    def _confirmed_call(self, received: ReceivedMessage, build: Callable[[int], Packet], waiter: Waiter[bool]) -> None:
-        # between the call and its turn the message may be given back (``transactions``)
-        answered = settle(waiter, lambda packet: packet is not None and received.generation == self._host.generation)
+    def _delivered(self, received: ReceivedMessage) -> bool:
+        """Whether the broker still waits for the outcome of the message, or had an acknowledgement of it when its
+        consumer was closed.
+        """
+        consumer = received.consumer
+        if received.generation != self._host.generation or consumer.disconnected:
+            return False
+        return self._mode in _ACKNOWLEDGED_AT_CLOSE or self._consumers.get(consumer.consumer_id) is consumer
+
+    def _confirmed_call(self, received: ReceivedMessage, acknowledge: Callable[[], None], waiter: Waiter[bool]) -> None:
+        acknowledged = False
+
+        def build(correlation_id: int) -> Packet:
+            # between the call and its turn the message may be given back (``transactions``), or its consumer closed
+            nonlocal acknowledged
+            acknowledged = self._delivered(received)
+            if acknowledged:
+                acknowledge()
+            return Commit(correlation_id)
+
+        def confirmed(packet: NullResponse | None) -> bool:
+            return packet is not None and acknowledged and received.generation == self._host.generation
+
+        answered = settle(waiter, confirmed)
         call = Call("acknowledge", build, (NullResponse,), answered, Interrupted.FORGET, bound=True)
         self._host.calls.add(call)
 
-    def _acknowledge_and_commit(self, correlation_id: int) -> Packet:
-        """CLIENT mode: acknowledgements are a transaction of their own at the server (artemis-core s. 6.1)."""
-        self.acknowledge_all()
-        return Commit(correlation_id)
-
-    def _acknowledge_one(self, received: ReceivedMessage, correlation_id: int) -> Packet:
-        """INDIVIDUAL mode: likewise, so that a rollback can count deliveries."""
-        if received.generation == self._host.generation:
-            consumer = received.consumer
-            consumer.work.settled(received.message_id)
-            packet = IndividualAcknowledge(consumer.consumer_id, received.message_id, False)
-            self._host.transmit_packet(packet)
-        return Commit(correlation_id)
+    def _acknowledge_one(self, received: ReceivedMessage) -> None:
+        """Send the acknowledgement of one message (INDIVIDUAL)."""
+        consumer = received.consumer
+        consumer.work.settled(received.message_id)
+        packet = IndividualAcknowledge(consumer.consumer_id, received.message_id, False)
+        self._host.transmit_packet(packet)
 
     def acknowledge_all(self) -> None:
         """Send acknowledgements for everything taken."""
@@ -424,6 +440,7 @@ class Consumers:
         consumer = self._consumers.pop(packet.consumer_id, None)
         if consumer is None:
             return
+        self._taken_back(consumer)
         gone = QueueNotFound(f"the broker closed the consumer: queue {consumer.queue} is gone")
         message_id = consumer.arriving_id
         if message_id is None:
@@ -438,14 +455,28 @@ class Consumers:
             else:
                 consumer.end(
                     MessageUnreadable(
-                        f"message {message_id} of queue {consumer.queue}: its body is damaged at the broker, which has"
-                        " set the message aside",
-                        hint="make a new consumer for the other messages; the quarantine of the broker lists this one",
+                        f"message {message_id} of queue {consumer.queue}: its body is damaged at the broker, which"
+                        " holds the message back",
+                        hint="make a new consumer for the other messages; this one comes again when the other node of a"
+                        " pair has replaced the body, and else is in the quarantine of the broker",
                     )
                 )
 
         query = QueueQuery(consumer.queue)
         self._host.calls.add(Call("query queue", lambda _: query, (QueueQueryResponse,), done))
+
+    def _taken_back(self, consumer: ConsumerState) -> None:
+        """The broker has closed the consumer, and its messages that were not acknowledged went back to the queue. In a
+        transaction or branch their acknowledgement is sent nevertheless: the broker refuses it, so that the
+        transaction, which cannot have all of its work, can only be rolled back.
+        """
+        consumer.disconnected = True
+        self._changed.pop(consumer.consumer_id, None)
+        if self._mode is AcknowledgeMode.TRANSACTED:
+            refused = consumer.work.acknowledgement(consumer.consumer_id, due_only=False)
+            if refused is not None:
+                self._host.transmit_packet(refused)
+        consumer.work.clear()
 
 
 def _create(consumer: ConsumerState) -> CreateConsumer:

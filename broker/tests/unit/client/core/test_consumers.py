@@ -7,8 +7,9 @@ import pytest
 from support.client import Outcome
 from support.packet_driver import PacketDriver
 from understudy.client.core.taken import AcknowledgeMode
-from understudy.errors import MessageUnreadable, QueueNotFound
+from understudy.errors import MessageUnreadable, QueueNotFound, TransactionRolledBack
 from understudy.message import Message
+from understudy.wire.core.codes import ErrorCode
 from understudy.wire.core.packets import (
     Acknowledge,
     Commit,
@@ -211,3 +212,87 @@ def test_a_consumer_closed_in_the_middle_of_a_body_says_why(size_bytes: int, exi
     if received is not None:
         assert received.stream is not None
         assert received.stream.failure is consumer.ended
+
+
+def test_a_commit_acknowledges_messages_of_a_consumer_that_the_broker_has_closed() -> None:
+    """The broker refuses the acknowledgement, so it cannot confirm a transaction without these messages."""
+    talk = PacketDriver(AcknowledgeMode.TRANSACTED)
+    consumer, other = talk.consumer("q"), talk.consumer("r")
+    talk.take(consumer, 1)
+    talk.take(consumer, 2)
+    talk.take(other, 3)
+    talk.answer(DisconnectConsumer(consumer.consumer_id))
+    outcome = Outcome()
+    talk.session.transaction.commit(outcome)
+    assert talk.sent() == [Acknowledge(0, 2, False), Acknowledge(1, 3, False), Commit(-4)]
+    talk.answer(ExceptionResponse(ErrorCode.TRANSACTION_ROLLED_BACK, "no consumer 0"))
+    assert isinstance(outcome.error, TransactionRolledBack)
+    again = Outcome()
+    talk.session.transaction.commit(again)
+    assert talk.sent() == [Commit(-5)]
+    talk.answer(NullResponse(-5))
+    assert again.settled
+
+
+def test_a_commit_that_waits_for_another_call_comes_after_that_acknowledgement() -> None:
+    talk = PacketDriver(AcknowledgeMode.TRANSACTED)
+    consumer = talk.consumer()
+    talk.take(consumer, 1)
+    stop, commit = Outcome(), Outcome()
+    talk.session.stop(stop)
+    talk.session.transaction.commit(commit)
+    talk.sent()
+    talk.answer(DisconnectConsumer(consumer.consumer_id))
+    talk.answer(NullResponse())
+    assert talk.sent() == [Acknowledge(0, 1, False), Commit(-4)]
+
+
+@pytest.mark.parametrize("mode", [CLIENT, INDIVIDUAL, AcknowledgeMode.AUTO, AcknowledgeMode.DUPS_OK])
+def test_messages_of_a_consumer_that_the_broker_has_closed_are_not_acknowledged(mode: AcknowledgeMode) -> None:
+    talk = PacketDriver(mode)
+    consumer = talk.consumer()
+    received = talk.take(consumer, 1)
+    talk.answer(DisconnectConsumer(consumer.consumer_id))
+    outcome = Outcome()
+    talk.session.consumers.acknowledge(received, outcome)
+    assert outcome.value is False
+    assert talk.sent() == []
+
+
+@pytest.mark.parametrize("mode", [CLIENT, INDIVIDUAL])
+def test_an_acknowledgement_that_waits_while_the_broker_closes_the_consumer_is_false(mode: AcknowledgeMode) -> None:
+    talk = PacketDriver(mode)
+    consumer = talk.consumer()
+    received = talk.take(consumer, 1)
+    stop, outcome = Outcome(), Outcome()
+    talk.session.stop(stop)
+    talk.session.consumers.acknowledge(received, outcome)
+    talk.sent()
+    talk.answer(DisconnectConsumer(consumer.consumer_id))
+    talk.answer(NullResponse())
+    assert talk.sent() == [Commit(-4)]
+    talk.answer(NullResponse(-4))
+    assert outcome.value is False
+
+
+@pytest.mark.parametrize("mode", [CLIENT, INDIVIDUAL])
+def test_messages_of_a_closed_consumer_that_went_back_are_not_acknowledged(mode: AcknowledgeMode) -> None:
+    talk = PacketDriver(mode)
+    consumer = talk.consumer()
+    received = talk.take(consumer, 1)
+    closed, outcome = Outcome(), Outcome()
+    talk.session.consumers.close(consumer, closed)
+    talk.answer(NullResponse())
+    talk.sent()
+    talk.session.consumers.acknowledge(received, outcome)
+    assert outcome.value is False
+    assert talk.sent() == []
+
+
+def test_a_due_acknowledgement_is_dropped_with_its_consumer() -> None:
+    talk = PacketDriver()
+    consumer = talk.consumer()
+    talk.take(consumer, 1)
+    consumer.take()
+    talk.answer(DisconnectConsumer(consumer.consumer_id))
+    assert talk.sent() == []
