@@ -452,6 +452,13 @@ class ConsumerState:
         self._large = None
         self.work.clear()
 
+    def disconnect(self) -> None:
+        """The broker has closed it and taken back its deliveries: hand out no more of them. ``end`` follows."""
+        self.disconnected = True
+        self.opened = False
+        self._buffer.clear()
+        self.work.clear()
+
     def end(self, error: BrokerError) -> None:
         """Nothing more will come."""
         if self.ended is None:

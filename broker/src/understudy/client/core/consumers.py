@@ -470,13 +470,12 @@ class Consumers:
         transaction or branch their acknowledgement is sent nevertheless: the broker refuses it, so that the
         transaction, which cannot have all of its work, can only be rolled back.
         """
-        consumer.disconnected = True
         self._changed.pop(consumer.consumer_id, None)
         if self._mode is AcknowledgeMode.TRANSACTED:
             refused = consumer.work.acknowledgement(consumer.consumer_id, due_only=False)
             if refused is not None:
                 self._host.transmit_packet(refused)
-        consumer.work.clear()
+        consumer.disconnect()
 
 
 def _create(consumer: ConsumerState) -> CreateConsumer:

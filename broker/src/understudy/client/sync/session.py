@@ -132,8 +132,8 @@ class Session:
         transaction begins.
 
         Raises:
-            TransactionRolledBack: everything in it was undone, for instance by a failover, or because the broker closed a
-                consumer with messages of the transaction.
+            TransactionRolledBack: everything in it was undone, for instance by a failover, or because the broker closed
+                a consumer with messages of the transaction.
             CommitOutcomeUnknown: the connection was lost before the answer. The same transaction again with the same
                 duplicate ids commits, or fails with ``DuplicateIdRejected`` because it had committed.
             DuplicateIdRejected: the broker already knew the duplicate id of one of its messages.

@@ -296,3 +296,16 @@ def test_a_due_acknowledgement_is_dropped_with_its_consumer() -> None:
     consumer.take()
     talk.answer(DisconnectConsumer(consumer.consumer_id))
     assert talk.sent() == []
+
+
+def test_messages_that_wait_in_a_consumer_are_not_handed_out_after_the_broker_has_closed_it() -> None:
+    """The client still asks whether the queue exists: until the answer the consumer has no error."""
+    talk = PacketDriver(AcknowledgeMode.TRANSACTED)
+    consumer = talk.consumer()
+    talk.deliver(consumer, 1)
+    talk.answer(ReceiveLargeMessage(0, 1, 1_000, header_of_message(Message(b"", address="q", message_id=77))))
+    talk.answer(DisconnectConsumer(consumer.consumer_id))
+    assert consumer.take() is None
+    assert talk.sent() == [QueueQuery("q")]
+    talk.answer(QueueQueryResponseV3(True))
+    assert isinstance(consumer.ended, MessageUnreadable)
