@@ -99,7 +99,7 @@ class OpenedStore:
         writer, large_writer, housekeeper = self._writers
         assert self._log is not None
         assert self._bodies is not None
-        self.store = MessageStore.activate(
+        store = MessageStore.activate(
             self._standby.take_follower(),
             files=LogFiles(self._log, writer, housekeeper),
             clock=environment.clock,
@@ -113,14 +113,19 @@ class OpenedStore:
                 unfinished_max=environment.large_messages_max,
             ),
             on_failure=self._owner.fail,
+            opened=self._opened,
         )
         if self._replication is not None:
-            self._replication.files.expect(self.store)
-        log_format = self.store.format
+            self._replication.files.expect(store)
+        log_format = store.format
         parts.formats.log_version = lambda: log_format.version
         log_format.readable = parts.formats.lowest
-        parts.watch.activated(self.store, housekeeper)
-        self.store.watch((configuration.large_messages_directory, configuration.paging_directory))
+        parts.watch.activated(store, housekeeper)
+        store.watch((configuration.large_messages_directory, configuration.paging_directory))
+
+    def _opened(self, store: MessageStore) -> None:
+        # also if the rest of the step fails: its jobs end before the writers are closed and the lock is given back
+        self.store = store
 
     def begin_scrub(self) -> None:
         """Compare the files with their checksums in the background."""

@@ -206,16 +206,21 @@ class NodeReplication:
         self.link.leave()
 
     def close(self, closed: Callable[[], None]) -> None:
-        """The node has ended: call ``closed`` when operations that its copy has received are executed."""
+        """The node has ended: call ``closed`` when operations that its copy has received are executed, and no bytes are
+        read for the other node any more.
+        """
 
         def ended() -> None:
             self.used.worker.close()
             closed()
 
+        def copy_ended() -> None:
+            self.files.close(ended)
+
         if self.replica is not None:
-            self.replica.end(ended)
+            self.replica.end(copy_ended)
         else:
-            ended()
+            copy_ended()
 
     # --- replication.active_link.LinkEvents -----------------------------------------------------------
 

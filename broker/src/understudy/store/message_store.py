@@ -163,6 +163,7 @@ class MessageStore:
         on_failure: Callable[[BaseException], None],
         settings: StoreSettings | None = None,
         large: LargeMessages | None = None,
+        opened: Callable[[MessageStore], None] = lambda store: None,
     ) -> MessageStore:
         """Finish reading the log, begin the next epoch and accept records.
 
@@ -178,6 +179,8 @@ class MessageStore:
             on_failure: Told once, when the store has failed for good.
             settings: Defaults if None.
             large: Bodies of large messages; by default in the directory ``large`` of the store.
+            opened: Called with the store once it has jobs at the writers. From then on it has to be closed, also after
+                an error.
 
         Raises:
             StoreError: see ``epoch.begin_epoch``.
@@ -194,6 +197,7 @@ class MessageStore:
                 large=large or LargeMessages(applier, files.writer, clock, folder="large"),
                 on_failure=on_failure,
             )
+            opened(store)
             # before anything else is removed: it may be a segment that is cut there
             files.housekeeper.submit([epoch.tidy_up()], lambda error: store._room_was_made())
             store._consolidator.begin(here, epoch.names)
