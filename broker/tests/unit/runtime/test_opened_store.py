@@ -1,4 +1,4 @@
-"""The store of an activation that fails after the store has begun its work."""
+"""Jobs of a node end before the writers and workers that carry them out are closed."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ from tests.support.store import DIRECTORY, NODE_ID, StoreHarness
 from understudy.errors import DiskFailed
 from understudy.ha.activation import Step
 from understudy.ports import Space
+from understudy.runtime.copying import FileExchange
 from understudy.runtime.opened_store import OpenedStore
+from understudy.runtime.replication import NodeReplication
 from understudy.store.log.follower import recover
+from understudy.store.replication.copy_messages import AskBytes, Directory, encode_message
 from understudy.testing.sim_disk import SimDisk
-from understudy.testing.sim_writer import SimLogWriter
+from understudy.testing.sim_writer import SimLogWriter, SimWorker
 
 
 class _Writer(SimLogWriter):
@@ -42,15 +45,17 @@ class _Node:
         current = SimpleNamespace(
             journal_directory=DIRECTORY, large_messages_directory=f"{DIRECTORY}/large", paging_directory=DIRECTORY
         )
+        self.configuration = SimpleNamespace(current=current, store_settings=lambda: self.rig.settings)
+        self.environment = SimpleNamespace(
+            disk=disk,
+            clock=self.time,
+            large_messages_max=None,
+            log_writer=self._writer,
+            worker=lambda turn: SimWorker(self.time, random.Random(2)),
+        )
         parts: Any = SimpleNamespace(
-            configuration=SimpleNamespace(current=current, store_settings=lambda: self.rig.settings),
-            environment=SimpleNamespace(
-                disk=disk,
-                clock=self.time,
-                large_messages_max=None,
-                log_writer=self._writer,
-                worker=lambda turn: SimLogWriter(self.time, random.Random(2), None),  # type: ignore[arg-type]
-            ),
+            configuration=self.configuration,
+            environment=self.environment,
             turn=None,
             lock=SimpleNamespace(node_id=NODE_ID),
             formats=SimpleNamespace(lowest=lambda: 0),
@@ -106,3 +111,21 @@ def test_jobs_of_an_activation_that_fails_end_before_the_writers_are_closed(monk
     assert node.opened.store is None
     assert len(node.closed) == 1
     assert recover(node.rig.disk("b"), DIRECTORY).state.epoch == 1
+
+
+def test_bytes_for_the_other_node_are_awaited_when_the_node_ends() -> None:
+    """The worker is closed when nothing is read; further questions are dropped with the node."""
+    node = _Node()
+    worker = SimWorker(node.time, random.Random(3))
+    parts: Any = SimpleNamespace(environment=node.environment, configuration=node.configuration)
+    sent: list[bytes] = []
+    exchange = FileExchange(parts, worker, sent.append)
+    for number in (1, 2):
+        exchange.receive(b"".join(encode_message(AskBytes(number, Directory.BODIES, "9.large", 0, 100))))
+    replication: Any = SimpleNamespace(used=SimpleNamespace(worker=worker), replica=None, files=exchange)
+    closed: list[bool] = []
+    NodeReplication.close(replication, lambda: closed.append(worker.idle))
+    assert closed == [], "one question is being read"
+    node.time.advance(1_000)
+    assert closed == [True]
+    assert sent == []

@@ -221,8 +221,7 @@ class Consumer:
 
         Returns:
             True once the broker has confirmed it; at once in modes without a confirmation. False if the message was
-            received before a failover, its consumer was closed, or the connection was lost before the answer: expect
-            it again.
+            received before a failover, or its consumer or connection was lost before the answer: expect it again.
 
         Raises:
             CallTimedOut: no answer within callTimeout, or no failover within callFailoverTimeout.

@@ -131,8 +131,7 @@ class Session:
         transaction begins.
 
         Raises:
-            TransactionRolledBack: everything in it was undone, for instance by a failover, or because the broker closed
-                a consumer with messages of the transaction.
+            TransactionRolledBack: everything in it was undone, as by a failover, or when the broker closed a consumer.
             CommitOutcomeUnknown: the connection was lost before the answer. The same transaction again with the same
                 duplicate ids commits, or fails with ``DuplicateIdRejected`` because it had committed.
             DuplicateIdRejected: the broker already knew the duplicate id of one of its messages.
@@ -174,12 +173,10 @@ class Session:
 
         Returns:
             True once the broker has confirmed it; at once in modes without a confirmation. False if the message was
-            received before a failover, its consumer was closed, or the connection was lost before the answer: expect
-            it again.
+            received before a failover, or its consumer or connection was lost before the answer: expect it again.
 
         Raises:
-            TransactionRolledBack: the broker refused the acknowledgements, because it had closed a consumer: expect the
-                messages again.
+            TransactionRolledBack: the broker had closed a consumer: expect the messages again.
             CallTimedOut: no answer within callTimeout, or no failover within callFailoverTimeout.
 
         Failover: returns False, since the broker delivers the message again.

@@ -215,8 +215,6 @@ class ConsumerState:
         self.ended: BrokerError | None = None
         """Why nothing more will come."""
         self.opened = False
-        self.disconnected = False
-        """Whether the broker has closed it."""
         self._buffer: deque[ReceivedMessage] = deque()
         self._consumed_bytes = 0
         self._asked = False
@@ -454,7 +452,6 @@ class ConsumerState:
 
     def disconnect(self) -> None:
         """The broker has closed it and taken back its deliveries: hand out no more of them. ``end`` follows."""
-        self.disconnected = True
         self.opened = False
         self._buffer.clear()
         self.work.clear()

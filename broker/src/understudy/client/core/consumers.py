@@ -247,9 +247,11 @@ class Consumers:
         consumer was closed.
         """
         consumer = received.consumer
-        if received.generation != self._host.generation or consumer.disconnected:
+        if received.generation != self._host.generation:
             return False
-        return self._mode in _ACKNOWLEDGED_AT_CLOSE or self._consumers.get(consumer.consumer_id) is consumer
+        if self._consumers.get(consumer.consumer_id) is consumer:
+            return True
+        return self._mode in _ACKNOWLEDGED_AT_CLOSE and isinstance(consumer.ended, ObjectClosed)
 
     def _confirmed_call(self, received: ReceivedMessage, acknowledge: Callable[[], None], waiter: Waiter[bool]) -> None:
         acknowledged = False
