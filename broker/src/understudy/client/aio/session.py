@@ -127,8 +127,7 @@ class Session:
         await self._link.ask(self._state.stop)
 
     async def commit(self) -> None:
-        """Commit the transaction: its messages become visible, received messages are acknowledged. The next
-        transaction begins.
+        """Commit: messages become visible, received ones are acknowledged, and the next transaction begins.
 
         Raises:
             TransactionRolledBack: everything in it was undone, as by a failover, or when the broker closed a consumer.
