@@ -75,5 +75,5 @@ def test_a_second_process_of_the_instance_does_not_empty_the_store_in_use(node: 
         capture_output=True, text=True, timeout=READY_S,
     )  # fmt: skip
     assert second.returncode == 2
-    assert "another process runs this instance" in second.stderr
+    assert "the instance runs already: process" in second.stderr
     assert waiting(url) == 5

