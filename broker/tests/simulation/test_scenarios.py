@@ -80,7 +80,7 @@ QUORUM_REGRESSIONS = {
     262: "a node that was stopped got the vote to stay after its replica had taken over",
 }
 
-#: Seeds that break a promise today, with what is known. A correction removes its row, as its test fails otherwise.
+#: Seeds that break a promise today, with the known facts. A correction removes its row, as its test fails otherwise.
 OPEN = {
     ("quorum", 6): "after a power loss of both nodes the replica has an unconfirmed record more than the node that"
     " activates, which takes itself for put back; both wait for an operator",
