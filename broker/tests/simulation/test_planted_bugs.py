@@ -20,9 +20,7 @@ def quiet():
 
 
 #: Bugs that no seed of theirs shows at present, with the reason. A seed that does removes the row.
-OPEN = {
-    "moved-branch-forgotten": "since the time of a released lock changed, no stop in seed 836 moves a prepared branch"
-}
+OPEN = {"moved-branch-forgotten": "seed 836 does not show it any more, nor do about 200 others; the cause is not known"}
 
 
 def every_bug():

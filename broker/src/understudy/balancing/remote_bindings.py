@@ -59,7 +59,7 @@ class RemoteBindings:
         self._wild: dict[str, dict[str, RemoteBinding]] = {}
         """Those of ``_by_address`` whose address has wildcards."""
         self._by_flow: dict[Queue, dict[str, RemoteBinding]] = {}
-        """By the store-and-forward queue that leads there, and by cluster name."""
+        """The bindings by the store-and-forward queue that leads to their node, and by their cluster name."""
         self._balancers: dict[str, Balancer] = {}
         """Of the addresses of this node that other nodes have queues of, by name."""
         self.decisions: GroupDecisions | None = None

@@ -40,7 +40,7 @@ _DIRECTORY = click.Path(path_type=Path, file_okay=False)
 
 @click.group()
 def migrate() -> None:
-    """From Artemis: compare an instance directory, and make an instance of Understudy from it."""
+    """Compare an instance directory of Artemis with this version, and make an instance of Understudy from it."""
 
 
 @migrate.command()

@@ -60,7 +60,7 @@ class LoginModule:
 
     @property
     def name(self) -> str:
-        """Its class without the package."""
+        """The name of the module's class without the package."""
         return self.class_name.rpartition(".")[2]
 
 

@@ -76,7 +76,7 @@ class MajorityLock:
     """Implements ``ha.distributed_lock.DistributedLock``."""
 
     def __init__(self, group: LockGroup, lock_id: str) -> None:
-        """Not held."""
+        """Create a lock that is not held."""
         self._group = group
         self._id = lock_id
         self._name = f"lock {lock_id} of {group.name}"
@@ -84,7 +84,7 @@ class MajorityLock:
         self.fence = Lease(self._name, group.clock, group.timers, self._ended)
         self._attempt: _Attempt | None = None
         self._leases: list[WitnessLock] = []
-        """Of the members, while they are held."""
+        """The locks of the members that make up the lease while it is held."""
         self._asked: dict[WitnessLock, Request] = {}
         """Members that are asked for a missing lease."""
         self._timer: Timer | None = None

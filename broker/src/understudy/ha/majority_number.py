@@ -58,7 +58,7 @@ class Group(Protocol):
 
     @property
     def members(self) -> Sequence[Member]:
-        """Of the group; an odd number."""
+        """The clients of all witnesses of the group; an odd number."""
         ...
 
     timers: Timers

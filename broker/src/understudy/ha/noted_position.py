@@ -58,7 +58,7 @@ class PositionNumbers:
         node_id: Of the store.
         """
         self.name = manager.name
-        """Of the lock manager, for errors."""
+        """The name of the lock manager, for errors."""
         self._epoch = manager.number(node_id + EPOCH_SUFFIX)
         self._sequence = manager.number(node_id + SEQUENCE_SUFFIX)
 
@@ -135,7 +135,7 @@ class PositionNotes(Machine[NotesState, NotesEvent]):
         self._timers = timers
         self._position: Callable[[], NotedPosition] = NotedPosition
         self._noted: NotedPosition | None = None
-        """As the numbers are; None: unknown."""
+        """The position that the numbers of the lock manager hold; None while it is unknown."""
         self._request: Request | None = None
         self._timer: Timer | None = None
         self._finished: Callable[[], None] | None = None

@@ -32,10 +32,10 @@ class JmsDestination:
     """A destination with its kind."""
 
     name: str
-    """Of the address."""
+    """The name of the address."""
     routing: RoutingType
     temporary: bool
-    """It exists as long as its requester's connection and must not be created for it."""
+    """Whether the destination is temporary: it exists as long as its requester's connection and must not be created."""
 
 
 def read_destination(text: str) -> JmsDestination | None:

@@ -21,7 +21,7 @@ class AcknowledgeMode(Enum):
     INDIVIDUAL = "individual"
     """When the application calls ``acknowledge``: that message alone."""
     TRANSACTED = "transacted"
-    """With the commit of the session's transaction."""
+    """The message is acknowledged by the commit of the session's transaction."""
     DUPS_OK = "dups-ok"
     """When dupsOKBatchSize bytes were taken, or at a close: fewer packets, more seen again after a failure."""
     PRE_ACKNOWLEDGE = "pre"

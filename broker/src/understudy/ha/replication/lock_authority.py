@@ -97,7 +97,7 @@ class LockAuthority:
         self._claim: SequenceClaim | None = None
         """A claim that is not committed."""
         self._claimed: Answer | None = None
-        """Of a call of ``claim`` or ``commit`` under way."""
+        """The callback of a call of ``claim`` or ``commit`` under way."""
         self._taking_back: SequenceClaim | None = None
         self._wait: NextSequence | None = None
         self._promotion: LockPromotion | None = None

@@ -310,7 +310,7 @@ class FrameDecoder:
         if self._error is not None:
             raise self._error
         if self._opener is not None:
-            data = self._opener.receive(data)  # type: ignore[arg-type]
+            data = self._opener.receive(data)  # type: ignore[arg-type]  # bytes or a view of bytes
         if self.backlog:
             return self._decode_backlog(data)
         pending = self._pending
