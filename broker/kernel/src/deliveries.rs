@@ -7,7 +7,7 @@ use pyo3::types::{PyBytes, PyRange, PyRangeMethods};
 
 use crate::bytes;
 use crate::crc;
-use crate::log::{RECEIVE_OVERHEAD_BYTES, SESS_RECEIVE_MSG};
+use crate::layout::{RECEIVE_OVERHEAD_BYTES, SESS_RECEIVE_MSG};
 
 const NULL_RESPONSE: u8 = 21;
 /// Bytes of a NULL_RESPONSE frame: length, type, channel, correlation id.

@@ -6,9 +6,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
 
 use crate::frames::{
-    i32_at, is_name, length_at, parse, place_of, text_of, Column, Parsed, Row, Sends, BRIDGE_DUPLICATE_ID,
-    DUPLICATE_ID_BYTES_MAX, DUPLICATE_SHIFT, NO_ADDRESS, PROPERTIES_MAX, SPECIAL,
+    i32_at, is_name, length_at, parse, place_of, text_of, Parsed, BRIDGE_DUPLICATE_ID, DUPLICATE_ID_BYTES_MAX,
+    NO_ADDRESS, PROPERTIES_MAX,
 };
+use crate::sends::{Column, Row, Sends, DUPLICATE_SHIFT, SPECIAL};
 
 /// Before the keys of messages that a bridge forwards.
 const FORWARDED_KEY: &[u8] = b"\0bridge\0";

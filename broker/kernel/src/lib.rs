@@ -13,9 +13,11 @@ mod crc;
 mod deliveries;
 mod forwarding;
 mod frames;
+mod layout;
 mod log;
 mod records;
 mod references;
+mod sends;
 mod skim;
 
 /// Version of the functions below; equal to `INTERFACE` in `understudy/kernel/__init__.py`. It changes whenever the
@@ -37,7 +39,7 @@ fn understudy_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(references::reference_blocks, module)?)?;
     module.add_function(wrap_pyfunction!(references::unseen_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(skim::skim_records, module)?)?;
-    module.add_class::<frames::Sends>()?;
+    module.add_class::<sends::Sends>()?;
     module.add_function(wrap_pyfunction!(frames::split_sends, module)?)?;
     module.add_function(wrap_pyfunction!(frames::constants, module)?)?;
     module.add_class::<log::Run>()?;

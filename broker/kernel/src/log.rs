@@ -9,27 +9,18 @@ use pyo3::types::{PyBytes, PyString};
 
 use crate::bytes::{self, Output};
 use crate::crc;
-use crate::frames::{any_grouped, decode, Column, Row, Sends};
+use crate::frames::decode;
+use crate::layout::{
+    QUEUE_ID_BYTES, RECEIVE_HEAD_BYTES, RECEIVE_OVERHEAD_BYTES, RECEIVE_TAIL_BYTES, RECORD_HEAD_BYTES, SESS_RECEIVE_MSG,
+};
 use crate::records::{DUPLICATE_ID, DUPLICATE_ID_HEAD_BYTES};
+use crate::sends::{any_grouped, Column, Row, Sends};
 
 const MESSAGE_ADD: u8 = 9;
-/// Bytes of a MESSAGE_ADD record before the ids of its queues, the duplicate id, if any, and the message.
-pub const RECORD_HEAD_BYTES: usize = 72;
-/// Bytes of the id of one queue.
-pub const QUEUE_ID_BYTES: usize = 8;
 /// The checksum of a record covers everything behind it.
 const CRC_BYTES: usize = 4;
 /// Bytes that a record takes besides its own, from what is left of its segment: those of its offset in the SEAL.
 const SEAL_BYTES: i64 = 4;
-
-/// Type of a frame with a message for a consumer.
-pub const SESS_RECEIVE_MSG: u8 = 75;
-/// Bytes of a SESS_RECEIVE_MSG frame before its message: length, type, channel.
-const RECEIVE_HEAD_BYTES: usize = 13;
-/// Bytes after it: consumer, delivery count.
-const RECEIVE_TAIL_BYTES: usize = 12;
-/// Bytes of a SESS_RECEIVE_MSG frame beside its message.
-pub const RECEIVE_OVERHEAD_BYTES: usize = RECEIVE_HEAD_BYTES + RECEIVE_TAIL_BYTES;
 
 /// What `join_runs` keeps of each message beside the message.
 struct Joined {
