@@ -249,6 +249,6 @@ class Broker:
 
 
 def _durability_contract(configuration: Configuration) -> DurabilityContract:
-    """Of addresses that have none of their own; without replication it does not matter."""
+    """Contract of addresses that have none of their own; without replication it does not matter."""
     replication = configuration.ha_policy.replication
     return DurabilityContract("replica-disk" if replication is None else replication.durability_contract)

@@ -132,7 +132,7 @@ class SealableConnection(Connection, Protocol):
 
 
 class Space(NamedTuple):
-    """Of one file system, in bytes, without those reserved for root."""
+    """Space of one file system, in bytes, without the bytes reserved for root."""
 
     free_bytes: int
     total_bytes: int

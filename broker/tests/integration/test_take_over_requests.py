@@ -80,7 +80,7 @@ class Calls:
         return ask
 
     def _proved(self, call: Callable[[NodeLock], str | None]) -> Callable[[NodeLock], str | None]:
-        """The number of proofs of the lock depends on the time that a take-over needs, so their calls are not counted."""
+        """Leave out the proofs of the lock: their number depends on the time that a take-over needs."""
 
         def prove(lock: NodeLock) -> str | None:
             counting, self._counting = self._counting, False

@@ -112,6 +112,59 @@ def packages() -> frozenset[str]:
     return frozenset(module.package for module in modules().values())
 
 
+@dataclass(frozen=True)
+class Class:
+    """One class of the package."""
+
+    module: Module
+    node: ast.ClassDef
+
+    @property
+    def key(self) -> str:
+        """Module and name: ``store.log.journal:Journal``."""
+        return f"{self.module.name}:{self.node.name}"
+
+
+@cache
+def classes() -> list[Class]:
+    """Every class of the package, those inside functions and other classes included."""
+    return [
+        Class(module, node) for module in modules().values() for node in module.nodes if isinstance(node, ast.ClassDef)
+    ]
+
+
+@cache
+def _top_classes() -> dict[tuple[str, str], Class]:
+    return {(each.module.name, each.node.name): each for each in classes() if each.node in each.module.tree.body}
+
+
+def class_of(name: ast.expr, module: Module) -> Class | None:
+    """The class of this project that an expression, for instance a base class, names in a module.
+
+    ``Name``, ``module.Name`` and ``Name[T]`` are followed through imports; None for classes of others.
+    """
+    if isinstance(name, ast.Subscript):
+        name = name.value
+    if isinstance(name, ast.Attribute):
+        imported = next((each for each in module.imports if each.bound == ast.unparse(name.value)), None)
+        target = internal_target(imported) if imported is not None else None
+        return _top_classes().get((target, name.attr)) if target is not None else None
+    if not isinstance(name, ast.Name):
+        return None
+    seen: set[str] = set()
+    wanted, where = name.id, module
+    while where.name not in seen:
+        seen.add(where.name)
+        found = _top_classes().get((where.name, wanted))
+        if found is not None:
+            return found
+        imported = next((each for each in where.imports if each.bound == wanted and each.name is not None), None)
+        if imported is None or (target := internal_target(imported)) is None or imported.name is None:
+            return None
+        wanted, where = imported.name, modules()[target]
+    return None
+
+
 def internal_target(each: Import) -> str | None:
     """The short name of the imported module of this project; None for other modules."""
     if each.module == "understudy":

@@ -67,12 +67,10 @@ class NodeReports:
     # -- ReportOwner ------------------------------------------------------------------------------
 
     def reset(self) -> None:
-        """See ``ReportOwner``."""
         for _, flow in self._flows:
             flow.reset()
 
     def complete(self) -> None:
-        """See ``ReportOwner``."""
         for _, flow in self._flows:
             flow.complete()
 
@@ -82,7 +80,6 @@ class NodeReports:
             self._flows[0][1].group_noticed(notice)
 
     def noticed(self, notice: Notice) -> None:
-        """See ``ReportOwner``."""
         for flows, flow in self._flows:
             if notice.kind == "BINDING_ADDED" and flows.takes(notice.address):
                 flow.noticed(notice)
@@ -112,7 +109,7 @@ class ClusterFlows:
         """The observers of the memberships, by the name of their own connector."""
 
     def all(self) -> list[MemberFlow]:
-        """Those of all cluster connections to all nodes."""
+        """The flows of all cluster connections to all nodes."""
         return [flow for flows in self.by_cluster.values() for flow in flows.by_node.values()]
 
     def close(self) -> None:
@@ -134,7 +131,7 @@ class NetworkFlows:
         self._entropy = entropy
         self._takes_groups = takes_groups
         self._reports: dict[str, NodeReports] = {}
-        """By node id."""
+        """Reports of the queues of each other node, by node id."""
         self._closed = False
 
     def close(self) -> None:

@@ -28,7 +28,7 @@ class ExchangeListener(BridgeListener, GroupNotifications, Protocol):
 
 
 class MemberExchange:
-    """With the other members of the cluster: their queues, the flows to them, and redistribution."""
+    """The exchange with the other members of the cluster: their queues, the flows to them, and redistribution."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ def _flow_settings(
 
 
 class MessageExchange:
-    """With all other brokers."""
+    """The exchange of messages with all other brokers."""
 
     def __init__(
         self,

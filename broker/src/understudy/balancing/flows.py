@@ -42,7 +42,7 @@ class FlowSettings:
 
     cluster: ClusterConnectionConfiguration
     internal_prefix: str
-    """Of the store (``routing.internal_names``)."""
+    """Prefix of internal names of the store (``routing.internal_names``)."""
     management_address: str
     notifications: str
     """Address of notifications."""
@@ -95,7 +95,7 @@ class MessageFlows:
         return self._services.sessions.post_office.directory
 
     def queue_name(self, node_id: str) -> str:
-        """Of the store-and-forward queue to a node."""
+        """Name of the store-and-forward queue to a node."""
         return f"{self.settings.internal_prefix}{_STORE_AND_FORWARD}{self.settings.cluster.name}.{node_id}"
 
     def close(self) -> None:
@@ -108,7 +108,7 @@ class MessageFlows:
 
     @property
     def selector(self) -> str:
-        """Of the notifications about the queues that messages of this cluster connection go to."""
+        """Selector of the notifications about the queues to which messages of this cluster connection go."""
         settings = self.settings
         return selector_of(
             settings.cluster,

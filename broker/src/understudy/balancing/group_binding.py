@@ -33,7 +33,7 @@ class State(Enum):
     """Messages wait for the queue, which is decided and not known here."""
     BOUND = auto()
     DOUBTED = auto()
-    """It was bound; notifications may have been missed since."""
+    """The group was bound; notifications may have been missed since."""
     CHECKED = auto()
     """Messages wait for the confirmation that it is still bound to the same queue."""
     UNGROUPED = auto()
@@ -91,7 +91,7 @@ class GroupOwner(Protocol):
         """The queue did not become known: tell the other members that the group is free."""
 
     def gave_up(self, binding: GroupBinding, waiting: int) -> None:
-        """So many sessions have waited for a decision that was not made."""
+        """Report that ``waiting`` sessions have waited for a decision that was not made."""
 
 
 class GroupBinding(Machine[State, Event]):
@@ -124,13 +124,11 @@ class GroupBinding(Machine[State, Event]):
     # -- routing.grouping.Undecided ---------------------------------------------------------------
 
     def when_decided(self, call: Callable[[], None]) -> None:
-        """See ``Undecided``."""
         self._waiting.append(call)
         self._owner.waiting += 1
 
     @property
     def allowance_bytes(self) -> int:
-        """See ``Undecided``."""
         return self._owner.allowance_bytes
 
     # -- for the handler --------------------------------------------------------------------------

@@ -39,7 +39,7 @@ class GroupNotice:
     queue: str | None
     """Cluster name of the proposed, decided or former queue. A proposal without one only asks."""
     alternative: str | None = None
-    """Of an answer: the queue that the group has instead of the proposed one."""
+    """The queue that the group has, in an answer, instead of the proposed one."""
     distance: int = 0
     """Hops from the node that published it first."""
 
@@ -49,7 +49,7 @@ class GroupNotice:
         return self.alternative or self.queue
 
     def properties(self, address: str) -> dict[str, PropertyValue]:
-        """Its properties. ``address``: of the grouping handler."""
+        """Properties of the notification. ``address``: address of the grouping handler."""
         found: dict[str, PropertyValue] = {GROUP: self.key, VALUE: self.queue}
         if self.kind == PROPOSAL_RESPONSE:
             found[ALTERNATIVE] = self.alternative

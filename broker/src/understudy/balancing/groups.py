@@ -86,7 +86,7 @@ class Groups:
         self.parts = parts
         self.node_id = parts.node_id
         self.bindings: dict[str, GroupBinding] = {}
-        """By key, the least recently used one first."""
+        """Bindings by key, the least recently used one first."""
         self.counts = GroupCounts()
         self.waiting = 0
         """Sessions of which a message waits."""
@@ -164,7 +164,7 @@ class Groups:
         """A message is routed by it."""
 
     def _forget(self, binding: GroupBinding) -> None:
-        """Its queue is gone, or there are too many."""
+        """Remove a binding whose queue is gone, or that is one too many."""
         raise NotImplementedError
 
     # -- group_binding.GroupOwner -----------------------------------------------------------------
@@ -272,7 +272,7 @@ class Groups:
         self._came(binding.name)
 
     def remote_binding_removed(self, binding: RemoteBinding) -> None:
-        """Its groups are free."""
+        """Free the groups of the remote queue."""
         self._went(binding.name)
 
     def remote_consumer_added(self, binding: RemoteBinding, selector: str | None) -> None:
@@ -291,7 +291,7 @@ class Groups:
         self._came(queue.name + self.node_id)
 
     def queue_removed(self, queue: Queue) -> None:
-        """Its groups are free."""
+        """Free the groups of the queue."""
         self._went(queue.name + self.node_id)
 
     def consumer_added(self, queue: Queue, consumer: Consumer) -> None:
@@ -301,10 +301,10 @@ class Groups:
         """A group stays with its queue."""
 
     def address_added(self, address: Address) -> None:
-        """It has no queues yet."""
+        """Do nothing: a new address has no queues yet."""
 
     def address_removed(self, address: Address) -> None:
-        """It has no queues any more."""
+        """Do nothing: a removed address has no queues any more."""
 
     def queue_updated(self, queue: Queue) -> None:
         """Filters do not matter."""

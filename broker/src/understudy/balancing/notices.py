@@ -43,7 +43,7 @@ class Notice:
     binding_id: int = 0
     distance: int = 0
     filter: str | None = None
-    """Of the queue, or of the consumer."""
+    """Filter of the queue, or of the consumer."""
 
 
 def read_notice(properties: Properties) -> Notice | None:

@@ -48,7 +48,7 @@ class State(Enum):
     """States of the redistribution of one queue."""
 
     IDLE = auto()
-    """Its messages stay."""
+    """The messages of the queue stay."""
     DELAYED = auto()
     """``redistribution-delay`` is not over."""
     MOVING = auto()
@@ -80,7 +80,7 @@ class _Chosen(NamedTuple):
     bindings: list[RemoteBinding | None]
     """The queue of another node that gets each; None: it stays."""
     messages: dict[int, Message]
-    """Those that leave, by number; empty if none was looked at, because all leave."""
+    """The messages that leave, by number; empty if none was looked at, because all leave."""
 
 
 class QueueRedistribution(Machine[State, Event]):
@@ -389,7 +389,7 @@ class Redistribution:
     # -- RemoteListener ---------------------------------------------------------------------------
 
     def remote_binding_added(self, binding: RemoteBinding) -> None:
-        """It has no consumers yet."""
+        """Do nothing: a new remote queue has no consumers yet."""
 
     def remote_binding_removed(self, binding: RemoteBinding) -> None:
         """Nothing moves there any more."""
@@ -410,30 +410,30 @@ class Redistribution:
     # -- RoutingListener --------------------------------------------------------------------------
 
     def queue_added(self, queue: Queue) -> None:
-        """Its messages may be wanted elsewhere."""
+        """Look whether the messages of the queue are wanted elsewhere."""
         self._reconsider(queue)
 
     def queue_removed(self, queue: Queue) -> None:
-        """It has no messages any more."""
+        """Forget the queue: it has no messages any more."""
         known = self.by_queue.pop(queue, None)
         if known is not None:
             known.close()
 
     def consumer_added(self, queue: Queue, consumer: Consumer) -> None:
-        """Its messages may stay."""
+        """Look whether the messages of the queue may stay."""
         if queue in self.by_queue:
             self.by_queue[queue].reconsider()
 
     def consumer_removed(self, queue: Queue, consumer: Consumer) -> None:
-        """Its messages may be wanted elsewhere."""
+        """Look whether the messages of the queue are wanted elsewhere."""
         if queue in self.by_queue:
             self.by_queue[queue].reconsider()
 
     def address_added(self, address: Address) -> None:
-        """It has no queues yet."""
+        """Do nothing: a new address has no queues yet."""
 
     def address_removed(self, address: Address) -> None:
-        """It has no queues any more."""
+        """Forget the address: it has no queues any more."""
 
     def queue_updated(self, queue: Queue) -> None:
         """Filters do not matter."""

@@ -44,7 +44,7 @@ class RemoteListener(Protocol):
 
 
 class RemoteBindings:
-    """Those of a node, by cluster name."""
+    """The remote bindings of a node, by cluster name."""
 
     def __init__(self, directory: Directory, mode_of: Callable[[str], MessageLoadBalancing]) -> None:
         """Args:
@@ -55,13 +55,13 @@ class RemoteBindings:
         self._mode_of = mode_of
         self.by_name: dict[str, RemoteBinding] = {}
         self._by_address: dict[str, dict[str, RemoteBinding]] = {}
-        """By their address, and by cluster name."""
+        """Remote bindings by their address, then by cluster name."""
         self._wild: dict[str, dict[str, RemoteBinding]] = {}
-        """Those of ``_by_address`` whose address has wildcards."""
+        """The part of ``_by_address`` whose addresses have wildcards."""
         self._by_flow: dict[Queue, dict[str, RemoteBinding]] = {}
         """The bindings by the store-and-forward queue that leads to their node, and by their cluster name."""
         self._balancers: dict[str, Balancer] = {}
-        """Of the addresses of this node that other nodes have queues of, by name."""
+        """Balancers of the addresses of this node that have queues at other nodes, by name."""
         self.decisions: GroupDecisions | None = None
         """See ``AddressesElsewhere``; set before messages come."""
         self.groups: Groups | None = None

@@ -160,7 +160,7 @@ class Successions(FlowObserver):
         self._targets: dict[str, str] = {}
         """Nodes that were scaled down, and the nodes that have their messages."""
         self._under_way: dict[str, Succession] = {}
-        """By the id of the node that was scaled down."""
+        """Successions by the id of the node that was scaled down."""
 
     def close(self) -> None:
         """The node is not active any more."""

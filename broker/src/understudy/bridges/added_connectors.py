@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class AddedConnectors:
-    """Those of one activation."""
+    """The connectors that were added in one activation."""
 
     def __init__(self, connectors: Connectors, store: MessageStore) -> None:
         """Adds those of the log. One that cannot be used, or whose name broker.xml has, is left aside.

@@ -46,13 +46,13 @@ class State(Enum):
     """Before the next attempt."""
     RUNNING = auto()
     PAUSING = auto()
-    """It takes no message from the queue and waits for confirmations."""
+    """The bridge takes no message from the queue and waits for confirmations."""
     PAUSED = auto()
-    """As STOPPED; it was paused by an operator."""
+    """Like STOPPED; an operator has paused the bridge."""
     STOPPING = auto()
-    """As PAUSING, before it stops."""
+    """Like PAUSING, before the bridge stops."""
     FAILED = auto()
-    """It has given up after the configured number of attempts."""
+    """The bridge has given up after the configured number of attempts."""
 
 
 class Event(Enum):
@@ -155,7 +155,7 @@ class Bridge(Machine[State, Event]):
         self._next = 0
         """Connector of the next attempt, from the first of this round."""
         self._pair: tuple[TransportConfiguration, ...] = ()
-        """With ``ha``: connectors of the pair of nodes that it was connected to."""
+        """Connectors of the pair of nodes that the bridge was connected to; only with ``ha``."""
         self._proves = True
         """Whether the next attempt proves the cluster credentials, if there is no user."""
         self._retry = LinkSettings(

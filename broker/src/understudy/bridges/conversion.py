@@ -28,7 +28,7 @@ class ForwardForm:
     ids_name: bytes
     """Name of the property with the ids of the queues that are meant, in UTF-16; empty: none are meant."""
     node_id: bytes
-    """Of the duplicate ids; empty: they get none."""
+    """Node id in the duplicate ids; empty: messages get no duplicate id."""
 
 
 class Converts(Protocol):

@@ -55,7 +55,7 @@ class Stall(Enum):
     """Why a bridge with a connection sends nothing at present."""
 
     WINDOW = "window"
-    """As much is unconfirmed as may be."""
+    """The allowed number of bytes is unconfirmed."""
     CREDIT = "credit"
     """The target gives no credit, because an address there is full."""
 

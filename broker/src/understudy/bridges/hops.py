@@ -28,7 +28,6 @@ class CountedHops:
         self._office = office
 
     def counted(self, message: Message, order: ResponseOrder, transaction: RoutingTransaction | None) -> Message | None:
-        """See ``MessageHops``."""
         if BRIDGE_DUPLICATE_ID not in message.properties and not transfer_of(message) & Transfer.FORWARDED:
             return message
         earlier = message.properties.get(HOPS)

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class StoredBridges:
-    """Those of one node."""
+    """The bridges that one node keeps in its log."""
 
     def __init__(self, configuration: Configuration, connectors: Connectors, store: MessageStore) -> None:
         """Args:
@@ -40,7 +40,7 @@ class StoredBridges:
         return [each for each in self._store.state.settings.values() if each.scope is SettingKind.BRIDGE]
 
     def load(self) -> list[BridgeConfiguration]:
-        """Those that the log has and that can be used."""
+        """The bridges that the log has and that can be used."""
         found = []
         for record in self._records():
             values = dict(record.values or {})

@@ -89,9 +89,9 @@ class TargetAccess:
     timers: Timers
     entropy: Entropy
     credentials: ClusterCredentials | None
-    """For bridges without user; None: there are none."""
+    """Credentials for bridges without user; None: there are none."""
     refusals: RefusalLog = field(init=False)
-    """Of all attempts at the targets."""
+    """Refusals of all attempts at the targets."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "refusals", RefusalLog(self.clock))
@@ -152,7 +152,7 @@ class TargetSession:
         self._held: deque[tuple[str, int, bytes]] = deque()
         """Address, cost and frames of messages that wait for credit."""
         self._address = ""
-        """Of the large message that is being sent."""
+        """Address of the large message that is being sent."""
         self._large_bytes = -1
         self._socket_timer: Timer | None = None
         options = PeerOptions(bridge.connection.connection_ttl_ms, bridge.connection.check_period_ms)

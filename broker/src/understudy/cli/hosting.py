@@ -27,7 +27,7 @@ class ManagedPlace(Protocol):
 
     @property
     def config(self) -> Path:
-        """Its broker.xml."""
+        """Path of its broker.xml."""
         ...
 
     @property

@@ -100,7 +100,7 @@ class Place(ManagementAddress):
 
 
 def _url_of(node: dict[str, Any], server: str | None, path: Path) -> str | None:
-    """Of the management of a server in the description of a process."""
+    """URL of the management of a server in the description of a process."""
     if server is None:
         return cast(str | None, node["http_url"])
     servers = cast(dict[str, str | None], node["servers"])

@@ -15,7 +15,7 @@ from understudy.tools.export import PIECE_BYTES
 
 
 def inflated(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """As it was before its sender compressed it: our client compresses by its own settings."""
+    """The body as it was before its sender compressed it: our client compresses by its own settings."""
     inflater = zlib.decompressobj()
     for piece in pieces:
         while piece:

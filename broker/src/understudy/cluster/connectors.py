@@ -9,7 +9,7 @@ from understudy.wire.core.transport import TransportConfiguration
 
 
 class Connectors:
-    """Of one node, for its whole life. The added ones are those of its last activation."""
+    """The connectors of one node, for its whole life. The added ones are those of its last activation."""
 
     def __init__(self, configured: Iterable[ConnectorConfiguration] = (), instance_directory: str = "") -> None:
         """Args:
@@ -21,7 +21,7 @@ class Connectors:
         self.instance_directory = instance_directory
 
     def all(self) -> Sequence[ConnectorConfiguration]:
-        """Those of broker.xml in their order, then the added ones."""
+        """The connectors of broker.xml in their order, then the added ones."""
         return [*self.configured.values(), *self.added.values()]
 
     def get(self, name: str) -> ConnectorConfiguration | None:

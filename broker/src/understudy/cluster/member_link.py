@@ -154,7 +154,7 @@ class MemberLink(Machine[State, Event]):
         self._peer: CorePeer | None = None
         self._timer: Timer | None = None
         self._questions: dict[object, _Question] = {}
-        """Those that are not answered, by their key."""
+        """Questions without an answer, by their key."""
 
     @property
     def joined(self) -> bool:

@@ -48,11 +48,11 @@ class MembershipSettings:
 
     link: LinkSettings = field(default_factory=LinkSettings)
     initial_connect_attempts: int = -1
-    """For a static connector that never answered, while no other member is connected; -1: no limit."""
+    """Limit for a static connector that never answered, while no other member is connected; -1: no limit."""
     reconnect_attempts: int = -1
-    """For a member that was connected; -1: no limit."""
+    """Limit for a member that was connected; -1: no limit."""
     topology_scanner_attempts: int = 30
-    """For a static connector that never answered, while another member is connected; -1: no limit."""
+    """Limit for a static connector that never answered, while another member is connected; -1: no limit."""
     notification_interval_ms: int = 1_000
     notification_attempts: int = 2
     """Repeated announcements after joining."""
@@ -129,7 +129,7 @@ class Membership(Machine[State, Event]):
         super().__init__()
         self.node_id = ""
         self.links: dict[_Place, MemberLink] = {}
-        """By host, port and name of the server there."""
+        """Links by host, port and name of the server there."""
         self.on_twin: Callable[[TransportConfiguration, bool], None] | None = None
         """Called with the connector of another node that is active under the id of this active one, and whether this
         one is the younger."""
@@ -174,8 +174,8 @@ class Membership(Machine[State, Event]):
         self.fire(Event.JOIN)
 
     def observe(self, observer: LinkObserver | None) -> None:
-        """From now on the observer is called with the links to other active nodes, also those that are there already;
-        None: no observer.
+        """Call the observer from now on with the links to other active nodes, also those that are there already; None:
+        no observer.
         """
         self._observer = observer
         if observer is None:

@@ -16,7 +16,7 @@ class ClusterNetwork:
     connections: tuple[str, ...]
     """Names of the cluster connections."""
     connector: TransportConfiguration
-    """By which the others reach this node; it has the name of the ``connector-ref``."""
+    """The connector by which the others reach this node; it has the name of the ``connector-ref``."""
     topology: Topology
     """Given to the clients and members that connect to the acceptors of these cluster connections."""
     membership: Membership

@@ -15,7 +15,7 @@ from understudy.store.log_format import ReadableFormat
 
 
 class PassiveFormats:
-    """Of one active node."""
+    """The formats that the passive nodes of one active node can read."""
 
     def __init__(self) -> None:
         """No node follows."""
@@ -34,7 +34,7 @@ class PassiveFormats:
         self._following[key] = ReadableFormat(version, node)
 
     def left(self, key: object) -> None:
-        """Its connection ended. Nothing if it did not follow."""
+        """Forget the passive node whose connection ended. Nothing if it did not follow."""
         self._following.pop(key, None)
 
     def lowest(self) -> ReadableFormat | None:

@@ -30,7 +30,7 @@ class ScaledDownNodes:
 
     @property
     def node_ids(self) -> tuple[str, ...]:
-        """Of those whose messages this node has taken, the latest last."""
+        """Ids of the nodes whose messages this node has taken, the latest last."""
         return tuple(self._nodes)
 
     def add(self, node_id: str, own_id: str) -> None:

@@ -34,7 +34,7 @@ class ClusterServices:
     """Services of one node."""
 
     topology: Topology
-    """Of the cluster connection that its pair uses."""
+    """Topology of the cluster connection that its pair uses."""
     credentials: ClusterCredentials | None = None
     """None without a cluster connection: connections of other nodes are refused."""
     replicas: Replicas | None = None
@@ -42,7 +42,7 @@ class ClusterServices:
     dialer: Dialer | None = None
     """Opens connections to other brokers; None: there are no bridges."""
     connectors: Connectors = field(default_factory=Connectors)
-    """Of the node, by name."""
+    """Connectors of the node, by name."""
     discovered: Callable[[str | None], Sequence[TransportConfiguration]] = lambda group: ()
     """Connectors of the nodes that were heard in a discovery group."""
     votes: HeldVotes = field(default_factory=HeldVotes)
@@ -54,7 +54,7 @@ class ClusterServices:
     backups: BackupHost | None = None
     """Hosts backups of other nodes; None in a node that hosts none."""
     networks: Sequence[ClusterNetwork] = ()
-    """Of all cluster connections."""
+    """Networks of all cluster connections."""
 
     def of(self, connection: str | None) -> ClusterServices:
         """The services with the topology and the connections of one cluster connection.

@@ -19,13 +19,13 @@ class UnreachedMember:
 
     node_id: str
     connector: TransportConfiguration
-    """As it advertises it."""
+    """The connector as the member advertises it."""
     failures: int
     error: str
 
 
 class UnreachedMembers:
-    """Those of a node, by node id."""
+    """The unreached members of a node, by node id."""
 
     def __init__(self) -> None:
         self.by_node: dict[str, UnreachedMember] = {}

@@ -36,10 +36,10 @@ class Notes(Protocol):
     """A file with the hosted backups."""
 
     place: str
-    """Its path, for errors."""
+    """Path of the file, for errors."""
 
     def read(self) -> bytes | None:
-        """Its contents; None: there is none. Raises DiskFailed."""
+        """Contents of the file; None: there is none. Raises DiskFailed."""
         ...
 
     def write(self, data: bytes) -> None:
@@ -107,7 +107,6 @@ class Hosting:
         return packets.BackupVote(count, self._own_id(), available=available)
 
     def host(self, requester: Requester, request: packets.BackupRequest) -> str | None:
-        """See ``BackupHost``."""
         known = self.backups.get(requester.node_id)
         if known is not None and requester.node_id in self.running:
             return None

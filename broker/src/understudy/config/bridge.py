@@ -42,7 +42,7 @@ class BridgeConnection:
     reconnect_attempts: int = _BRIDGE.number("reconnect-attempts")
     """The same after a connection was lost."""
     reconnect_attempts_same_node: int = _BRIDGE.number("reconnect-attempts-same-node")
-    """With ``ha``: attempts at the pair of the lost connection before the static connectors; -1: no limit."""
+    """Attempts at the pair of the lost connection before the static connectors, with ``ha``; -1: no limit."""
     pending_ack_timeout_ms: int = _BRIDGE.number("pending-ack-timeout")
 
 

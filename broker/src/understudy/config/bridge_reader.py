@@ -17,11 +17,11 @@ class BridgeValues:
     """Values of an element ``bridge`` that are read as in other elements. All raise ConfigError."""
 
     plain: Callable[[Node, type], dict[str, Any]]
-    """Those of its children that are fields of a dataclass."""
+    """Values of its children that are fields of a dataclass."""
     target: Callable[[Node], dict[str, Any]]
     """The names of its connectors and its discovery group."""
     routing: Callable[[Node], dict[str, Any]]
-    """Its filter and its transformer."""
+    """Filter and transformer of the bridge."""
     password: Callable[[Node], str]
     """The text of a password that may be masked."""
 

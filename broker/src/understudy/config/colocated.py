@@ -42,7 +42,7 @@ class StoreDirectories:
 
     @classmethod
     def of(cls, configuration: Configuration) -> StoreDirectories:
-        """Those of a server."""
+        """The directories of a server."""
         return cls(
             configuration.journal_directory,
             configuration.bindings_directory,
@@ -60,7 +60,7 @@ class StoreDirectories:
         )
 
     def named(self) -> tuple[str, str, str, str]:
-        """In the order of the fields."""
+        """The directories in the order of the fields."""
         return self.journal, self.bindings, self.large_messages, self.paging
 
 
@@ -69,17 +69,17 @@ class HostedBackup:
     """One backup that a server hosts."""
 
     place: int
-    """From 0; of the backups of the server."""
+    """Index among the backups of the server, from 0."""
     node_id: str
-    """Of the requesting node."""
+    """Node id of the requesting node."""
     requester: ConnectorConfiguration
-    """By which that node is reached."""
+    """The connector by which the requesting node is reached."""
     directories: StoreDirectories | None
-    """Of the shared store; None: replication, in directories beside those of the parent."""
+    """Directories of the shared store; None: replication, in directories beside those of the parent."""
 
     @property
     def name(self) -> str:
-        """As Artemis names it: ``colocated_backup_01``, then ``colocated_backup_11``."""
+        """The name that Artemis gives it: ``colocated_backup_01``, then ``colocated_backup_11``."""
         return f"colocated_backup_{self.place}1"
 
 

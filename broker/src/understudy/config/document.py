@@ -72,7 +72,7 @@ class Node:
 
     element: Element
     path: str
-    """With the naming attribute: ``core/acceptors/acceptor[@name='artemis']``."""
+    """Path with the naming attribute: ``core/acceptors/acceptor[@name='artemis']``."""
     line: int
     value: Value | None = None
     """Value of an element that is not a container."""

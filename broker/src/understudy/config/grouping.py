@@ -27,7 +27,7 @@ class GroupingConfiguration:
     name: str
     type: GroupingType
     address: str = _HANDLER.text("address")
-    """In its notifications, so that they pass the filter of the other members."""
+    """Address in the notifications of the handler, so that they pass the filter of the other members."""
     timeout_ms: int = _HANDLER.number("timeout")
     """Longest wait for an answer to a proposal, and for a queue that this node does not know yet."""
     group_timeout_ms: int = _HANDLER.number("group-timeout")

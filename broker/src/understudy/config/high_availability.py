@@ -95,7 +95,7 @@ class ColocatedConfiguration:
     """Element ``colocated``: a primary whose process hosts backups of other members (artemis-ha s. 5)."""
 
     backup: HighAvailabilityPolicy
-    """Of the hosted backups."""
+    """Policy of the hosted backups."""
     request_backup: bool = _COLOCATED.boolean("request-backup")
     """Ask another member to host a backup of this node."""
     backup_request_retries: int = _COLOCATED.number("backup-request-retries")

@@ -10,7 +10,7 @@ class FileLockOptions:
     """``FileBasedLockManager``: a directory that all nodes reach."""
 
     locks_folder: str
-    """It must exist."""
+    """An existing folder."""
 
     @property
     def lease_limit_ms(self) -> int | None:

@@ -145,7 +145,7 @@ class AcceptorConfiguration:
     port: int
     """0 lets the system choose."""
     protocols: tuple[str, ...] = ("CORE",)
-    """Those of ``protocols`` that this version serves."""
+    """The protocols of ``protocols`` that this version serves."""
     handshake_timeout_ms: int = limits.HANDSHAKE_TIMEOUT_MS
     """Time for the first bytes of a known protocol; 0 means no limit."""
     connections_allowed: int = limits.CONNECTIONS_MAX
@@ -182,7 +182,7 @@ class ConnectorConfiguration:
     host: str
     port: int
     tls: TlsSettings | None = None
-    """For the node's own connections to it; None: plain text."""
+    """Settings for the node's own connections to it; None: plain text."""
     parameters: Mapping[str, ParameterValue] = field(default_factory=dict, repr=False)
     """All parameters of the URL, host and port left out, known or not."""
 
@@ -225,7 +225,7 @@ class AddressConfiguration:
 
     name: str
     routing_types: frozenset[RoutingType]
-    """Those with an element of their own; empty leaves it to the first use."""
+    """Routing types with an element of their own; empty leaves the choice to the first use."""
     queues: tuple[QueueConfiguration, ...] = ()
 
 
@@ -239,7 +239,7 @@ class DivertRouting(Enum):
     STRIP = "STRIP"
     """None: it is routed both ways."""
     PASS = "PASS"
-    """As it was sent."""
+    """The routing type with which the message was sent."""
     ANYCAST = "ANYCAST"
     MULTICAST = "MULTICAST"
 
@@ -518,11 +518,11 @@ class Configuration:
     diverts: tuple[DivertConfiguration, ...] = ()
     bridges: tuple[BridgeConfiguration, ...] = ()
     address_settings: tuple[AddressSettingsConfiguration, ...] = ()
-    """In file order; every ``match`` once."""
+    """Address settings in file order; every ``match`` once."""
     security_settings: tuple[SecuritySettingConfiguration, ...] = ()
-    """In file order; every ``match`` once."""
+    """Security settings in file order; every ``match`` once."""
     resource_limits: Mapping[str, ResourceLimits] = field(default_factory=dict)
-    """By user."""
+    """Limits by user."""
     wildcards: WildcardConfiguration = WildcardConfiguration()
 
     def store_directories(self) -> tuple[str, ...]:

@@ -56,7 +56,7 @@ class LoadedConfig:
     """Result of reading a file."""
 
     configuration: Configuration
-    """Of the server in ``core``."""
+    """Configuration of the server in ``core``."""
     warnings: tuple[ConfigWarning, ...] = ()
     servers: tuple[FurtherServer, ...] = ()
     """Further servers of the process, in file order."""
@@ -64,7 +64,7 @@ class LoadedConfig:
     """Files that it includes."""
 
     def server(self, name: str | None) -> Configuration:
-        """Of a further server, or of ``core`` (None). Raises ConfigError: there is no such server."""
+        """Configuration of a further server, or of ``core`` (None). Raises ConfigError: there is no such server."""
         if name is None:
             return self.configuration
         for each in self.servers:
@@ -73,12 +73,12 @@ class LoadedConfig:
         raise ConfigError(f"there is no server {name!r} in the file", path="configuration/server")
 
     def mapped(self, change: Callable[[Configuration], Configuration]) -> LoadedConfig:
-        """With a change of all servers."""
+        """A copy with a change of the configurations of all servers."""
         servers = tuple(replace(each, configuration=change(each.configuration)) for each in self.servers)
         return replace(self, configuration=change(self.configuration), servers=servers)
 
     def configurations(self) -> tuple[Configuration, ...]:
-        """Of all servers; that of ``core`` first."""
+        """Configurations of all servers; that of ``core`` first."""
         return self.configuration, *(each.configuration for each in self.servers)
 
 
@@ -256,7 +256,7 @@ def _check_own_connectors(document: Document, server: _Server, others: Sequence[
 def _check_address(
     document: Document, server: _Server, others: Sequence[_Server], connector: ConnectorConfiguration, node: Node
 ) -> None:
-    """Its own connector is not the address of another server, unless that shares the port."""
+    """Refuse an own connector with the address of another server, unless that shares the port."""
     if any(_accepts(each, connector) for each in server.configuration.acceptors):
         return
     for other in others:

@@ -49,7 +49,7 @@ _PROTOCOLS_MAX: Final = 64
 @dataclass(frozen=True, slots=True)
 class _Protocol:
     element: str
-    """As it is written, such as ``pbcast.NAKACK2``."""
+    """Name of the element as it is written, such as ``pbcast.NAKACK2``."""
     name: str
     """Without the package."""
     attributes: Mapping[str, str]

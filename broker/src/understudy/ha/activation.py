@@ -20,7 +20,7 @@ class Step:
     """One step of an activation."""
 
     name: str
-    """For the status and the log: "begin epoch"."""
+    """Name for the status and the log: "begin epoch"."""
     do: Act
     undo: Act | None = None
     """Also called if ``do`` has failed part of the way; None: there is nothing to undo."""
@@ -32,7 +32,7 @@ class StepTime:
 
     name: str
     took_ms: int
-    """So far, if it is under way."""
+    """Milliseconds so far, if the step is under way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,6 @@ class ActivationFacts:
     undoing: bool
     """The node is being deactivated."""
     took_ms: int
-    """Of all steps that were begun."""
+    """Milliseconds of all steps that were begun."""
     steps: tuple[StepTime, ...]
-    """In the order in which they were begun. While the activation is undone: those that are not undone yet."""
+    """Steps in the order in which they were begun. While the activation is undone: those that are not undone yet."""

@@ -95,7 +95,9 @@ class ManagerListener(Protocol):
         ...
 
     def unavailable(self, error: BrokerError) -> None:
-        """It cannot be reached, or its session has ended: every lock is lost. It stays so until it is started again."""
+        """Note that the manager cannot be reached, or its session has ended: every lock is lost. It stays so until it
+        is started again.
+        """
         ...
 
 

@@ -20,7 +20,7 @@ class Lease:
     """The lease of one lock. Implements ``ports.Fence``; ``why_not_confirm`` may be called on any thread."""
 
     def __init__(self, name: str, clock: Clock, timers: Timers, ended: Callable[[BrokerError], None]) -> None:
-        """It has not begun.
+        """Make a lease that has not begun.
 
         Args:
             name: The lock and its provider, for errors.
@@ -35,7 +35,7 @@ class Lease:
         self._timer: Timer | None = None
         self._reason: BrokerError | None = None
         self.held = False
-        """It has begun and has not ended."""
+        """Whether the lease has begun and has not ended."""
         self.proved_until_ms = _NOT_HELD
         """Boot time until which the lock is provably held; negative if it is not held."""
         self._proved_at_ms = 0

@@ -92,15 +92,12 @@ class NodeLife(Machine[NodeState, NodeEvent]):
         self.fire(NodeEvent.START)
 
     def take_place(self) -> None:
-        """See ``Decisions``."""
         self.fire(NodeEvent.PLACE_TAKEN)
 
     def activate(self) -> None:
-        """See ``Decisions``."""
         self.fire(NodeEvent.CLAIMED)
 
     def fail_back(self) -> None:
-        """See ``Decisions``."""
         self.fire(NodeEvent.FAILBACK_WANTED)
 
     def refuse_failback(self) -> str | None:
@@ -116,7 +113,6 @@ class NodeLife(Machine[NodeState, NodeEvent]):
         return self.policy.take_stopped()
 
     def queue_again(self) -> None:
-        """See ``Decisions``."""
         self.fire(NodeEvent.QUEUED_AGAIN)
 
     def stop(self, *, fail_over: bool = False) -> None:

@@ -34,23 +34,23 @@ class NodeState(Enum):
 
     STOPPED = auto()
     QUEUED = auto()
-    """It waits for its place in the pair: the lock of the next backup, or an active node that takes a replica."""
+    """Waits for a place in the pair: the lock of the next backup, or an active node that takes a replica."""
     PASSIVE = auto()
-    """It waits to be active; if another node is active, it keeps up with its log."""
+    """Waits to be active; if another node is active, keeps up with its log."""
     ACTIVATING = auto()
     """The steps of its activation are carried out (``ha.activation``)."""
     ACTIVE = auto()
-    """It serves clients."""
+    """Serves clients."""
     FAILING_BACK = auto()
-    """It undoes its activation, so that the node it took over from can activate."""
+    """Undoes its activation, so that the node it took over from can activate."""
     YIELDED = auto()
-    """It waits until that node is active."""
+    """Waits until that node is active."""
     STOPPING = auto()
-    """It undoes its activation and ends."""
+    """Undoes its activation and ends."""
     ISOLATING = auto()
-    """It undoes its activation, because the network check failed."""
+    """Undoes its activation, because the network check failed."""
     ISOLATED = auto()
-    """It is stopped until the network check succeeds; its management answers."""
+    """Stopped until the network check succeeds; its management answers."""
 
     @property
     def shown(self) -> str:
@@ -80,7 +80,7 @@ class Ending:
     """The kind of end of a node."""
 
     served: bool
-    """It was active, or was activating, and has deactivated."""
+    """Whether the node was active, or was activating, and has deactivated."""
     error: BrokerError | None
     """The error that ends it; None: it was stopped."""
     fail_over: bool
@@ -145,7 +145,7 @@ class Policy(Protocol):
 
     @property
     def name(self) -> str:
-        """As in management: ``primary-only``, ``shared-store`` …"""
+        """Name as in management: ``primary-only``, ``shared-store`` …"""
         ...
 
     @property

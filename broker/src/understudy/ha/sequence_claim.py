@@ -93,7 +93,7 @@ class SequenceClaim(Machine[State, Event]):
         self._found = found
         self._claim = next_claim(found)
         self._answer: Answer = lambda error: None
-        """Of the call under way."""
+        """Callback of the call under way."""
         self._taken_back: Callable[[], None] | None = None
         self._request: Request | None = None
 

@@ -147,11 +147,9 @@ class SharedStorePolicy:
     # --- passive -------------------------------------------------------------------------------
 
     def queue(self) -> None:
-        """See ``Policy``."""
         self._claim.queue()
 
     def stand_by(self) -> None:
-        """See ``Policy``."""
         self._claim.stand_by()
 
     def _take(self) -> None:

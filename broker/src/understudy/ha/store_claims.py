@@ -61,7 +61,7 @@ class LockTimeout:
 
 
 class WaitForProof:
-    """With the primary lock: waits until no earlier holder has a valid proof, then has the store taken."""
+    """The wait, with the primary lock, until no earlier holder has a valid proof; then the store is taken."""
 
     def __init__(self, lock: StoreLock, polling: Polling, take: Callable[[], None]) -> None:
         """Args:

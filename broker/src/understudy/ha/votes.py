@@ -197,7 +197,6 @@ class ClusterVoter:
         return vote
 
     def ask_whether_active(self, done: Decided) -> Pending:
-        """See ``QuorumVoter``."""
         vote = self._vote(self._ballot.own_connector(), STAY_ACTIVE_WAIT_MS, 1, 0)
         vote.start(done)
         return vote

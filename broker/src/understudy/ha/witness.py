@@ -82,7 +82,7 @@ class Witness:
         self._saved = 0
         """Changes that are on the disk."""
         self._changes_before = state.changes
-        """Of the processes before."""
+        """Changes of the processes before this one."""
         self._saving = False
         self._waiting: list[tuple[int, Answered, Answer]] = []
         """Answers that depend on changes which are not on the disk yet."""
@@ -91,7 +91,7 @@ class Witness:
 
     @property
     def identity(self) -> bytes:
-        """Of this witness and its state."""
+        """Identity of this witness and its state."""
         return self._state.identity
 
     def handle(self, request: Request, client: str, answer: Answered) -> None:

@@ -83,13 +83,13 @@ class WitnessClientOptions:
     """Configuration of the client."""
 
     addresses: Sequence[tuple[str, int]]
-    """Of one witness; tried in turn."""
+    """Addresses of one witness; tried in turn."""
     secret: bytes = field(repr=False)
     name: str
-    """Of this node, for logs and status of the witness."""
+    """Name of this node, for logs and status of the witness."""
     lease_ms: int = 6_000
     identity: bytes | None = None
-    """Of the witness; None: the first one that answers in this process."""
+    """Identity of the witness; None: the first one that answers in this process."""
     group: GroupConfiguration | None = None
     """Shared by the clients of the members of a group; None: a single witness."""
 
@@ -189,19 +189,19 @@ class WitnessLockManager(Machine[State, Event], WitnessLinkOwner):
         """The listener was called with ``available`` since the last start."""
         self._link: WitnessLink | None = None
         self._timer: Timer | None = None
-        """Of the next attempt."""
+        """Timer of the next attempt."""
         self._beat: Timer | None = None
         self._address = 0
         self._known = _Known(options.identity)
         self._reason = ""
-        """Of the last loss of the connection."""
+        """Reason of the last loss of the connection."""
         self._contact_until_ms = 0
         """Without a further answer the manager is unavailable from then on."""
         self._numbers = 0
         self._sent: dict[int, _Sent] = {}
         self._locks: dict[str, WitnessLock] = {}
         self._recorded: dict[str, bytes] = {}
-        """By lock: token of a lease that ended without an answer of the witness."""
+        """Token of a lease that ended without an answer of the witness, by lock."""
 
     # --- LockManager -----------------------------------------------------------------------------
 

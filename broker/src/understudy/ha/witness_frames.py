@@ -51,7 +51,7 @@ class Kind(IntEnum):
     ACQUIRE = 16
     """Lock ``id`` for ``token``; ``first`` is the length of the lease in milliseconds."""
     RENEW = 17
-    """As ACQUIRE, for the present holder only. ``second`` of both: whether the witness is one of a group."""
+    """ACQUIRE for the present holder only. ``second`` of both: whether the witness is one of a group."""
     RELEASE = 18
     GET = 19
     SET = 20
@@ -61,11 +61,11 @@ class Kind(IntEnum):
     PING = 22
     STATUS = 23
     READ = 24
-    """Of a group: the register ``id``."""
+    """Read the register ``id`` of a group."""
     PREPARE = 25
-    """Of a group: take no ballot for register ``id`` below that of ``first`` and ``token``."""
+    """Take no ballot for register ``id`` of a group below that of ``first`` and ``token``."""
     ACCEPT = 26
-    """Of a group: register ``id`` becomes ``second`` with the ballot of ``first`` and ``token``."""
+    """Set register ``id`` of a group to ``second`` with the ballot of ``first`` and ``token``."""
     EXPORT = 27
     """Registers from the place ``first`` on, in the order of their ids."""
     IMPORT = 28
@@ -129,7 +129,7 @@ class Standing:
     """The state of a witness, as each answer YES tells it."""
 
     configuration: int
-    """Of its group; 0: it is no member of a group."""
+    """Configuration of its group; 0: it is no member of a group."""
     changes: int
     """Changes of its state since its first start, those on the disk; 0: a witness of an earlier version."""
 
@@ -140,7 +140,7 @@ class Standing:
 
     @classmethod
     def of(cls, value: int) -> Standing:
-        """From ``Answer.value``."""
+        """The standing in an ``Answer.value``."""
         return cls(value >> _CHANGES_BITS, value & ((1 << _CHANGES_BITS) - 1))
 
 

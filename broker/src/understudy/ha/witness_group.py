@@ -61,7 +61,7 @@ class WitnessGroup:
         """The listener was called with ``available`` since the last start."""
         self._up: set[WitnessLockManager] = set()
         self._errors: dict[WitnessLockManager, BrokerError] = {}
-        """Of each member that has failed since the last start and has not answered again."""
+        """Error of each member that has failed since the last start and has not answered again."""
         self._starts: dict[WitnessLockManager, Timer] = {}
         self._locks: dict[str, MajorityLock] = {}
 

@@ -50,7 +50,7 @@ class LinkOptions(Protocol):
 
     @property
     def name(self) -> str:
-        """Of the client."""
+        """Name of the client."""
         ...
 
 
@@ -80,7 +80,7 @@ class WitnessLink:
         self._token = token
         self.address = address
         self.identity = b""
-        """Of the witness, once it has proved the secret."""
+        """Identity of the witness, once it has proved the secret."""
         self._secret = Secret(options.secret)
         self._reader = FrameReader()
         self._connection: Connection | None = None

@@ -101,7 +101,7 @@ class WitnessLock:
         """Called when the proof was extended."""
         self.fence = Lease(self._name, manager.clock, manager.timers, self._ended)
         self._token = NO_TOKEN
-        """Of the held lock."""
+        """Token of the held lock."""
         self._attempts: dict[bytes, _Attempt] = {}
         """Attempts without an answer, by token."""
         self._recorded = recorded

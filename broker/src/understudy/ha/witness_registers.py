@@ -51,11 +51,11 @@ class Register:
     promised: Ballot = Ballot()
     """No lower ballot is taken."""
     accepted: Ballot = Ballot()
-    """Of ``value``; the lowest one: no value was accepted, the number is 0."""
+    """Ballot of ``value``; the lowest one: no value was accepted, the number is 0."""
     value: int = 0
 
     def as_json(self) -> list[object]:
-        """For the state file and for answers."""
+        """The register for the state file and for answers."""
         return [
             self.promised.number,
             self.promised.token.hex(),

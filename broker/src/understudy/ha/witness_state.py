@@ -34,7 +34,7 @@ class Holder:
     token: bytes
     """Chosen by the client; the right to renew and release."""
     name: str
-    """Of the client, for logs and status."""
+    """Name of the client, for logs and status."""
     lease_ms: int
 
 
@@ -54,7 +54,7 @@ class WitnessState:
     group: bytes = b""
     """Random id of the group."""
     joined: bool = False
-    """It has joined a group that existed, and has granted no lock since."""
+    """Whether the witness has joined a group that existed, and has granted no lock since."""
     registers: dict[str, Register] = field(default_factory=dict)
     """Numbers of the group."""
 

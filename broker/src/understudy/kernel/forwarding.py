@@ -47,8 +47,7 @@ _ROUTE_NAME: Final = _utf16(ROUTE_TO)
 _BRIDGE_NAME: Final = _utf16(BRIDGE_DUPLICATE_ID)
 
 _Entry = tuple[int, int, int, int, int, int]
-"""Of a property: where it begins, where its name begins and ends, its type, where its value begins (after the length
-of bytes) and ends."""
+"""A property: its offset, begin and end of its name, type, begin (after the length of bytes) and end of its value."""
 
 
 def _entry(name: bytes, value: bytes) -> bytes:

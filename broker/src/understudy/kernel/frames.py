@@ -38,14 +38,14 @@ _FIELDS = Struct(">?qqb")  # durable, expiration, timestamp, priority; the type 
 #: Traits of a message, in one integer.
 _DURABLE: Final = 1
 SPECIAL: Final = 2
-"""It has a negative expiration, or a property that the ordinary way of a message does not handle."""
+"""Bit of messages with a negative expiration, or with a property that the ordinary path does not handle."""
 _GROUPED: Final = 4
 _PRIORITY_SHIFT: Final = 3
 _ROUTING_SHIFT: Final = 7
 """Nine bits: 0, or the routing type of the property plus one."""
 _ROUTING_MASK: Final = 511
 DUPLICATE_SHIFT: Final = 16
-"""From here on: bytes of the duplicate id; 0: it has none."""
+"""Number of the bit from which on the bytes of the duplicate id are stored; 0: the message has none."""
 _ALIKE: Final = _DURABLE | 15 << _PRIORITY_SHIFT | -1 << DUPLICATE_SHIFT
 """Traits that must be equal in messages that are handled together."""
 
@@ -112,7 +112,7 @@ class Sends:
         self.end = 0
         """Offset in ``data`` after the last frame."""
         self.requires_response = requires_response
-        """Of each of them."""
+        """Whether each of the sends requires a response."""
         self.correlation_ids: list[int] = []
         self._starts: list[int] = []
         self._stops: list[int] = []
@@ -366,7 +366,7 @@ _MALFORMED: Final[_Walked] = -1, b"", 0, 0
 
 
 def _walk_block(data: bytes, offset: int, end: int) -> _Walked:
-    """As ``_block_traits``. Refuses what ``Properties.decode`` refuses, and nothing else."""
+    """Like ``_block_traits``. Refuses what ``Properties.decode`` refuses, and nothing else."""
     unpack_length = _I32.unpack_from
     begin = offset
     group_start = group_end = 0

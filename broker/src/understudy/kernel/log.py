@@ -47,15 +47,15 @@ class LogPosition(NamedTuple):
     segment: int
     """Number of the segment."""
     offset: int
-    """In it. Bytes."""
+    """Offset in the segment. Bytes."""
     room: int
     """Offset that a record must not cross; 4 less after each record."""
     sequence: int
-    """Of the record before."""
+    """Sequence of the record before."""
     batch: int
     """Offset of the first record of the batch."""
     seed: int
-    """Of the crc of every record in the segment."""
+    """Seed of the crc of every record in the segment."""
 
 
 class Run:
@@ -89,16 +89,16 @@ class Run:
         self.earliest_ms = min(filter(None, expirations), default=0)
         """No message expires before; 0: none expires. Epoch milliseconds."""
         self.head_bytes = head_bytes
-        """Of each record in ``data``, before its message; 0 if these are no records."""
+        """Bytes of each record in ``data`` before its message; 0 if these are no records."""
         self.segment, self.offset = place
-        """Of the log; 0 if the messages are not in the log. Of the first record in the segment."""
+        """Segment of the log; 0 if the messages are not in the log. Offset of the first record in the segment."""
         self._ids, self._places = joined
         """Ids of the messages, in rising order; None if they are consecutive. Offset in the segment and length of each
         record; None if ``data`` has the records, or the log has none."""
         self.consecutive = self._ids is None
         """Whether the id of each message is one more than that of the message before."""
         self.size_bytes = len(data) - self.count * head_bytes
-        """Of the messages."""
+        """Bytes of the messages."""
         self._starts = starts
         """Offset in ``data`` of each record or message, and of the end."""
         self._expirations = expirations if self.expiring else None

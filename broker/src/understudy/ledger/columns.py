@@ -203,7 +203,7 @@ class Deliveries:
                 yield number
 
     def first_acknowledgement(self, number: int) -> int:
-        """Its time; -1 without one."""
+        """Time of the first acknowledgement; -1 without one."""
         story = self.stories.get(number)
         if story is None:
             return self._acknowledged_at.get(number)

@@ -48,7 +48,7 @@ class EpochReport:
     """The result of ``check_epochs``."""
 
     epochs: tuple[EpochOfNode, ...]
-    """By node id and epoch."""
+    """Epochs by node id and epoch."""
     findings: tuple[str, ...]
     """At most LISTED_MAX broken promises."""
 
@@ -58,7 +58,7 @@ class EpochReport:
         return not self.findings
 
     def to_json(self) -> dict[str, object]:
-        """For ``--json``."""
+        """The report for ``--json``."""
         epochs = [
             {
                 "node_id": each.node_id,

@@ -43,7 +43,9 @@ class Drains:
         return END_MS if self._complete else self._queues.get(queue, -1)
 
     def address_seen_at(self, address: str) -> int:
-        """By the name a message was sent to: an address, a queue, or ``address::queue``; -1 for never."""
+        """Time at which the name was seen to which a message was sent: an address, a queue, or ``address::queue``; -1
+        for never.
+        """
         return END_MS if self._complete else self._addresses.get(address, -1)
 
 

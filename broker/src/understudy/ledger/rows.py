@@ -211,7 +211,7 @@ class LedgerWriter:
         self, producer: str, number: int, address: str, at_ms: int, *, transaction: str = "", queue: str = "",
         consumer: str = "",
     ) -> None:  # fmt: skip
-        """With a consumer and a queue, of an acknowledgement; without, of a send."""
+        """Write a refused acknowledgement, with a consumer and a queue, or a refused send, without them."""
         self.append(Row(Kind.REFUSED, producer, number, address, at_ms, consumer, queue, transaction=transaction))
 
     def delivered(

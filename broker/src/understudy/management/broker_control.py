@@ -39,7 +39,7 @@ def _without_directory(error: BrokerError) -> str:
 
 
 def _shown(value: Enum) -> str:
-    """As in the configuration, so that it can be given to ``addAddressSettings``."""
+    """The value as in the configuration, so that it can be given to ``addAddressSettings``."""
     return value.value if isinstance(value.value, str) else value.name
 
 
@@ -54,7 +54,9 @@ class BrokerControl(Control):
         return self.node.services.clock.monotonic_ms() - self.node.activated_ms
 
     def report_queues(self, queue_name: str, addresses: str) -> None:
-        """For other members of the cluster. Raises ManagementError: no such queue, or there is no cluster."""
+        """Send a report of queues for other members of the cluster. Raises ManagementError: no such queue, or there is
+        no cluster.
+        """
         if self.node.queue_reports is None:
             raise ManagementError("this node has no cluster connection")
         self.node.queue_reports.send_to(queue_name, addresses)

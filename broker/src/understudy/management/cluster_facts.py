@@ -132,7 +132,7 @@ class RemoteQueueFacts:
     queue: str
     address: str
     node_id: str
-    """Of the member that has it."""
+    """Node id of the member that has the queue."""
     distance: int
     """Hops; 1: a direct neighbour has it."""
     connected: bool
@@ -178,11 +178,11 @@ class HostedFacts:
     """A colocated backup that this process hosts."""
 
     server: str
-    """Its name."""
+    """Name of the server."""
     node_id: str
-    """Of its primary."""
+    """Node id of its primary."""
     state: str
-    """As that of a node; ``stopped`` if it has failed."""
+    """State like that of a node; ``stopped`` if it has failed."""
     acceptors: Sequence[str]
     """Addresses once it is active."""
 
@@ -218,7 +218,7 @@ class ClusterConnectionFacts:
     acknowledged: int
     """Messages that other nodes have confirmed since the activation."""
     connector: str | None = None
-    """By which the others reach this node."""
+    """The connector by which the others reach this node."""
     members: Sequence[MemberFacts] = ()
     """Nodes of its topology, this one included."""
 
@@ -234,7 +234,7 @@ class ClusterFacts:
     discovery: Sequence[DiscoveryFacts] = ()
     broadcasts: Sequence[BroadcastFacts] = ()
     bridges: Sequence[BridgeFacts] = ()
-    """Those of an active node, and those that empty its store-and-forward queues."""
+    """The bridges of an active node, and those that empty its store-and-forward queues."""
     remote_queues: Sequence[RemoteQueueFacts] = ()
     redistribution: Sequence[RedistributionFacts] = ()
     grouping: GroupingFacts | None = None

@@ -72,7 +72,7 @@ class EarlierData:
 
     directory: str
     epoch: int
-    """Of the first record that only it has."""
+    """Epoch of the first record that only this copy has."""
     sequence: int
     records: int
     messages: int
@@ -93,7 +93,7 @@ class ReaderFacts:
 
     name: str
     epoch: int
-    """With the sequence the last record that the reader has committed."""
+    """Epoch of the last record that the reader has committed."""
     sequence: int
     max_bytes: int
     held_bytes: int
@@ -134,7 +134,7 @@ class ScrubFacts:
     damaged: int
     """Files found that did not fit their checksum."""
     repaired: int
-    """Of these, files that fit now."""
+    """Number of these files that were repaired."""
 
 
 @dataclass(frozen=True, slots=True)

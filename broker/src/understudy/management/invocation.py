@@ -76,13 +76,13 @@ class ManagedNode:
     reload: Reload | None = None
     """Reads broker.xml again; None if there is no file."""
     bridges: Bridges | None = None
-    """Its core bridges."""
+    """Core bridges of the node."""
     members: MemberExchange | None = None
-    """Its exchange of messages with other members of its cluster; None without a cluster connection."""
+    """Exchange of messages with other members of the cluster; None without a cluster connection."""
     queue_reports: QueueReports | None = None
     """Reports of its queues to other members; None without a cluster connection."""
     topologies: Mapping[str, Topology] = field(default_factory=dict)
-    """Of each cluster connection, by name."""
+    """Topology of each cluster connection, by name."""
 
 
 @dataclass(frozen=True, slots=True)

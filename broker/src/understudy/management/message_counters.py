@@ -34,7 +34,7 @@ _PAUSE_MS: Final = 1
 _HOUR_MS: Final = 3_600_000
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 NOT_COUNTED: Final = -1
-"""In the history: an hour before the counter existed, or in the future."""
+"""Value in the history for an hour before the counter existed, or in the future."""
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ class ServerFacts:
     state: str
     """One of ``controls.STATES``."""
     http_url: str | None
-    """Of its management; None: it has none."""
+    """URL of its management; None: it has none."""
 
 
 class ServersView(Protocol):

@@ -176,7 +176,7 @@ def page(
 
 
 def show_with_body(queue: Queue, reference: MessageReference) -> Shown:
-    """As ``show``, with the text of a text message, truncated like every other value."""
+    """Like ``show``, with the text of a text message, truncated like every other value."""
     shown = show(queue, reference)
     message = queue.read_waiting(reference)
     if message is None:

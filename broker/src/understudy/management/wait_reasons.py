@@ -203,7 +203,7 @@ class MessageState:
     consumer: str | None = None
     connection: str | None = None
     since_ms: int | None = None
-    """Of the delivery, or of the transaction."""
+    """Beginning of the delivery, or of the transaction."""
     transaction: TransactionState | None = None
     taken_by: frozenset[str] | None = None
     """Names of the consumers whose filters take it."""

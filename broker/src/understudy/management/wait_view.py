@@ -141,7 +141,7 @@ class WaitView:
                 yield f"of session {session.alias} ({session.connection.remote_address})", False, transaction
 
     def _transactions(self) -> Iterator[tuple[TransactionState, Transaction]]:
-        """Those with messages of the queue."""
+        """The transactions with messages of the queue."""
         for name, prepared, transaction in self._open_transactions():
             sends = sum(1 for _ in transaction.sent_ids(self._queue))
             acknowledges = sum(1 for _ in transaction.settled_ids(self._queue))

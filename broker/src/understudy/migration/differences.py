@@ -29,7 +29,7 @@ class Difference:
     have: str
     """The thing, as users of Artemis know it."""
     here: str
-    """Its effect here."""
+    """Effect of the difference here."""
     action: str
     """The next step."""
     places: Places

@@ -38,7 +38,7 @@ class ArtemisInstance:
 
     directory: str
     loaded: LoadedConfig | None
-    """Its broker.xml; None: it cannot be used."""
+    """Configuration of its broker.xml; None: it cannot be used."""
     errors: tuple[ConfigError, ...] = ()
     """Errors of broker.xml."""
     problems: tuple[ConfigError, ...] = ()

@@ -47,6 +47,6 @@ class Liveness:
             raise RemoteProtocolError(f"nothing received for {silent_ms} ms (connection-ttl)")
 
     def check_login(self) -> None:
-        """For a connection without a login. Raises RemoteProtocolError: it has had too much time for it."""
+        """Check a connection without a login. Raises RemoteProtocolError: it has had too much time for it."""
         if self._clock.monotonic_ms() - self._opened_ms > LOGIN_TIMEOUT_MS:
             raise RemoteProtocolError(f"no login within {LOGIN_TIMEOUT_MS} ms")

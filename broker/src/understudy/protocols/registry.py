@@ -16,7 +16,7 @@ class ClientConnection(Protocol):
     scope: ConnectionScope
 
     def open_sessions(self) -> Collection[ServerSession]:
-        """Its open sessions."""
+        """Open sessions of the connection."""
         ...
 
     def fail(self, error: BrokerError) -> None:
@@ -42,7 +42,7 @@ class ConnectionRegistry:
     def __init__(self, listener: ConnectionListener | None = None) -> None:
         self.listener = listener
         self.connections: dict[ClientConnection, None] = {}
-        """In the order in which they were accepted."""
+        """Connections in the order in which they were accepted."""
         self.total = 0
         """Number of connections since the activation."""
         self.session_count = 0

@@ -335,20 +335,16 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
     # --- CopyOwner -----------------------------------------------------------------------------------
 
     def copy_send(self, data: bytes) -> None:
-        """See ``CopyOwner``."""
         if self._replica is not None:
             self._replica.connection.send(packets.ReplicationCopy(data))
 
     def little_left(self) -> None:
-        """See ``CopyOwner``."""
         self.fire(LinkEvent.LITTLE_LEFT)
 
     def copied(self) -> None:
-        """See ``CopyOwner``."""
         self.fire(LinkEvent.COPIED)
 
     def copy_failed(self, error: BrokerError) -> None:
-        """See ``CopyOwner``."""
         self.fire(LinkEvent.LOST, str(error))
 
     # --- ha.replication.ports.ReplicaPromises --------------------------------------------------------
@@ -367,7 +363,6 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
     # --- ReplicaStream -------------------------------------------------------------------------------
 
     def ship(self, index: int, directory: Directory, operations: Sequence[Operation]) -> None:
-        """See ``ReplicaStream``."""
         assert self._replica is not None
         data = b"".join(encode(operations))
         self._progress.add(index, len(data), self._clock.monotonic_ms())
@@ -381,7 +376,6 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
         connection.flush()
 
     def diverged(self, error: ReplicaFailed) -> None:
-        """See ``ReplicaStream``."""
         self.fire(LinkEvent.LOST, str(error))
 
     # --- actions: copying ------------------------------------------------------------------------------

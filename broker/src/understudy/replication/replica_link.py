@@ -79,14 +79,14 @@ class ReplicaOptions:
     """How this node registers."""
 
     name: str
-    """For logs of the active node."""
+    """Name for logs of the active node."""
     connector: TransportConfiguration
-    """By which clients reach this node once it is active."""
+    """The connector by which clients reach this node once it is active."""
     group: str | None
     """group-name."""
     wants_failback: bool
     credentials: ClusterCredentials
-    """Of the cluster."""
+    """Credentials of the cluster."""
     peer: PeerOptions
     """Time limits of the connection: those of the cluster connection."""
     copied_at: Callable[[], int] = lambda: -1
@@ -206,7 +206,7 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
         self._peer: CorePeer | None = None
         self._target: CopyTarget | None = None
         self._parts: list[bytes] = []
-        """Of a submission that is not complete."""
+        """Parts of a submission that is not complete."""
         self._parts_bytes = 0
         self._received = 0
         self._durable = 0
@@ -217,7 +217,6 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
 
     @property
     def active_node(self) -> str | None:
-        """See ``Replica``."""
         if self._peer is None or self._state not in (_S.COPYING, _S.IN_SYNC):
             return None
         target = self._peer.target
@@ -234,24 +233,20 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
         return self.found is Found.PLACE_TAKEN
 
     def seek(self) -> None:
-        """See ``Replica``."""
         own = self.options.connector
         self._left = [each for each in self._candidates() if not each.same_place(own)]
         self._search = _Search()
         self.fire(ReplicaEvent.SEEK)
 
     def end(self, ended: Callable[[], None]) -> None:
-        """See ``Replica``."""
         self.fire(ReplicaEvent.END, ended)
 
     # --- PeerOwner -------------------------------------------------------------------------------------
 
     def peer_opened(self, peer: CorePeer) -> None:
-        """See ``PeerOwner``."""
         self.fire(ReplicaEvent.OPENED, peer)
 
     def peer_received(self, peer: CorePeer, channel_id: int, packet: packets.Packet) -> None:
-        """See ``PeerOwner``."""
         if channel_id != REPLICATION_CHANNEL:
             return
         target = self._target
@@ -267,7 +262,6 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
             raise ReplicaFailed(f"{type(packet).__name__} in state {self._state.name}")
 
     def peer_lost(self, peer: CorePeer, reason: str) -> None:
-        """See ``PeerOwner``."""
         self._refusals.note(peer)
         self.fire(ReplicaEvent.LOST, reason)
 
@@ -312,20 +306,16 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
     # --- TargetOwner -------------------------------------------------------------------------------------
 
     def copy_send(self, data: bytes) -> None:
-        """See ``TargetOwner``."""
         if self._peer is not None:
             self._peer.send(packets.ReplicationCopy(data), REPLICATION_CHANNEL)
 
     def copied(self) -> None:
-        """See ``TargetOwner``."""
         self.fire(ReplicaEvent.COPIED)
 
     def copy_failed(self, error: BrokerError) -> None:
-        """See ``TargetOwner``."""
         self.fire(ReplicaEvent.LOST, str(error))
 
     def progress(self, durable: int) -> None:
-        """See ``TargetOwner``."""
         self._durable = durable
         self._report()
 

@@ -117,7 +117,7 @@ class Address(AddressMemory):
         """The ordinary queues that get every message that may be sent here, as it is, and nothing else does; none if
         that depends, or if its messages have a lane of their own."""
         self._anycast: dict[str, _Turns] = {}
-        """Of this address and of each wildcard address that covers it, by the name of that."""
+        """Turns of this address and of each wildcard address that covers it, by the name of that."""
         self._multicast: list[Binding] = []
         self.filter_steps = 0
         """Cost of all filters that a message may have to pass, together (``Filter.steps``)."""
@@ -208,12 +208,12 @@ class Address(AddressMemory):
         self.refresh()
 
     def divert_by(self, diverts: tuple[Divert, ...]) -> None:
-        """From now on these take or copy its messages; called by ``diverts.Diverts``."""
+        """Let these diverts take or copy the messages of the address from now on; called by ``diverts.Diverts``."""
         self.diverts = diverts
         self._find_plain_queues()
 
     def balance_by(self, balancer: Balancer | None) -> None:
-        """From now on ``balancer`` chooses the queues; None: no other node has queues of the address."""
+        """Let ``balancer`` choose the queues from now on; None: no other node has queues of the address."""
         self.balancer = balancer
         self.refresh()
 

@@ -84,13 +84,13 @@ class BatchSends:
     def __init__(self, office: PostOffice) -> None:
         self._office = office
         self._longest_bytes = longest_plain_bytes(office.store)
-        """Of a message that is taken."""
+        """Bytes of the longest message that is taken."""
         self._address: Address
-        """Of the batch, like everything from here on."""
+        """Address of the batch, like everything from here on."""
         self._queues: tuple[Queue, ...] = ()
         """Get each of its messages."""
         self._kind = 0
-        """Of its messages (``Sends.alike``)."""
+        """Kind of its messages (``Sends.alike``)."""
         self._durable_ids: tuple[int, ...] = ()
         """Ids of the queues that need them in the log."""
         self._marked = False

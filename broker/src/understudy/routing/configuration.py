@@ -66,7 +66,7 @@ class QueueConfiguration:
         return self if fqqn is None else replace(self, address=fqqn[0] or self.address, name=fqqn[1])
 
     def filled(self, settings: AddressSettings) -> QueueConfiguration:
-        """With every open question answered by the settings of its address.
+        """A configuration with every open question answered by the settings of its address.
 
         Raises:
             InvalidQueueConfiguration: a name that cannot be used, or options that exclude each

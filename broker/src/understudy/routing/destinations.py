@@ -112,7 +112,7 @@ def _reached(directory: Directory, address: Address, message: Message) -> Iterat
 
 
 def _by_ids(address: Address, message: Message, asked: int | None) -> tuple[Message, tuple[Queue, ...]]:
-    """By the ids of another node, which has evaluated the filters already (artemis-ha s. 7.6).
+    """The queues by the ids of another node, which has evaluated the filters already (artemis-ha s. 7.6).
 
     A queue may have been deleted since. If none of them exists any more, the message is routed to the queues of this
     node as if it had been sent here: queues that existed when the other node chose have had their own ids in it.
@@ -153,7 +153,7 @@ def queues_of_ids(address: Address, wanted: Sequence[int]) -> tuple[Queue, ...]:
 
 
 def _by_ids_elsewhere(address: Address, message: Message, asked: int | None) -> tuple[Message, tuple[Queue, ...]]:
-    """By the ids of queues of a third node: a node that is scaled down kept the message for it (artemis-ha s. 6)."""
+    """The queues by ids of a third node, for which a node that is scaled down kept the message (artemis-ha s. 6)."""
     properties = message.properties.copy()
     wanted = set(queue_ids(properties.pop(SCALE_DOWN_TO)))
     message = message.with_properties(properties)

@@ -115,7 +115,7 @@ class Directory:
         self.retroactive: RetroactiveResources | None = None
         """Set after everything of the log was taken over: called when addresses and queues are made and deleted."""
         self.internal_prefix = ""
-        """Of names that the broker gives itself (``internal_names``); set once by ``restore.settle``."""
+        """Prefix of names that the broker gives itself (``internal_names``); set once by ``restore.settle``."""
         self.elsewhere: AddressesElsewhere | None = None
         """Set in a cluster."""
 

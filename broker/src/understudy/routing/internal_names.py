@@ -11,7 +11,8 @@ from typing import Final
 from understudy.routing.directory import Directory
 
 DEFAULT: Final = "$.artemis.internal."
-"""Of ``internal-naming-prefix``, as in Artemis (``ActiveMQDefaultConfiguration``); its manual says otherwise."""
+"""Default of ``internal-naming-prefix``, as in Artemis (``ActiveMQDefaultConfiguration``); its manual says otherwise.
+"""
 FORMER_DEFAULT: Final = "$.activemq.internal."
 
 

@@ -70,7 +70,7 @@ class AddressMemory:
         self.shared = SharedMessages()
         """The messages that are in several of its queues."""
         self.pages: PageChain | None = None
-        """Its page files; None: bodies that the log does not have stay in memory."""
+        """Page files of the address; None: bodies that the log does not have stay in memory."""
         self._limit(settings, lane)
 
     def _limit(self, settings: AddressSettings, lane: Lane | None) -> None:

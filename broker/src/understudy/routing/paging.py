@@ -53,7 +53,7 @@ class Paging:
         """Bytes of bodies in memory from which on those that the log has are not kept, whatever the policy of their
         address. No limit of what a node takes."""
         self._readers: dict[tuple[Queue, bool], RunReader] = {}
-        """By queue and whether it reads page files; the one made last is last."""
+        """Readers by queue and whether they read page files; the one made last is last."""
 
     def begin(self, later: Callable[[int, Callable[[], None]], object]) -> None:
         """Remove what earlier activations left, bit by bit (``Pages.remove_leftovers``)."""
@@ -167,7 +167,7 @@ class Paging:
 
 
 def _alike(locations: Iterable[Location | None], paged: bool) -> Iterator[Location]:
-    """Those at the beginning that are all in page files, or all in the log: neither knows the other's."""
+    """The locations at the beginning that are all in page files, or all in the log: neither knows the other's."""
     try:
         for location in locations:
             if location is None or (location >= _FIRST_PAGE) is not paged:

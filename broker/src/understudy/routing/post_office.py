@@ -114,7 +114,9 @@ class PostOffice:
         self.dirty: list[Queue] = []
         self._wake = wake
         self.steps_end = self.send_steps_end = 1 << 62
-        """Of selectors (``selector.work``): beyond it, deliveries, and sends, wait for the next turn."""
+        """Limits of the work of selectors (``selector.work``): beyond it, deliveries, and sends, wait for the next
+        turn.
+        """
         self.now_ms = clock.wall_ms()
         """Wall time, read once per turn."""
         self.memory = memory = Memory(store, global_max_size_bytes, global_max_messages)

@@ -137,7 +137,7 @@ class RemoteBinding:
 
     @property
     def node_id(self) -> str:
-        """Of the node that has the queue."""
+        """Id of the node that has the queue."""
         return self.name[-_NODE_ID_CHARACTERS:]
 
 
@@ -148,9 +148,9 @@ class Turns(NamedTuple):
     """The queues that get the next messages of an address."""
 
     routing_type: RoutingType
-    """Of all its queues."""
+    """Routing type of all its queues."""
     cycles: dict[str, list[int]]
-    """For each routing name, the candidates in the order in which they get one each, again and again."""
+    """The candidates of each routing name in the order in which they get one message each, again and again."""
 
 
 class Share(NamedTuple):
@@ -159,7 +159,7 @@ class Share(NamedTuple):
     first: int
     """Number of the first one."""
     step: int
-    """From each one to the next."""
+    """Distance from each one to the next."""
     queues: tuple[Queue, ...]
     entries: bytes
     """Properties with the ids of the remote queues, encoded."""
@@ -181,11 +181,11 @@ class Balancer:
         self.mode = mode
         self._decisions = decisions
         self.remote: dict[str, RemoteBinding] = {}
-        """By cluster name."""
+        """Remote bindings by cluster name."""
         self._arrived: dict[int, _Candidate] = {}
         """All candidates by identity, in the order in which they came: the order of their turns, as in Artemis."""
         self._groups: dict[str, list[_Candidate]] = {}
-        """By routing name."""
+        """Candidates by routing name."""
         self._kinds: set[RoutingType] = set()
         """Routing types of all candidates."""
         self._entries: dict[tuple[RemoteBinding, ...], tuple[bytes, int]] = {}
@@ -495,7 +495,7 @@ class Balancer:
         return chosen
 
     def served(self, binding: RemoteBinding) -> None:
-        """It has got a message that was redistributed: the one after it is next."""
+        """Note that the binding has got a message that was redistributed: the one after it is next."""
         candidates = self._by_routing_name().get(binding.routing_name, [])
         if binding in candidates:
             self._turns[binding.routing_name] = (candidates.index(binding) + 1) % len(candidates)

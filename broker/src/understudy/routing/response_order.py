@@ -76,7 +76,7 @@ class RoutingTransaction(Protocol):
     """An open transaction, as routing uses it."""
 
     lanes: Lanes
-    """Of the addresses that it concerns: its commit waits for the strictest one."""
+    """Lanes of the addresses that the transaction concerns: its commit waits for the strictest one."""
 
     def log_id(self) -> int:
         """The id its records carry in the log."""

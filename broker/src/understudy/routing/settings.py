@@ -133,7 +133,7 @@ class AddressSettings:
     id_cache_size: int | None = None
     """Duplicate ids remembered; None = the broker's id-cache-size."""
     durability_contract: DurabilityContract | None = None
-    """Of its messages while a replica is in sync; None = that of the ha-policy."""
+    """Contract of the messages while a replica is in sync; None = that of the ha-policy."""
 
     def redelivery_delay_ms(self, delivery_count: int, share: float = 0.0) -> int:
         """Wait before a message that was tried ``delivery_count`` times is tried again (manual,
@@ -203,7 +203,7 @@ class AddressSettingsRepository:
         wildcards: WildcardConfiguration = DEFAULT_WILDCARDS,
         durability_contract: DurabilityContract = DurabilityContract.REPLICA_DISK,
     ) -> AddressSettingsRepository:
-        """From the configuration, whose fields are named like those here, None being inherited."""
+        """A repository of the configuration, whose fields are named like those here, None being inherited."""
         return cls(((block.match, _values_of(block)) for block in blocks), wildcards, durability_contract)
 
     def configure(self, blocks: Iterable[AddressSettingsConfiguration]) -> None:

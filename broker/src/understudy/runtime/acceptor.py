@@ -212,7 +212,7 @@ class Acceptor:
         return True
 
     def forget(self, connection: ServerConnection) -> None:
-        """It is gone."""
+        """Forget a connection that is gone."""
         if connection in self.connections:
             del self.connections[connection]
             self.budget.used -= 1

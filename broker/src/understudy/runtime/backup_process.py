@@ -43,11 +43,11 @@ class BackupParts:
     """Makes the parts of a colocated backup that are not in its configuration."""
 
     security: Callable[[Configuration], SecurityPolicy]
-    """Its users and roles. Raises ConfigError."""
+    """Users and roles of the backup. Raises ConfigError."""
     listener: Callable[[HostedBackup], ManagementListener | None]
-    """For its management; None: it has none."""
+    """Listener for the management of the backup; None: it has none."""
     files: Callable[[BrokerNode, SecurityPolicy, HostedBackup], ConfigurationFiles]
-    """Its files that are watched for changes."""
+    """Files of the backup that are watched for changes."""
 
 
 class BackupProcess:
@@ -66,7 +66,6 @@ class BackupProcess:
         """The node, once it is made."""
 
     def host(self, backup: HostedBackup, configuration: Configuration, ended: Callable[[bool], None]) -> BrokerNode:
-        """See ``Process``."""
         parent = self.parent
         assert parent is not None, "a node that is being made does not host"
         make = self._make

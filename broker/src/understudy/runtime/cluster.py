@@ -59,17 +59,14 @@ class ClusterBallot:
 
     @property
     def nodes_seen(self) -> int:
-        """See ``Ballot``."""
         return self._topology.nodes_seen
 
     def own_connector(self) -> Question:
-        """See ``Ballot``."""
         own = self._configuration.own_connector()
         assert own is not None
         return Question(self._membership.node_id, own.to_vote_text())
 
     def put(self, question: Question, cast: Callable[[Answer | None], None], all_cast: Callable[[], None]) -> Pending:
-        """See ``Ballot``."""
         request = FailoverVote(question.connector is not None, question.node_id)
 
         def voted(vote: FailoverVote | None) -> None:

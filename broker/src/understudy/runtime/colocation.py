@@ -45,11 +45,9 @@ class NotesFile:
         self.place = f"{self._folder}/{NOTES_FILE}"
 
     def read(self) -> bytes | None:
-        """See ``Notes``."""
         return None if self._folder is None else read_file(self._disk, self.place, _NOTES_BYTES_MAX)
 
     def write(self, data: bytes) -> None:
-        """See ``Notes``."""
         if self._folder is not None:
             self._disk.make_directory(self._folder)
             replace_file(self._disk, self._folder, NOTES_FILE, data)
@@ -62,7 +60,7 @@ class HostedStarter:
         self._parts = parts
         self._process = process
         self.servers: dict[str, HostedServer] = {}
-        """By the node id of their primary; also those that have ended."""
+        """Servers by the node id of their primary; also those that have ended."""
 
     def refusal(self, backup: HostedBackup) -> str | None:
         """See ``Starter``. A store that is not shared would be taken for that of the other node, and served empty."""
@@ -98,7 +96,6 @@ class HostedStarter:
         log.warning("the replica of another node is set aside", extra={"server": backup.name, "node_id": found})
 
     def start(self, backup: HostedBackup, ended: Callable[[bool], None]) -> None:
-        """See ``Starter``."""
         try:
             self.servers[backup.node_id] = self._process.host(backup, self._configuration(backup), ended)
         except BrokerError as error:

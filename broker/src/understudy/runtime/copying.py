@@ -55,7 +55,7 @@ class StoreOwner(Protocol):
 
     @property
     def appliers(self) -> tuple[Applier, Applier]:
-        """Of the directory of the log, and of that of large messages, while it is open."""
+        """The appliers of the directory of the log, and of that of large messages, while it is open."""
         ...
 
 
@@ -152,7 +152,7 @@ class FileExchange:
     """Questions about bytes of files, in both directions, between the nodes of a pair that are in sync."""
 
     def __init__(self, parts: NodeParts, worker: Worker, send: Callable[[bytes], None]) -> None:
-        """As ``FileAnswers``."""
+        """Like ``FileAnswers``."""
         self._parts = parts
         self.asker = Asker(lambda message: send(b"".join(encode_message(message))))
         self._answers = FileAnswers(parts, worker, send)

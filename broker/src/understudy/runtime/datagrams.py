@@ -101,7 +101,6 @@ class MulticastEndpoint:
         self._sender: socket.socket | None = None
 
     def listen(self, receive: Receive) -> None:
-        """See ``Endpoint``."""
         channel = self._carrier.channel
 
         def received(data: bytes, address: tuple[str, int]) -> None:
@@ -112,25 +111,21 @@ class MulticastEndpoint:
         self._reader = DatagramReader(self._loop, self._turn, multicast_listener(self._carrier), received)
 
     def open_sender(self) -> None:
-        """See ``Endpoint``."""
         if self._sender is None:
             self._sender = multicast_sender(self._carrier)
 
     def send(self, datagram: bytes, name: str) -> None:
-        """See ``Endpoint``."""
         if self._sender is not None:
             channel = self._carrier.channel
             data = datagram if channel is None else to_channel(channel, datagram)
             self._sender.sendto(data, (self._carrier.address, self._carrier.port))
 
     def close_sender(self) -> None:
-        """See ``Endpoint``."""
         if self._sender is not None:
             self._sender.close()
             self._sender = None
 
     def close(self) -> None:
-        """See ``Endpoint``."""
         self.close_sender()
         if self._reader is not None:
             self._reader.close()
@@ -173,17 +168,14 @@ class MemberEndpoint:
             self._send_to(self._last, address)
 
     def listen(self, receive: Receive) -> None:
-        """See ``Endpoint``."""
         self._open()
         self._receive = receive
 
     def open_sender(self) -> None:
-        """See ``Endpoint``."""
         self._open()
         self._sending = True
 
     def send(self, datagram: bytes, name: str) -> None:
-        """See ``Endpoint``."""
         self._last = to_channel(self._carrier.channel, datagram)
         for place in self._places:
             self._send_to(self._last, place)
@@ -220,14 +212,12 @@ class MemberEndpoint:
                 self._send_to(self._last, place)
 
     def close_sender(self) -> None:
-        """See ``Endpoint``."""
         self._sending = False
         self._last = None
         if self._receive is None:
             self._close()
 
     def close(self) -> None:
-        """See ``Endpoint``."""
         self._receive = None
         if not self._sending:
             self._close()
@@ -265,7 +255,6 @@ class DirectoryEndpoint:
         return self._worker
 
     def listen(self, receive: Receive) -> None:
-        """See ``Endpoint``."""
         self._receive = receive
         self._read()
 
@@ -287,7 +276,6 @@ class DirectoryEndpoint:
             self._turn.call_later(DIRECTORY_PERIOD_MS, self._read)
 
     def open_sender(self) -> None:
-        """See ``Endpoint``."""
         self._open()
         self._sending = True
 
@@ -311,7 +299,6 @@ class DirectoryEndpoint:
         self._error = text
 
     def close_sender(self) -> None:
-        """See ``Endpoint``."""
         self._sending = False
         carrier, names = self._carrier, list(self._names)
         self._names.clear()
@@ -326,7 +313,6 @@ class DirectoryEndpoint:
             self._close()
 
     def close(self) -> None:
-        """See ``Endpoint``."""
         self._receive = None
         if not self._sending:
             self._close()

@@ -55,7 +55,6 @@ class LayerBeforeProtocol:
             self._timer = asyncio.get_running_loop().call_later(timeout_ms / 1000, self._timed_out)
 
     def congested(self) -> bool:
-        """See ``ConnectionHandler``."""
         return False
 
     def resume_deliveries(self) -> None:
@@ -71,7 +70,6 @@ class LayerBeforeProtocol:
         """There is no state."""
 
     def connection_lost(self, reason: str) -> None:
-        """See ``ConnectionHandler``."""
         self._stop_timer()
 
     def _stop_timer(self) -> None:

@@ -56,7 +56,7 @@ def make_discovery(configuration: NodeConfiguration, environment: Environment, t
     shared: dict[Carrier, Endpoint] = {}
 
     def endpoint(carrier: Carrier) -> Endpoint:
-        """Of a list or a directory there is one: a second socket would have another port."""
+        """The endpoint of a carrier. A list or a directory has one: a second socket would have another port."""
         if isinstance(carrier, Multicast):
             return make_endpoint(carrier, turn)
         if carrier not in shared:

@@ -24,10 +24,10 @@ class Handshaking(Protocol):
     """Monotonic time since which it waits for its client; None while it does not."""
 
     def begin(self) -> None:
-        """It has a place: start the handshake."""
+        """Start the handshake: the connection has a place."""
 
     def displace(self) -> None:
-        """It loses its place: end the connection. Calls ``Handshakes.end``."""
+        """End the connection: it loses its place. Calls ``Handshakes.end``."""
 
 
 class Handshakes:

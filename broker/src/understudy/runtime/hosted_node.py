@@ -43,7 +43,7 @@ class HostedNode:
         self.node = node
         self._listener = listener
         self.files: ConfigurationFiles | None = None
-        """Its files that are watched for changes; set before ``run``."""
+        """Files of the node that are watched for changes; set before ``run``."""
         self.on_started: Callable[[], None] | None = None
         """Called when it has started and has not ended."""
         self.backups: dict[asyncio.Task[bool], HostedNode] = {}
@@ -66,7 +66,7 @@ class HostedNode:
 
     @property
     def http_url(self) -> str | None:
-        """Of its management; None: it has none."""
+        """URL of the management; None: it has none."""
         return None if self._listener is None else self._listener.url
 
     def stop(self, reason: str, *, failover: bool = False) -> None:

@@ -212,7 +212,7 @@ class FolderLock:
         self._manager.run(self._file.release, lambda result: answer(result))
 
     def give_up(self) -> Callable[[], None]:
-        """It is not held any more; returns the call that releases the file."""
+        """Note that the lock is not held any more; returns the call that releases the file."""
         self._held = False
         self.fence.withdraw()
         self.fence.proved_until_ms = -1

@@ -115,11 +115,11 @@ class HeldLocks:
         self.name = ""
         self.identity: bytes | None = None
         self.tokens: dict[str, bytes] = {}
-        """Of the locks of a witness, by id."""
+        """Tokens of the locks of a witness, by id."""
         self.session: tuple[int, bytes] | None = None
         """Id and password of a session of ZooKeeper."""
         self.members: dict[int, HeldLocks] = {}
-        """Of the members of a group of witnesses, by their number."""
+        """Locks of the members of a group of witnesses, by their number."""
         self.tls: tuple[str, str, str] | None = None
         """Files of a connection to ZooKeeper with TLS: authorities, own certificate and its key, both may be empty."""
 
@@ -224,7 +224,7 @@ def close_session(held: HeldLocks, address: tuple[str, int]) -> None:
 
 
 def _connected(held: HeldLocks, address: tuple[str, int]) -> socket.socket:
-    """With TLS as the lock manager has it: the certificate of the server is verified, and its host name."""
+    """A connection with the TLS of the lock manager: the server's certificate and host name are verified."""
     connection = socket.create_connection(address, ANSWER_S)
     if held.tls is None:
         return connection

@@ -51,7 +51,7 @@ class ManagementListener:
 
     @property
     def url(self) -> str:
-        """For a client on this machine."""
+        """URL for a client on this machine."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port}"
 

@@ -280,7 +280,6 @@ class BrokerNode:
     # --- ha.policy.NodePort --------------------------------------------------------------------
 
     def activate(self, compose: Compose, done: Done) -> None:
-        """See ``NodePort``."""
         self._activating = self._spawn(self._activate(compose, done))
 
     async def _activate(self, compose: Compose, done: Done) -> None:
@@ -304,7 +303,6 @@ class BrokerNode:
             self._on_active()
 
     def deactivate(self, done: Done) -> None:
-        """See ``NodePort``."""
         under_way, self._deactivated = self._deactivated is not None, done
         if not under_way:
             self._spawn(self._deactivate())
@@ -318,7 +316,6 @@ class BrokerNode:
         done(error)
 
     def stopped(self, error: BrokerError | None) -> None:
-        """See ``NodePort``."""
         if error is not None:
             log.error("node ended", extra={"code": error.code, "error": str(error)})
         if self.parts.network_check is not None:

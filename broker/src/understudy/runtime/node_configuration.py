@@ -33,7 +33,7 @@ class NodeConfiguration:
         self._environment = environment
 
     def store_settings(self) -> StoreSettings:
-        """For an activation; logs a warning if not every batch is synced."""
+        """Settings of the store for an activation; logs a warning if not every batch is synced."""
         configuration = self.current
         retention = None
         if configuration.journal_retention_directory is not None:

@@ -41,7 +41,7 @@ class OpenedStore:
         self.store: MessageStore | None = None
         self._log: Applier | None = None
         self._bodies: Applier | None = None
-        """Of the directory of the log, and of that of large messages."""
+        """Applier of the directory of large messages."""
         self._writers: list[HoldableLogWriter] = []
         """One for the journal, one for the bodies of large messages, for which the journal never waits, and one for
         the removal of files."""
@@ -51,14 +51,14 @@ class OpenedStore:
 
     @property
     def appliers(self) -> tuple[Applier, Applier]:
-        """Of the directory of the log, and of that of large messages."""
+        """The appliers of the directory of the log, and of that of large messages."""
         assert self._log is not None
         assert self._bodies is not None
         return self._log, self._bodies
 
     @property
     def worker(self) -> Worker:
-        """Of this activation."""
+        """The worker of this activation."""
         assert self._worker is not None
         return self._worker
 

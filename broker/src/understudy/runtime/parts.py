@@ -36,13 +36,13 @@ class NodeParts:
     """The executor of the node: an error that answers no request ends this node and no other one of the process."""
     security: SecurityPolicy
     topology: Topology
-    """Of the cluster connection that its pair uses."""
+    """Topology of the cluster connection that its pair uses."""
     credentials: ClusterCredentials | None
-    """For links to other nodes and bridges; None without a cluster password."""
+    """Credentials for links to other nodes and bridges; None without a cluster password."""
     membership: Membership | None
     """Links to other nodes, of the cluster connection that its pair uses; None without a cluster connection."""
     networks: tuple[ClusterNetwork, ...]
-    """Of all cluster connections."""
+    """Networks of all cluster connections."""
     discovery: NodeDiscovery
     """Discovery and broadcast groups; there may be none."""
     network_check: NetworkCheck | None

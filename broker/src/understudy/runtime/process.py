@@ -17,7 +17,7 @@ class HostedServer(Protocol):
 
     @property
     def state(self) -> str:
-        """As in management."""
+        """State as in management."""
         ...
 
 

@@ -37,7 +37,7 @@ class WorkerRunner:
 
 
 class ReplicaRunner:
-    """Of one replica."""
+    """The runner of one replica."""
 
     def __init__(
         self,

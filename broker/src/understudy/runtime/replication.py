@@ -101,7 +101,7 @@ class NodeReplication:
 
     @property
     def replicas(self) -> ActiveLink:
-        """For the connections of an active node."""
+        """The replicas for the connections of an active node."""
         return self.link
 
     def earlier_data(self) -> EarlierNote | None:

@@ -35,7 +35,7 @@ class NodeScaleDown:
         self._parts = parts
         self._owner = owner
         self._plan: ScaleDown | None = None
-        """From the choice of the target to the end; None: messages stay here."""
+        """The plan, from the choice of the target to the end; None: messages stay here."""
         self.complete = False
         """Whether the last one left no message here."""
         self._requested: ScaleDownConfiguration | None = None

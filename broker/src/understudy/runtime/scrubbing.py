@@ -31,7 +31,6 @@ class WorkerWriter:
         self.run = worker.run
 
     def submit(self, operations: Sequence[Operation], done: _Done) -> None:
-        """See ``LogWriter``."""
         self._worker.run(lambda: self._applier.apply(operations), done)
 
     def close(self) -> None:

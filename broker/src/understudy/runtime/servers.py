@@ -83,11 +83,9 @@ class Servers:
     # --- management.process_facts.ServersView ---------------------------------------------------
 
     def facts(self) -> list[ServerFacts]:
-        """See ``ServersView``."""
         return [ServerFacts(name, each.node.state, each.http_url) for name, each in self.nodes.items()]
 
     def start(self, name: str) -> None:
-        """See ``ServersView``."""
         if name not in self.makers:
             raise ManagementError(f"this process has no server {name!r}", hint=f"it has {', '.join(self.makers)}")
         if self._stopping:

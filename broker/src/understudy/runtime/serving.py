@@ -208,7 +208,7 @@ class Serving:
         self.broker.notifications.cluster_started(*self._cluster_names())
 
     def _cluster_names(self) -> tuple[list[str], list[str], list[str]]:
-        """Of the cluster connections, and of the discovery and broadcast groups in use."""
+        """Names of the cluster connections, and of the discovery and broadcast groups in use."""
         discovery = self._parts.discovery
         return (
             [each.name for each in self._parts.configuration.current.cluster_connections],

@@ -55,7 +55,7 @@ class TlsPort:
     """TLS of one acceptor, shared by its connections."""
 
     context: ssl.SSLContext
-    """For new connections; replaced when the files have changed."""
+    """Context for new connections; replaced when the files have changed."""
     handshakes: Handshakes
     timeout_ms: int
     """Time for a handshake; 0: no limit."""
@@ -64,7 +64,7 @@ class TlsPort:
 
     @classmethod
     def of(cls, context: ssl.SSLContext, handshakes: Handshakes, timeout_ms: int) -> TlsPort:
-        """With a buffer of its own."""
+        """A port with a buffer of its own."""
         return cls(context, handshakes, timeout_ms, memoryview(bytearray(READ_BYTES_MAX)))
 
 
@@ -147,30 +147,25 @@ class TlsLayer(Machine[State, Event]):
 
     @property
     def outlives_sessions(self) -> bool:
-        """See ``ConnectionHandler``."""
         return self.handler is not None and self.handler.outlives_sessions
 
     # --- ConnectionHandler ---------------------------------------------------------------------
 
     @property
     def proved(self) -> bool:
-        """See ``ConnectionHandler``."""
         return self.handler is not None and self.handler.proved
 
     @property
     def held_back(self) -> bool:
-        """See ``ConnectionHandler``."""
         return self.handler is not None and self.handler.held_back
 
     @property
     def held_up(self) -> bool:
-        """See ``ConnectionHandler``."""
         if self._state is State.OPEN:
             return self.handler is not None and self.handler.held_up
         return self._state is not State.AWAITING_CLIENT
 
     def receive_data(self, data: bytes | memoryview) -> bool:
-        """See ``ConnectionHandler``."""
         if data:
             self._incoming.write(data)
         if self._state is State.OPEN:
@@ -180,13 +175,11 @@ class TlsLayer(Machine[State, Event]):
         return False
 
     def congested(self) -> bool:
-        """See ``ConnectionHandler``."""
         if self._state is State.OPEN:
             return self.handler is not None and self.handler.congested()
         return self._state in (State.QUEUED, State.COMPUTING)
 
     def resume_deliveries(self) -> None:
-        """See ``ConnectionHandler``."""
         if self.handler is not None:
             self.handler.resume_deliveries()
 
@@ -196,18 +189,15 @@ class TlsLayer(Machine[State, Event]):
             self.handler.check()
 
     def disconnect(self) -> None:
-        """See ``ConnectionHandler``."""
         if self.handler is not None:
             self.handler.disconnect()
         self.close()
 
     def prevent_reattachment(self) -> None:
-        """See ``ConnectionHandler``."""
         if self.handler is not None:
             self.handler.prevent_reattachment()
 
     def connection_lost(self, reason: str) -> None:
-        """See ``ConnectionHandler``."""
         self.fire(Event.LOST, reason)
 
     # --- Connection ----------------------------------------------------------------------------

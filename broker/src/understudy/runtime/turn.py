@@ -99,7 +99,7 @@ class Turn:
         self.paused: dict[Pausable, None] = {}
         """Connections that are not read, in the order in which they were paused."""
         self.congestion: Congestion | None = None
-        """Of the log; None while there is none."""
+        """Congestion of the log; None while there is none."""
         self.work: Callable[[bool], bool] | None = None
         """Delivers and hands batches to the journal; True when it wants another turn. It is called once per turn, and
         again, with True, when a sync has ended within it."""

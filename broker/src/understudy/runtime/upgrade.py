@@ -96,7 +96,6 @@ class Upgrades:
         return UpgradeLayer(cast(Layered, connection), self._dispatch, self.configuration.handshake_timeout_ms)
 
     def _dispatch(self, connection: Layered, request: UpgradeRequest) -> MakeLayer:
-        """See ``Dispatch``."""
         meant = self._endpoints.find(self, request.server)
         if request.endpoint not in (None, meant.configuration.name):
             raise UpgradeRefused(HTTPStatus.NOT_FOUND, f"no endpoint {request.endpoint!r} here")

@@ -103,7 +103,7 @@ class ZooKeeperLockManager(Machine[State, Event]):
         self.clock = clock
         self.timers = timers
         self.guid = uuid.uuid4()
-        """In the names of the lease nodes of this manager."""
+        """Id in the names of the lease nodes of this manager."""
         self.session_ms = options.session_ms
         """Session timeout as negotiated."""
         self._loop = loop

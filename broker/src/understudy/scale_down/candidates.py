@@ -12,7 +12,7 @@ from understudy.wire.core.transport import TransportConfiguration
 
 
 def settings_of(configuration: Configuration) -> ScaleDownConfiguration:
-    """Of the HA policy; the defaults if a scale-down that was interrupted is not configured any more."""
+    """Settings of the HA policy; the defaults if a scale-down that was interrupted is not configured any more."""
     return configuration.ha_policy.scale_down or ScaleDownConfiguration()
 
 

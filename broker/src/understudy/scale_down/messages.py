@@ -57,7 +57,7 @@ class Companion:
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
         self._positions: dict[int, int] = {}
-        """Of the next message to look at, by priority."""
+        """Position of the next message to look at, by priority."""
 
     def take(self, wanted: MessageReference) -> MessageReference | None:
         """Take the message out of this queue too; None: it is not found."""

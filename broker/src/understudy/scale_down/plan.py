@@ -53,7 +53,7 @@ class ScaleDown:
         settings = settings_of(configuration)
         self._pending = pending
         self.record: SettingRecord | None = None
-        """Of the target in the log; None: nothing was sent to it."""
+        """Record of the target in the log; None: nothing was sent to it."""
         self._configuration = configuration
         self._cluster = cluster
         self._services = services

@@ -48,7 +48,7 @@ class State(Enum):
 
     IDLE = auto()
     SEARCHING = auto()
-    """It looks for a node that takes the messages."""
+    """The node looks for a node that takes the messages."""
     CHOSEN = auto()
     """A node has accepted; the transfer has not begun."""
     MOVING = auto()
@@ -95,13 +95,13 @@ class TransferSettings:
     """Settings of a scale-down."""
 
     node_id: str
-    """Of this node, which is no target."""
+    """Id of this node, which is no target."""
     group: str | None
     """scale-down group of the target; None: any."""
     only: str | None
     """Id of the only node that may be the target; None: any."""
     session: BridgeConfiguration
-    """Of the connection to the target; with ``ha``."""
+    """Configuration of the connection to the target; with ``ha``."""
 
 
 class Transfer(Machine[State, Event]):

@@ -31,7 +31,7 @@ class Token:
     """A sign, a keyword in capitals, or ``string``, ``number``, ``identifier``, ``end``."""
     value: str | int | float
     position: int
-    """From 0."""
+    """Position from 0."""
 
 
 def invalid(message: str, position: int) -> InvalidSelector:

@@ -54,9 +54,9 @@ class Event(Enum):
     COMMIT = auto()
     ROLL_BACK = auto()
     UNDO = auto()
-    """Its work was undone by a local rollback, and no session works in it any more."""
+    """The work of the branch was undone by a local rollback, and no session works in it any more."""
     EXPIRE = auto()
-    """It is older than its timeout and no session works in it."""
+    """The branch is older than its timeout and no session works in it."""
 
 
 _TABLE: Final = table(
@@ -117,7 +117,7 @@ class Branch(Machine[State, Event]):
         self.transaction = transaction
         self.expires_ms = expires_ms
         self.undone: XaCode | None = None
-        """Its work was undone while sessions were working in it: what ``end`` tells those."""
+        """Code that ``end`` answers to the sessions that were working in the branch when its work was undone."""
         self.members: list[BranchMember] = []
         """Sessions that work in it."""
 

@@ -32,7 +32,7 @@ class ConnectionScope:
         self.held_characters = 0
         """Characters of names and metadata of its sessions (``held_names``)."""
         self.temporary_queues: dict[str, Queue] = {}
-        """By name, in the order of creation; deleted with the connection."""
+        """Queues by name, in the order of creation; deleted with the connection."""
 
     def adopt(self, other: ConnectionScope) -> None:
         """The client has reattached from the other connection: move its temporary queues and client id here."""

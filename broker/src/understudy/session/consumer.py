@@ -205,7 +205,7 @@ class ServerConsumer(Consumer):
         self.allowance_bytes = 0
 
     def _break_off(self, reference: MessageReference, error: BrokerError) -> None:
-        """Its client has a part of something that has no end: only a closed consumer says so."""
+        """Close the consumer: its client has a part of a message that has no end, and only closing says so."""
         if self.delivering.take_one(reference.message_id):
             self._quarantine(reference, error)
         else:
@@ -342,7 +342,7 @@ class BrowserConsumer(ServerConsumer):
         super().__init__(consumer_id, session, queue, filter, priority, callback, disconnected, flow)
         self._from = (9, -1)
         self._going_on = False
-        """It has asked for the next turn."""
+        """Whether the consumer has asked for the next turn."""
         # Browsers do not wait for SESS_START (artemis-core s. 6.3).
         self.started = True
 

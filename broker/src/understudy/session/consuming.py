@@ -121,7 +121,7 @@ class ConsumingSession(SessionState):
             self.queues.consumer_left(queue.name)
 
     def consumer_disconnected(self, consumer: ServerConsumer) -> None:
-        """Its queue is being deleted."""
+        """Disconnect a consumer whose queue is being deleted."""
         self._close_consumer(consumer, failed=False)
 
     def _consumer(self, consumer_id: int) -> ServerConsumer:

@@ -57,10 +57,10 @@ class LargeDelivery:
         return piece, self._reader.left_bytes > 0
 
     def pause(self) -> None:
-        """It waits for credits or the socket."""
+        """Wait for credits or the socket."""
         self._reader.pause()
 
     def close(self) -> None:
-        """It is over, whole or not."""
+        """End the delivery, whether the message was sent whole or not."""
         self._reader.pause()
         self._folder.release(self._file_id)

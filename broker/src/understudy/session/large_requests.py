@@ -36,7 +36,7 @@ class _Whole:
     """The message whose body is safe, or why there is none; None: its file is being made safe."""
 
     def release(self) -> None:
-        """It is not unfinished any more."""
+        """Note that the message is not unfinished any more."""
         if self.slot is not None:
             self.slot.release()
 
@@ -75,7 +75,7 @@ class LargeRequests:
         self._upload: Upload | None = None
         """The one of which pieces come."""
         self._whole: deque[_Whole] = deque()
-        """Those that have come whole, in their order, and are not sent yet."""
+        """Large messages that have come whole, in their order, and are not sent yet."""
         self.undecided: Undecided | None = None
         """The decision about its group that the first of them waits for."""
         self._finishing = False

@@ -28,7 +28,7 @@ _NODE: Final = "node"
 
 
 class MovedBranches:
-    """Those of one node: the newest ``XA_BRANCHES_MAX``, through restarts and takeovers."""
+    """The moved branches of one node: the newest ``XA_BRANCHES_MAX``, through restarts and takeovers."""
 
     def __init__(self, office: PostOffice) -> None:
         self._office = office

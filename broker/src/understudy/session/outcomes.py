@@ -42,9 +42,9 @@ class Outcome:
 
     kind: Kind
     delivery_failed: bool = False
-    """Of RETURN: count the delivery."""
+    """Count the delivery (RETURN)."""
     undeliverable_here: bool = False
-    """Of RETURN: do not deliver the message to this consumer again."""
+    """Do not deliver the message to this consumer again."""
 
 
 ACCEPTED: Final = Outcome(Kind.ACCEPT)

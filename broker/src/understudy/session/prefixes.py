@@ -20,7 +20,7 @@ from understudy.properties import BYTE
 
 @dataclass(frozen=True, slots=True)
 class AddressPrefixes:
-    """Those of one acceptor."""
+    """The prefixes of one acceptor."""
 
     entries: tuple[tuple[str, RoutingType], ...] = ()
     """The longest first: of two that fit, the one that says more counts."""

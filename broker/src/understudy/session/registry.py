@@ -32,7 +32,7 @@ class Registered(Protocol):
 
     @property
     def sends(self) -> Permitted:
-        """Its sending side."""
+        """The sending side of the session."""
         ...
 
     @property
@@ -108,7 +108,7 @@ class SessionRegistry(Generic[S]):
             listener.session_added(session)
 
     def remove(self, session: S) -> None:
-        """It closed; its unique metadata is free again."""
+        """Remove a closed session; its unique metadata is free again."""
         if self._by_name.get(session.name) is session:
             del self._by_name[session.name]
         for pair in [pair for pair, owner in self._unique.items() if owner is session]:

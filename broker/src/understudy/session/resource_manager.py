@@ -220,7 +220,9 @@ class ResourceManager:
         return dead.roll_back()
 
     def _undo(self, branch: Branch, error: BrokerError) -> NoReturn:
-        """It cannot be, because of an error of its own or of an operation in it; others are none of the branch's."""
+        """Refuse a branch that cannot be committed, because of an error of its own or of an operation in it; others are
+        none of the branch's.
+        """
         if not isinstance(error, TransactionError) and not branch.transaction.rollback_only:
             raise error
         self.give_back(self.roll_back(branch))

@@ -190,8 +190,8 @@ class ServerSession(ConsumingSession):
     # -- end --------------------------------------------------------------------------------------
 
     def release_parts(self) -> None:
-        """Its protocol has ended it and asks nothing any more: drop the parts that refer back to it, so that
-        reference counts free the session. Answers under way need none of them.
+        """Drop the parts that refer back to the session, so that reference counts free it; its protocol has ended it
+        and asks nothing any more. Answers under way need none of them.
         """
         self.order.permit = None
         del self.send, self.sends, self.queues, self.branches, self.large

@@ -98,13 +98,13 @@ class SlowConsumers:
         self._forget(queue)
 
     def queue_added(self, queue: Queue) -> None:
-        """It has no consumer yet."""
+        """Do nothing: a new queue has no consumer yet."""
 
     def address_added(self, address: Address) -> None:
         """No queue of it has consumers yet."""
 
     def address_removed(self, address: Address) -> None:
-        """Its queues went before."""
+        """Do nothing: the queues of the address went before."""
 
     # -- measuring --------------------------------------------------------------------------------
 

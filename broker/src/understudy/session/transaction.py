@@ -140,7 +140,7 @@ class Transaction(Machine[State, Event]):
         self._duplicate_ids: list[tuple[Address, bytes]] = []
         self._acknowledged = Acknowledgements(office)
         self.lanes: Lanes = set()
-        """Of the addresses whose messages were sent or settled in it."""
+        """Lanes of the addresses whose messages were sent or settled in the transaction."""
         self._held: list[_Held] = []
         """Until it is prepared: messages of a node that is scaled down, which it has taken out of queues there."""
         self._outcomes: list[tuple[Queue, Part, Callable[[], None]]] = []
@@ -251,7 +251,7 @@ class Transaction(Machine[State, Event]):
             self._work.add(len(part))
 
     def fail(self, error: BrokerError) -> None:
-        """From now on it can only be rolled back; the first error is what commit reports."""
+        """Allow nothing but a rollback from now on; the first error is what commit reports."""
         if self.failure is None:
             self.failure = error
         self.fire(Event.FAIL)
@@ -381,7 +381,9 @@ class Transaction(Machine[State, Event]):
             done(None)
 
     def content(self) -> tuple[list[tuple[Queue, MessageReference]], dict[Queue, list[MessageReference]]]:
-        """Its messages, once for each queue, and the deliveries that it acknowledges, by queue. They stay in it."""
+        """The messages of the transaction, once for each queue, and the deliveries that it acknowledges, by queue. They
+        stay in it.
+        """
         return list(self._sends.content()), self._acknowledged.content()
 
     def sent_ids(self, queue: Queue) -> Iterator[int]:

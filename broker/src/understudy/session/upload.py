@@ -95,7 +95,7 @@ class Upload(Machine[State, Event]):
         return self._state is State.RECEIVING
 
     def fail(self, error: BrokerError) -> None:
-        """It cannot become a message; the first error is the one that is reported."""
+        """Note that the upload cannot become a message; the first error is the one that is reported."""
         self.fire(Event.FAIL, error)
 
     def take(self, piece: bytes) -> None:
@@ -117,7 +117,7 @@ class Upload(Machine[State, Event]):
         self.fire(Event.LAST)
 
     def discard(self) -> None:
-        """It is not wanted any more."""
+        """Drop an upload that is not wanted any more."""
         self.fire(Event.DISCARD)
 
     # --- actions --------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ class UploadSlot:
         self._keys = keys
 
     def release(self) -> None:
-        """It is finished or given up. Does nothing the second time."""
+        """Free the slot of an upload that is finished or given up. Does nothing the second time."""
         for key in self._keys:
             self._counts[key] -= 1
             if not self._counts[key]:

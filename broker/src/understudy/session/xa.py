@@ -81,7 +81,7 @@ class XaRequests:
         self._leave()
 
     def end(self, xid: Xid, *, failed: bool) -> None:
-        """Its part of the branch is done; ``failed``: it can only be rolled back. Once more does no harm: a
+        """End the session's part of the branch; ``failed``: it can only be rolled back. Once more does no harm: a
         transaction manager may end a part that the session has ended already (JTA 1.2 s. 3.4.4), and Artemis lets it.
 
         A branch that can only be rolled back (TMFAIL, SESS_XA_FAILED) is ended like any other, as in Artemis: its
@@ -212,7 +212,7 @@ class XaRequests:
 
     @property
     def timeout_s(self) -> int:
-        """Of branches that this session starts."""
+        """Timeout of branches that this session starts."""
         return self._timeout_ms // 1000
 
     def set_timeout(self, timeout_s: int) -> bool:

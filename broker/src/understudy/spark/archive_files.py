@@ -129,7 +129,7 @@ class Written:
     """A file that a task has written and synced."""
 
     name: str
-    """In the directory of the target."""
+    """Name in the directory of the target."""
     partition: str
     rows: int
     size: int

@@ -64,7 +64,7 @@ class DataFile:
 
     @property
     def partition(self) -> str:
-        """Its directory below the generation."""
+        """Directory of the partition below the generation."""
         return self.path.rpartition("/")[0]
 
 
@@ -117,7 +117,7 @@ class Published:
     """The published generation of an archive."""
 
     directory: Path
-    """Of the generation, the link resolved."""
+    """Directory of the generation, the link resolved."""
     manifest: Manifest
 
 
@@ -210,7 +210,7 @@ class Archive:
 
     @property
     def manifest(self) -> Manifest:
-        """Of the published generation; without files if there is none."""
+        """Manifest of the published generation; without files if there is none."""
         return Manifest(0) if self.published is None else self.published.manifest
 
     def stage(self) -> Path:

@@ -232,7 +232,7 @@ class ReaderLog:
         """Records of a range never change."""
 
     def position(self, spark: SparkSession) -> StreamOffset | None:
-        """In front of the first message of an open transaction, or the end of the range."""
+        """Position before the first message of an open transaction, or the end of the range."""
         assert self._range is not None
         start, end = self._range
         first, copied = None, False

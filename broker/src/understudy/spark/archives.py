@@ -54,7 +54,7 @@ class Settings:
     large_bytes_max: int = LARGE_BYTES_MAX
     file_bytes: int = FILE_BYTES
     compact_files: int = COMPACT_FILES
-    """So many small files of one partition are merged; 0 merges none."""
+    """Number of small files of one partition from which on they are merged; 0 merges none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +68,11 @@ class ArchiveReport:
     found: int
     """Messages in the journals, to the wanted addresses."""
     unconfirmed: int
-    """Of these: without a proof that they were in a queue."""
+    """Part of these without a proof that they were in a queue."""
     known: int
-    """Of these: confirmed, and in the archive before."""
+    """Part of these that were confirmed, and in the archive before."""
     archived: int
-    """Of these: added by this run."""
+    """Part of these that this run added."""
     rows: int
     """Messages in the archive."""
     files: int
@@ -92,7 +92,7 @@ class ArchiveReport:
         return not self.without_body
 
     def to_json(self) -> dict[str, Any]:
-        """For ``--json``."""
+        """The report for ``--json``."""
         return {name: getattr(self, name) for name in self.__slots__} | {"complete": self.complete}
 
 

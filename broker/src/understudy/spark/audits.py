@@ -101,7 +101,7 @@ def messages(rows: DataFrame) -> DataFrame:
 
 
 def suspicious_messages(messages: DataFrame) -> DataFrame:
-    """Those of ``messages`` that ``undelivered``, ``ghosts``, ``refused`` or ``corrupted`` may find, usually few."""
+    """The rows of ``messages`` that ``undelivered``, ``ghosts``, ``refused`` or ``corrupted`` may find, usually few."""
     several_bodies = (
         "sent_least IS NOT NULL AND seen_least IS NOT NULL"
         " AND least(sent_least, seen_least) < greatest(sent_greatest, seen_greatest)"
@@ -110,7 +110,7 @@ def suspicious_messages(messages: DataFrame) -> DataFrame:
 
 
 def suspicious_copies(copies: DataFrame, clock_skew_ms: int) -> DataFrame:
-    """Those of ``copies`` that ``unacknowledged``, ``crossed``, ``duplicated``, ``unfounded`` or
+    """The rows of ``copies`` that ``unacknowledged``, ``crossed``, ``duplicated``, ``unfounded`` or
     ``remaining_after_acknowledgement`` may find, usually few.
     """
     return copies.where(
@@ -136,7 +136,7 @@ def queue_drains(rows: DataFrame) -> DataFrame:
 
 
 def _with_address(found: DataFrame, rows: DataFrame) -> DataFrame:
-    """With the address that their producer used, which few messages need: ``messages`` does not have it."""
+    """Add the address that their producer used, which few messages need: ``messages`` does not have it."""
     addresses = (
         rows.where(is_kind(Kind.SENT) | is_kind(Kind.CONFIRMED))
         .join(found.select(MESSAGE).distinct(), on=MESSAGE, how="left_semi")
@@ -337,7 +337,7 @@ def crossed(consumptions: DataFrame, copies: DataFrame, clock_skew_ms: int) -> D
 
 
 def remaining_after_acknowledgement(copies: DataFrame, clock_skew_ms: int) -> DataFrame:
-    """In the queue later than the confirmation of the acknowledgement."""
+    """Copies that were in the queue later than the confirmation of the acknowledgement."""
     return copies.where(F.col("last_remaining_ms") > F.col("first_acknowledgement_ms") + F.lit(clock_skew_ms)).select(
         _finding("duplicated", Reason.REMAINING_AFTER_ACKNOWLEDGEMENT, queue=True)
     )

@@ -40,11 +40,11 @@ class Damage:
     offset: int
     length: int
     sequence: int
-    """Of the first record that is missing; 0 if it is not known."""
+    """Sequence of the first record that is missing; 0 if it is not known."""
     message: str
 
     def error(self) -> JournalCorrupt:
-        """As an error that names file and offset."""
+        """The damage as an error that names file and offset."""
         return JournalCorrupt(self.message, file=self.piece.path, offset=self.offset)
 
 

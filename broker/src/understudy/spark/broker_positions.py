@@ -18,7 +18,7 @@ class BrokerPositions:
     confirmed: StreamOffset
     earliest: StreamOffset
     address: ManagementAddress
-    """Of the node that answered."""
+    """Address of the node that answered."""
 
 
 class ActiveNode:

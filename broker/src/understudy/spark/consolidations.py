@@ -46,7 +46,7 @@ class Segments(Enum):
     """Segments that the new store has."""
 
     NEEDED = "needed"
-    """Those with live messages, and those after the snapshot."""
+    """Segments with live messages, and those after the snapshot."""
     ALL = "all"
     """All of the log."""
     NONE = "none"
@@ -79,9 +79,9 @@ class ConsolidationReport:
     """File name."""
     epoch: int
     sequence: int
-    """Of the last record that the snapshot stands for."""
+    """Sequence of the last record that the snapshot stands for."""
     last_sequence: int
-    """Of the log."""
+    """Last sequence of the log."""
     queues: int
     references: int
     """Messages in queues, once per queue."""
@@ -90,9 +90,9 @@ class ConsolidationReport:
     prepared: int
     duplicate_ids: int
     live_bytes: int
-    """Of records that are needed."""
+    """Bytes of records that are needed."""
     log_bytes: int
-    """Of the segments of the log."""
+    """Bytes of the segments of the log."""
     segments: int
     segments_copied: int
     bytes_copied: int
@@ -107,7 +107,7 @@ class ConsolidationReport:
         return not self.large_missing
 
     def to_json(self) -> dict[str, Any]:
-        """For ``--json``."""
+        """The report for ``--json``."""
         return asdict(self) | {"complete": self.complete}
 
 

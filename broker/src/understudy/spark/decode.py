@@ -241,7 +241,7 @@ class RecordRows(Rows):
         }
 
     def _transaction_id(self) -> pa.Array:
-        """Of TX_PREPARE, TX_COMMIT and TX_ROLLBACK; null for other records."""
+        """Transaction ids of TX_PREPARE, TX_COMMIT and TX_ROLLBACK; null for other records."""
         decides = pc.is_in(self.block.little(self.starts, _KIND, 1), pa.array(_DECISIONS, pa.uint8()))
         # of other records these are bytes of the header, which are not used
         found = self.block.little(pc.if_else(decides, pc.add(self.starts, _PAYLOAD), self.starts), 0, 8)
@@ -440,7 +440,7 @@ class MessageRows(Rows):
             raise JournalCorrupt(message, file=self.block.piece.path, offset=offset)
 
     def _address(self) -> pa.Array:
-        """By the bindings; of an address that they do not have, its name in the message itself."""
+        """Addresses by the bindings; of an address that they do not have, its name in the message itself."""
         named = _named(self._field(_ADDRESS_ID, 8), self._address_names)
         if not named.null_count:
             return named

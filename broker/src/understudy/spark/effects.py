@@ -85,7 +85,7 @@ class _Adds(MessageRows):
         return pc.if_else(large, found, pa.scalar(None, pa.int64()))
 
     def duplicate_ids(self) -> Columns:
-        """Of the messages that have one."""
+        """Duplicate ids of the messages that have one."""
         names = ("sequence", "transaction_id", "address_id")
         values = self.column("duplicate_id")
         wanted = pc.and_(pc.is_valid(values), self.first())

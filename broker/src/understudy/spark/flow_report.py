@@ -26,7 +26,7 @@ class Axis:
 
     @property
     def seconds(self) -> float:
-        """Of the whole time, at least one interval."""
+        """Seconds of the whole time, at least one interval."""
         return max(self.end_ms - self.begin_ms, self.bucket_ms) / 1000
 
     def begins(self) -> range:
@@ -44,7 +44,7 @@ class Series:
     addresses: list[dict[str, Any]]
     """Rows of ``flow_rows.address_series``."""
     names: Mapping[str, Names]
-    """By directory."""
+    """Names by directory."""
 
     def live_bytes(self, directory: str) -> Points:
         """Bytes of live records at the end of each interval; a message in several queues counts for each."""
@@ -76,11 +76,11 @@ class Series:
         return _grouped(self.addresses, "address_id")
 
     def queue_name(self, directory: str, queue_id: int) -> str:
-        """Its id if no binding of the log has it."""
+        """Name of a queue; its id if no binding of the log has it."""
         return self.names[directory].queues.get(queue_id, str(queue_id))
 
     def address_name(self, directory: str, address_id: int) -> str:
-        """Its id if no binding of the log has it."""
+        """Name of an address; its id if no binding of the log has it."""
         return self.names[directory].addresses.get(address_id, str(address_id))
 
 

@@ -66,9 +66,9 @@ class Flow:
     """The result of a run."""
 
     report: dict[str, Any]
-    """For ``--json``."""
+    """The report for ``--json``."""
     series: Series
-    """For the page."""
+    """Series for the page."""
 
 
 def flow(

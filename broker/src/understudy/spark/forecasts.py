@@ -27,11 +27,13 @@ class DiskForecast:
     """When the file system of a store is full, at the growth that the log shows."""
 
     used_bytes: int
-    """Of the files of the journal."""
+    """Bytes of the files of the journal."""
     free_bytes: int
     """Left for it: of the capacity that was given, or of its file system."""
     growth_bytes_s: float | None
-    """Of live records, which no consolidation can remove: slope of a straight line; None if there are too few times."""
+    """Growth of live records, which no consolidation can remove: slope of a straight line; None if there are too few
+    times.
+    """
     written_bytes_s: float | None
     """Bytes of log written in a second, live or not."""
     full_in_s: float | None
@@ -48,14 +50,14 @@ class TakeOverForecast:
     """File name of the newest snapshot that is of this log."""
     snapshot_bytes: int
     tail_bytes: int
-    """Of the log after it."""
+    """Bytes of the log after the snapshot."""
     rate_bytes_s: float
     """Measured here, or given."""
     seconds: float
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float | None:
-    """Of the straight line with the least squares through the points; None for fewer than two different places."""
+    """Slope of the line with the least squares through the points; None for fewer than two different places."""
     if len({x for x, _ in points}) < 2:
         return None
     mean_x = sum(x for x, _ in points) / len(points)

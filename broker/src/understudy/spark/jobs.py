@@ -66,7 +66,7 @@ class Audit:
         return self.report.ok and self.confirmed_by.ok
 
     def to_json(self) -> dict[str, object]:
-        """As ``understudy ledger check --json`` prints it."""
+        """The audit as ``understudy ledger check --json`` prints it."""
         return self.report.to_json() | {"torn": self.torn, "confirmed_by": self.confirmed_by.to_json()}
 
 

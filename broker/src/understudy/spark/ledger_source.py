@@ -85,7 +85,7 @@ class Piece:
     start: int
     stop: int
     ordinal: int
-    """Of the first byte of the file."""
+    """Ordinal of the first byte of the file."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,7 @@ class Piece:
     last_sequence: int
     """0: not known without reading the records."""
     digest: int | None
-    """Of the bytes before the seal; None if there is no seal."""
+    """Digest of the bytes before the seal; None if there is no seal."""
     first_ms: int = 0
     """When the first record was appended, by the seal or the header of the file. Epoch milliseconds."""
     sealed_ms: int = 0
@@ -130,7 +130,7 @@ class LogPlan:
     directory: str
     node_id: str
     pieces: list[Piece] = field(default_factory=list)
-    """In the order of the log."""
+    """Pieces in the order of the log."""
     snapshot: str | None = None
     """File name of the snapshot that stands for the records of the first pieces."""
     in_snapshot: int = 0

@@ -102,7 +102,7 @@ def _overlaps(filter_: Any, low: Any, high: Any) -> bool:
 
 
 def mask_of(filter_: Any, values: pa.Array) -> pa.Array:
-    """For each value whether the filter is true of it; null counts as false."""
+    """A mask that says for each value whether the filter is true of it; null counts as false."""
     if isinstance(filter_, In):
         return pc.is_in(values, _literals(filter_.value, values.type))
     if isinstance(filter_, StringStartsWith):

@@ -70,7 +70,7 @@ class SourceOptions:
 
     login: Login
     queue: str
-    """Its name, or ``address::queue``."""
+    """Name of the queue, or ``address::queue``."""
     filter: str | None
     columns: str | None
     """Names of columns, separated by commas; None: all."""

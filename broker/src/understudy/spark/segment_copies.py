@@ -68,7 +68,7 @@ class BodyCopies:
     target: str
 
     def copy(self, rows: Iterable[Row]) -> Iterator[tuple[int, int, int]]:
-        """For each ``file_id``, whether it was found (1 or 0), 1, and its bytes."""
+        """A row for each ``file_id``: whether it was found (1 or 0), 1, and its bytes."""
         for row in rows:
             name = f"{row['file_id']}.large"
             source = next((path for path in self._paths(name) if os.path.isfile(path)), None)

@@ -52,13 +52,13 @@ class SmallState:
 
     state: StoreState
     last_sequence: int
-    """Of the log, not of the position."""
+    """Last sequence of the log, not of the position."""
     epoch: int
-    """Of the log."""
+    """Epoch of the log."""
     removed: Removals
-    """By records up to the position."""
+    """Removals by records up to the position."""
     removed_later: Removals
-    """By records up to the end of the log."""
+    """Removals by records up to the end of the log."""
     duplicate_ids_from: dict[int, int] = field(default_factory=dict)
     """Address id to the sequence from which on its duplicate ids are to be added to those in ``state``."""
     removable: dict[int, int] = field(default_factory=dict)
@@ -98,7 +98,7 @@ class SmallReplay:
         self._plan = plan
         self._id_cache_size = id_cache_size
         self.summaries: dict[int, Mapping[str, Any]] = {}
-        """By segment number."""
+        """Summaries by segment number."""
         self._records: dict[int, list[Mapping[str, Any]]] = {}
         for row in rows:
             if row["kind"] == SEGMENT:

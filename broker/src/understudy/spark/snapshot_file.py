@@ -48,7 +48,7 @@ class Contents:
     """Bindings, duplicate ids and segments at the position."""
     removable: Mapping[int, int]
     epoch: int
-    """Of the log."""
+    """Epoch of the log."""
     needs: int
     """Last sequence of the log."""
     live_bytes: int

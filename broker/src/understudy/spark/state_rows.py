@@ -37,7 +37,7 @@ class At:
 
     sequence: int
     epoch: int
-    """Of the segment that ends there."""
+    """Epoch of the segment that ends there."""
     last_sequence: int
     removed: Removals
     removed_later: Removals

@@ -45,7 +45,7 @@ class FileCopy:
     length: int
     """Bytes to be copied."""
     size: int
-    """Of the copy: the rest is allocated and zero."""
+    """Size of the copy: the rest is allocated and zero."""
 
 
 class StoreOutput:

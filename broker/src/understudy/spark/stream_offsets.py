@@ -24,11 +24,11 @@ class StreamOffset:
     sequence: int
 
     def as_dict(self) -> dict[str, Any]:
-        """For Spark; the order of the names is part of the encoding."""
+        """The offset for Spark; the order of the names is part of the encoding."""
         return {"epoch": self.epoch, "node_id": self.node_id, "sequence": self.sequence}
 
     def as_json(self) -> str:
-        """For a broker."""
+        """The offset for a broker."""
         return json.dumps(self.as_dict())
 
     def __str__(self) -> str:

@@ -25,7 +25,7 @@ class StreamOptions:
     """Options of a stream, checked."""
 
     table: Options
-    """Those that a batch has as well; the directories are copies of one log."""
+    """The options that a batch has as well; the directories are copies of one log."""
     batch_bytes: int
     starting: str | StreamOffset
     """``earliest``, ``latest`` or an offset."""

@@ -208,7 +208,7 @@ class StreamPlan:
 
 
 def pieces_between(options: Options, start: StreamOffset, end: StreamOffset) -> tuple[list[Piece], Callable[[], Names]]:
-    """As ``StreamPlan.pieces``, for a query that is no stream."""
+    """Pieces as in ``StreamPlan.pieces``, for a query that is no stream."""
     return StreamPlan(StreamOptions(options, 0, "earliest"), RealDisk(), None).pieces(start, end)
 
 

@@ -48,13 +48,13 @@ class Extent:
     """The records of one segment."""
 
     piece: Piece
-    """With first and last sequence and the offset at which the last record ends."""
+    """The piece with first and last sequence and the offset at which the last record ends."""
     proved: int = 0
     """Last sequence that is durable as far as the file itself proves it."""
     work: int = 0
     """Last sequence of a record that is neither a mark nor the position of a named reader."""
     offsets: Sequence[int] = ()
-    """Of the records, rising, in a segment without a seal."""
+    """Rising offsets of the records, in a segment without a seal."""
     sequences: Sequence[int] = ()
 
     @property

@@ -37,7 +37,7 @@ class BacklogLevel:
         self.columns = Columns(priority)
         """Rows that are in no block yet; at most ``block_references``."""
         self._gone: bytearray | None = None
-        """Those of them that were removed."""
+        """The rows that were removed."""
         self._gone_count = 0
         """Number of rows of ``columns`` that were removed."""
         self._hint: Block | None = None
@@ -56,7 +56,7 @@ class BacklogLevel:
             self._hint_columns, self._hint_row = self.columns, 0
 
     def end_block(self) -> None:
-        """As ``close_block``, but no rows can be added afterwards."""
+        """Close the block like ``close_block``, but no rows can be added afterwards."""
         columns, gone = self.columns, self._gone
         size = len(columns)
         if self._gone_count < size:
@@ -171,14 +171,14 @@ class Backlog(Mapping[int, MessageReference]):
 
     def __init__(self) -> None:
         self.levels: dict[int, BacklogLevel] = {}
-        """By priority."""
+        """Levels by priority."""
         self.count = 0
         self.size_bytes = 0
-        """Of the messages."""
+        """Bytes of the messages."""
         self.expiring_count = 0
-        """Of ``count``, those with an expiration."""
+        """Number of messages in ``count`` that have an expiration."""
         self.scheduled_count = 0
-        """Of ``count``, those with a time before which they are not delivered."""
+        """Number of messages in ``count`` with a time before which they are not delivered."""
         self.files: dict[int, int] = {}
         """File id to how many of ``count`` are that large message."""
         self.redeliveries: dict[int, int] = {}
@@ -251,7 +251,7 @@ class Backlog(Mapping[int, MessageReference]):
             self.scheduled_count += count - rows.scheduled.count(0)
 
     def append_reference(self, reference: MessageReference) -> None:
-        """As ``append``, from an object."""
+        """Append an object, like ``append``."""
         self.append(
             reference.message_id,
             reference.priority,

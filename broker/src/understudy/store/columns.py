@@ -160,7 +160,7 @@ class Columns:
         self.lengths = array("I")
         self.sizes = array("I")
         self.segment = 0
-        """Of every row, unless there are ``segments``."""
+        """Segment of every row, unless there are ``segments``."""
         self.segments: array[int] | None = None
         self.expirations: array[int] | None = None
         self.scheduled: array[int] | None = None

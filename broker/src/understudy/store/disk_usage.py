@@ -30,7 +30,7 @@ class DiskUsage:
         self._free_bytes_min = free_bytes_min
         self.directories = tuple(directories)
         self.used_percent = 0.0
-        """Of the first directory's file system."""
+        """Use of the first directory's file system."""
         self.problem = ""
         """Which directory lies on too full a disk, and how full that is; empty if none does."""
 

@@ -75,13 +75,11 @@ class BodyCheck:
         self._crc = self._size_bytes = 0
 
     def feed(self, data: bytes) -> None:
-        """See ``Check``."""
         self._crc = crc32(data, self._crc)
         self._size_bytes += len(data)
 
     @property
     def fits(self) -> bool:
-        """See ``Check``."""
         return (self._size_bytes, self._crc) == (self._large.size_bytes, self._large.crc)
 
 
@@ -128,7 +126,6 @@ class SegmentCheck:
         self._digest = self._offset = 0
 
     def feed(self, data: bytes) -> None:
-        """See ``Check``."""
         if self._offset < HEADER_BLOCK_BYTES:
             self._header += data[: HEADER_BLOCK_BYTES - self._offset]
         before = data[: max(self._seal_at - self._offset, 0)]
@@ -138,7 +135,6 @@ class SegmentCheck:
 
     @property
     def fits(self) -> bool:
-        """See ``Check``."""
         parsed = parse_name(self._name)
         if not self._seal_at or self._offset != self._size_bytes or parsed is None:
             return False
@@ -169,7 +165,6 @@ class SnapshotCheck:
         self._damaged = False
 
     def feed(self, data: bytes) -> None:
-        """See ``Check``."""
         self._left_bytes -= len(data)
         if self._damaged:
             return
@@ -196,7 +191,6 @@ class SnapshotCheck:
 
     @property
     def fits(self) -> bool:
-        """See ``Check``."""
         return not self._damaged and self._left_bytes == 0 and self._reader is not None and self._reader.end is not None
 
 

@@ -299,7 +299,7 @@ class LargeFile:
         self._parts: list[bytes] = []
         self._parts_bytes = 0
         self._offset = 0
-        """Of the next piece."""
+        """Offset of the next piece."""
         self._unsynced_bytes = 0
         self._unwritten_bytes = 0
         self._body: LargeBody | None = None

@@ -45,7 +45,7 @@ class LogFormat:
         self._state = state
         self._present = {kind for kind, _ in state.settings}
         self.readable: Callable[[], ReadableFormat | None] = lambda: None
-        """Of the passive nodes that follow now; None: there is none."""
+        """The format that the passive nodes that follow now can read; None: there is none."""
 
     @property
     def version(self) -> int:

@@ -231,7 +231,7 @@ class MessageStore:
 
     @property
     def congestion(self) -> Journal:
-        """Its ``congested`` says whether too much waits to be written to read from any socket."""
+        """The journal, whose ``congested`` says whether too much waits to be written to read from any socket."""
         return self._journal
 
     @property
@@ -491,7 +491,7 @@ class MessageStore:
 
     @property
     def disk_used_percent(self) -> float:
-        """Of the log's file system, when it was last looked at (disk-scan-period)."""
+        """Use of the log's file system, when it was last looked at (disk-scan-period)."""
         return self._usage.used_percent
 
     def check_disk(self, disk: Disk | None = None) -> None:
@@ -550,6 +550,6 @@ class MessageStore:
         return self.state.begin_segment(number, self.epoch, first_sequence)
 
     def _forget_segment(self, number: int) -> int | None:
-        """It is trimmed: nothing will be read back from it."""
+        """Forget a trimmed segment: nothing will be read back from it."""
         self.read_back.forget(number)
         return self._epochs.pop(number, None)

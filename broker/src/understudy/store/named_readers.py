@@ -48,7 +48,7 @@ class NamedReader:
     name: str
     position: LogPosition
     bytes_max: int
-    """It is dropped when it holds more bytes of the log than this."""
+    """Limit of bytes: a reader that holds more of the log than this is dropped."""
     registered_ms: int
     """Wall time, epoch milliseconds."""
     committed_ms: int

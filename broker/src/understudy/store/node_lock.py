@@ -163,7 +163,6 @@ class NodeLock:
             self._written_ns = here.modified_ns(self._path)
 
     def was_released(self) -> bool:
-        """See ``StoreLock``."""
         return self._released
 
     def note_release(self) -> None:

@@ -80,7 +80,7 @@ class Pages:
         self._files: dict[int, _PageFile] = {}
         self._open: dict[int, File] = {}
         self._chains: dict[int, PageChain] = {}
-        """By the number of the file that is being written."""
+        """Chains by the number of the file that is being written."""
         self.stuck = False
         """Whether the disk refused the last write."""
 
@@ -270,7 +270,7 @@ class PageChain:
         self._pages = pages
         self._file_bytes = file_bytes
         self._number = 0
-        """Of the file that is being written; 0 for none."""
+        """Number of the file that is being written; 0 for none."""
         self.buffer = bytearray()
         """Stored and not written yet: the end of that file."""
         self.file_count = 0
@@ -313,11 +313,11 @@ class PageChain:
             pages.end_file(number)
 
     def read(self, location: Location) -> bytes:
-        """As ``Pages.read``."""
+        """Read a body, like ``Pages.read``."""
         return self._pages.read(location)
 
     def release(self, location: Location) -> None:
-        """As ``Pages.release``."""
+        """Release a location, like ``Pages.release``."""
         self._pages.release(location)
 
     def close(self) -> None:

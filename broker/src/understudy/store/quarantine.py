@@ -62,14 +62,14 @@ class QuarantineEntry:
     length: int = 0
     """Bytes of the record."""
     sequence: int = 0
-    """Of the record, when it was met while the log was read; 0 when a consumer met it."""
+    """Sequence of the record, when it was met while the log was read; 0 when a consumer met it."""
     queue: str = ""
     queue_id: int = 0
     address: str = ""
     message_id: int = 0
     """0 when it is not known."""
     file_id: int = 0
-    """Of a large message: its body is kept as long as the entry; 0 for others."""
+    """File of a large message, whose body is kept as long as the entry; 0 for others."""
     durable: bool = True
     held: bool = False
     """The message is still in its queue, out of reach of consumers, and is tried again at the next activation."""

@@ -91,7 +91,7 @@ class MessageReference:
         self.message = message
         self.delivery_count = 0
         self.position = -1
-        """In ``routing.queues.level``; -1 before it had a place there."""
+        """Position in ``routing.queues.level``; -1 before it had a place there."""
 
     def __repr__(self) -> str:
         kind = type(self).__name__
@@ -261,7 +261,7 @@ class RunSlice(Sequence[MessageReference]):
         return taken
 
     def last_of(self, release: Callable[[int, int], Iterable[tuple[int, int]]]) -> Sequence[Part]:
-        """Those that no other queue holds.
+        """The messages that no other queue holds.
 
         Args:
             release: Given a first id and a count, the ids that no queue holds any more, as ranges.
@@ -276,7 +276,7 @@ class RunSlice(Sequence[MessageReference]):
 
     @property
     def size_bytes(self) -> int:
-        """Of the messages together."""
+        """Bytes of the messages together."""
         return self.run.bytes_between(self.begin, self.end)
 
     def part(self, begin: int, end: int) -> RunSlice:
@@ -362,12 +362,12 @@ class References(list[MessageReference]):
 
     @property
     def size_bytes(self) -> int:
-        """Of the messages together."""
+        """Bytes of the messages together."""
         return sum([reference.size_bytes for reference in self])
 
     @property
     def sums(self) -> tuple[int, int, int, int]:
-        """As ``RunSlice.sums``."""
+        """Sums as in ``RunSlice.sums``."""
         sizes = [reference.size_bytes for reference in self if reference.message is not None]
         return len(self), self.size_bytes, len(sizes), sum(sizes)
 
@@ -388,7 +388,7 @@ class References(list[MessageReference]):
             reference.delivery_count += step
 
     def receives(self, begin: int, end: int, channel_id: int, consumer_id: int) -> bytes:
-        """As ``RunSlice.receives``."""
+        """Frames as in ``RunSlice.receives``."""
         if self.shown is not None:
             return receives([self.shown.encoded], [self[0].delivery_count], channel_id, consumer_id)
         part = self[begin:end]
@@ -403,7 +403,7 @@ class References(list[MessageReference]):
         return [reference.message.encoded for reference in self if reference.message is not None]
 
     def kept(self) -> References:
-        """As ``RunSlice.kept``; without ``shown``."""
+        """The references as in ``RunSlice.kept``; without ``shown``."""
         return References(self)._bounded()
 
     def _bounded(self) -> References:
@@ -412,7 +412,7 @@ class References(list[MessageReference]):
         return self
 
     def join(self, part: Part) -> bool:
-        """As ``RunSlice.join``, for a few."""
+        """Join a part, like ``RunSlice.join``, for a few."""
         if not isinstance(part, References) or len(self) + len(part) > _KEPT_MAX:
             return False
         self += part
@@ -420,14 +420,14 @@ class References(list[MessageReference]):
         return True
 
     def find(self, message_id: int) -> int:
-        """As ``RunSlice.find``."""
+        """The row of a message, like ``RunSlice.find``."""
         if self._ids is not None and not self._ids[0] <= message_id <= self._ids[1]:
             return -1
         ids = self.ids
         return ids.index(message_id) if message_id in ids else -1
 
     def take_through(self, message_id: int) -> References | None:
-        """As ``RunSlice.take_through``."""
+        """Take references, like ``RunSlice.take_through``."""
         end = self.find(message_id) + 1
         if not 0 < end < len(self):
             return self if end else None
@@ -436,11 +436,11 @@ class References(list[MessageReference]):
         return taken
 
     def part(self, begin: int, end: int) -> References:
-        """As ``RunSlice.part``."""
+        """A part, like ``RunSlice.part``."""
         return References(self[begin:end])
 
     def last_of(self, release: Callable[[int, int], Iterable[tuple[int, int]]]) -> Sequence[Part]:
-        """As ``RunSlice.last_of``."""
+        """References that no other queue holds, like ``RunSlice.last_of``."""
         return [References([each for each in self if any(release(each.message_id, 1))])]
 
 

@@ -49,7 +49,7 @@ class BlockPages(Protocol):
         ...
 
     def release(self, location: Location) -> None:
-        """It is not needed any more."""
+        """Release a location that is not needed any more."""
         ...
 
 
@@ -194,7 +194,7 @@ class Block:
         return min((each for each in self.returned or () if row <= each < end), default=end)
 
     def _take_bodies(self, room_bytes: int, overhead_bytes: int, now_ms: int) -> References:
-        """As ``take_slice``, of columns with bodies."""
+        """Take columns with bodies, like ``take_slice``."""
         columns, row, end = self._columns, self.head, self.size
         taken = References()
         if columns is None or columns.bodies is None:
@@ -306,8 +306,8 @@ class Block:
         return self._page is not None
 
     def plain_columns(self) -> Columns | None:
-        """Its columns; None unless these and ``gone`` say everything about its rows, none of which was delivered or is
-        a large message. Raises as ``open``.
+        """The columns of the block; None unless these and ``gone`` say everything about its rows, none of which was
+        delivered or is a large message. Raises as ``open``.
         """
         if self.returned or self._counts or not self.count:
             return None
@@ -332,7 +332,7 @@ class Block:
         return True
 
     def open(self) -> Columns:
-        """Its columns; the block does not hold on to them unless it is open anyway.
+        """The columns of the block; the block does not hold on to them unless it is open anyway.
 
         Raises:
             JournalCorrupt, DiskFailed: the page cannot be read back.

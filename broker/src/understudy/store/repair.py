@@ -57,9 +57,9 @@ class Place:
     directory: Directory
     name: str
     path: str
-    """Of this node."""
+    """Path at this node."""
     needed: bool = False
-    """It is made if it is missing: a message needs it. Any other file may have been removed meanwhile."""
+    """Whether a missing file is made, because a message needs it. Any other file may have been removed meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Answer:
     """Bytes of the other node's file."""
 
     size_bytes: int
-    """Of the file."""
+    """Bytes of the file."""
     data: bytes
     """Fewer than asked for at the end of the file."""
 

@@ -51,7 +51,7 @@ class Side:
     writer: LogWriter
     """Changes files in it."""
     prefix: str = ""
-    """Of names for the writer."""
+    """Prefix of names for the writer."""
 
 
 @dataclass(slots=True)
@@ -154,7 +154,7 @@ class Repairs(Machine[RepairsState, RepairsEvent]):
         self.on_attach()
 
     def detach(self) -> None:
-        """It is lost; questions that it did not answer are answered with None by ``OtherCopy``."""
+        """Note that the other node is lost; ``OtherCopy`` answers open questions with None."""
         self._other = None
 
     # --- repairs -----------------------------------------------------------------------------------

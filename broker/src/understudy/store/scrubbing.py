@@ -45,7 +45,7 @@ class ScrubSettings:
     rate_bytes: int
     """Per second; 0: there are no passes."""
     period_ms: int
-    """From the begin of a pass to the begin of the next."""
+    """Milliseconds from the begin of a pass to the begin of the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class ScrubReport:
     damaged: int = 0
     """Files found that do not fit their checksum."""
     repaired: int = 0
-    """Of these, files that fit now."""
+    """Number of these files that were repaired."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +95,10 @@ class ScrubberState(Enum):
     """States of a scrubber."""
 
     WAITING = auto()
-    """For the next pass."""
+    """The scrubber waits for the next pass."""
     READING = auto()
     RESTING = auto()
-    """For the rate."""
+    """The scrubber rests for the rate."""
     REPAIRING = auto()
     CLOSED = auto()
 

@@ -51,7 +51,7 @@ class Position:
     """How far a log goes."""
 
     node_id: str
-    """Of the store; empty for a store without any segment."""
+    """Node id of the store; empty for a store without any segment."""
     epoch: int
     sequence: int
 
@@ -312,7 +312,7 @@ class WatchedFollower(Follower):
         id_cache_size: int,
         quarantine: bool = False,
     ) -> None:
-        """As ``Follower``.
+        """Make a follower, like ``Follower``.
 
         Args:
             disk: Where the store is.
@@ -336,7 +336,7 @@ class WatchedFollower(Follower):
         return applied
 
     def finish(self, disk: DiskReader | None = None) -> None:
-        """As ``Follower.finish``.
+        """Finish like ``Follower.finish``.
 
         Raises:
             StoreBehind: the log ends before the position that was seen, or its newest segments are missing.

@@ -75,7 +75,7 @@ class TransactionRecord:
     adds: StagedReferences = field(default_factory=StagedReferences)
     """References it adds; filled by a follower."""
     added_ids: QueueIds = field(default_factory=QueueIds)
-    """Of the same, also filled in the active store."""
+    """Ids of queues of the same, also filled in the active store."""
     acknowledges: QueueIds = field(default_factory=QueueIds)
     duplicate_ids: list[tuple[int, bytes]] = field(default_factory=list)
     """Address id and duplicate id."""
@@ -91,7 +91,7 @@ class SegmentUse:
     """Facts of a segment: its end, and the range of message ids in it."""
 
     epoch: int
-    """Its epoch, part of its file name."""
+    """Epoch of the segment, part of its file name."""
     first_sequence: int
     """Sequence of its first record."""
     message_id_min: int = 0
@@ -102,7 +102,7 @@ class SegmentUse:
     moved: int = 0
     """Live messages below this offset lie in other segments by now."""
     skimmed: Skim | None = field(default=None, compare=False)
-    """Its records in short, if this process wrote it and no snapshot includes it yet."""
+    """Records of the segment in short, if this process wrote it and no snapshot includes it yet."""
 
     def note(self, message_id: int) -> None:
         """A message was added in it."""
@@ -139,7 +139,7 @@ class StoreState:
         self.format_version = FORMAT_VERSION_FIRST
         """Lowest version that a reader of the log must know."""
         self.sequence = 0
-        """Of the last record applied."""
+        """Sequence of the last record applied."""
         self.addresses: dict[int, AddressRecord] = {}
         self.queues: dict[int, QueueRecord] = {}
         self.settings: dict[tuple[SettingKind, str], SettingRecord] = {}

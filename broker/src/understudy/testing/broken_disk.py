@@ -20,7 +20,7 @@ class BrokenDisk:
     """Fails operations of one node while that activates, from one of them on, until it is repaired."""
 
     def __init__(self) -> None:
-        """It works."""
+        """Make a disk that works."""
         self._activating: Callable[[], bool] | None = None
         self._kind: str | None = None
         self._operations = self._left = 0

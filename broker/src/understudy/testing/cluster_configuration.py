@@ -119,8 +119,9 @@ class PairOptions:
     replicated: bool = False
     """Each node has a store of its own, and a witness decides which one is active."""
     votes: bool = False
-    """Of a replicated pair: the other nodes of the cluster vote instead, also whether a node without its replica may
-    go on (``vote-on-replication-failure``)."""
+    """Whether the other nodes of the cluster of a replicated pair vote instead, also whether a node without its replica
+    may go on (``vote-on-replication-failure``).
+    """
     balancing: str = ""
     """``message-load-balancing`` of members of a cluster: each group of nodes is one. A member with a single node has
     no backup, the nodes of any other one have a shared store unless they are ``replicated``."""
@@ -142,7 +143,7 @@ class NodeRole:
     """One node of a topology."""
 
     name: str
-    """Its name, which is also the name of its host."""
+    """Name of the node, which is also the name of its host."""
     role: str
     """``primary`` or ``backup``."""
     waits: bool = True

@@ -54,7 +54,7 @@ class Parameter:
     """One row."""
 
     name: str
-    """As tests name it: element and parameter, or with ``CLIENT_PREFIX``."""
+    """Name in tests: element and parameter, or with ``CLIENT_PREFIX``."""
     default: str
     meaning: str
     without_test: str = ""

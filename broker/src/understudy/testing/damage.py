@@ -46,7 +46,7 @@ class DamagedMessage:
     number: int
     path: str
     offset: int
-    """Of the byte in the file."""
+    """Offset of the byte in the file."""
 
 
 def damage_waiting(volume: SimVolume, directory: str, stream: random.Random, count: int) -> list[DamagedMessage]:

@@ -34,10 +34,9 @@ class GroupedStrikes(WitnessedStrikes):
     """The faults of a pair with a group of witnesses."""
 
     replacing: SimWitness | None = None
-    """It has lost its state and has not joined again."""
+    """The witness that has lost its state and has not joined again."""
 
     def inject(self, fault: Fault) -> bool:
-        """See ``Strikes``."""
         if fault.kind is not FaultKind.WITNESS_REPLACED:
             return super().inject(fault)
         witness = self.struck(fault)
@@ -79,7 +78,6 @@ class GroupedRun(WitnessedRun):
         self.network.add_host("operator")
 
     def make_witnesses(self) -> Sequence[SimWitness]:
-        """See ``WitnessedRun``."""
         return [self.make_witness(f"witness{number}", _GROUP) for number in (1, 2, 3)]
 
 

@@ -38,7 +38,6 @@ class MemberReplicasRun(MembersRun, WitnessedRun):
         return self._last_active(nodes).storage
 
     def _judge_store(self) -> None:
-        """See ``MembersRun``."""
         MembersRun._judge_store(self)
 
 

@@ -47,7 +47,6 @@ class EpochsOfMembers(EpochChecker):
         self._collect()
 
     def confirmed(self, now: float, node: str, epoch: int, durable_at_s: float) -> None:
-        """See ``EpochChecker``."""
         self.confirmations += 1
         self._of(node).confirmed(now, node, epoch, durable_at_s)
         self._collect()

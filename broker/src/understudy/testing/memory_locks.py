@@ -74,7 +74,7 @@ class MemoryRequest:
         """
         self.manager = manager
         self.done = False
-        """It was carried out; its answer is on the way."""
+        """Whether the request was carried out; its answer is on the way."""
         self._work = work
         self._answer: Callable[[object], None] | None = answer
         self._result: object = None

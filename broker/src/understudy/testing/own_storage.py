@@ -21,7 +21,6 @@ class OwnStorage(SharedStorage):
     def environment(
         self, process: SimProcess, skew: Skew, crash_point: CrashPoint, heard: Callable[[float], None]
     ) -> Environment:
-        """See ``SharedStorage``."""
         old = process.name in self.older and process.incarnation == 1
         return replace(
             super().environment(process, skew, crash_point, heard),

@@ -42,7 +42,7 @@ class Plan:
     pair: PairOptions
     nodes: tuple[NodeRole, ...]
     skews: tuple[Skew, ...]
-    """Of the nodes, in their order."""
+    """Skews of the nodes, in their order."""
     url: str
     producers: tuple[ProducerJob, ...]
     consumers: tuple[ConsumerJob, ...]

@@ -231,7 +231,7 @@ def _drop_sends(transaction: Transaction, first: int) -> None:
     seeds=range(5, 20),
 )  # fmt: skip
 def _half_committed(patch: Patch) -> None:
-    """Of several sends only the first is committed, and the commit is not answered."""
+    """Commit only the first of several sends, and do not answer the commit."""
 
     def commit(self: Transaction, order: Any, done: Any) -> None:
         if len(self._sends._open) < 2:

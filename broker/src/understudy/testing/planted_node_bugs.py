@@ -146,7 +146,9 @@ def _log_tidied_away(patch: Patch) -> type[ScenarioRun]:
 
 @planted("gathered-forgotten", promise="no confirmed durable message is lost", checks=["lost"], seeds=range(4, 40))
 def _gathered_forgotten(patch: Patch) -> None:
-    """Of messages that are gathered over several connections in one turn only those of the first get to the log."""
+    """Write only the messages of the first connection among those that are gathered over several connections in one
+    turn.
+    """
 
     def close(self: BatchSends) -> None:
         if len(self._parts) > 1:

@@ -55,7 +55,7 @@ class PlantedBug:
     checks: frozenset[str]
     """Checks of ``Violation.check``, one of which must fail."""
     seeds: Mapping[str, range]
-    """Of each scenario in which the bug makes sense: the seeds within which it must be found."""
+    """The seeds of each scenario in which the bug makes sense, within which it must be found."""
     text: str
     """The effect of the bug."""
     _plant: _Plant

@@ -51,11 +51,9 @@ class QuorumRun(ReplicatedRun):
         self._operator = Operator(self.cluster)
 
     def further_nodes(self) -> Sequence[NodeRole]:
-        """See ``ScenarioRun``."""
         return self._voters
 
     async def run(self) -> None:
-        """See ``ScenarioRun``."""
         for name in self.voters.nodes:
             self.voters.start(name)
         await super().run()

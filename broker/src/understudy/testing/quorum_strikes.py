@@ -17,7 +17,6 @@ class QuorumStrikes(ReplicatedStrikes):
     voters: SimCluster
 
     def inject(self, fault: Fault) -> bool:
-        """See ``Strikes``."""
         voters = list(self.voters.nodes.values())
         voter = voters[fault.number % len(voters)]
         if fault.kind is FaultKind.VOTER_DOWN:
@@ -58,7 +57,6 @@ class QuorumStrikes(ReplicatedStrikes):
         return tuple(self.voters.nodes)
 
     def heal(self) -> None:
-        """See ``Strikes``."""
         super().heal()
         for name, voter in self.voters.nodes.items():
             voter.down_s = 1.0

@@ -57,7 +57,6 @@ class ReplicatedRun(ScenarioRun):
         return storages
 
     async def run(self) -> None:
-        """See ``ScenarioRun``."""
         assert isinstance(self.strikes, ReplicatedStrikes)
         with self.strikes.steps.watching(self._process_of_the_pair):
             await super().run()

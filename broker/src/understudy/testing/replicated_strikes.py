@@ -30,14 +30,13 @@ class ReplicatedStrikes(Strikes):
     """Steps at which nodes crash."""
 
     def __init__(self, *arguments: Any) -> None:
-        """As ``Strikes``."""
+        """Make strikes, like ``Strikes``."""
         super().__init__(*arguments)
         self.steps = StepCrash()
         self.reached: list[str] = []
         """Names of the steps at which nodes crashed."""
 
     def inject(self, fault: Fault) -> bool:
-        """See ``Strikes``."""
         if fault.kind in PAIR_LATER_KINDS:
             return self._strike_pair(fault)
         if fault.kind is FaultKind.CRASH_IN_COPY:
@@ -201,6 +200,5 @@ class ReplicatedStrikes(Strikes):
         return self.deciding_hosts() if self.loop.random(f"isolation {self.loop.time()}").random() < 0.5 else ()
 
     def heal(self) -> None:
-        """See ``Strikes``."""
         super().heal()
         self.steps.disarm()

@@ -30,7 +30,7 @@ class Outcome:
     scenario: str
     seed: int
     digest: str
-    """Of its trace; equal seeds give equal digests."""
+    """Digest of its trace; equal seeds give equal digests."""
     violations: tuple[Violation, ...]
     sent: int
     confirmed: int
@@ -42,7 +42,7 @@ class Outcome:
     damaged: int = 0
     """Messages whose records were damaged."""
     quarantined: int = 0
-    """Of those, in the quarantine at the end."""
+    """Number of those in the quarantine at the end."""
     branches: int = 0
     """XA branches begun."""
     restored_s: float = 0.0
@@ -58,7 +58,7 @@ class Outcome:
         return not self.violations
 
     def to_json(self) -> dict[str, Any]:
-        """For ``--json``."""
+        """The outcome for ``--json``."""
         return asdict(self) | {"injected": dict(self.injected), "ok": self.ok}
 
 

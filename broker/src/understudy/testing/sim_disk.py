@@ -159,7 +159,7 @@ class SimVolume:
         self.lose_unsynced(stream, owner)
 
     def lose_unsynced(self, stream: random.Random, owner: str | None = None) -> None:
-        """As ``power_loss``, but no process ends: a file server restarts and has lost unsynced changes."""
+        """Lose unsynced changes, like ``power_loss``, but no process ends: a file server restarts and has lost them."""
         odds = stream.choice((0.0, 1.0, 0.5, stream.random()))
         for inode in self._inodes():
             inode.pending = [

@@ -84,7 +84,7 @@ class Death(Enum):
     """The kind of end of a process."""
 
     EXITED = "exited"
-    """By itself; for the others the same as KILLED."""
+    """The process has ended by itself; for the others the same as KILLED."""
 
     KILLED = "killed"
     """SIGKILL: the kernel lives, closes sockets and drops locks at once; written pages survive."""
@@ -272,7 +272,7 @@ class SimLoop(asyncio.BaseEventLoop):
         return process
 
     def processes_on(self, host: str) -> list[SimProcess]:
-        """Those alive on a host, oldest first."""
+        """The living processes on a host, oldest first."""
         return [process for process in self._processes if process.alive and process.host == host]
 
     def next_strand(self) -> int:
@@ -298,7 +298,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def call_at(  # type: ignore[override]  # no types of extra arguments
         self, when: float, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
-        """As asyncio's, in virtual seconds; calls due at the same moment are ordered by the seed."""
+        """Schedule a call like asyncio's, in virtual seconds; calls due at the same moment are ordered by the seed."""
         self._check_closed()  # type: ignore[attr-defined]  # private in asyncio
         self._timers += 1
         timer = _SimTimerHandle(self._timers, when, callback, args, self, context)
@@ -309,7 +309,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def call_later(  # type: ignore[override]  # no types of extra arguments
         self, delay: float, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
-        """As asyncio's, in virtual seconds."""
+        """Schedule a call like asyncio's, in virtual seconds."""
         return self.call_at(self._now + max(0.0, delay), callback, *args, context=context)
 
     def _new_task(
@@ -391,7 +391,7 @@ class SimLoop(asyncio.BaseEventLoop):
                 self._turn()
 
     def run_until_complete(self, future: Any) -> Any:
-        """As asyncio's, with the garbage collector off, so that its runs do not depend on when it collects."""
+        """Run like asyncio's, with the garbage collector off, so that its runs do not depend on when it collects."""
         with _collection_off():
             return super().run_until_complete(future)
 

@@ -22,7 +22,6 @@ class SimProber:
         self._timeout_ms = timeout_ms
 
     def address(self, host: str, done: Callable[[Reach], None]) -> None:
-        """See ``Prober``."""
         if self._network.is_cut(self._home, host) or self._network.is_cut(host, self._home):
             self._loop.call_later(self._timeout_ms / 1000, done, Reach.SILENT)
         else:

@@ -389,7 +389,7 @@ class SharedStorage:
         return ProcessLock(self.volume.lock(path, process.host), path, disk)
 
     def process_died(self, process: SimProcess, death: Death) -> None:
-        """Its kernel keeps written data, or a power loss drops unsynced data."""
+        """Keep written data, as the kernel of the process does, or drop unsynced data after a power loss."""
         if death is Death.POWER_LOST:
             self.volume.power_loss(self._faults, process.host)
         else:

@@ -84,7 +84,7 @@ class SimWitness:
             self.process.kill(death)
 
     def lose_state(self) -> None:
-        """Its disk is replaced by an empty one; the process must not run."""
+        """Replace the disk of the witness by an empty one; the process must not run."""
         assert self.process is None or not self.process.alive
         self._volume = SimVolume()
         self._volume.disk(self.host).make_directory(_DIRECTORY)

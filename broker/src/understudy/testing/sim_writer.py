@@ -38,7 +38,7 @@ class SimWorker:
         self._closed = True
 
     def kill(self) -> None:
-        """Its process is dead: nothing more happens."""
+        """Stop everything: the process is dead."""
         self._closed = True
         self._jobs.clear()
         if self._timer is not None:
@@ -84,7 +84,7 @@ class SimLogWriter(SimWorker):
     def __init__(
         self, timers: Timers, stream: random.Random, applier: OperationApplier, *, latency_ms_max: int = 5
     ) -> None:
-        """As ``SimWorker``; the applier executes the operations."""
+        """Make a writer, like ``SimWorker``; the applier executes the operations."""
         super().__init__(timers, stream, latency_ms_max=latency_ms_max)
         self.applier = applier
 

@@ -61,7 +61,7 @@ class Strikes:
         self._kill_client = kill_client
         self._healed = False
         self.repairs: dict[str, Callable[[], None]] = {}
-        """Of nodes that cannot activate with their disk or their copy: the call that repairs it."""
+        """Calls that repair nodes that cannot activate with their disk or their copy, by node."""
 
     def strike(self, fault: Fault) -> None:
         """Inject a fault."""

@@ -49,7 +49,6 @@ class EpochsOfNodeIds(EpochChecker):
         return self._node_id(label.partition(".")[0])
 
     def activated(self, now: float, node: str, epoch: int, others_serving: Collection[str]) -> None:
-        """See ``EpochChecker``."""
         name, node_id = node.partition(".")[0], self._id(node)
         checker = self._by_id.setdefault(node_id, EpochChecker())
         checker.activated(now, node, epoch, [each for each in others_serving if self._id(each) == node_id])
@@ -60,7 +59,6 @@ class EpochsOfNodeIds(EpochChecker):
         self._collect()
 
     def confirmed(self, now: float, node: str, epoch: int, durable_at_s: float) -> None:
-        """See ``EpochChecker``."""
         self.confirmations += 1
         self._by_id.setdefault(self._id(node), EpochChecker()).confirmed(now, node, epoch, durable_at_s)
         self._collect()
@@ -79,7 +77,6 @@ class UngroupedPairsRun(MemberReplicasRun):
         self.cluster.epochs = self.epochs
 
     def judge(self) -> tuple[Violation, ...]:
-        """See ``ScenarioRun``."""
         return tuple(each for each in super().judge() if each.check not in _NOT_JUDGED)
 
     def _node_id(self, name: str) -> str:
@@ -117,12 +114,10 @@ class UngroupedPairsRun(MemberReplicasRun):
         return primary if synced else None
 
     async def _compare_stores(self, pairs: Sequence[Sequence[SimNode]]) -> None:
-        """See ``ReplicatedRun``."""
         found = [self._pair_of(pair[0]) for pair in pairs]
         await super()._compare_stores([pair for pair in found if len(pair) > 1])
 
     async def _take_over(self, pair: Sequence[SimNode]) -> None:
-        """See ``ReplicatedRun``."""
         found = self._pair_of(pair[0])
         if len(found) > 1:
             await super()._take_over(found)

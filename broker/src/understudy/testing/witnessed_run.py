@@ -60,7 +60,6 @@ class WitnessedRun(ReplicatedRun):
         return SimWitness(self.loop, host, lease_ms=_LEASE_MS, lease_max_ms=_LEASE_MS_MAX, skew=skew, group=group)
 
     async def run(self) -> None:
-        """See ``ScenarioRun``."""
         for witness in self.witnesses:
             witness.start()
         self._look_at_permissions()

@@ -45,7 +45,6 @@ class WitnessedStrikes(ReplicatedStrikes):
         return self.witnesses[:count]
 
     def inject(self, fault: Fault) -> bool:
-        """See ``Strikes``."""
         witness = self.struck(fault)
         if fault.kind is FaultKind.WITNESS_DOWN:
             self._end_witness(witness, fault)
@@ -164,7 +163,6 @@ class WitnessedStrikes(ReplicatedStrikes):
         return [witness.host for witness in self.witnesses]
 
     def heal(self) -> None:
-        """See ``Strikes``."""
         super().heal()
         for witness in self.witnesses:
             witness.crash_point.disarm()

@@ -52,7 +52,7 @@ class LedgerBook:
     now_ms: Callable[[], int]
     rows: list[Row] = field(default_factory=list)
     sessions: dict[Row, int] = field(default_factory=dict)
-    """Of each DELIVERED row, when the session began through which it came."""
+    """Beginning of the session through which each DELIVERED row came."""
     violations: list[Violation] = field(default_factory=list)
     """Violations that only the client can detect."""
 

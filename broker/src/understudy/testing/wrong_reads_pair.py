@@ -54,7 +54,6 @@ class WrongReadsStrikes(WitnessedStrikes):
     """The faults of a pair whose disks return wrong bytes."""
 
     def inject(self, fault: Fault) -> bool:
-        """See ``Strikes``."""
         if fault.kind not in (FaultKind.WRONG_READS, FaultKind.DAMAGED_FILE):
             return super().inject(fault)
         node = self.cluster.active() if fault.choice < 0.6 else self.cluster.target(PASSIVE)

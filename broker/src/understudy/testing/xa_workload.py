@@ -66,12 +66,12 @@ class BranchWork:
     producer: str
     queue: str
     numbers: range
-    """Of the messages it sent."""
+    """Numbers of the messages it sent."""
     size_bytes: int
     taken: list[Row]
     """DELIVERED rows of the messages that it acknowledged."""
     decided: bool = False
-    """It is prepared, and its transaction manager has decided to commit it."""
+    """Whether the branch is prepared, and its transaction manager has decided to commit it."""
 
     @property
     def transaction(self) -> str:
@@ -110,13 +110,13 @@ class BranchConsumerJob(ConsumerJob):
     """A consumer that acknowledges ``batch`` messages in each branch."""
 
     one_phase_every: int = 0
-    """As for a producer."""
+    """Like the field of a producer."""
     decide_s: float = 0.0
-    """As for a producer, until all messages are sent."""
+    """Seconds like those of a producer, until all messages are sent."""
     receipts: int = 0
     """Messages that it sends itself, one in each branch, until there are so many."""
     sends_on: bool = False
-    """As for a producer."""
+    """Like the field of a producer."""
     sent: int = 0
     log: BranchLog = field(default_factory=BranchLog, init=False, repr=False)
 

@@ -58,7 +58,7 @@ class DistinguishedName:
     """Subject of a certificate."""
 
     text: str
-    """As Artemis shows it, most specific part first: ``CN=client, OU=systems, O=Example``."""
+    """The name as Artemis shows it, most specific part first: ``CN=client, OU=systems, O=Example``."""
     rfc2253: str
     """``CN=client,OU=systems,O=Example``."""
 
@@ -157,7 +157,7 @@ def _name(contents: bytes) -> DistinguishedName:
 
 
 def _relative_names(contents: bytes) -> Iterator[list[tuple[str, str | None, bytes]]]:
-    """For each part of a name: object identifier, value as text (None: no string), encoding of the value."""
+    """Parts of a name: object identifier, value as text (None: no string), encoding of the value."""
     names = _Der(contents)
     while names.next_tag is not None:
         members = _Der(names.contents(_SET))

@@ -53,21 +53,21 @@ class TlsSettings:
     crl_path: str | None = None
     """Revoked certificates, PEM or DER."""
     protocols: tuple[str, ...] = ()
-    """Of ``PROTOCOLS``; empty: all of them."""
+    """A subset of ``PROTOCOLS``; empty: all of them."""
     cipher_suites: tuple[str, ...] = ()
     """Names of Java or OpenSSL; empty: the choice of OpenSSL."""
     need_client_auth: bool = False
-    """Of acceptors: a client without a trusted certificate is refused in the handshake."""
+    """At an acceptor, a client without a trusted certificate is refused in the handshake."""
     want_client_auth: bool = False
-    """Of acceptors: a client may present a certificate; one that is not trusted is refused."""
+    """At an acceptor, a client may present a certificate; one that is not trusted is refused."""
     verify_host: bool = True
-    """Of connectors: the certificate must be made out for the host that is dialled."""
+    """At a connector, the certificate must be made out for the host that is dialled."""
     trust_all: bool = False
-    """Of connectors: no certificate is checked."""
+    """At a connector, no certificate is checked."""
     sni_host: str | None = None
-    """Of connectors: the name sent to the server. Of acceptors: a regular expression for names that clients send."""
+    """At a connector, the name sent to the server. At an acceptor, a regular expression for names that clients send."""
     auto_reload: bool = False
-    """Of acceptors: changed files are read without being asked for."""
+    """At an acceptor, changed files are read without being asked for."""
 
     def files(self) -> tuple[str, ...]:
         """Paths of the stores and of the revocation list."""

@@ -30,7 +30,7 @@ class Identity:
     pem: bytes = field(repr=False)
     """Chain, then key, for OpenSSL."""
     password: str | None = field(repr=False)
-    """Of the key in ``pem``; None if it is not encrypted."""
+    """Password of the key in ``pem``; None if it is not encrypted."""
     certificate: bytes
     """DER of the certificate itself."""
 

@@ -53,9 +53,9 @@ class CompactionPlan:
     epoch: int
     sequence: int
     size_bytes: int
-    """Of segments and snapshots."""
+    """Bytes of segments and snapshots."""
     live_bytes: int
-    """Of records that are needed."""
+    """Bytes of records that are needed."""
     segments: int
     dead_segments: int
     """Nothing in them lives: they would be dropped."""
@@ -265,7 +265,7 @@ class Compaction:
 
 
 def _segment_bytes(follower: Follower, disk: Disk, directory: str) -> int:
-    """As large as the newest segment was made."""
+    """The size with which the newest segment was made."""
     follower.poll(1)
     if not follower.chain.links:
         return SEGMENT_BYTES

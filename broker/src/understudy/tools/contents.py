@@ -60,7 +60,7 @@ class Contents:
 
     state: StoreState
     open_at: dict[int, dict[int, frozenset[Reference]]] = field(default_factory=dict)
-    """By sequence of a split: what the transactions that were open there had added, by transaction."""
+    """Additions of the transactions that were open at a split, by sequence of the split and by transaction."""
 
     @property
     def prepared(self) -> int:
@@ -227,7 +227,7 @@ class Counterpart:
     """Another copy, seen from one that split from it."""
 
     split: Split
-    """Of the one that is looked at."""
+    """The split that is looked at."""
     uncommitted: frozenset[Reference]
     """Messages added by transactions that were open at the split, unless the other side committed them."""
     other: StoreState

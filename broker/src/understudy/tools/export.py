@@ -109,12 +109,12 @@ class ExportedMessage:
     sequence: int
     message_id: int
     message: Message
-    """As the log has it; its id is 0."""
+    """The message as the log has it; its id is 0."""
     delivery_count: int = 0
     transaction_id: int = 0
-    """Of the prepared transaction that it belongs to; 0 for none."""
+    """Id of the prepared transaction that it belongs to; 0 for none."""
     large: LargeBody | None = None
-    """Of a large message: the length of the body after its line. ``message`` has this in place of the body."""
+    """Length of the body of a large message after its line. ``message`` has this in place of the body."""
 
     @property
     def compressed(self) -> bool:
@@ -213,9 +213,9 @@ class ExportEnd:
     left_out: int
     """Messages that could not be exported whole."""
     prepared: int = 0
-    """Of ``messages``: those of prepared transactions."""
+    """Number of ``messages`` that belong to prepared transactions."""
     diverts: tuple[ExportedDivert, ...] = ()
-    """Of the store; those of broker.xml are not in it."""
+    """Diverts of the store; those of broker.xml are not in it."""
 
 
 Line = ExportHeader | ExportedQueue | ExportedMessage | ExportedPiece | ExportedTransaction | ExportEnd

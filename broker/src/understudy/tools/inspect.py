@@ -42,7 +42,7 @@ class LoggedRecord:
     """One record with its place."""
 
     number: int
-    """Of its segment."""
+    """Number of its segment."""
     epoch: int
     frame: Frame
     record: Record
@@ -86,7 +86,7 @@ class SnapshotReport:
 
     file: str
     epoch: int
-    """Of the node that wrote it."""
+    """Epoch of the node that wrote it."""
     sequence: int
     """The log up to here is in it."""
     references: int

@@ -49,7 +49,7 @@ class CopyState(Enum):
 
     WHOLE = "whole"
     CUT = "cut"
-    """In a torn tail, as after a power loss; a node would start from it."""
+    """The copy ends in a torn tail, as after a power loss; a node would start from it."""
     SHORT = "short"
     """Bytes or files are missing at the end, as after an interrupted copy; a node refuses it."""
     DAMAGED = "damaged"
@@ -172,12 +172,12 @@ class LogCopy:
 
     @property
     def first_sequence(self) -> int:
-        """Of the first record; 0 for an empty log."""
+        """Sequence of the first record; 0 for an empty log."""
         return self.extents[0].first_sequence if self.extents else 0
 
     @property
     def last_sequence(self) -> int:
-        """Of the last valid record; 0 for an empty log."""
+        """Sequence of the last valid record; 0 for an empty log."""
         return self.extents[-1].last_sequence if self.extents else 0
 
     @property
@@ -437,7 +437,7 @@ class LogCopy:
 
 
 def bare_message(error: JournalCorrupt) -> str:
-    """Its message without file and offset."""
+    """The message of an error without file and offset."""
     return str(error).removeprefix(f"{error.file} at offset {error.offset}: ")
 
 

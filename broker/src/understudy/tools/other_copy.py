@@ -268,7 +268,6 @@ class RestoringDisk:
     # --- DiskReader -----------------------------------------------------------------------------
 
     def open(self, path: str, *, read_only: bool = False) -> FileReader:
-        """See ``DiskReader``."""
         if path in self._whole:
             return self.other.disk.open(f"{self.other.directory}/{path.rpartition('/')[2]}", read_only=True)
         file = self._disk.open(path, read_only=True)
@@ -276,7 +275,6 @@ class RestoringDisk:
         return file if patches is None else _Patched(file, patches)
 
     def list(self, directory: str) -> list[str]:
-        """See ``DiskReader``."""
         return list(self._names) if directory == self._directory else self._disk.list(directory)
 
 

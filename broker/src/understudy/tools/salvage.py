@@ -85,7 +85,7 @@ class SalvageReport:
     addresses: int = field(default=0, init=False)
     queues: int = field(default=0, init=False)
     messages: int = field(default=0, init=False)
-    """In queues, once for each queue; those of prepared transactions included."""
+    """Number of messages in queues, once for each queue; those of prepared transactions included."""
     prepared_transactions: int = field(default=0, init=False)
     messages_lost: int = field(default=0, init=False)
     """Messages known to be in a queue whose bytes cannot be read."""
@@ -138,7 +138,7 @@ class Salvage:
         self._known = read_known_damage(self._disk, self.directory)
         self.state = StoreState(ID_CACHE_SIZE)
         self._sequence = 0
-        """Of the last record that was read."""
+        """Sequence of the last record that was read."""
         self._missing: tuple[Link, ...] = ()
         """Older segments that the newest epoch lists and that do not exist."""
         self._doubtful: set[int] = set()

@@ -5,7 +5,11 @@ Counted in docstrings, comments and texts of ``broker/src`` and ``broker/tests``
 - ``people``: words for persons (nobody, somebody, whoever) where the subject is a message, a queue or a connection;
 - ``figures``: metaphors and idioms (behind for after, room for space, "is told" for a parameter or a call);
 - ``openings``: docstrings that begin with a relative clause ("What ...", "Whose ...") instead of a noun or verb;
-- ``clauses``: relative clauses in the place of a noun ("what came before", "what is left").
+- ``clauses``: relative clauses in the place of a noun ("what came before", "what is left");
+- ``fragments``: docstrings of the package that begin with a preposition, a pronoun or a conjunction ("Of the node.",
+  "As in management.", "It waits ...") and so have their subject elsewhere;
+- ``repeats``: entries of ``Args`` of the package that say nothing beyond the name ("clock: The clock.");
+- ``inherited``: docstrings of methods of the package that only point to the method they override ("See ``Port``.").
 
 ``prose.toml`` holds the number of each package today. A test fails when a number grows, not when it could be lower, so
 that two changes that lower numbers do not conflict; ``make architecture`` writes the lower numbers.
@@ -24,7 +28,7 @@ from pathlib import Path
 
 import pytest
 
-from support.architecture import ROOT, TABLES, modules, report, rewriting
+from support.architecture import ROOT, TABLES, Module, modules, report, rewriting
 
 TABLE = TABLES / "prose.toml"
 #: Pages, without the one that lists the words.
@@ -51,8 +55,14 @@ RIDDLES = {
         r"|\b[Ww]hat (?:belongs|remains|remained|nobody|no|nothing|others?|would|such|it|they) (?![^.]*\?)"
     ),
 }
+KINDS = (*RIDDLES, "openings", "fragments", "repeats", "inherited", "undocumented")
 _IMPLEMENTS = re.compile(r"[Ii]mplements ((?:``[\w.]+``(?:, and |, | and )?)+)")
 OPENING = re.compile(r"\s*(?:What|Who|Whose|Whom|That)\b(?!.*\?\s*$)")
+FRAGMENT = re.compile(r"\s*(?:Of|Its|It|As|By|For|In|Those|With|From|So)\b")
+_ARGUMENT = re.compile(r"^ *\*{0,2}(\w+): +(.+)$")
+_POINTER = re.compile(r"\s*See ``[\w.]+``\.?\s*$")
+#: Words that add nothing to the name of a parameter.
+_FILLING = frozenset({"the", "a", "an", "of", "its", "this", "that", "is", "to", "be", "used", "given"})
 _OPENING_ANYWHERE = re.compile(r'"""\s*(?:What|Who|Whose|Whom|That)\b')
 
 
@@ -102,6 +112,31 @@ def riddles(text: str, docstring: bool) -> Iterator[tuple[str, str, int]]:
         yield "openings", text.split()[0], 0
 
 
+def docstrings(module: Module) -> Iterator[tuple[ast.AST | None, ast.Constant]]:
+    """Docstrings of a module with the function, class or module that has them, and texts after attributes with None."""
+    for node in module.nodes:
+        body = getattr(node, "body", None)
+        for place, statement in enumerate(body if isinstance(body, list) else ()):
+            value = statement.value if isinstance(statement, ast.Expr) else None
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                yield node if place == 0 and not isinstance(node, ast.If) else None, value
+
+
+def repeats(text: str) -> Iterator[str]:
+    """Parameters of a docstring whose description has no word that the name has not."""
+    _, _, arguments = text.partition("Args:\n")
+    lines = arguments.partition("\n\n")[0].splitlines()
+    margin = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
+    for place, line in enumerate(lines):
+        match = _ARGUMENT.match(line)
+        following = lines[place + 1] if place + 1 < len(lines) else ""
+        if match is None or len(line) - len(line.lstrip()) > margin or following.startswith(" " * (margin + 1)):
+            continue
+        words = set(re.findall(r"[a-z]+", match[2].lower())) - _FILLING
+        if words <= {*match[1].split("_"), match[1] + "s"}:
+            yield match[1]
+
+
 def folder(path: Path) -> str:
     """The package or folder to which a file's numbers are added."""
     parts = path.relative_to(ROOT).parts
@@ -115,7 +150,7 @@ def folder(path: Path) -> str:
 @cache
 def occurrences() -> dict[str, dict[str, list[str]]]:
     """Kind to package to places."""
-    found: dict[str, dict[str, list[str]]] = {kind: {} for kind in (*RIDDLES, "openings", "undocumented")}
+    found: dict[str, dict[str, list[str]]] = {kind: {} for kind in KINDS}
 
     def count(path: Path, line: int, kind: str, word: str) -> None:
         found[kind].setdefault(folder(path), []).append(f"{path.relative_to(ROOT)}:{line}: {word}")
@@ -132,6 +167,14 @@ def occurrences() -> dict[str, dict[str, list[str]]]:
             for kind, word, _offset in riddles(text, docstring=False):
                 count(path, line, kind, word)
     for module in modules().values():
+        for owner, doc in docstrings(module):
+            text = str(doc.value)
+            if FRAGMENT.match(text):
+                count(module.path, doc.lineno, "fragments", " ".join(text.split()[:5]))
+            if isinstance(owner, ast.FunctionDef | ast.AsyncFunctionDef) and _POINTER.match(text):
+                count(module.path, doc.lineno, "inherited", owner.name)
+            for name in repeats(text):
+                count(module.path, doc.lineno, "repeats", name)
         for name, node in public_functions(module.tree):
             if ast.get_docstring(node) is None:
                 count(module.path, node.lineno, "undocumented", name)
@@ -190,7 +233,7 @@ def documented_in_bases(name: str) -> frozenset[str]:
     return frozenset(found)
 
 
-@pytest.mark.parametrize("kind", [*RIDDLES, "openings", "undocumented"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_riddles_become_fewer(kind: str) -> None:
     numbers = tomllib.loads(TABLE.read_text())
     now = {package: len(places) for package, places in occurrences()[kind].items()}
@@ -229,3 +272,14 @@ def write(numbers: dict[str, dict[str, int]]) -> None:
 )
 def test_riddling_words_are_found(text: str, docstring: bool, expected: list[str]) -> None:
     assert [kind for kind, _word, _offset in riddles(text, docstring)] == expected
+
+
+def test_entries_that_repeat_the_name_are_found() -> None:
+    text = """Args:
+        clock: The clock.
+        limit_ms: -1 means no limit.
+        lock_state: State of the lock.
+        journal: Its journal
+            and the rest of a sentence.
+    """
+    assert list(repeats(text)) == ["clock", "lock_state"]

@@ -44,7 +44,7 @@ class Interrupted(Enum):
     REISSUE = "reissue"
     """Safe to ask again: a query, a close, a creation that tolerates being done already."""
     FORGET = "forget"
-    """Its purpose went with the server's session: it counts as done."""
+    """The purpose of the call went with the server's session: it counts as done."""
     FAIL = "fail"
     """Only the caller can know: ``Call.interruption`` is raised."""
 
@@ -57,7 +57,7 @@ class Call:
     """One request that waits for an answer."""
 
     name: str
-    """For error messages, such as "create queue q1"."""
+    """Description for error messages, such as "create queue q1"."""
     build: Callable[[int], Packet]
     """Makes the packet from the correlation id, when it is sent."""
     expected: tuple[type[Packet], ...]

@@ -166,7 +166,7 @@ class ConsumerHost(Protocol):
         ...
 
     def consumer_changed(self, consumer: ConsumerState) -> None:
-        """It has something to send with the next flush."""
+        """Note that the consumer has something to send with the next flush."""
         ...
 
     def message_taken(self, consumer: ConsumerState) -> None:
@@ -222,9 +222,9 @@ class ConsumerState:
         self._drained = 0
         self._large: _LargeMessage | None = None
         self._stream: BodyStream | None = None
-        """Of the large message that is arriving and was handed over."""
+        """Body of the large message that is arriving and was handed over."""
         self._reading: BodyStream | None = None
-        """Of the message taken last."""
+        """Body of the message that was taken last."""
         self._make_received = make_received
         self.work = TakenMessages(options.mode, options.ack_batch_bytes)
         """The messages that were handed out."""

@@ -183,7 +183,7 @@ class Consumers:
 
     @property
     def generation(self) -> int:
-        """As of the session."""
+        """Generation of the session."""
         return self._host.generation
 
     def wall_ms(self) -> int:
@@ -208,8 +208,8 @@ class Consumers:
         return self._mode in _AT_CLOSE_OF_SESSION
 
     def message_taken(self, consumer: ConsumerState) -> None:
-        """In a transaction. Also while no connection works: the server's session that delivered it is the
-        only one at which it can be acknowledged.
+        """Note that a message was taken in a transaction. Also while no connection works: the server's session that
+        delivered it is the only one at which it can be acknowledged.
         """
         self._host.delivery_taken()
         if consumer.work.taken_bytes >= consumer.options.ack_batch_bytes:

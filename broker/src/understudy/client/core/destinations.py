@@ -72,7 +72,7 @@ class QueueAttributes(TypedDict, total=False):
     exclusive: bool
     """One consumer at a time gets everything."""
     last_value: bool
-    """Of the messages with one last-value key only the newest is kept."""
+    """Whether the queue keeps only the newest of the messages with one last-value key."""
     last_value_key: str
     """The property that holds the key."""
     non_destructive: bool

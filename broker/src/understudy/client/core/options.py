@@ -34,7 +34,7 @@ class TlsOptions:
     cipher_suites: tuple[str, ...] = ()
     """Names of TLS 1.2 suites, ours or Java's; empty for the library's choice. Those of 1.3 are always on."""
     protocols: tuple[str, ...] = ()
-    """Of ``TLSv1.2`` and ``TLSv1.3``; empty for both."""
+    """``TLSv1.2``, ``TLSv1.3`` or both; empty for both."""
     trust_store_type: str | None = None
     """``PEM``, ``PEMCFG`` or ``PKCS12``; None: the contents of the file decide."""
     trust_store_password: str | None = field(default=None, repr=False)
@@ -119,7 +119,7 @@ class ClientOptions:
     retry_interval_ms: int = 2000
     """Pause between two rounds."""
     retry_interval_multiplier: float = 1.0
-    """By which the pause grows from round to round."""
+    """Factor by which the pause grows from round to round."""
     max_retry_interval_ms: int = 2000
     """The longest pause."""
     failover_on_initial_connection: bool = False
@@ -158,7 +158,7 @@ class ClientOptions:
     compress_large_message: bool = False
     """Whether large messages travel and are kept as zlib streams."""
     compression_level: int = -1
-    """Of zlib, 0 to 9; -1 = its own choice."""
+    """Level of zlib, 0 to 9; -1 = zlib's own choice."""
     block_on_durable_send: bool = True
     """Whether a send of a durable message waits for the broker's confirmation."""
     block_on_non_durable_send: bool = False
@@ -223,6 +223,6 @@ class ClientUrl:
     options: ClientOptions = field(default_factory=ClientOptions)
     discovery: DiscoveryGroup | None = None
     template: Connector | None = None
-    """With a discovery group: what holds for every connector found there."""
+    """Options for every connector that a discovery group finds."""
     ignored: tuple[str, ...] = ()
     """Parameters that were given and have no effect here."""

@@ -30,7 +30,7 @@ class Pump:
         self._writable = True
 
     def add(self, sender: Pumped) -> None:
-        """It has pieces to send."""
+        """Note that a sender has pieces to send."""
         self._waiting[sender] = None
         self._want_flush()
 

@@ -1,4 +1,4 @@
-"""From an open transport to working sessions: is this the right node, and do our sessions live?
+"""Steps from an open transport to working sessions: is this the right node, and do our sessions live?
 
 Artemis-core s. 8.3: CHECK_FOR_FAILOVER with the node id our sessions were on, the topology up
 to its last packet, then each session reattached or created again. One object per transport; it is

@@ -59,7 +59,7 @@ class Pending:
         self.message: Message | None = message
         """Dropped once the frame is made; of a large message the header, and kept."""
         self.body = body
-        """Of a large message."""
+        """Body of a large message."""
         self.correlation_id = 0
         """0 until it is sent for the first time."""
         self.waiter = waiter

@@ -63,7 +63,7 @@ class SessionOptions:
     mode: AcknowledgeMode = AcknowledgeMode.AUTO
     """TRANSACTED with ``xa``."""
     xa: bool = False
-    """Its transactions are XA branches."""
+    """Whether the transactions of the session are XA branches."""
     pre_acknowledge: bool = False
     """The broker counts messages as acknowledged before it sends them."""
 
@@ -121,11 +121,11 @@ class SessionHost(Protocol):
         ...
 
     def session_changed(self, session: SessionState) -> None:
-        """It has acknowledgements for the next flush."""
+        """Note that the session has acknowledgements for the next flush."""
         ...
 
     def session_streams(self, session: SessionState) -> None:
-        """It has pieces of a large message to send: pump it when the socket takes bytes."""
+        """Note that the session has pieces of a large message to send: pump it when the socket takes bytes."""
         ...
 
     def session_closed(self, session: SessionState) -> None:
@@ -317,7 +317,7 @@ class SessionState:
         self.sends.resend(error)
 
     def end(self, error: BrokerError) -> None:
-        """It will not work any more: everything waiting fails."""
+        """End the session for good: everything waiting fails."""
         if self.closed is not None:
             return
         self.closed = error
@@ -430,7 +430,7 @@ class SessionState:
         return producer
 
     def close_producer(self, producer: ProducerState) -> None:
-        """Its unanswered sends are still carried out."""
+        """Close a producer; its unanswered sends are still carried out."""
         if producer.closed is None:
             producer.closed = ObjectClosed("the producer is closed")
             self.producers.pop(producer.sender_id, None)

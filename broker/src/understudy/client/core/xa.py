@@ -213,7 +213,7 @@ class Branches:
         )
 
     def set_timeout(self, timeout_s: int, waiter: Waiter[bool]) -> None:
-        """Of branches started from now on; 0 = the broker's."""
+        """Set the timeout of branches started from now on; 0 = the broker's."""
         self._check()
         answered = settle(waiter, lambda packet: packet.ok)
         self._session.calls.add(
@@ -303,7 +303,7 @@ class _Repetition:
         return self._times > 0
 
     def asks(self) -> None:
-        """It is sent now."""
+        """Note that the call is sent now."""
         if not self._times:
             self._first = self._session.node_id
         self._times += 1

@@ -25,7 +25,7 @@ class Dialled(Protocol):
         ...
 
     def not_dialled(self, dial: Dial, error: Exception) -> None:
-        """It could not be opened."""
+        """Report that the connection could not be opened."""
         ...
 
 
@@ -37,7 +37,7 @@ class Dial:
         self.attempt = attempt
         """The number that the core gave it."""
         self.cancelled = False
-        """Its outcome is not wanted any more."""
+        """Whether the outcome is not wanted any more."""
         self._link = link
         threading.Thread(target=self._run, name=f"understudy-client-dial-{connector}", daemon=True).start()
 

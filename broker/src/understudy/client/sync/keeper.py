@@ -81,7 +81,7 @@ class Kept(Protocol):
         ...
 
     def forked(self) -> None:
-        """In the child of a fork: the connection belongs to the parent."""
+        """Called in the child of a fork: the connection belongs to the parent."""
         ...
 
 
@@ -192,7 +192,7 @@ class Keeper:
             link.lock.release()
 
     def _ready(self, link: Kept) -> None:
-        """Its socket is ready."""
+        """Let a link whose socket is ready read and write."""
         if link.waited_at or link.care.attended:
             self.unwatch(link)
             self._look_again(link)
@@ -249,7 +249,7 @@ class Keeper:
             link.at_exit()
 
     def forked(self) -> None:
-        """In the child of a fork: the thread and the connections are the parent's."""
+        """Called in the child of a fork: the thread and the connections belong to the parent."""
         os.close(self._wake_read)
         os.close(self._wake_write)
         for link in tuple(self._links):

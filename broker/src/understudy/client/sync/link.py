@@ -379,7 +379,7 @@ class Link:
 
     @property
     def polled(self) -> tuple[int, int] | None:
-        """For the keeper: descriptor and events to poll for; None without a socket."""
+        """Descriptor and events that the keeper polls for; None without a socket."""
         return None if self._wire is None else (self._wire.descriptor, self._wire.events)
 
     # waiting; with the lock
@@ -417,7 +417,7 @@ class Link:
         self._busy = True
 
     def _read_until(self, until_ms: float) -> None:
-        """As the reader: poll once, and give the core the bytes that have arrived."""
+        """Poll once as the reader, and give the core the bytes that have arrived."""
         if self._dirty:
             self._busy = True
             self._flush()
@@ -514,8 +514,8 @@ class Link:
         self.close()
 
     def forked(self) -> None:
-        """In the child of a fork: the connection belongs to the parent. Its descriptors are closed here, nothing is
-        sent.
+        """Called in the child of a fork: the connection belongs to the parent. Its descriptors are closed here, nothing
+        is sent.
         """
         self.lock = _OtherProcess()
         self._ended = True

@@ -100,7 +100,7 @@ class Turn:
         return self._gate.acquire(True, delay_s)
 
     def close(self, *, woken: bool) -> None:
-        """With the lock again: the next ``pause`` waits for another ``wake``."""
+        """End the turn, with the lock held again: the next ``pause`` waits for another ``wake``."""
         if self._open:
             self._open = False
             if not woken:

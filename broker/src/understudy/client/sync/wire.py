@@ -23,7 +23,7 @@ class Wire:
 
     @property
     def descriptor(self) -> int:
-        """For polling; -1 when closed."""
+        """Descriptor for polling; -1 when closed."""
         return self._socket.fileno()
 
     @property

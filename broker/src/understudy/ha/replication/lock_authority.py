@@ -90,7 +90,7 @@ class LockAuthority:
         self._standing = StandingLock(clock, timers, lambda: self.sequence, self._acquire_again)
         self._started = self._available = False
         self._answer: Answer | None = None
-        """Of a request that has no answer yet."""
+        """Callback of a request that has no answer yet."""
         self._request: ActivationRequest | None = None
         self._found = 0
         """The number of the lock manager: as it was read with the permission, or as this node has committed it."""
@@ -109,12 +109,10 @@ class LockAuthority:
 
     @property
     def fence(self) -> Fence:
-        """See ``Authority``."""
         return self._standing.fence
 
     @property
     def without_manager(self) -> WithoutManager | None:
-        """See ``Authority``."""
         since_ms = self._standing.since_ms
         if since_ms is None:
             return None
@@ -122,7 +120,6 @@ class LockAuthority:
 
     @property
     def sequence(self) -> int:
-        """See ``Authority``."""
         return -1 if self._local.value is None else self._local.value
 
     def data_node_id(self) -> str | None:
@@ -131,7 +128,6 @@ class LockAuthority:
         return self._node_id() if own else None
 
     def may_request(self, *, looked: bool) -> bool:
-        """See ``Authority``."""
         return self._complete() and (self._local.load() is not None or self._first_start())
 
     def request(self, cause: Cause, answer: Answer) -> None:
@@ -166,7 +162,6 @@ class LockAuthority:
             self._manager.start(self)
 
     def cancel(self) -> None:
-        """See ``Authority``."""
         self._answer = None
         self._end_pause(_Pause.PROMISE)
         request, self._request = self._request, None
@@ -182,11 +177,9 @@ class LockAuthority:
         return False
 
     def copied_at(self) -> int:
-        """See ``Authority``."""
         return -1
 
     def copy_waits(self, copy: WaitingCopy) -> bool:
-        """See ``Authority``."""
         return False
 
     def claim(self, answer: Answer, *, alone: bool) -> None:
@@ -211,7 +204,6 @@ class LockAuthority:
         claim.begin(claimed)
 
     def commit(self, answer: Answer) -> None:
-        """See ``Authority``."""
         if self._claim is None:
             answer(LockLost(f"{self._manager.name} is not available"))
             return
@@ -232,7 +224,6 @@ class LockAuthority:
             claimed(error)
 
     def take_back(self, taken_back: Callable[[], None]) -> None:
-        """See ``Authority``."""
         claim, self._claim = self._claim, None
         if claim is None:
             taken_back()
@@ -246,12 +237,10 @@ class LockAuthority:
             claim.take_back(ended)
 
     def position_numbers(self) -> PositionNumbers | None:
-        """See ``Authority``."""
         held = self._available and self.fence_lock is not None
         return PositionNumbers(self._manager, self._node_id()) if held else None
 
     def watch(self, lost: Callable[[BrokerError], None], proved: Callable[[], None]) -> None:
-        """See ``Authority``."""
         self._standing.serve(lost, proved)
         # a long pause may have ended the lock since it was acquired (artemis-ha s. 4.3)
         why = self.fence.why_not_confirm()
@@ -259,11 +248,9 @@ class LockAuthority:
             self._standing.lock_lost(why if isinstance(why, BrokerError) else LockLost(str(why)))
 
     def synced(self, replica: ReplicaPromises | None) -> None:
-        """See ``Authority``."""
         self._standing.replica = replica
 
     def promised(self, number: int, refusal: str | None) -> None:
-        """See ``Authority``."""
         self._standing.promised(number, refusal)
 
     def promise(self, sequence: int, duration_ms: int, answer: Callable[[str | None], None]) -> None:
@@ -293,7 +280,6 @@ class LockAuthority:
         return self._standing.fence.lock
 
     def release(self) -> None:
-        """See ``Authority``."""
         self._end_again()
         lock = self.fence_lock
         self._standing.release()
@@ -302,7 +288,6 @@ class LockAuthority:
             lock.release(lambda error: None)
 
     def hand_over(self, handed_over: Callable[[], None]) -> None:
-        """See ``Authority``."""
         self.release()
         if not self._available:
             handed_over()
@@ -337,7 +322,6 @@ class LockAuthority:
             self._promotion.begin()
 
     def close(self) -> None:
-        """See ``Authority``."""
         self._promotion = None
         self.cancel()
         self._end_wait()
@@ -351,14 +335,12 @@ class LockAuthority:
     # --- ManagerListener -------------------------------------------------------------------------------
 
     def available(self) -> None:
-        """See ``ManagerListener``."""
         self._available = True
         if self._answer is not None and self._request is None and _Pause.PROMISE not in self._pauses:
             self._begin_request()
         self._acquire_again()
 
     def unavailable(self, error: BrokerError) -> None:
-        """See ``ManagerListener``."""
         self._end_again()
         self._started = self._available = False
         self._manager.stop()

@@ -42,7 +42,7 @@ class ReplicationOptions:
     retry_wait_ms: int = 2_000
     """retry-replication-wait."""
     peer: bool = False
-    """It has a coordination-id: the nodes are equal, no failback is requested."""
+    """Whether there is a coordination-id: the nodes are equal, no failback is requested."""
 
     @property
     def wants_failback(self) -> bool:
@@ -94,7 +94,7 @@ class ReplicationPolicy:
 
     @property
     def fence(self) -> Fence:
-        """Of the authority."""
+        """The fence of the authority."""
         return self._authority.fence
 
     @property
@@ -104,7 +104,6 @@ class ReplicationPolicy:
 
     @property
     def without_manager(self) -> WithoutManager | None:
-        """See ``Policy``."""
         return self._authority.without_manager
 
     @property
@@ -115,7 +114,6 @@ class ReplicationPolicy:
     # --- passive -----------------------------------------------------------------------------------
 
     def queue(self) -> None:
-        """See ``Policy``."""
         self.standby_life.begin()
 
     def stand_by(self) -> None:
@@ -133,7 +131,6 @@ class ReplicationPolicy:
     # --- active ------------------------------------------------------------------------------------
 
     def serve(self) -> None:
-        """See ``Policy``."""
         self._pause.serves()
         self._authority.watch(self._life.fail, self._proved)
         self._replication.watch(self._replica_asks)

@@ -22,9 +22,9 @@ class Cause(Enum):
     """Why a node requests the permission to activate."""
 
     START = auto()
-    """Its data may be the newest, and it is not the replica of an active node."""
+    """The node's data may be the newest, and it is not the replica of an active node."""
     LOST = auto()
-    """It was a replica in sync and lost its active node."""
+    """The node was a replica in sync and lost its active node."""
     TOLD = auto()
     """The active node has stopped and told it to take over."""
 
@@ -99,7 +99,7 @@ class Authority(Protocol):
         ...
 
     def claim(self, answer: Answer, *, alone: bool) -> None:
-        """With the permission: say that this node is about to serve without a replica. An error ends the node.
+        """Say, with the permission, that this node is about to serve without a replica. An error ends the node.
 
         Args:
             answer: Called once.

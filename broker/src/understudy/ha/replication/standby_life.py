@@ -45,21 +45,21 @@ class StandbyState(Enum):
 
     IDLE = auto()
     REQUESTING = auto()
-    """Its data may be the newest: it asks for the permission to activate."""
+    """The node's data may be the newest: it asks for the permission to activate."""
     SEEKING = auto()
-    """It looks for an active node that takes a replica."""
+    """The node looks for an active node that takes a replica."""
     PAUSED = auto()
     """No permission, and no active node; both are tried again soon."""
     PROMOTING = auto()
     """An administrator said that the data of this node is to count as the newest."""
     COPYING = auto()
-    """It gets the files of the active node."""
+    """The node gets the files of the active node."""
     IN_SYNC = auto()
-    """It has everything that was confirmed."""
+    """The node has everything that was confirmed."""
     ENDING_COPY = auto()
-    """In sync; the connection was lost, and operations that were received are still executed."""
+    """The node is in sync; the connection was lost, and operations that were received are still executed."""
     TAKING_OVER = auto()
-    """In sync, without its active node: it asks for the permission to activate."""
+    """The node is in sync, without its active node: it asks for the permission to activate."""
     TAKE_OVER_PAUSED = auto()
     """There was no answer; it asks again soon."""
 
@@ -185,30 +185,24 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
     # --- ReplicaListener -----------------------------------------------------------------------------
 
     def accepted(self) -> None:
-        """See ``ReplicaListener``."""
         self.fire(StandbyEvent.ACCEPTED)
 
     def not_found(self, reason: str) -> None:
-        """See ``ReplicaListener``."""
         self.fire(StandbyEvent.NOT_FOUND, reason)
 
     def in_sync(self) -> None:
-        """See ``ReplicaListener``."""
         self.fire(StandbyEvent.SYNCED)
 
     def lost(self, reason: str) -> None:
-        """See ``ReplicaListener``."""
         self.fire(StandbyEvent.LOST, reason)
 
     def promise_asked(self, sequence: int, duration_ms: int, answer: Callable[[str | None], None]) -> None:
-        """See ``ReplicaListener``."""
         if self._state is StandbyState.IN_SYNC:
             self._authority.promise(sequence, duration_ms, answer)
         else:
             answer(f"the node is no replica in sync ({self._state.name})")
 
     def fail_over(self) -> None:
-        """See ``ReplicaListener``."""
         self.fire(StandbyEvent.FAIL_OVER)
 
     # --- without an active node ------------------------------------------------------------------------
@@ -276,7 +270,9 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
             self._promote_unless_found()
 
     def _log_refusal(self, error: BrokerError) -> None:
-        """Its hint accepts a loss of data: it comes only when every member that may be the active node was asked."""
+        """Log a refusal. A hint that accepts a loss of data comes only when every member that may be the active node
+        was asked.
+        """
         missing = self.not_asked()
         if not missing:
             self._log(error)
@@ -312,7 +308,7 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
             self._answer_promotion(ManagementError(text))
 
     def _listen(self) -> None:
-        """Its last replica may wait, too, and say so."""
+        """Listen for the last replica of this node, which may wait, too, and say so."""
         try:
             if self.listener is not None and self._authority.listens():
                 self.listener.open()

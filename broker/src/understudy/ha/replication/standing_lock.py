@@ -81,7 +81,6 @@ class StandingFence:
 
     @property
     def proved_until_ms(self) -> int:
-        """See ``Fence``."""
         lock = self.lock
         return max(self.promised_until_ms, lock.fence.proved_until_ms if lock is not None else 0)
 
@@ -91,7 +90,6 @@ class StandingFence:
         return self._clock.monotonic_ms() <= self.promised_until_ms
 
     def why_not_confirm(self) -> BaseException | None:
-        """See ``Fence``."""
         if self.promised:
             return None
         lock = self.lock

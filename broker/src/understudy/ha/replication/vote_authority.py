@@ -49,7 +49,6 @@ class NoFence:
     proved_until_ms: Final = 2**63 - 1
 
     def why_not_confirm(self) -> BaseException | None:
-        """See ``Fence``."""
         return None
 
 
@@ -97,7 +96,7 @@ class VoteAuthority:
         self._network = network
         self._fence = NoFence()
         self._answer: Answer | None = None
-        """Of a request that has no answer yet."""
+        """Callback of a request that has no answer yet."""
         self._claimed: Answer | None = None
         self._heard: WaitingCopy | None = None
         """The last statement of a waiting copy (ADR 0064)."""
@@ -108,12 +107,10 @@ class VoteAuthority:
 
     @property
     def fence(self) -> Fence:
-        """See ``Authority``."""
         return self._fence
 
     @property
     def sequence(self) -> int:
-        """See ``Authority``."""
         return -1 if self._local.value is None else self._local.value
 
     def standing(self) -> Standing:
@@ -126,16 +123,13 @@ class VoteAuthority:
         return Notes(origin, self._local.load(), copied_at, shared_at, self._shared.replica)
 
     def listens(self) -> bool:
-        """See ``Authority``."""
         return self.standing() is Standing.SHARED
 
     def copied_at(self) -> int:
-        """See ``Authority``."""
         said = waiting_copy(self._notes(), self._node_id(), "")
         return -1 if said is None else said.copied_at
 
     def copy_waits(self, copy: WaitingCopy) -> bool:
-        """See ``Authority``."""
         proved = was_last_active(self._notes(), self._node_id(), copy)
         if proved:
             self._heard = copy
@@ -148,7 +142,6 @@ class VoteAuthority:
         return None if self.standing() in (Standing.INCOMPLETE, Standing.NEW) else self._node_id()
 
     def may_request(self, *, looked: bool) -> bool:
-        """See ``Authority``."""
         return looked or self._start(self.standing()) is Start.ACTIVATE
 
     def _start(self, found: Standing) -> Start:
@@ -159,7 +152,6 @@ class VoteAuthority:
         return start(found, primary=primary, check_for_active=check, last_active=last_active)
 
     def request(self, cause: Cause, answer: Answer) -> None:
-        """See ``Authority``."""
         if cause is Cause.START:
             found = self.standing()
             if self._start(found) is Start.FOLLOW_ONLY:
@@ -193,7 +185,6 @@ class VoteAuthority:
         answer(ActivationRefused(text, hint="this node looks for the active node again"))
 
     def cancel(self) -> None:
-        """See ``Authority``."""
         self._answer = None
         if self._claimed is None:
             self._end_vote()
@@ -204,7 +195,6 @@ class VoteAuthority:
             pending.cancel()
 
     def claim(self, answer: Answer, *, alone: bool) -> None:
-        """See ``Authority``."""
         self._claimed = answer
         # a statement counts for the time that this node waits; later its maker may have taken over
         self._heard = None
@@ -218,7 +208,6 @@ class VoteAuthority:
             self._end_claim(None)
 
     def commit(self, answer: Answer) -> None:
-        """See ``Authority``."""
         self._claimed = answer
         self._raise_sequence()
 
@@ -252,7 +241,6 @@ class VoteAuthority:
             claimed(error)
 
     def share(self, replica: str, answer: Answer) -> None:
-        """See ``Authority``."""
         self._shared.write(self.sequence, replica, lambda error: answer(_failure(self._shared.path, error)))
 
     def position_numbers(self) -> PositionNumbers | None:
@@ -300,7 +288,6 @@ class VoteAuthority:
         self._local.write(value, written)
 
     def close(self) -> None:
-        """See ``Authority``."""
         self._answer = self._claimed = None
         self._end_vote()
 

@@ -32,7 +32,7 @@ class SessionAnswers:
         self.channel = SessionChannel(connection, channel_id, confirmation_window)
         self._channel_id = channel_id
         self.version = connection.decoder.version
-        """Of the channel; determines the form of some answers."""
+        """Version of the channel; determines the form of some answers."""
         self._send = self.channel.send
         self._counts = confirmation_window >= 0
         """Whether commands are counted and kept until they are confirmed."""

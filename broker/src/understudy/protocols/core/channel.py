@@ -28,9 +28,9 @@ class State(Enum):
     """States of a channel."""
 
     ATTACHED = auto()
-    """It has a connection."""
+    """The session has a connection."""
     DETACHED = auto()
-    """Its connection was lost; it waits for a reattachment."""
+    """The connection was lost; the session waits for a reattachment."""
     ENDED = auto()
 
 
@@ -38,7 +38,7 @@ class Event(Enum):
     """Events of a channel."""
 
     LOSE = auto()
-    """Its connection was lost."""
+    """The connection was lost."""
     MOVE = auto()
     """The client reattaches it, perhaps before the loss of the connection was noticed."""
     END = auto()
@@ -67,7 +67,7 @@ class SessionChannel(Machine[State, Event]):
         self.when_durable: Callable[..., None]
         """Operation context of the session; set after the session is created."""
         self.internal_error: Callable[[Exception], None]
-        """Of the handler, set likewise: called after an internal error in a response of the channel itself."""
+        """Handler of an internal error in a response of the channel itself, set likewise."""
         self._received = 0
         self._confirmed = 0
         self._unconfirmed_bytes = 0

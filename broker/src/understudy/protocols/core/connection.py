@@ -103,14 +103,14 @@ class CoreConnection(Machine[State, Event]):
         shared = services.shared
         self.scope = shared.new_scope(PROTOCOL, connection)
         self.host = connection.peer.rpartition(":")[0]
-        """Of the peer, without its port."""
+        """Host of the peer, without its port."""
         self.decoder = FrameDecoder(role="server", limit_bytes=FRAME_BYTES_BEFORE_LOGIN_MAX)
         self.decoder.groups_sends = True
         self.decoder.turn_cost_max = TURN_COST_MAX
         self.proved = False
         """Whether the peer has logged in."""
         self.user: str | None = None
-        """As whom it has logged in, the last time."""
+        """User of the last login."""
         self._control = ControlChannel(self)
         self._liveness = self._control.liveness
         self._cluster = ClusterChannel(self)
@@ -276,7 +276,9 @@ class CoreConnection(Machine[State, Event]):
         self.fire(Event.PREVENT_REATTACHMENT)
 
     def internal_error(self, bug: Exception) -> None:
-        """So did something for it: a delivery, or an answer that waited for the disk. It ends at once."""
+        """Note an internal error in something that worked for the connection: a delivery, or an answer that waited for
+        the disk. It ends at once.
+        """
         log.error("connection dropped: internal error", extra={"peer": self.connection.peer}, exc_info=bug)
         self.fire(Event.PREVENT_REATTACHMENT)
         self.connection.abort()
@@ -444,7 +446,7 @@ class CoreConnection(Machine[State, Event]):
     # --- for management ------------------------------------------------------------------------
 
     def open_sessions(self) -> list[ServerSession]:
-        """Its open sessions (``protocols.registry.ClientConnection``)."""
+        """Open sessions of the connection (``protocols.registry.ClientConnection``)."""
         return [handler.session for handler in self.sessions.values()]
 
     def end_session(self, session: ServerSession) -> None:

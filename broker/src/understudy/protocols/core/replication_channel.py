@@ -60,21 +60,16 @@ class ReplicationChannel:
 
     @property
     def peer(self) -> str:
-        """See ``ReplicaChannel``."""
         return self._owner.connection.peer
 
     def silent_ms(self) -> int:
-        """See ``ReplicaChannel``."""
         return self._owner.silent_ms()
 
     def send(self, packet: packets.Packet) -> None:
-        """See ``ReplicaChannel``."""
         self._owner.send(packet, REPLICATION_CHANNEL)
 
     def flush(self) -> None:
-        """See ``ReplicaChannel``."""
         self._owner.connection.flush()
 
     def close(self) -> None:
-        """See ``ReplicaChannel``."""
         self._owner.connection.close()

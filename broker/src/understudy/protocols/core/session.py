@@ -61,7 +61,7 @@ class CoreSession(SessionAnswers):
         self._undecided: Undecided | None = None
         """The decision about a message group for which packets are held."""
         self._held_bytes = 0
-        """Of the packets that are held."""
+        """Bytes of the packets that are held."""
         self._settled: list[Callable[[], None]] = []
         """Called when nothing is held any more."""
 
@@ -379,7 +379,7 @@ class CoreSession(SessionAnswers):
         log.info("request failed", extra={"session": self._alias, "error": str(error)})
 
     def disconnect_consumer(self, consumer_id: int) -> None:
-        """Its queue was deleted."""
+        """Disconnect a consumer whose queue was deleted."""
         self.channel.send_packet(packets.DisconnectConsumer(consumer_id))
 
     def producer_credits(self, address: str, credit_bytes: int) -> None:

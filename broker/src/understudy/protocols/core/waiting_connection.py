@@ -54,7 +54,6 @@ class WaitingConnection:
         self._closed = False
 
     def receive_data(self, data: bytes | memoryview) -> bool:
-        """See ``ConnectionHandler``."""
         if not self._closed:
             for channel_id, packet, _ in self._decoder.receive_data(data):
                 self._receive(packet, channel_id)
@@ -80,14 +79,12 @@ class WaitingConnection:
         self._connection.send(encode(packet, channel_id))
 
     def congested(self) -> bool:
-        """See ``ConnectionHandler``."""
         return False
 
     def resume_deliveries(self) -> None:
         """Nothing waits for the socket."""
 
     def check(self) -> None:
-        """See ``ConnectionHandler``."""
         if self._clock.monotonic_ms() >= self._until_ms:
             raise RemoteProtocolError(f"no registration within {LOGIN_TIMEOUT_MS} ms")
 
@@ -100,6 +97,5 @@ class WaitingConnection:
         """There are no sessions."""
 
     def connection_lost(self, reason: str) -> None:
-        """See ``ConnectionHandler``."""
         self._closed = True
         self._decoder.close()

@@ -179,7 +179,7 @@ class Diverts:
             listener.divert_added(divert)
 
     def restore(self, kept: Iterable[Mapping[str, object]]) -> None:
-        """Those that the record of an address keeps (``kept_for``)."""
+        """Restore the diverts that the record of an address keeps (``kept_for``)."""
         for values in kept:
             fields = {**values, "routing_type": DivertRouting(values["routing_type"])}
             divert = Divert(DivertConfiguration(**fields))  # type: ignore[arg-type]  # written by kept_for
@@ -400,7 +400,7 @@ class Together:
         self._duplicate_ids.append((address, duplicate_id))
 
     def commit(self, order: ResponseOrder) -> None:
-        """It counts, once the log has this on the medium. Raises DiskFull."""
+        """Count the messages once the log has them on the medium. Raises DiskFull."""
         store = self._acceptance.store
         if self._log_id:
             store.store_commit(self._log_id)

@@ -68,13 +68,13 @@ class _Trouble:
     """``message`` or ``large message``."""
     reason: str
     held: bool
-    """It may be readable later, if the other node has no right bytes either."""
+    """Whether the message may be readable later, if the other node has no right bytes either."""
     both: bool = False
     """The bytes of the other node are wrong, too."""
     given_up: bool = False
-    """It waits for the other node no longer."""
+    """Whether the message waits for the other node no longer."""
     over: bool = False
-    """It can be read again."""
+    """Whether the message can be read again."""
 
 
 def _entry_id(queue: Queue, reference: MessageReference) -> str:
@@ -107,7 +107,7 @@ class DamagedMessages:
         self._aside: set[tuple[int, int]] = set()
         """Queue and message id of messages that are set aside and still in their queue."""
         self._waiting: dict[tuple[int, int], _Trouble] = {}
-        """Those that wait for the other node, by queue and message id."""
+        """Messages that wait for the other node, by queue and message id."""
         self.stopped: dict[Queue, int] = {}
         """Queues that deliver nothing, and how many of their messages are being taken from the other node."""
         self._closed = False

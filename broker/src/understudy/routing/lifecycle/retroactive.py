@@ -31,7 +31,7 @@ _TYPES: Final = (RoutingType.MULTICAST, RoutingType.ANYCAST)
 
 
 class Names(NamedTuple):
-    """Of the resources of one address."""
+    """Names of the resources of one address."""
 
     address: str
     divert: str
@@ -137,7 +137,7 @@ class Retroactive:
                 return
 
     def address_deleted(self, name: str) -> None:
-        """Its resources go with it; the divert was kept in its record."""
+        """Remove the resources of a deleted address; the divert was kept in its record."""
         if self.is_resource(name):
             return
         directory, names = self._office.directory, self.names(name)

@@ -43,7 +43,7 @@ class ScheduledDeliveries:
         self._arm()
 
     def of(self, queue: Queue) -> list[MessageReference]:
-        """Those of one queue, earliest first."""
+        """The scheduled messages of one queue, earliest first."""
         return [reference for _, reference in self.due_times(queue)]
 
     def due_times(self, queue: Queue) -> list[tuple[int, MessageReference]]:

@@ -93,7 +93,7 @@ class ConsumerGroup:
         self.turn = 0
 
     def ready(self) -> list[Consumer]:
-        """Those that can take a message, the one whose turn it is first."""
+        """Consumers that can take a message, the one whose turn it is first."""
         consumers, turn = self.consumers, self.turn
         if len(consumers) == 1:
             return consumers[:] if consumers[0].ready else []
@@ -117,7 +117,7 @@ class QueueConsumers:
         self.left_ms = 0
         """Wall time at which a consumer left last; 0: never since the activation."""
         self.served_alone: Consumer | None = None
-        """Of an exclusive queue: the consumer that was given messages, until it leaves."""
+        """The consumer of an exclusive queue that was given messages, until it leaves."""
         self.searching: list[Consumer] = []
         """Consumers and browsers that go on after the next dispatch (``Consumer.resume``)."""
 

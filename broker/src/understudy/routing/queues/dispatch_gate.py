@@ -20,7 +20,7 @@ from understudy.routing.queues.special import SpecialQueue
 
 
 class State(Enum):
-    """Of a gate."""
+    """States of a gate."""
 
     CLOSED = auto()
     """Too few consumers that can take messages so far."""

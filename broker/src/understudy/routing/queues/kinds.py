@@ -74,12 +74,12 @@ class QueueKind:
     # -- messages in ----------------------------------------------------------------------------
 
     def remember(self, reference: MessageReference) -> None:
-        """Its body is about to leave memory."""
+        """Note the values of a message whose body is about to leave memory."""
         if self.last_values is not None:
             self.last_values.remember(reference)
 
     def added(self, reference: MessageReference) -> None:
-        """It was just added at the end of its priority."""
+        """Note that a message was just added at the end of its priority."""
         if self.last_values is not None:
             reference.position = self._queue.pending.level(reference.priority).end - 1
             self.last_values.added(reference)
@@ -111,6 +111,6 @@ class QueueKind:
             self._queue.prompt()
 
     def consumer_left(self, consumer: Consumer) -> None:
-        """Its deliveries were put back or acknowledged before."""
+        """Note that a consumer left; its deliveries were put back or acknowledged before."""
         self._copies.left(consumer)
         self.gate.left()

@@ -45,12 +45,12 @@ class LastValues:
         return len(self._last)
 
     def remember(self, reference: MessageReference) -> None:
-        """Its body is about to leave memory, before ``added`` would look into it."""
+        """Note the key of a message whose body is about to leave memory, before ``added`` would look into it."""
         if reference.message is not None:
             self._coming[reference.message_id] = self._key_in(reference.message)
 
     def added(self, reference: MessageReference) -> None:
-        """It was just added at the end: the pending message of its key is removed."""
+        """Remove the pending message with the key of the message that was just added at the end."""
         key = self._key_of(reference)
         if key is None:
             return

@@ -36,7 +36,7 @@ class DeliveredCopy(MessageReference):
     consumer: Consumer
     """The consumer that has it."""
     file_id: int | None
-    """Of a large message; held."""
+    """File of a large message; held."""
     initial_delivery_count: int
     """Failed deliveries of the message to the same consumer when the copy was made."""
 

@@ -50,7 +50,7 @@ class PendingMessages:
         return sum(level.spilled_count for level in self._levels)
 
     def keep_open(self) -> None:
-        """From now on ``at`` is asked all the time: references stay in memory, open."""
+        """Keep references in memory, open, from now on: ``at`` is asked all the time."""
         self._keep_open = True
         for level in self._levels:
             level.keep_open = True

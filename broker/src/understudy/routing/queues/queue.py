@@ -187,7 +187,7 @@ class Queue(QueueCounts):
         self.created_ms = office.now_ms
         """Wall time; of the activation for a queue that the log has."""
         self.kind: QueueKind | None = None
-        """Its special behaviour; None for an ordinary queue."""
+        """Special behaviour of the queue; None for an ordinary queue."""
         self.configure(configuration)
 
     def configure(self, full: QueueConfiguration) -> None:
@@ -490,7 +490,7 @@ class Queue(QueueCounts):
             self.office.mark_dirty(self)
 
     def remove_consumer(self, consumer: Consumer) -> None:
-        """Its deliveries were put back or acknowledged before."""
+        """Remove a consumer; its deliveries were put back or acknowledged before."""
         if not self.consumers.remove(consumer):
             return
         if consumer.filter is not None:
@@ -521,7 +521,7 @@ class Queue(QueueCounts):
         self.choose_dispatch()
 
     def close_group(self, key: str) -> None:
-        """It has no owner any more: consumers that passed over messages of it may take them now."""
+        """Close a group that has no owner any more: consumers that passed over messages of it may take them now."""
         if self.groups.owners.pop(key, None) is not None and self.consumers.count > 1:
             self._look_from_the_start()
             self.prompt()

@@ -71,7 +71,7 @@ class Singles:
     def take_slice(
         self, room_bytes: int, overhead_bytes: int, now_ms: int, may_take: GroupsAllowed | None = None
     ) -> References:
-        """As ``Block.take_slice``."""
+        """Like ``Block.take_slice``."""
         known = self._in_order()
         taken = References()
         for reference in reversed(known):
@@ -104,7 +104,7 @@ class Singles:
         return self._references[index].position - self.base if index >= 0 else -1
 
     def part_from(self, row: int, count_max: int) -> References:
-        """As ``Block.part_from``."""
+        """Like ``Block.part_from``."""
         end = self._index(row) + 1
         return References(reversed(self._references[max(end - count_max, 0) : end]))
 
@@ -135,7 +135,7 @@ class Singles:
         return reversed(self._in_order())
 
     def stay_open(self) -> None:
-        """As ``Block``; nothing to do."""
+        """Like ``Block.stay_open``; nothing to do."""
 
     def close(self) -> None:
-        """As ``Block``; nothing to do."""
+        """Like ``Block.close``; nothing to do."""

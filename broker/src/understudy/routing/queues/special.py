@@ -29,7 +29,7 @@ class SpecialQueue(Protocol):
     store: MessageStore
 
     def browse(self, position: tuple[int, int]) -> Iterator[tuple[tuple[int, int], MessageReference]]:
-        """Its pending references from a position on."""
+        """The pending references of the queue from a position on."""
         ...
 
     def prompt(self) -> None:

@@ -364,7 +364,7 @@ class LogFiles:
     """The files of a log and the writers that change them."""
 
     applier: Applier
-    """Of the directory; executes what both writers get."""
+    """Applier of the directory; executes what both writers get."""
     writer: LogWriter
     """Writes and syncs the batches."""
     housekeeper: LogWriter

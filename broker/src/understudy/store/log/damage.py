@@ -72,7 +72,7 @@ class DamagedRecord:
     """The quarantine names its extent."""
     raw: bytes
     message_id: int = 0
-    """Of a message; as its damaged bytes say."""
+    """Id of a message; as its damaged bytes say."""
 
     @property
     def may_be_missing(self) -> bool:
@@ -87,7 +87,7 @@ class DamagedRecord:
         return CONSEQUENCES[RecordType[self.kind]]
 
     def entry(self, directory: str, found_ms: int) -> QuarantineEntry:
-        """Its entry in the quarantine."""
+        """The entry of the record in the quarantine."""
         path = f"{directory}/{segment_name(self.number, self.epoch)}"
         return QuarantineEntry(
             entry_id=f"record-{self.number}-{self.epoch}-{self.offset}",
@@ -369,7 +369,7 @@ class DamageReader:
         return True
 
     def _read_from(self, cursor: Cursor, link: Link) -> bytes:
-        """From the cursor to the end of its segment."""
+        """The bytes from the cursor to the end of its segment."""
         file = self._disk.open(cursor.path, read_only=True)
         try:
             return file.read(cursor.offset, max((link.end or file.size()) - cursor.offset, 0))

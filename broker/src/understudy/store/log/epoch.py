@@ -40,9 +40,9 @@ class Epoch:
     """An epoch that has begun: its EPOCH record is durable."""
 
     state: StoreState
-    """Of the whole log, EPOCH record included."""
+    """State of the whole log, EPOCH record included."""
     number: int
-    """Of its first segment."""
+    """Number of its first segment."""
     position: int
     """Offset of the end of the EPOCH record."""
     set_aside: int

@@ -34,7 +34,7 @@ class FollowPace:
         self.delay_ms = self._busy_ms
         """Time until the next look."""
         self._quiet_looks = 0
-        """In a row."""
+        """Number of quiet looks in a row."""
 
     def needs_poll(self, follower: Follower | None) -> bool:
         """Whether the log must be polled now; False: a quick look has shown that nothing was written."""

@@ -107,12 +107,12 @@ class Follower:
         self._previous: Cursor | None = None
         """The cursor as it left the segment before."""
         self._index = 0
-        """Of the cursor's link in the chain."""
+        """Index of the cursor's link in the chain."""
         self._stop: Stop | None = None
         """Why the last reading ended; None: only because enough was read."""
         self._chunk_bytes = _READ_BYTES_MIN
         self._ends: list[SegmentEnd] = []
-        """Of the segments before the cursor's."""
+        """Ends of the segments before the cursor's."""
         self._close_segment()
 
     @property

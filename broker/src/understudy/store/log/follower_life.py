@@ -19,7 +19,7 @@ class FollowerState(Enum):
     """States of a follower."""
 
     SEARCHING = auto()
-    """It is not decided where reading begins."""
+    """The place where reading begins is not decided."""
     EMPTY = auto()
     """The log had no segment at the last poll."""
     LOADING = auto()
@@ -29,7 +29,7 @@ class FollowerState(Enum):
     CAUGHT_UP = auto()
     """All readable records are applied."""
     ENDED = auto()
-    """With the lock of the store held it is decided where the log ends."""
+    """The end of the log is decided, with the lock of the store held."""
 
 
 class FollowerEvent(Enum):

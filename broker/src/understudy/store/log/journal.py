@@ -153,7 +153,9 @@ class Journal:
         self._batched = sequence
         """Sequence of the last record before it."""
         self._gather_until = 0
-        """It may wait one turn while its last record is before this sequence; 0: it may not, or it did."""
+        """Sequence before which the last record must be for the journal to wait one turn; 0: it may not wait, or it
+        did.
+        """
         self.sequence = sequence
         """Hot: of the last record appended."""
         self.number = number

@@ -22,13 +22,13 @@ class JournalState(Enum):
     OPEN = auto()
     """Records are appended and written."""
     DRAINING = auto()
-    """It is to be closed; the seal waits until its segment is ready."""
+    """The journal is to be closed; the seal waits until its segment is ready."""
     SEALING = auto()
     """The seal is queued after all batches."""
     FAILED = auto()
     """A write has failed: nothing is written or confirmed any more. It is not to be closed yet."""
     CLOSING = auto()
-    """Its files are being closed."""
+    """The files of the journal are being closed."""
     CLOSED = auto()
 
 

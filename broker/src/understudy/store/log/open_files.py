@@ -13,7 +13,7 @@ class OpenSegment:
     position: int
     """End of the written bytes."""
     digest: int
-    """Of these bytes."""
+    """Digest of these bytes."""
     last: int
     """Where the last write began: one that met a full disk is repeated there."""
     before: int
@@ -34,10 +34,10 @@ class OpenBody:
     """An unfinished body of a large message."""
 
     name: str
-    """Of the finished file."""
+    """Name of the finished file."""
     written_bytes: int
     crc: int
-    """Of these bytes."""
+    """Checksum of these bytes."""
 
 
 @dataclass(frozen=True, slots=True)

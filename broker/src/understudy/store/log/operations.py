@@ -35,9 +35,9 @@ class Append(NamedTuple):
     parts: Sequence[bytes]
     """Each of whole records. Not changed after the operation was given to a writer."""
     size_bytes: int
-    """Of all parts together."""
+    """Bytes of all parts together."""
     last_sequence: int
-    """Of the last record in it."""
+    """Sequence of the last record in it."""
 
 
 #: ``Append(...)`` without the Python-level call.
@@ -61,7 +61,7 @@ class CreateSegment:
 
     header: SegmentHeader
     records: bytes = b""
-    """Its first records."""
+    """The first records of the segment."""
 
     @property
     def name(self) -> str:

@@ -42,7 +42,7 @@ class Readiness(Enum):
 
     PREPARING = auto()
     READY = auto()
-    """Its file is whole and synced."""
+    """The file of the segment is whole and synced."""
     NO_SPACE = auto()
     """The disk was full; it is tried again."""
 
@@ -58,7 +58,7 @@ class Segment:
     made: bool = False
     """Whether its file exists."""
     format_version: int = 0
-    """In the header of the file; 0 before it is made."""
+    """Version in the header of the file; 0 before it is made."""
     zeroed_bytes: int = HEADER_BLOCK_BYTES
     """Up to here its blocks have been written."""
     sync: SyncFile = field(init=False)

@@ -283,7 +283,7 @@ class SnapshotRecord:
     epoch: int
     sequence: int
     number: int
-    """Of the segment it ends with."""
+    """Number of the segment the snapshot ends with."""
     size_bytes: int
 
 

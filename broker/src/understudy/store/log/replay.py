@@ -46,7 +46,7 @@ class Stop(Enum):
     SEALED = auto()
     """The record before was a seal."""
     CLOSED = auto()
-    """It was a seal that says the node stopped cleanly."""
+    """The last record was a seal that says the node stopped cleanly."""
 
 
 _STOPS: Final = {ENDED: Stop.ENDED, SHORT: Stop.SHORT, BLANK: Stop.BLANK, BAD: Stop.BAD}
@@ -61,9 +61,9 @@ class Cursor:
     epoch: int
     seed: int
     offset: int = HEADER_BLOCK_BYTES
-    """In the file, of the next record."""
+    """Offset of the next record in the file."""
     sequence: int = 0
-    """Of the record before; 0 accepts any."""
+    """Sequence of the record before; 0 accepts any."""
     batch: int = HEADER_BLOCK_BYTES
     """Offset of the first record of the batch that the record before belongs to."""
     sealed: Stop | None = None

@@ -44,7 +44,7 @@ class SettledFiles:
         self._disk = disk
         self._names: dict[str, list[str]] = {}
         self._files: dict[str, _SettledFile] = {}
-        """By path; the one that was opened last is last."""
+        """Files by path; the one that was opened last is last."""
 
     def open(self, path: str, *, read_only: bool = True) -> FileReader:
         """The file at a path, from its beginning; closing it keeps it open for the next caller.
@@ -126,7 +126,7 @@ class _SettledFile:
         self._close_unused()
 
     def let_go(self) -> None:
-        """It is not kept for later callers any more."""
+        """Keep the file no longer for later callers."""
         self._kept = False
         self._close_unused()
 

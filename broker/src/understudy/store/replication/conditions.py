@@ -59,7 +59,7 @@ class FileConditions:
         self._directories = directories
         self._checksums = BodyChecksums()
         self.refuses: Callable[[Key], bool] = lambda key: False
-        """Of a copy: whether it ends because of a damaged file."""
+        """Whether a copy ends because of a damaged file."""
         self.learned_in = -1
         """Pass of a copy in which the owner called ``learn`` last."""
 

@@ -84,7 +84,7 @@ class InventoryPart:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """So many bytes of pieces were written since the beginning of the copy."""
+    """The number of bytes of pieces that were written since the beginning of the copy."""
 
     size_bytes: int
 
@@ -99,7 +99,7 @@ class CopyFailed:
     """The copy cannot go on at the sender of this message."""
 
     code: str
-    """Of the error (``BrokerError.code``)."""
+    """Code of the error (``BrokerError.code``)."""
     reason: str
 
 
@@ -141,7 +141,7 @@ class EndFile:
     directory: Directory
     name: str
     size_bytes: int
-    """Of the file, allocated bytes without content included."""
+    """Bytes of the file, allocated bytes without content included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ class CopyIdentity:
     epoch: int
     activation_sequence: int
     active_name: str
-    """Of the active node, for operators."""
+    """Name of the active node, for operators."""
     wall_ms: int
     """Wall time of the active node, epoch milliseconds."""
 
@@ -206,7 +206,7 @@ class FinalState:
     log: OpenFiles
     bodies: OpenFiles
     sequence: int
-    """Of the last record in the log."""
+    """Sequence of the last record in the log."""
     identity: CopyIdentity
 
 
@@ -226,7 +226,7 @@ class AskBytes:
     """Bytes of a file of the other node are needed, because those of the sender do not fit their checksum."""
 
     number: int
-    """Of the question, for the answer."""
+    """Number of the question, for the answer."""
     directory: Directory
     name: str
     offset: int
@@ -241,7 +241,7 @@ class AnswerBytes:
     found: bool
     """There is such a file, and it can be read."""
     size_bytes: int
-    """Of the file."""
+    """Bytes of the file."""
     data: bytes
     """Fewer than asked for at the end of the file."""
 

@@ -113,9 +113,9 @@ class _Sent:
     """Bytes of data."""
     size_bytes: int
     complete: bool
-    """It does not change any more."""
+    """Whether the file does not change any more."""
     modified_ns: int = 0
-    """Of an entry of the quarantine."""
+    """Time of an entry of the quarantine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ class CopySource:
         self.sent_bytes = 0
         """Bytes of files that were sent."""
         self._written_bytes = 0
-        """Of them, written by the backup."""
+        """Bytes that the backup has written."""
         self._theirs: dict[_Key, InventoryFile] = {}
         """Files of the backup that were not compared yet."""
         self._keeps_nothing = False

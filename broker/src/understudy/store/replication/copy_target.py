@@ -106,7 +106,7 @@ class CopyTarget:
         self.log = Applier(self._disk, directories.log, summaries=False)
         self.bodies = Applier(self._disk, directories.bodies)
         self.sequence = 0
-        """Of the last record in the log, when the copy is complete."""
+        """Sequence of the last record in the log, when the copy is complete."""
         self.written_bytes = 0
         """Bytes of files received and written."""
         self._waiting: deque[CopyMessage] = deque()

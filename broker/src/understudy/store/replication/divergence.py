@@ -37,7 +37,7 @@ class Divergence:
     complete: bool = False
     """The fields below are known."""
     epoch: int = 0
-    """Of the first record that the active node does not have; the fields below likewise."""
+    """Epoch of the first record that the active node does not have; the fields below likewise."""
     segment: str = ""
     """Name of its file; empty: there is no such record."""
     offset: int = 0

@@ -27,7 +27,6 @@ class Asker:
         self._open: dict[int, Callable[[Answer | None], None]] = {}
 
     def ask(self, wanted: Ask, answered: Callable[[Answer | None], None]) -> None:
-        """See ``OtherCopy``."""
         self._number += 1
         self._open[self._number] = answered
         self._send(AskBytes(self._number, wanted.directory, wanted.name, wanted.offset, wanted.length))

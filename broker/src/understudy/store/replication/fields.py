@@ -263,7 +263,7 @@ class Shape:
 
     @property
     def field(self) -> Field:
-        """For use as a field of another class."""
+        """The shape as a field of another class."""
         return Field(self.write, self.read)
 
 

@@ -65,7 +65,9 @@ class Runner(Protocol):
     def run_batch(
         self, work: Callable[[], None], done: Callable[[BaseException | None], None], size_bytes: int
     ) -> None:
-        """As ``run``; batches of ``size_bytes`` may also be written before the return, and ``done`` is called later."""
+        """Run as ``run``; batches of ``size_bytes`` may also be written before the return, and ``done`` is called
+        later.
+        """
         ...
 
 
@@ -77,7 +79,7 @@ class ReplicaProgress(NamedTuple):
     durable: int
     """Index of the last one that is executed and durable."""
     sequence: int
-    """Of the last durable record of the log."""
+    """Sequence of the last durable record of the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,7 @@ class ReplicaLog:
         self._ended: Callable[[BaseException | None], None] | None = None
         """Set by ``finish``."""
         self._sequence = sequence
-        """Of the last record executed; belongs to the job."""
+        """Sequence of the last record executed; belongs to the job."""
         self._unsynced: str | None = None
         """Segment with batches of this job that are to be synced."""
 

@@ -59,7 +59,7 @@ class ReplicaState:
     moving_to: int = 0
     """Incomplete: number of the directory ``oldreplica.N`` that earlier data is being moved to; 0 for none."""
     node_id: NodeId = _NO_NODE
-    """In sync: of the store; the fields below likewise."""
+    """Node id of the store, while in sync; the fields below likewise."""
     epoch: int = 0
     activation_sequence: int = 0
     active_name: str = ""

@@ -49,7 +49,7 @@ class Shipping:
         self.stream: ReplicaStream | None = None
         """The replica that is in sync; None: there is none."""
         self.index = 0
-        """Of the last submission that was sent."""
+        """Index of the last submission that was sent."""
         self._context: OperationContext | None = None
         self._sent: dict[Voter, deque[tuple[int, int]]] = {}
         """Index and last sequence of submissions that end with a record and are not confirmed by the voter."""

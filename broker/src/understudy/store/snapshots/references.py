@@ -32,7 +32,7 @@ class LiveBytes:
 
     by_segment: dict[int, int] = field(default_factory=dict)
     _seen: dict[int, bytes] = field(default_factory=dict)
-    """By segment, the records that may be in several queues and were counted (``kernel.unseen_bytes``)."""
+    """Records by segment that may be in several queues and were counted (``kernel.unseen_bytes``)."""
 
     def add(self, number: int, offset: int, length: int) -> None:
         """A reference to that record."""
@@ -50,7 +50,7 @@ class LiveBytes:
 
     @property
     def total(self) -> int:
-        """Of all segments."""
+        """Live bytes of all segments."""
         return sum(self.by_segment.values())
 
 

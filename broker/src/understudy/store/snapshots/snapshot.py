@@ -88,7 +88,7 @@ class SnapshotHeader:
 
     node_id: NodeId
     epoch: int
-    """Of the node that wrote it."""
+    """Epoch of the node that wrote it."""
     created_ms: int
     number: int
     """Segment whose end it stands for."""
@@ -104,7 +104,7 @@ class SnapshotHeader:
 
     @property
     def name(self) -> str:
-        """Its file name."""
+        """Name of its file."""
         return f"snapshot-{self.sequence:020d}-{self.epoch:010d}.snap"
 
     def cursor(self, directory: str) -> Cursor:
@@ -326,7 +326,7 @@ class SnapshotReader:
         self.path = path
         self.header = header
         self.offset = HEADER_BLOCK_BYTES
-        """Of the bytes to be fed next ..."""
+        """Offset of the bytes to be fed next ..."""
         self.want = READ_BYTES
         """... and how many."""
         self.end: SnapshotEnd | None = None

@@ -238,7 +238,7 @@ class BackupVote:
     backups: int = -1
     """Number of backups that the answering node hosts; -1 in a request."""
     node_id: str | None = None
-    """Of the answering node. In a request: of the asking one; Artemis names none there."""
+    """Node id of the answering node. In a request, that of the asking one; Artemis names none there."""
     available: bool = False
     """Whether the answering node can host one more, or hosts one of the asking node."""
 

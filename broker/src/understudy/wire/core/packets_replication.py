@@ -57,7 +57,7 @@ class ReplicaProblem(IntEnum):
     NOT_ACTIVE = 1
     """The node does not serve, or is about to stop."""
     ALREADY_REPLICATING = 2
-    """It has a replica: try another node, or later (artemis-ha s. 3.10)."""
+    """The node has a replica: try another node, or later (artemis-ha s. 3.10). 3.10)."""
     OTHER_GROUP = 3
     """``group-name`` differs."""
     PROTOCOL = 4
@@ -65,7 +65,7 @@ class ReplicaProblem(IntEnum):
     NOT_CONFIGURED = 5
     """The node is no primary or backup of a replicated pair."""
     OTHER_NODE = 6
-    """It has another node id than the data of the backup."""
+    """The node has another node id than the data of the backup."""
     ACTIVATES = 7
     """The node was the last active one, which the registration has proved: it activates soon (ADR 0064)."""
     OTHER_PAIR = 8
@@ -83,13 +83,13 @@ class ReplicaRegistration(Packet):
     protocol: I32
     """Newest version that the backup speaks."""
     name: Text
-    """Of the backup, for logs and errors."""
+    """Name of the backup, for logs and errors."""
     group: TextOrNull
     """Element ``group-name``."""
     wants_failback: Flag
-    """It is the primary of the pair, and asks to become active when it is in sync."""
+    """Whether the backup is the primary of the pair, and asks to become active when it is in sync."""
     connector: Connector
-    """For the topology: clients reach the backup by it once it is active."""
+    """Connector for the topology: clients reach the backup by it once it is active."""
     node_id: TextOrNull = None
     """Node id of the data of the backup, or of the configured primary that it is: it becomes the replica of that node
     only; None: of any node (ADR 0119)."""
@@ -116,9 +116,9 @@ class ReplicaAnswer(Packet):
     protocol: I32 = REPLICATION_PROTOCOL
     """Version that both sides speak from now on."""
     node_id: TextOrNull = None
-    """Of the store of the active node."""
+    """Node id of the store of the active node."""
     epoch: I64 = 0
-    """Of its activation."""
+    """Epoch of its activation."""
 
 
 @dataclass(slots=True)
@@ -138,7 +138,7 @@ class ReplicationOperations(Packet):
     TYPE: ClassVar[int] = -113
     GROUPS: ClassVar[tuple[str, ...]] = ("report_receipt",)
     index: I64
-    """Of the submission; the first after the copy has 1."""
+    """Index of the submission; the first after the copy has 1."""
     directory: I8
     """A ``store.replication.copy_messages.Directory``."""
     more: Flag
@@ -174,7 +174,7 @@ class ReplicationPromiseRequest(Packet):
 
     TYPE: ClassVar[int] = -116
     number: I64
-    """Of the request; the answer has the same."""
+    """Number of the request; the answer has the same."""
     sequence: I64
     """Activation sequence of the active node."""
     duration_ms: I64
@@ -187,8 +187,8 @@ class ReplicationPromise(Packet):
 
     TYPE: ClassVar[int] = -117
     number: I64
-    """Of the request."""
+    """Number of the request."""
     given: Flag
     """Whether the replica requests neither the lock nor the permission before the end of the promise."""
     reason: Text
-    """Of a refusal."""
+    """Reason of a refusal."""

@@ -166,7 +166,8 @@ class CorePeer(Machine[State, Event]):
         self._received_ms = 0
         self._ping_due_ms = 0
         self._requests: dict[int, deque[tuple[tuple[type[packets.Packet], ...], Answer, Timer | None]]] = {}
-        """By channel: types of the response, the call for it and its time limit, in the order of the requests."""
+        """Requests by channel: types of the response, the call for it and its time limit, in the order of the requests.
+        """
         self._request_count = 0
 
     # --- for the owner ---------------------------------------------------------------------------
