@@ -463,7 +463,8 @@ class RemoteGroups(Groups):
             if binding is not None and binding.queue and notice.queue in (None, binding.queue):
                 self._fire(binding, Event.FREE)
             elif notice.queue is not None:
-                # not known here if all its messages were sent at the deciding member; its consumer may be here
+                # unknown here if all its messages were sent at the deciding member, but its consumer may be
+                # connected to this member
                 self._end_ownership(key, notice.queue)
         self._pass_on(notice)
 

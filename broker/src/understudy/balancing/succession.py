@@ -181,7 +181,9 @@ class Successions(FlowObserver):
             self.node_left(flow)
 
     def node_joined(self, node_id: str) -> None:
-        """The node is active: the rest of its messages goes there, and those of nodes that were scaled down to it."""
+        """Cancel moving the messages of a member that has become active to other members; messages of members that were
+        scaled down to it are sent to it.
+        """
         self._targets.pop(node_id, None)
         succession = self._under_way.pop(node_id, None)
         if succession is not None:

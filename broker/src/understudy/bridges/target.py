@@ -204,7 +204,7 @@ class TargetSession:
         return self._correlation_id
 
     def send_together(self, messages: Sequence[bytes], message_ids: Sequence[int], form: ForwardForm) -> int:
-        """Send encoded messages that need nothing but what a run may have, as their bridge changes them. The first one
+        """Send encoded messages in one batch: plain ones, whose properties ``form`` may change. The first one
         gets the next correlation id, and each further one the next.
 
         Args:

@@ -48,7 +48,7 @@ class ExportFile:
         self.diverts: tuple[ExportedDivert, ...] = ()
         self._digest = blake2b(digest_size=16)
         self._counts: dict[bool, Counter[str]] = {False: Counter(), True: Counter()}
-        """Messages of each queue, of prepared transactions or not."""
+        """Number of messages per queue; the key says whether they belong to prepared transactions."""
         self._transactions: set[int] = set()
         end: ExportEnd | None = None
         body: BodyCheck | None = None

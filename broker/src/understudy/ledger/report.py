@@ -170,7 +170,7 @@ class Report:
     refused: tuple[Finding, ...] = ()
     partial: tuple[Finding, ...] = ()
     unresolved: tuple[Finding, ...] = ()
-    """Not broken for all that is known, and not shown to be kept either: a queue was not seen drained."""
+    """Undecided: no violation was found, but a queue was not drained, so losses cannot be excluded."""
     reasons: tuple[tuple[Reason, int], ...] = ()
     """How many findings there are for each reason that has any, in the order of ``Reason``."""
     confirm_latency: Latency | None = None

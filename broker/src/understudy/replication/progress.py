@@ -21,7 +21,7 @@ class ReplicaProgress:
         self.executed = 0
         """Index of the last one that is executed durably."""
         self.behind_bytes = 0
-        """Encoded size of those between them."""
+        """Bytes of the submissions that were sent and not yet executed by the replica."""
         self._behind: deque[tuple[int, int]] = deque()
         self._since_ms = now_ms
         """When it last made progress, or had nothing to do."""

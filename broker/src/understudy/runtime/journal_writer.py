@@ -57,8 +57,8 @@ class ThreadLogWriter:
         """Starts the thread.
 
         Args:
-            loop: Where every ``done`` is called,
-            executor: and by what.
+            loop: Loop on which ``done`` is called.
+            executor: Calls ``done``.
             applier: Executes the operations.
             path: Says since when a job has been under way.
             fence: Its objection makes a batch a failed one; None: every batch counts.

@@ -143,7 +143,7 @@ class Kind(Enum):
 
     BRANCH = 0
     HEURISTICALLY_COMMITTED = 1
-    """Nothing is in it: it keeps the memory of a decision that the transaction manager did not take."""
+    """Heuristic completion: the record is empty and is kept until the transaction manager forgets the branch."""
     HEURISTICALLY_ROLLED_BACK = 2
 
 

@@ -352,7 +352,7 @@ class BrowserConsumer(ServerConsumer):
         return True
 
     def _quarantine(self, reference: MessageReference, error: BrokerError) -> None:
-        # it stays in its queue, for a consumer to find out; the browser continues with the next message
+        # a browser removes nothing: the damaged message stays in the queue until a consumer reads it
         self.session.complain(self.queue, reference, error)
 
     def prompt(self) -> None:

@@ -9,8 +9,8 @@ the requests, when the answer may go out (ADR 0003); without ``done`` a failure 
 Acknowledgement modes are those of artemis-core s. 6.1: sends and acknowledgements each commit alone or with
 the session's transaction.
 
-Not here: requests about queues (``queue_requests``), sends (``send_requests``, ``large_requests``) and
-does in XA branches (``xa``); packets, channels, confirmation windows.
+Not here: requests about queues (``queue_requests``), sends (``send_requests``, ``large_requests``) and work
+in XA branches (``xa``); packets, channels, confirmation windows.
 """
 
 from __future__ import annotations

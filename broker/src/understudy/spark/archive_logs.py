@@ -196,7 +196,7 @@ class ReaderLog:
         start = first if recorded is not None or self._registered.sequence == wanted.sequence else self._registered
         snapshot_sequence = 0
         if recorded is None:
-            # later on, copies of the consolidator are of messages that were judged before
+            # later runs skip records that the consolidator copied: an earlier run has archived their messages
             self._held, snapshot_sequence = _read_snapshot(spark, self._plan.directory_with(start))
         end = self._plan.latest(start, None, must=True)
         if end.sequence < snapshot_sequence:

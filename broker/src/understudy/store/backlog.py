@@ -347,7 +347,7 @@ class Backlog(Mapping[int, MessageReference]):
         self.count = self.size_bytes = self.expiring_count = self.scheduled_count = 0
 
     def set_delivery_count(self, message_id: int, count: int, not_before_ms: int = 0) -> None:
-        """The message was delivered so often, and waits for its redelivery until that wall time; 0: as before."""
+        """Record the delivery count of a message and the wall time of its redelivery; 0 leaves the time unchanged."""
         if not_before_ms:
             self.redeliveries[message_id] = not_before_ms
         for level in self.levels.values():

@@ -277,7 +277,7 @@ class Sends:
         self._advance()
 
     def _advance(self) -> None:
-        """Repeat the sends that wait for it, then transmit new messages, up to the next large one."""
+        """Retransmit the sends that are queued for repetition, then send new messages until the next large one."""
         while self._attached and self._current is None and self._again:
             pending = self._again.popleft()
             if pending.body is not None:

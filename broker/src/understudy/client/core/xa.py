@@ -213,7 +213,7 @@ class Branches:
         )
 
     def set_timeout(self, timeout_s: int, waiter: Waiter[bool]) -> None:
-        """Set the timeout of branches started from now on; 0 = the broker's."""
+        """Set the timeout, in seconds, of branches started from now on; 0 uses the broker's default."""
         self._check()
         answered = settle(waiter, lambda packet: packet.ok)
         self._session.calls.add(

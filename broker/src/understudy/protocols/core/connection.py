@@ -276,8 +276,8 @@ class CoreConnection(Machine[State, Event]):
         self.fire(Event.PREVENT_REATTACHMENT)
 
     def internal_error(self, bug: Exception) -> None:
-        """Note an internal error in something that worked for the connection: a delivery, or an answer that waited for
-        the disk. It ends at once.
+        """Abort the connection after an internal error outside of ``receive_data``: in a delivery, or in an answer that
+        waited for the disk.
         """
         log.error("connection dropped: internal error", extra={"peer": self.connection.peer}, exc_info=bug)
         self.fire(Event.PREVENT_REATTACHMENT)
