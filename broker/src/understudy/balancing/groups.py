@@ -75,7 +75,7 @@ class GroupCounts:
 
 
 class Groups:
-    """The common part of LOCAL and REMOTE handlers."""
+    """The common part of LOCAL and REMOTE handlers. Implements ``GroupDecisions`` and ``GroupOwner``."""
 
     def __init__(self, settings: GroupingConfiguration, parts: GroupParts) -> None:
         """Args:
@@ -112,7 +112,6 @@ class Groups:
     # -- routing.grouping.GroupDecisions ----------------------------------------------------------
 
     def ask(self, key: str, queues: Collection[str], propose: Callable[[], str]) -> Undecided | None:
-        """See ``GroupDecisions``."""
         binding = self._use(key)
         if binding.queue and binding.queue not in queues and self._knows(binding.queue):
             # a queue of another address: its routing name is the same
@@ -140,7 +139,6 @@ class Groups:
         return cluster_name in self.parts.remote
 
     def queue_of(self, key: str) -> str | None:
-        """See ``GroupDecisions``."""
         binding = self.bindings.get(key)
         return None if binding is None else binding.destination
 
@@ -171,18 +169,14 @@ class Groups:
 
     @property
     def allowance_bytes(self) -> int:
-        """See ``GroupOwner``."""
         return min(GROUP_HELD_BYTES_OF_SESSION_MAX, GROUP_HELD_BYTES_OF_NODE_MAX // max(1, self.waiting))
 
-    def propose(self, binding: GroupBinding) -> None:
-        """See ``GroupOwner``."""
+    def propose(self, binding: GroupBinding) -> None: ...
 
     def await_queue(self, binding: GroupBinding) -> None:
-        """See ``GroupOwner``."""
         binding.timer = self.parts.timers.call_later(self.settings.timeout_ms, partial(self._late, binding))
 
     def moved(self, binding: GroupBinding, before: str) -> None:
-        """See ``GroupOwner``."""
         if before:
             keys = self._by_queue[before]
             del keys[binding.key]
@@ -195,11 +189,9 @@ class Groups:
             self.counts.freed += 1
 
     def disown(self, binding: GroupBinding) -> None:
-        """See ``GroupOwner``."""
         self._publish(GroupNotice(UNPROPOSAL, binding.key, binding.queue))
 
     def gave_up(self, binding: GroupBinding, waiting: int) -> None:
-        """See ``GroupOwner``."""
         log.warning(
             "no decision about a message group; messages are routed without their group",
             extra={"group": binding.key, "proposals": binding.proposals, "sessions": waiting},

@@ -44,7 +44,7 @@ class RemoteListener(Protocol):
 
 
 class RemoteBindings:
-    """The remote bindings of a node, by cluster name."""
+    """The remote bindings of a node, by cluster name. Implements ``AddressesElsewhere``."""
 
     def __init__(self, directory: Directory, mode_of: Callable[[str], MessageLoadBalancing]) -> None:
         """Args:
@@ -126,7 +126,6 @@ class RemoteBindings:
         return balancer
 
     def balancer_of(self, address: Address) -> Balancer:
-        """See ``AddressesElsewhere``."""
         return address.balancer or self._make_balancer(address)
 
     def _of(self, name: str) -> list[RemoteBinding]:
@@ -172,7 +171,6 @@ class RemoteBindings:
                 self._directory.delete_address(name)
 
     def make(self, name: str) -> Address | None:
-        """See ``routing.listeners.AddressesElsewhere``."""
         found = self._of(name)
         if not found:
             return None
@@ -182,7 +180,6 @@ class RemoteBindings:
         return self._directory.create_address(name, routing_types, auto_created=True, durable=False)
 
     def forget(self, name: str) -> None:
-        """See ``routing.listeners.AddressesElsewhere``."""
         for binding in list(self._by_address.get(name, {}).values()):
             self.remove(binding)
 

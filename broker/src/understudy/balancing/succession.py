@@ -51,7 +51,6 @@ class Succession:
             flow: To the node that was scaled down.
             successor: The flow to the node that has its messages; returns None if that is this node.
             office: Of this node.
-            node_id: Of this node.
             timers: For further attempts.
             ended: Called when no message is left.
         """
@@ -150,7 +149,6 @@ class Successions(FlowObserver):
         """Args:
         flows: Of the node.
         office: Of the node.
-        node_id: Of this node.
         timers: For attempts.
         """
         self._flows = flows

@@ -61,7 +61,6 @@ class AddedConnectors:
         """Add a connector, which the next activations have too.
 
         Args:
-            name: Its name.
             url: ``tcp://host:port`` with parameters. The log has its passwords masked, as far as masking goes: it is
                 no encryption.
 

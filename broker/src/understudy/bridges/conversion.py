@@ -54,7 +54,7 @@ class Converts(Protocol):
 
 
 class Conversion:
-    """The changes of a configured bridge."""
+    """The changes of a configured bridge. Implements ``Converts``."""
 
     def __init__(self, configuration: BridgeConfiguration, node_id: str) -> None:
         """Args:
@@ -74,7 +74,6 @@ class Conversion:
             self.form = ForwardForm(address, b"", self._node_id)
 
     def convert(self, message: Message, message_id: int, deliveries: int = 0) -> Message:
-        """See ``Converts``."""
         properties = message.properties.copy()
         if properties.may_be_reserved:
             # a copy of the message went to other nodes of a cluster

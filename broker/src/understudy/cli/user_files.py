@@ -64,7 +64,6 @@ def watched_files(
     """The files of a node that are reloaded while it runs.
 
     Args:
-        node: The node.
         security: Made by ``security_of``.
         config: Path of broker.xml.
         read: Reads that file.

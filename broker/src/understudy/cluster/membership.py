@@ -268,7 +268,6 @@ class Membership(Machine[State, Event]):
 
         Args:
             host: Its node id.
-            request: The request.
             answered: Called once, perhaps before the return: whether the node hosts it.
 
         Returns:

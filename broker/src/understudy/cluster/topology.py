@@ -94,7 +94,6 @@ class Topology:
         """This node is active: set its connector and protect its entry until ``clear``.
 
         Args:
-            node_id: Of this node.
             connector: By which clients and other nodes reach it.
             event_id: The present time.
             scale_down_group: Of this node; None: unchanged.

@@ -36,7 +36,6 @@ def bridge_faults(
     """Faults of a bridge whose connectors exist.
 
     Args:
-        bridge: The bridge.
         place_of: Host and port of a connector, by its name.
         own: Host and port of each acceptor of this broker.
         has_cluster_password: Whether the broker has a cluster password of its own.

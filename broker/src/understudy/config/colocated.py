@@ -88,7 +88,6 @@ def hosted_configuration(parent: Configuration, backup: HostedBackup) -> Configu
 
     Args:
         parent: Of the server that hosts it, with a colocated policy.
-        backup: The backup.
     """
     colocated = parent.ha_policy.colocated
     assert colocated is not None, "a server without the element colocated hosts no backups"

@@ -42,7 +42,6 @@ class DiscoveryReader:
         Args:
             references: Names of the connectors that an element names; raises ConfigError if there is none.
             node: The element of the group.
-            name: Its name.
 
         Raises:
             ConfigError: a carrier is not complete.

@@ -38,7 +38,7 @@ class ZooKeeperLockOptions:
 
     @property
     def lease_limit_ms(self) -> int | None:
-        """See ``FileLockOptions``: the session."""
+        """How long a lock outlives the connection of its node: the session."""
         return self.session_ms
 
     @property
@@ -66,7 +66,7 @@ class WitnessLockOptions:
 
     @property
     def lease_limit_ms(self) -> int | None:
-        """See ``FileLockOptions``."""
+        """How long a lock outlives the connection of its node: the lease."""
         return self.lease_ms
 
 

@@ -80,7 +80,7 @@ class GroupConfiguration:
 
 @dataclass(frozen=True, slots=True)
 class WitnessClientOptions:
-    """Configuration of the client."""
+    """Configuration of the client. Implements ``LeaseOptions``."""
 
     addresses: Sequence[tuple[str, int]]
     """Addresses of one witness; tried in turn."""
@@ -95,7 +95,6 @@ class WitnessClientOptions:
 
     @property
     def of_group(self) -> bool:
-        """See ``LeaseOptions``."""
         return self.group is not None
 
     @property

@@ -39,7 +39,7 @@ class _MemberListener:
 
 
 class WitnessGroup:
-    """One node's access to a group of witnesses."""
+    """One node's access to a group of witnesses. Implements ``LockGroup``."""
 
     def __init__(self, members: Sequence[WitnessLockManager], clock: Clock, timers: Timers, entropy: Entropy) -> None:
         """Not started.
@@ -109,7 +109,6 @@ class WitnessGroup:
     # --- members ---------------------------------------------------------------------------------------------
 
     def available_locks(self, lock_id: str) -> list[WitnessLock]:
-        """See ``LockGroup``."""
         return [member.lock(lock_id) for member in self.members if member in self._up]
 
     def member_available(self, member: WitnessLockManager) -> None:

@@ -90,7 +90,6 @@ class WitnessLock:
 
         Args:
             manager: Sends the requests.
-            lock_id: Of the lock.
             recorded: ``take_recorded`` of the lock before.
         """
         self._manager = manager

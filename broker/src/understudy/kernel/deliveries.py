@@ -65,7 +65,6 @@ def acknowledge_record(
     """The ACKNOWLEDGE record of messages that have left a queue.
 
     Args:
-        queue_id: The queue.
         transaction_id: Transaction it belongs to; 0 for none.
         message_ids: Ids of the messages.
         sequence: Of the record.

@@ -280,7 +280,6 @@ def append_duplicate_ids(duplicate_ids: Sequence[bytes], address_id: int, positi
 
     Args:
         duplicate_ids: Of messages that the log does not get, sent to one address outside of transactions.
-        address_id: Of that address.
         position: Where the log ends.
 
     Returns:

@@ -54,7 +54,6 @@ class QueueReports:
         """Put a report of every known queue and its consumers into a queue, as far as its filter takes them.
 
         Args:
-            queue_name: Of the queue.
             addresses: Prefixes of the addresses to report, with ``!`` those that are left out; empty: all.
 
         Raises:

@@ -228,7 +228,6 @@ def explain_message(queue: QueueState, message: MessageState, now_ms: int) -> li
 
     Args:
         queue: Of the message.
-        message: The message.
         now_ms: Wall time.
     """
     if message.place is not Place.WAITING:

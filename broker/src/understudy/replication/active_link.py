@@ -165,7 +165,7 @@ _S, _E = LinkState, LinkEvent
 
 
 class ActiveLink(Machine[LinkState, LinkEvent]):
-    """The replica of an active node.
+    """The replica of an active node. Also implements ``ReplicaPromises``.
 
     Implements ``CopyOwner``, ``cluster.replicas.Replicas`` and ``store.replication.shipping.ReplicaStream``.
     """
@@ -350,7 +350,6 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
     # --- ha.replication.ports.ReplicaPromises --------------------------------------------------------
 
     def ask_promise(self, number: int, sequence: int, duration_ms: int) -> None:
-        """See ``ReplicaPromises``."""
         replica = self._replica
         if replica is None or self._state not in (LinkState.IN_SYNC, LinkState.FINISHING):
             return

@@ -70,7 +70,6 @@ def act_on(queue: Queue, wanted: Wanted, act: Act, limit: int = -1) -> Generator
     """Remove the wanted waiting messages from the queue and apply ``act`` to them.
 
     Args:
-        queue: The queue.
         wanted: Predicate. Messages added after the beginning, also copies made by ``act``, are left alone.
         act: Called with references that are in no queue any more; returns unprocessed ones to the queue.
         limit: Maximum number; -1 = all.

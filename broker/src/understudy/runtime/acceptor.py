@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 
 class Acceptor:
-    """One configured acceptor of an active node."""
+    """One configured acceptor of an active node. Implements ``SharedAcceptor`` and ``runtime.upgrade.Upgradable``."""
 
     def __init__(
         self,
@@ -124,7 +124,6 @@ class Acceptor:
                 self._servers.append(server)
 
     def listen_for_all(self) -> None:
-        """See ``SharedAcceptor``."""
         self._listening = asyncio.get_running_loop().create_task(self._listen())
         self._listening.add_done_callback(self._has_listened)
 
@@ -164,7 +163,6 @@ class Acceptor:
         return Detection(connection, self._first_handlers, self.prefixes, self.configuration.handshake_timeout_ms)
 
     def upgraded(self, connection: Layered) -> ConnectionHandler:
-        """See ``runtime.upgrade.Upgradable``."""
         return Detection(connection, self._handlers, self.prefixes, self.configuration.handshake_timeout_ms)
 
     def stop_listening(self) -> None:
@@ -251,7 +249,9 @@ class Event(Enum):
 
 
 class ServerConnection(Machine[State, Event], asyncio.BufferedProtocol):
-    """One accepted socket; implements ``ports.Connection``."""
+    """One accepted socket; implements ``ports.Connection``. Also implements ``ports.SealableConnection`` and
+    ``Layered``.
+    """
 
     STATES: ClassVar[type[Enum]] = State
     EVENTS: ClassVar[type[Enum]] = Event
@@ -380,11 +380,9 @@ class ServerConnection(Machine[State, Event], asyncio.BufferedProtocol):
 
     @property
     def local(self) -> str:
-        """See ``ports.SealableConnection``."""
         return "?" if self._transport is None else address_text(self._transport, "sockname")
 
     def seal(self, sealer: OutputSealer) -> None:
-        """See ``ports.SealableConnection``."""
         self.flush()
         self._sealer = sealer
 
@@ -404,7 +402,6 @@ class ServerConnection(Machine[State, Event], asyncio.BufferedProtocol):
             self.flush()
 
     def move_to(self, acceptor: Acceptor) -> bool:
-        """See ``Layered``."""
         if not acceptor.admit(self):
             return False
         self._acceptor.forget(self)

@@ -79,7 +79,7 @@ class LoopDialer:
 
 
 class ClientConnection(asyncio.Protocol):
-    """One dialled socket; implements ``ports.Connection``."""
+    """One dialled socket; implements ``ports.Connection``. Also implements ``ports.SealableConnection``."""
 
     def __init__(self, link: Link, turn: Turn, exchange: UpgradeExchange | None = None) -> None:
         """Args:
@@ -158,11 +158,9 @@ class ClientConnection(asyncio.Protocol):
 
     @property
     def local(self) -> str:
-        """See ``ports.SealableConnection``."""
         return self._local
 
     def seal(self, sealer: OutputSealer) -> None:
-        """See ``ports.SealableConnection``."""
         self.flush()
         self._sealer = sealer
 

@@ -43,7 +43,7 @@ _ORIGINS: Final = {
 
 
 class TargetCopy:
-    """The copy of another node's store on this node, and the execution of its operations."""
+    """The copy of another node's store on this node, and the execution of its operations. Implements ``CopyTarget``."""
 
     def __init__(
         self, parts: NodeParts, worker: Worker, local: LocalSequence, saved_max: int, owner: TargetOwner
@@ -73,14 +73,12 @@ class TargetCopy:
         """While the copy is in sync."""
 
     def begin(self, protocol: int) -> None:
-        """See ``CopyTarget``."""
         # the files are about to become those of another node: a position that was seen here does not apply to them
         self._parts.watch.forget()
         self._protocol = protocol
         self._steps.go_on()
 
     def receive(self, data: bytes) -> None:
-        """See ``CopyTarget``."""
         if self._log is None:
             self._target.receive(decode_message(data))
             self._steps.go_on()
@@ -141,12 +139,10 @@ class TargetCopy:
     def execute(
         self, index: int, directory: Directory, operations: Sequence[Operation], size_bytes: int, *, at_once: bool
     ) -> None:
-        """See ``CopyTarget``."""
         assert self._log is not None
         self._log.receive(index, directory, operations, size_bytes, at_once=at_once)
 
     def end(self, ended: Callable[[], None]) -> None:
-        """See ``CopyTarget``."""
         self._ending = True
         if self._scrub is not None:
             self._scrub.close()

@@ -212,7 +212,7 @@ class DamagedFiles:
 
 
 class SourceCopy:
-    """The copy of an active node's store to a replica."""
+    """The copy of an active node's store to a replica. Implements ``Copy``."""
 
     def __init__(
         self,
@@ -255,7 +255,6 @@ class SourceCopy:
         self._steps = Steps(worker, lambda: self._source.wants_step, self._source.step, self._stepped)
 
     def receive(self, data: bytes) -> None:
-        """See ``Copy``."""
         self._source.receive(decode_message(data))
         if self._source.failure is not None:
             failure = self._source.failure
@@ -266,7 +265,6 @@ class SourceCopy:
             self._steps.go_on()
 
     def finish(self) -> None:
-        """See ``Copy``."""
         configuration, store = self._parts.configuration.current, self._store
         identity = CopyIdentity(
             store.node_id,
@@ -279,7 +277,6 @@ class SourceCopy:
         self._steps.go_on()
 
     def cancel(self) -> None:
-        """See ``Copy``."""
         self._steps.close(self._source.close)
 
     def _stepped(self, messages: Sequence[CopyMessage], error: BaseException | None) -> None:

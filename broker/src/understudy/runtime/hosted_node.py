@@ -37,7 +37,6 @@ class HostedNode:
         """Nothing is started.
 
         Args:
-            node: The node.
             listener: For its management; None: it has none.
         """
         self.node = node

@@ -56,7 +56,6 @@ class ConfigurationFiles:
         period_ms: int,
     ) -> None:
         """Args:
-        node: The node.
         config: Paths of broker.xml and of the files that it includes.
         read: Reads and checks those files; called in a thread. Raises ConfigError.
         users: Files of users and roles; empty without security.

@@ -25,19 +25,18 @@ _PAST: Final = 7
 
 
 class WorkerRunner:
-    """Runs everything on a thread."""
+    """Runs everything on a thread. Implements ``Runner``."""
 
     def __init__(self, worker: Worker) -> None:
         """``worker``: has the thread."""
         self.run = worker.run
 
     def run_batch(self, work: Callable[[], None], done: _Done, size_bytes: int) -> None:
-        """See ``Runner``."""
         self.run(work, done)
 
 
 class ReplicaRunner:
-    """The runner of one replica."""
+    """The runner of one replica. Implements ``Runner``."""
 
     def __init__(
         self,
@@ -64,7 +63,6 @@ class ReplicaRunner:
         """Moving average of recent batches; starts above the limit, so that the first one uses the thread."""
 
     def run(self, work: Callable[[], None], done: _Done) -> None:
-        """See ``Runner``."""
 
         def watched() -> None:
             self._watched(work)
@@ -72,7 +70,6 @@ class ReplicaRunner:
         self._worker.run(watched, done)
 
     def run_batch(self, work: Callable[[], None], done: _Done, size_bytes: int) -> None:
-        """See ``Runner``."""
         if self._took_ns > AT_ONCE_NS_MAX or size_bytes > AT_ONCE_BYTES_MAX:
             self._worker.run(lambda: self._measured(work), done)
             return

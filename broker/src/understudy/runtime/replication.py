@@ -41,7 +41,7 @@ class ReplicationParts:
 
 
 class NodeReplication:
-    """The replication of one node."""
+    """The replication of one node. Implements ``Replication`` and ``LinkEvents``."""
 
     def __init__(self, parts: NodeParts, used: ReplicationParts, owner: Owner) -> None:
         """No replica is taken.
@@ -138,7 +138,6 @@ class NodeReplication:
     # --- ha.replication.ports.Replication ---------------------------------------------------------------
 
     def steps(self) -> Sequence[Step]:
-        """See ``Replication``."""
         compare, note = self.position.steps()
         return (
             compare,
@@ -148,7 +147,6 @@ class NodeReplication:
         )
 
     def accept_step(self) -> Step:
-        """See ``Replication``."""
         return Step("accept replicas", self._accept)
 
     async def _claim(self) -> None:
@@ -167,7 +165,6 @@ class NodeReplication:
         await ended
 
     def commit_step(self) -> Step:
-        """See ``Replication``."""
         return Step("commit the activation sequence", self._commit)
 
     async def _commit(self) -> None:
@@ -188,21 +185,17 @@ class NodeReplication:
         self.position.open(store)
 
     def watch(self, replica_asks: Callable[[], None]) -> None:
-        """See ``Replication``."""
         self._replica_asks = replica_asks
         # after the commit, so that nothing of it can fail there; before any replica can come into sync
         own_data(self._parts)
 
     def has_replica(self) -> bool:
-        """See ``Replication``."""
         return self.link.in_sync
 
     def wants_failback(self) -> bool:
-        """See ``Replication``."""
         return self.link.in_sync and self.link.wants_failback
 
     def leave(self) -> None:
-        """See ``Replication``."""
         self.link.leave()
 
     def close(self, closed: Callable[[], None]) -> None:
@@ -225,7 +218,6 @@ class NodeReplication:
     # --- replication.active_link.LinkEvents -----------------------------------------------------------
 
     def replica_in_sync(self, registration: packets.ReplicaRegistration) -> None:
-        """See ``LinkEvents``."""
         parts = self._parts
         parts.topology.set_backup(parts.lock.node_id, registration.connector, registration.group)
         if parts.membership is not None:
@@ -238,21 +230,17 @@ class NodeReplication:
             self._replica_asks()
 
     def replica_lost(self, registration: packets.ReplicaRegistration) -> None:
-        """See ``LinkEvents``."""
         self._parts.topology.set_backup(self._parts.lock.node_id, None)
         self.files.detach(self._opened().store)
 
     def copy_received(self, data: bytes) -> None:
-        """See ``LinkEvents``."""
         self.files.receive(data)
 
     def cannot_go_on(self, error: BrokerError) -> None:
-        """See ``LinkEvents``."""
         self.files.detach(self._opened().store)
         self._owner.fail(error)
 
     def put_back(self, registration: packets.ReplicaRegistration) -> BrokerError | None:
-        """See ``LinkEvents``."""
         store = self._opened().store
         if store is None:
             return None

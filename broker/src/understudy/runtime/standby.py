@@ -23,7 +23,7 @@ FOLLOW_STEP_BYTES: Final = 8 * 1024 * 1024
 
 
 class NodeStandby:
-    """Keeps up with the active node, so that taking over costs the unread end of the log."""
+    """Keeps up with the active node, so that taking over costs the unread end of the log. Implements ``Standby``."""
 
     def __init__(self, parts: NodeParts, owner: Owner) -> None:
         self._parts = parts
@@ -64,7 +64,6 @@ class NodeStandby:
             self.follower = None
 
     def watch_cluster(self) -> None:
-        """See ``Standby``."""
         for each in self._parts.networks:
             each.membership.watch(self._parts.lock.node_id)
 

@@ -39,15 +39,13 @@ _PIECE_BYTES: Final = 1024 * 1024
 
 
 class Socket(SealableConnection, Protocol):
-    """The layer below."""
+    """The layer below. Implements ``Layered``."""
 
     def write(self, data: bytes) -> None:
         """Write to the socket at once, not at the end of the turn."""
         ...
 
-    def move_to(self, acceptor: Any) -> bool:
-        """See ``Layered``."""
-        ...
+    def move_to(self, acceptor: Any) -> bool: ...
 
 
 @dataclass(slots=True)
@@ -104,7 +102,9 @@ class Event(Enum):
 
 
 class TlsLayer(Machine[State, Event]):
-    """TLS of one connection. Implements ``ConnectionHandler`` for the socket, and ``Layered`` for the layer above."""
+    """TLS of one connection. Implements ``ConnectionHandler`` for the socket, and ``Layered`` for the layer above. Also
+    implements ``ports.SealableConnection``, ``ports.Connection``, ``Layered`` and ``Handshaking``.
+    """
 
     STATES: ClassVar[type[Enum]] = State
     EVENTS: ClassVar[type[Enum]] = Event
@@ -211,16 +211,13 @@ class TlsLayer(Machine[State, Event]):
 
     @property
     def local(self) -> str:
-        """See ``ports.SealableConnection``."""
         return self._below.local
 
     def seal(self, sealer: OutputSealer) -> None:
-        """See ``ports.SealableConnection``."""
         self.flush()
         self._sealer = sealer
 
     def send(self, data: bytes) -> None:
-        """See ``ports.Connection``."""
         if self._state is not State.OPEN:
             return
         if not self._out:
@@ -229,22 +226,18 @@ class TlsLayer(Machine[State, Event]):
         self._out_bytes += len(data)
 
     def move_to(self, acceptor: Any) -> bool:
-        """See ``Layered``."""
         if not self._below.move_to(acceptor):
             return False
         self._turn = acceptor.turn
         return True
 
     def outgoing_bytes(self) -> int:
-        """See ``ports.Connection``."""
         return self._out_bytes + self._below.outgoing_bytes()
 
     def close(self) -> None:
-        """See ``ports.Connection``."""
         self.fire(Event.CLOSE)
 
     def abort(self) -> None:
-        """See ``ports.Connection``."""
         self._below.abort()
 
     def flush(self) -> None:
@@ -268,11 +261,9 @@ class TlsLayer(Machine[State, Event]):
     # --- Handshaking ---------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """See ``Handshaking``."""
         self.fire(Event.BEGIN)
 
     def displace(self) -> None:
-        """See ``Handshaking``."""
         log.warning("connection dropped: its TLS handshake stalled while others wait", extra={"peer": self.peer})
         self._port.handshakes.end(self)
         self.abort()

@@ -51,7 +51,7 @@ class UpgradeServer:
 
 
 class Upgradable(Protocol):
-    """An acceptor that takes HTTP upgrades."""
+    """An acceptor that takes HTTP upgrades. Implements ``SharedAcceptor``."""
 
     configuration: AcceptorConfiguration
 
@@ -59,9 +59,7 @@ class Upgradable(Protocol):
         """The layer of a connection after its upgrade."""
         ...
 
-    def listen_for_all(self) -> None:
-        """See ``SharedAcceptor``."""
-        ...
+    def listen_for_all(self) -> None: ...
 
 
 class Upgrades:
@@ -70,7 +68,6 @@ class Upgrades:
     def __init__(self, acceptor: Upgradable, server: UpgradeServer) -> None:
         """Args:
         acceptor: With ``httpUpgradeEnabled=true``.
-        server: Its server.
         """
         self.acceptor = acceptor
         self.configuration = acceptor.configuration

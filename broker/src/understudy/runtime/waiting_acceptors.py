@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class WaitingAcceptors:
-    """The configured acceptors with CORE, as long as the node waits."""
+    """The configured acceptors with CORE, as long as the node waits. Implements ``Listener``."""
 
     def __init__(self, parts: NodeParts, authority: Authority) -> None:
         """Does not listen.
@@ -40,12 +40,10 @@ class WaitingAcceptors:
         self._opening: asyncio.Task[None] | None = None
 
     def open(self) -> None:
-        """See ``Listener``."""
         if not self._acceptors:
             self._opening = self._start(self._open())
 
     def close(self) -> None:
-        """See ``Listener``."""
         if self._opening is not None:
             self._opening.cancel()
             self._opening = None

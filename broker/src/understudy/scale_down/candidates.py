@@ -25,7 +25,6 @@ def candidates(
     Args:
         settings: Of the HA policy.
         cluster: With the topology.
-        node_id: Of this node.
         pending: Of a scale-down that was interrupted, which goes on at the same target; None: there is none.
     """
     if pending is not None:

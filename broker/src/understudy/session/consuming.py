@@ -138,7 +138,6 @@ class ConsumingSession(SessionState):
         """Deliver what the credit of a consumer allows, then take back the rest of it.
 
         Args:
-            consumer_id: Of the consumer.
             drained: Called after the last delivery, now or later, with the credit that was taken back.
 
         Raises:

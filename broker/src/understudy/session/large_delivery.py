@@ -26,7 +26,6 @@ class LargeDelivery:
         Args:
             folder: Where the bodies are.
             reference: The message that is being delivered.
-            message: Its message.
             piece_bytes: Most bytes of a piece, as the session asked for.
 
         Raises:

@@ -58,7 +58,6 @@ def manage(
     """Execute a request of a session.
 
     Args:
-        session: The session.
         office: Sends the reply.
         permit: Checks that the session may send to an address.
         management: Executes the request.

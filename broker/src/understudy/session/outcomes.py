@@ -68,7 +68,6 @@ def apply_outcome(
         queue: Of the message.
         consumer: To which the message was delivered.
         reference: Of the message; no longer outstanding.
-        outcome: The outcome.
     """
     if outcome.kind is Kind.REJECT:
         office.redelivery.reject(queue, reference)

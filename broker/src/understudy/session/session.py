@@ -94,7 +94,6 @@ class ServerSession(ConsumingSession):
 
         Args:
             consumer_id: Of the consumer that has the delivery.
-            message_id: Of the message.
             outcome: What becomes of it.
             done: Called when that is durable; in a transaction, when the request was taken. An error is that the
                 consumer does not have the delivery; except for EXPIRED the transaction can then only be rolled back.

@@ -117,7 +117,7 @@ class Work:
 
 
 class Transaction(Machine[State, Event]):
-    """One transaction."""
+    """One transaction. Implements ``SessionTransaction``."""
 
     STATES: ClassVar[type[Enum]] = State
     EVENTS: ClassVar[type[Enum]] = Event
@@ -206,7 +206,6 @@ class Transaction(Machine[State, Event]):
     def held(
         self, address: Address, message: Message, queues: tuple[Queue, ...], references: list[MessageReference]
     ) -> None:
-        """See ``SessionTransaction``."""
         self.fire(Event.WORK)
         self._work.add(len(queues))
         self._held.append((address, message, queues, references))

@@ -154,7 +154,6 @@ class ReaderLog:
         """
         Args:
             directories: A shared store, or copies of a replicated pair. Absolute paths.
-            reader: The reader.
             retention: Directory of segments that have left the log.
 
         Raises:

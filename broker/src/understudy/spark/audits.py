@@ -347,8 +347,6 @@ def duplicated(copies: DataFrame, crossed: DataFrame, *, members: bool = False) 
     """Stored twice, or delivered after a confirmed acknowledgement.
 
     Args:
-        copies: Of ``copies``.
-        crossed: Of ``crossed``.
         members: A message may have moved between members of a cluster, where it gets another id: it is stored twice
             only if it was acknowledged twice.
     """

@@ -257,7 +257,6 @@ class StoreState:
 
         Args:
             record: The decoded record.
-            sequence: Its sequence.
             segment: Number of its segment, for which ``begin_segment`` was called.
             location: Where it lies.
         """

@@ -132,7 +132,7 @@ def repeats(text: str) -> Iterator[str]:
         following = lines[place + 1] if place + 1 < len(lines) else ""
         if match is None or len(line) - len(line.lstrip()) > margin or following.startswith(" " * (margin + 1)):
             continue
-        words = set(re.findall(r"[a-z]+", match[2].lower())) - _FILLING
+        words = set(re.findall(r"[a-z0-9]+", match[2].lower())) - _FILLING
         if words <= {*match[1].split("_"), match[1] + "s"}:
             yield match[1]
 

@@ -41,7 +41,6 @@ async def close_session(link: Link, session: SessionState, *, failed: bool = Fal
 
     Args:
         link: Of its connection.
-        session: The session.
         failed: An error ended its use: its messages in work are given back.
     """
     deadline_s = link.now_s() + link.core.options.call_timeout_ms / 1000

@@ -44,7 +44,6 @@ class BodyStream:
         """
         Args:
             size_bytes: Of the body as it travels.
-            message_id: Of its message.
             compressed: Whether that is a zlib stream.
             give_back: Told the credits of a piece that are free again, and whether it was the last.
         """

@@ -198,7 +198,7 @@ class SessionState:
 
     @property
     def node_id(self) -> str | None:
-        """See ``SessionHost``."""
+        """Node id of the server; None before it is known."""
         return self._host.node_id
 
     def transmit(self, frame: bytes) -> None:
@@ -481,11 +481,11 @@ class SessionState:
         return self.transaction.rollback_only
 
     def commit(self, waiter: Waiter[None]) -> None:
-        """See ``Transactions.commit``."""
+        """Commit the transaction; fails like ``Transactions.commit``."""
         self.transaction.commit(waiter)
 
     def rollback(self, waiter: Waiter[None]) -> None:
-        """See ``Transactions.rollback``."""
+        """Roll the transaction back; fails like ``Transactions.rollback``."""
         self.transaction.rollback(waiter)
 
     # arrivals

@@ -99,7 +99,6 @@ class TakenMessages:
         """The packet that acknowledges messages, which then count as acknowledged; None without any.
 
         Args:
-            consumer_id: Of the consumer.
             requires_response: Whether the broker answers it.
             due_only: Only those that may be acknowledged; False for all that were handed out.
         """

@@ -46,7 +46,7 @@ class WorkingSession(Protocol):
 
     @property
     def node_id(self) -> str | None:
-        """See ``SessionHost``."""
+        """Node id of the server; None before it is known."""
         ...
 
     def transmit_packet(self, packet: Packet) -> None:

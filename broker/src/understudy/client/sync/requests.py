@@ -42,7 +42,6 @@ def close_session(link: Link, session: SessionState, *, failed: bool = False) ->
 
     Args:
         link: Of its connection.
-        session: The session.
         failed: An error ended its use: its messages in work are given back.
     """
     deadline_s = link.now_s() + link.core.options.call_timeout_ms / 1000

@@ -85,7 +85,7 @@ class Event(Enum):
 
 
 class CoreConnection(Machine[State, Event]):
-    """One CORE connection from the server's side, without I/O."""
+    """One CORE connection from the server's side, without I/O. Implements ``CoreLink`` and ``ConnectionHandler``."""
 
     STATES: ClassVar[type[Enum]] = State
     EVENTS: ClassVar[type[Enum]] = Event
@@ -233,7 +233,6 @@ class CoreConnection(Machine[State, Event]):
             handler.check_idle()
 
     def silent_ms(self) -> int:
-        """See ``CoreLink``."""
         return self._liveness.silent_ms()
 
     def writable(self) -> bool:
@@ -306,7 +305,6 @@ class CoreConnection(Machine[State, Event]):
 
     @property
     def outlives_sessions(self) -> bool:
-        """See ``ConnectionHandler``."""
         return self._state is not State.CLOSED and self._cluster.has_replica
 
     # --- sending -------------------------------------------------------------------------------

@@ -369,8 +369,9 @@ class Diverts:
 
 
 class Together:
-    """Messages that become visible together: a transaction of the log that begins and ends within
-    one request (``RoutingTransaction``).
+    """Messages that become visible together: a transaction of the log that begins and ends within one request.
+
+    Implements ``RoutingTransaction``.
     """
 
     def __init__(self, acceptance: Acceptance) -> None:
@@ -382,7 +383,6 @@ class Together:
         """See ``RoutingTransaction``."""
 
     def log_id(self) -> int:
-        """See ``RoutingTransaction``."""
         if not self._log_id:
             self._log_id = self._acceptance.store.next_id()
         return self._log_id
@@ -392,11 +392,9 @@ class Together:
         return True
 
     def staged(self, queues: tuple[Queue, ...], references: list[MessageReference]) -> None:
-        """See ``RoutingTransaction``."""
         self._staged.append((queues, references))
 
     def staged_duplicate_id(self, address: Address, duplicate_id: bytes) -> None:
-        """See ``RoutingTransaction``."""
         self._duplicate_ids.append((address, duplicate_id))
 
     def commit(self, order: ResponseOrder) -> None:

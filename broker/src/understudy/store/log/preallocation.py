@@ -92,7 +92,6 @@ class Preallocation:
             writer: Makes them.
             clock: For the times in headers and for trying again.
             node_id: Of the store.
-            epoch: The epoch.
             number: Of the first.
             segment_bytes: Size of each.
             ahead: How many, at least one and at most ``AHEAD_MAX``.
