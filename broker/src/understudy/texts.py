@@ -22,11 +22,7 @@ _PASSWORD: Final = re.compile(
 
 
 def printable(text: str) -> str:
-    """The text on one line, with a replacement for each character that a terminal would not show as one.
-
-    Args:
-        text: Of any origin.
-    """
+    """The text on one line, with a replacement for each character that a terminal would not show as one."""
     return text if text.isprintable() else "".join(each if each.isprintable() else _REPLACEMENT for each in text)
 
 

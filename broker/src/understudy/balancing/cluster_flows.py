@@ -38,7 +38,6 @@ class NodeReports:
         Args:
             link: To the node.
             flows: To the node, each with those of its cluster connection; at least one.
-            entropy: For names.
             takes_groups: Whether reports on groups count on this link; another link to the node may have them, too.
         """
         self.link = link
@@ -94,8 +93,6 @@ class ClusterFlows:
 
     def __init__(self, flows: Sequence[MessageFlows], entropy: Entropy, *, grouping: str | None) -> None:
         """Args:
-        flows: Of each cluster connection.
-        entropy: For names.
         grouping: Name of the cluster connection of the grouping handler; None without one.
         """
         self.by_cluster = {each.settings.cluster.name: each for each in flows}
@@ -124,7 +121,6 @@ class NetworkFlows:
     def __init__(self, flows: Sequence[MessageFlows], entropy: Entropy, *, takes_groups: bool) -> None:
         """Args:
         flows: Of each of the cluster connections.
-        entropy: For names.
         takes_groups: Whether the members agree about groups on these links.
         """
         self._flows = flows

@@ -140,10 +140,7 @@ class MessageExchange:
         """Nothing is exchanged yet.
 
         Args:
-            configuration: Of the node.
             cluster: With the topology and the connections to other brokers.
-            services: Of the active node.
-            timers: For attempts and delays.
             listener: Publishes notifications.
         """
         self.bridges = Bridges(configuration, cluster, services, timers, listener)

@@ -73,15 +73,7 @@ class MessageFlows:
         parts: BridgeParts,
         bindings: RemoteBindings,
     ) -> None:
-        """None exists yet.
-
-        Args:
-            settings: Of the node.
-            topology: Of the cluster connection.
-            services: Of the active node.
-            parts: For bridges.
-            bindings: Of the node.
-        """
+        """None exists yet."""
         self.settings = settings
         self.by_node: dict[str, MemberFlow] = {}
         self._topology = topology

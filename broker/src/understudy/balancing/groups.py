@@ -78,10 +78,6 @@ class Groups:
     """The common part of LOCAL and REMOTE handlers. Implements ``GroupDecisions`` and ``GroupOwner``."""
 
     def __init__(self, settings: GroupingConfiguration, parts: GroupParts) -> None:
-        """Args:
-        settings: Of the handler.
-        parts: Of the node.
-        """
         self.settings = settings
         self.parts = parts
         self.node_id = parts.node_id

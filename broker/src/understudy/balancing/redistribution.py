@@ -271,7 +271,6 @@ class QueueRedistribution(Machine[State, Event]):
         """Have messages leave that are alike.
 
         Args:
-            part: Of the queue.
             leaving: Numbers in it, and queues of other nodes.
             encoded: The messages.
             routed: The same, from a row on, with the ids of their queues; None: these are not the same for all.

@@ -48,7 +48,6 @@ class RemoteBindings:
 
     def __init__(self, directory: Directory, mode_of: Callable[[str], MessageLoadBalancing]) -> None:
         """Args:
-        directory: Of the node.
         mode_of: ``message-load-balancing`` of the cluster connection that takes the messages of an address.
         """
         self._directory = directory

@@ -69,10 +69,8 @@ class QueueReports:
         Args:
             owner: Called with each report.
             link: Joined.
-            entropy: For names.
             name: Of this node, part of the name of the queue.
             selector: Of the queue (``notices.selector_of``).
-            management_address: Of the other node.
             notifications: Address of notifications there.
         """
         self._owner: ReportOwner | None = owner

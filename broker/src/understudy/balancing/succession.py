@@ -50,8 +50,6 @@ class Succession:
         Args:
             flow: To the node that was scaled down.
             successor: The flow to the node that has its messages; returns None if that is this node.
-            office: Of this node.
-            timers: For further attempts.
             ended: Called when no message is left.
         """
         self._flow = flow
@@ -146,11 +144,6 @@ class Successions(FlowObserver):
     """The nodes that were scaled down, as this node learns it."""
 
     def __init__(self, flows: MessageFlows, office: PostOffice, node_id: str, timers: Timers) -> None:
-        """Args:
-        flows: Of the node.
-        office: Of the node.
-        timers: For attempts.
-        """
         self._flows = flows
         self._office = office
         self._node_id = node_id

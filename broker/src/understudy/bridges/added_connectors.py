@@ -27,7 +27,6 @@ class AddedConnectors:
         """Adds those of the log. One that cannot be used, or whose name broker.xml has, is left aside.
 
         Args:
-            connectors: Of the node.
             store: Activated.
         """
         self._connectors = connectors

@@ -121,9 +121,7 @@ class Bridge(Machine[State, Event]):
     ) -> None:
         """Args:
         name: With the index, if the bridge is one of several.
-        configuration: Its settings.
         connectors: Returns those of the target, in the order in which they are tried.
-        parts: Of the node.
         conversion: Changes the messages.
         node_id: Id that the target must have; empty: any.
         """

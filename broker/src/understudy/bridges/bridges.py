@@ -41,9 +41,7 @@ class Bridges:
         """None is started yet.
 
         Args:
-            configuration: Of the node.
             cluster: With the connectors of the node and its connections to other brokers.
-            services: Of the active node.
             timers: For attempts and time limits.
             listener: Called when one is started and stopped.
         """

@@ -58,7 +58,6 @@ class Conversion:
 
     def __init__(self, configuration: BridgeConfiguration, node_id: str) -> None:
         """Args:
-        configuration: Of the bridge.
         node_id: Of this node, a UUID; a backup that takes over has the same.
         """
         self._node_id = bytes.fromhex(node_id.replace("-", "")) if configuration.use_duplicate_detection else None

@@ -125,11 +125,8 @@ class Forwarding:
         later: Callable[[Callable[[], None]], object],
     ) -> None:
         """Args:
-        configuration: Of the bridge.
-        services: Of the active node.
         conversion: Changes the messages.
         target: Takes them; ready.
-        counts: Of the bridge.
         ended: Called when the consumer was ended from outside, with the reason.
         later: Makes a call in the next turn.
         """

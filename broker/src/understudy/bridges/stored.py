@@ -28,7 +28,6 @@ class StoredBridges:
 
     def __init__(self, configuration: Configuration, connectors: Connectors, store: MessageStore) -> None:
         """Args:
-        configuration: Of the node.
         connectors: Of the node, by which its bridges reach their targets.
         store: Activated.
         """

@@ -50,7 +50,6 @@ class Place(ManagementAddress):
 
         Args:
             instance: The instance directory.
-            url: Of management.
             token_file: With the token; None: that of the instance.
             server: One of the servers of the instance; None: that of ``core``.
 

@@ -31,7 +31,6 @@ class StoredBody:
         """
         Args:
             disk: Where it lies; only read.
-            path: Of its file.
             large: The expected size and checksum.
             compressed: It is a zlib stream, and goes out inflated.
         """

@@ -31,7 +31,6 @@ def console(*, err: bool = False, file: TextIO | None = None, pipe_width: int = 
     """A console as wide as its terminal, or wide where there is none.
 
     Args:
-        err: Of standard error.
         file: Instead of standard output.
         pipe_width: Columns where there is no terminal.
     """

@@ -11,7 +11,6 @@ def announcement_fault(membership: Membership, topology: Topology) -> str | None
     known, or may be soon.
 
     Args:
-        membership: Of the passive node.
         topology: That the membership learns.
     """
     if membership.state is not State.ANNOUNCING or membership.announced_to is not None:

@@ -55,7 +55,6 @@ class ClusterCredentials:
         """Args:
         user: cluster-user.
         password: cluster-password.
-        entropy: For nonces.
         plain: Connectors of members that are Artemis brokers.
         own_ends: Where other nodes reach this one; None: at the address of the socket only.
         """
@@ -96,10 +95,6 @@ class ClusterCredentials:
     def handshake(self, hello: packets.ClusterHello, answer: packets.ClusterNonce) -> Handshake:
         """Proofs and keys of one connection.
 
-        Args:
-            hello: Of the dialling node.
-            answer: Of the accepting node.
-
         Raises:
             ClusterSecurityError: a random value has another size.
         """
@@ -113,7 +108,6 @@ class Handshake:
 
     def __init__(self, key: bytes, transcript: bytes) -> None:
         """Args:
-        key: Of the cluster.
         transcript: All fields of both packets.
         """
         self._key = key

@@ -45,7 +45,6 @@ def prove(peer: CorePeer, credentials: ClusterCredentials, proved: Callable[[], 
 
     Args:
         peer: Just opened.
-        credentials: Of this node.
         proved: Called when both nodes have accepted the proof of the other one.
         node_id: Id that the other node must have; empty: any.
     """
@@ -125,8 +124,6 @@ class DiallerProof:
     ) -> None:
         """Args:
         credentials: Of this node; None: every other node is refused.
-        connection: Its outgoing half.
-        decoder: Of its input.
         send: Sends an answer on the cluster channel.
         node_id: Of the store of this node; empty: not known.
         """

@@ -61,7 +61,6 @@ class HeldVotes:
         a node that is not seen: the opposite.
 
         Args:
-            topology: Of this node.
             vote: The request.
             asking: Connector that the asking node has announced on its connection.
             now_ms: Monotonic time.

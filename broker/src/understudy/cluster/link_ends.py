@@ -47,7 +47,6 @@ class OwnEnds:
         """Why a connection is not meant for this node; empty: it is.
 
         Args:
-            hello: Its first packet.
             local: ``host:port`` of this side of the socket.
             node_id: Of the store of this node; empty: not known.
         """

@@ -126,7 +126,6 @@ class MemberLink(Machine[State, Event]):
         owner: Called when something happens.
         target: Connector of the other node.
         settings: Of the cluster-connection.
-        credentials: Of the cluster.
         dialer: Opens the connection.
         clock: For ``CorePeer``.
         timers: For the wait before an attempt, and for ``CorePeer``.

@@ -121,10 +121,8 @@ class Membership(Machine[State, Event]):
             own: Connector by which the others reach this node.
             statics: Of the cluster-connection; that of this node is left out.
             settings: Of the cluster-connection.
-            credentials: Of the cluster.
             dialer: Opens connections.
             clock: For event ids and silence.
-            timers: For retries and pings.
         """
         super().__init__()
         self.node_id = ""
@@ -267,7 +265,6 @@ class Membership(Machine[State, Event]):
         """Ask an active node to host a backup of this one.
 
         Args:
-            host: Its node id.
             answered: Called once, perhaps before the return: whether the node hosts it.
 
         Returns:

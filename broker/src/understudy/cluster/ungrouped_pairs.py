@@ -36,7 +36,6 @@ class UngroupedPairs:
         """The active node of a replicated pair has announced itself.
 
         Args:
-            node_id: Of its pair.
             own_id: Of the pair of this node.
             at: URL of its connector.
             group: Its group-name.

@@ -73,9 +73,7 @@ class Hosting:
         """No backup is started before ``restore`` or a request.
 
         Args:
-            colocated: Of the HA policy.
             own_id: Node id of this node.
-            notes: Of the instance directory.
             starter: Starts backups.
             timers: For the start after a failure.
         """

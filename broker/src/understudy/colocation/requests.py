@@ -94,10 +94,8 @@ class BackupRequests(Machine[State, Event]):
         """Nothing is asked before ``start``.
 
         Args:
-            members: Of the cluster.
             has_backup: Whether a backup of this node is announced.
             make_request: Makes a request, with the directories of the store if the backup is to use it.
-            timers: For the interval.
             retries: backup-request-retries: attempts after the first one that fails; -1: no limit.
             interval_ms: backup-request-retry-interval.
         """

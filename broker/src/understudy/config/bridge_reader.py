@@ -39,10 +39,8 @@ class BridgeReader:
         has_cluster_password: bool,
     ) -> None:
         """Args:
-        document: For errors.
         values: Read the values of a bridge.
         connectors: Of the document, by name.
-        acceptors: Of the document.
         has_cluster_password: Whether the document sets a cluster password of its own.
         """
         self._document = document

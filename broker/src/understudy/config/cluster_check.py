@@ -20,7 +20,6 @@ def check_clusters(document: Document, core: Node, configuration: Configuration)
     Args:
         document: Makes errors.
         core: The element of the server.
-        configuration: Of the server.
 
     Raises:
         ConfigError: two take the same address; members and clients that use the connector of one would get the

@@ -109,7 +109,6 @@ class Document:
         self, file: str, properties: Mapping[str, str], read_file: Callable[[str], bytes] | None = None
     ) -> None:
         """Args:
-        file: Its name.
         properties: Values for ``${name}``.
         read_file: Reads an included file, at most one byte more than ``CONFIG_BYTES_MAX``; raises OSError. None:
             includes are refused.
@@ -244,8 +243,6 @@ class Document:
         """Add a warning about an element unless its server has one with the same key.
 
         Args:
-            key: Of the warning.
-            message: Its text.
             node: The element.
             path: Of an attribute of it; None: the warning is about the element.
         """

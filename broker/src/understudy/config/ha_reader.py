@@ -161,7 +161,6 @@ class HighAvailabilityReader:
             kind: Element of the kind of store.
             node: Element of the role, or the one without it.
             role: ``primary`` or ``backup``.
-            clusters: Of the server.
         """
         values = self._plain(node, HighAvailabilityPolicy)
         if kind.element.name == "replication":

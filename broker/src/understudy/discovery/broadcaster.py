@@ -62,10 +62,8 @@ class Broadcaster(Machine[BroadcastState, BroadcastEvent]):
 
     def __init__(self, settings: BroadcastSettings, broadcaster_id: str, endpoint: Endpoint, timers: Timers) -> None:
         """Args:
-        settings: Of the group.
         broadcaster_id: New with every start of the process.
         endpoint: Sends.
-        timers: For the period.
         """
         super().__init__()
         self.settings = settings

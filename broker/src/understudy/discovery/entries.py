@@ -86,7 +86,6 @@ class Entries:
         warn: Warn = log_warning,
     ) -> None:
         """Args:
-        group: For the log.
         refresh_timeout_ms: Silence after which an entry is removed.
         is_own: Whether a broadcaster id is one of this node.
         warn: Called with warnings.
@@ -109,7 +108,6 @@ class Entries:
         """Take a datagram.
 
         Args:
-            data: Its bytes.
             source: Address of its sender; empty: not known.
             now_ms: Present monotonic time.
         """

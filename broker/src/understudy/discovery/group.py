@@ -68,7 +68,6 @@ class Group(Machine[GroupState, GroupEvent]):
         """Nothing is opened before ``start``.
 
         Args:
-            settings: Of the group.
             broadcaster_id: Of this node; its broadcasts are ignored.
             endpoint: Receives.
             clock: For the age of entries.

@@ -91,7 +91,6 @@ class ActivationRequest(Machine[State, Event]):
             manager: It is available.
             local: Loaded; its number is not None.
             clock: Boot time.
-            timers: For pauses.
             answer: Gets the held lock; ``ActivationRefused`` if the data is stale; any other error: there was no
                 answer.
         """

@@ -136,7 +136,6 @@ class TimedAcquisition:
             lock: To acquire.
             limit_ms: Time after which the answer is False; 0 means one attempt.
             clock: Boot time.
-            timers: For the pauses.
             answer: Gets the result of the last attempt, or the first error.
         """
         self._lock = lock

@@ -29,8 +29,6 @@ class LocalSequence:
         """Reads nothing yet.
 
         Args:
-            disk: Of the store.
-            directory: Of the lock files.
             worker: Carries out the writes.
         """
         self._disk = disk

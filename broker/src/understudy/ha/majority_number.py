@@ -113,7 +113,6 @@ class Round(Machine[RoundState, RoundEvent]):
 
         Args:
             group: The members.
-            change: Of the number.
             answer: Gets the number before the change and whether it changed, or the error.
         """
         super().__init__()

@@ -93,7 +93,6 @@ class NetworkCheck(Machine[State, Event]):
         Args:
             options: Targets and period.
             prober: Reaches out for a target.
-            timers: For the period.
         """
         super().__init__()
         self.reachable = True

@@ -55,7 +55,6 @@ class PositionNumbers:
     def __init__(self, manager: LockManager, node_id: str) -> None:
         """Args:
         manager: It is available, and this node holds the lock.
-        node_id: Of the store.
         """
         self.name = manager.name
         """The name of the lock manager, for errors."""
@@ -128,7 +127,6 @@ class PositionNotes(Machine[NotesState, NotesEvent]):
 
         Args:
             numbers: The numbers of the present store; None: there is no lock manager, or its lock is not held.
-            timers: For the pauses.
         """
         super().__init__()
         self._numbers = numbers

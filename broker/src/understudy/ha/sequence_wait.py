@@ -33,7 +33,6 @@ class NextSequence:
             after: Sequence of this node.
             limit_ms: Time after which the answer is False.
             clock: Boot time.
-            timers: For the pauses.
             answer: Gets whether a later sequence was committed; False also once a claim on this one was taken back,
                 because the activation of the other node has failed.
         """

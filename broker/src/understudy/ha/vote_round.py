@@ -119,7 +119,6 @@ class VoteRound(Machine[RoundState, RoundEvent]):
         needed: Positive answers for a positive decision.
         wait_ms: Time limit.
         ballot: Asks the other nodes.
-        timers: For the time limit.
         done: Called with the decision.
         """
         super().__init__()

@@ -92,7 +92,6 @@ class Vote(Machine[VoteState, VoteEvent]):
         new_round: Makes a round that reports to the given call.
         rounds: How many at most; 0: the decision is negative at once.
         pause_ms: Between two rounds.
-        timers: For the pause.
         """
         super().__init__()
         self._new_round = new_round

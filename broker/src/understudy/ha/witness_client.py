@@ -172,8 +172,6 @@ class WitnessLockManager(Machine[State, Event], WitnessLinkOwner):
             options: Addresses, secret and lease.
             dialer: Opens connections.
             clock: Boot time.
-            timers: For renewals and attempts.
-            entropy: For nonces and tokens.
             granted: Called with the id and the token of each lock that this node holds from now on.
         """
         super().__init__()

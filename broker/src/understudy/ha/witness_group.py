@@ -47,7 +47,6 @@ class WitnessGroup:
         Args:
             members: Clients of the witnesses; an odd number.
             clock: Boot time.
-            timers: For pauses.
             entropy: For the tokens of ballots.
         """
         self.members: Sequence[WitnessLockManager] = members

@@ -75,8 +75,6 @@ class WitnessSession(Machine[State, Event]):
             witness: Carries out the requests.
             secret: That the client must know.
             connection: To the client.
-            entropy: For the nonce.
-            timers: For the time limits.
             ended: Called once when the connection is closed by this side or lost.
         """
         super().__init__()

@@ -32,7 +32,6 @@ def confirms(channel_id: int, correlation_ids: Sequence[int]) -> bytes:
 
     Args:
         channel_id: Channel of the session.
-        correlation_ids: Of the requests.
     """
     length, join = _RESPONSE.size - 4, b"".join
     return join([_RESPONSE.pack(length, _NULL_RESPONSE, channel_id, each) for each in correlation_ids])
@@ -67,7 +66,6 @@ def acknowledge_record(
     Args:
         transaction_id: Transaction it belongs to; 0 for none.
         message_ids: Ids of the messages.
-        sequence: Of the record.
         batch: Offset of the first record of the batch.
         seed: Of the crc of every record in the segment.
     """

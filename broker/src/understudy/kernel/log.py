@@ -211,8 +211,6 @@ def append_sends(
     Args:
         parts: At least one; all messages are alike (``Sends.alike``) and durable.
         first_id: Id of the first message.
-        address_id: Of their address.
-        queue_ids: Of their queues.
         transaction_id: Transaction they belong to; 0 for none.
         position: Where the log ends.
     """

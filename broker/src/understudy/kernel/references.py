@@ -100,9 +100,6 @@ def pack_references(
     """References of messages that were never delivered and are not large: the opposite of ``plain_references``.
 
     Args:
-        queue_id: Of all of them.
-        priority: Of all of them.
-        segment: Of all of them.
         ids: Column, as the others in the byte order of the machine: u64.
         offsets: u32.
         lengths: u32.

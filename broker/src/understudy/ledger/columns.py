@@ -255,7 +255,6 @@ def judge_story(story: list[Event], clock_skew_ms: int, *, members: bool = False
     """The finding in the deliveries and acknowledgements of one message in one queue; None if they are in order.
 
     Args:
-        story: Of one message.
         clock_skew_ms: How far the clocks of two writers may differ.
         members: The message may have moved between members of a cluster, where it gets another id. It is stored
             twice only if it was acknowledged more than once.

@@ -134,7 +134,6 @@ class MessageCounters:
         Args:
             directory: Directory of the queues.
             clock: Wall time of the samples.
-            timers: For the samples.
             enabled: Element ``message-counter-enabled``.
             period_ms: Element ``message-counter-sample-period``; shorter ones are raised to a second.
             days: Element ``message-counter-max-day-history``; shown and settable, without effect as in Artemis,

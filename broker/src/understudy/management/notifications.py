@@ -421,7 +421,6 @@ class Notifications:
         """Publish READER_DROPPED.
 
         Args:
-            name: Of the reader.
             sequence: Last record that it has committed.
             reason: Why it was dropped.
         """

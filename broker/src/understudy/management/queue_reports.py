@@ -37,8 +37,6 @@ class QueueReports:
         groups: Groups | None = None,
     ) -> None:
         """Args:
-        office: Of the node.
-        notifications: Of the node.
         remote: Known queues of other nodes, by cluster name.
         groups: Grouping handler of the node.
         """

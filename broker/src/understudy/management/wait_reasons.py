@@ -227,7 +227,6 @@ def explain_message(queue: QueueState, message: MessageState, now_ms: int) -> li
     """Reasons why one message is not gone from the queue. Never empty.
 
     Args:
-        queue: Of the message.
         now_ms: Wall time.
     """
     if message.place is not Place.WAITING:

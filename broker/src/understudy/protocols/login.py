@@ -81,7 +81,6 @@ class LoginStep(Machine[State, Event], Generic[R, I]):
     def __init__(self, owner: LoginOwner[R, I], logins: Logins, certificate: DistinguishedName | None = None) -> None:
         """Args:
         owner: The connection.
-        logins: Of the node.
         certificate: Subject of the verified certificate of the client; None: it has none.
         """
         super().__init__()

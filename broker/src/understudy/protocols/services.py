@@ -35,7 +35,6 @@ class ProtocolServices:
 
         Args:
             protocol: Name for management.
-            connection: Of the client.
         """
         subject = connection.certificate_subject
         return ConnectionScope(

@@ -194,7 +194,6 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
             new_copy: Begins a copy of the files.
             events: Called when a replica comes into sync and is lost.
             clock: Measures the progress of the replica.
-            timers: For time limits.
             formats: Gets what the replica reads.
         """
         super().__init__()
@@ -226,8 +225,6 @@ class ActiveLink(Machine[LinkState, LinkEvent]):
         """Take replicas from now on.
 
         Args:
-            node_id: Of the store.
-            epoch: Of this activation.
             context: Of the store; confirmations wait there for the replica.
         """
         self._node_id, self._epoch, self._context = node_id, epoch, context

@@ -29,7 +29,6 @@ class ReplicaPlace:
 
         Args:
             node_id: Of the store of the active node.
-            registration: Of the other node.
         """
         if registration.wants_failback and self._primary:
             # each of them would ask the other one for its place, without end

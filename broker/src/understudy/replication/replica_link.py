@@ -185,7 +185,6 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
             new_target: Begins a copy of the files; its directory belongs to it until ``CopyTarget.end``.
             dialer: Connects.
             clock: Measures silence.
-            timers: For pings.
             executor: Gathers reports of progress.
         """
         super().__init__()

@@ -20,7 +20,6 @@ class SilenceWatch:
         Args:
             limit_ms: Longest silence; 0 and less: no limit.
             clock: Measures whether the checks are in time.
-            timers: For the checks.
             lost: Called with the silence in milliseconds, once per ``begin``.
         """
         self._limit_ms = limit_ms
@@ -33,11 +32,7 @@ class SilenceWatch:
         """When the last check was; since when the checks have been in time."""
 
     def begin(self, silent_ms: Callable[[], int]) -> None:
-        """Watch a connection.
-
-        Args:
-            silent_ms: Its silence until now.
-        """
+        """Watch a connection."""
         self.end()
         if self._limit_ms > 0:
             self._checked_ms = self._awake_since_ms = self._clock.monotonic_ms()

@@ -122,7 +122,6 @@ class BatchSends:
         Args:
             sends: In the order in which they came.
             row: The first one.
-            order: Of the session.
             answered: Called when they are durable, or taken by the transaction, with their correlation ids; None if no
                 answer is wanted.
             transaction: They become visible with it.
@@ -265,7 +264,6 @@ class BatchSends:
             sends: The messages.
             row: The first one.
             alike: How many, their bytes and their kind (``Sends.alike``).
-            order: Of the session.
             answered: See ``take``.
             transaction: See ``take``.
             correlation_ids: Of the requests that are answered; None: those of the messages.
@@ -446,7 +444,6 @@ def _remember(
     """``Acceptance.remember`` for the duplicate ids of messages that came together.
 
     Args:
-        office: Of the node.
         address: They were sent to it.
         ids: New, and all different.
         transaction: They become visible with it.

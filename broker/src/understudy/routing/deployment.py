@@ -38,7 +38,6 @@ def deploy(
     made on demand, with all their queues and messages) say so.
 
     Args:
-        office: Of the node.
         addresses: With their queues.
         diverts: Made after them.
         refuse: False: an address, queue or divert that cannot be made as configured is logged and left out, so that a

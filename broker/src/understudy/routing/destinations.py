@@ -77,9 +77,7 @@ def undecided(directory: Directory, address: Address, message: Message, only: Na
     """The decision that a message waits for, because its group has no queue; None: it does not wait.
 
     Args:
-        directory: Of the node.
         address: That it was sent to. Those that diverts forward it to are looked at, too.
-        message: Of a client.
         only: The queue that its producer names.
 
     Raises:

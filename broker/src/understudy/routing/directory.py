@@ -266,7 +266,6 @@ class Directory:
         """Delete an address.
 
         Args:
-            name: Of the address.
             force: Delete its queues too, and forget those that other nodes have of it (as in Artemis).
 
         Raises:
@@ -388,7 +387,6 @@ class Directory:
         """Delete a queue with its messages.
 
         Args:
-            name: Of the queue.
             disconnect: Close its consumers; without it they are a reason to refuse.
 
         Raises:
@@ -456,7 +454,6 @@ class Directory:
         """The address a producer named, made if it is missing and may be; None if it may not.
 
         Args:
-            name: Of the address.
             routing_type: That the message asks for.
             permit: Asked before anything is made for it, raises NotAuthorized; None = all may be.
             user: The queue that is made for it is accounted to.

@@ -182,9 +182,7 @@ class AddressMemory:
 
         Args:
             count: Messages.
-            size_bytes: Of all of them.
             bodies: Those whose body is in memory.
-            bodies_bytes: Of these.
         """
         self.size_bytes -= size_bytes
         self.message_count -= count
@@ -245,7 +243,6 @@ class Memory:
         silently.
 
         Args:
-            address: Of the message.
             credited: Whether the producer keeps within its credits.
 
         Raises:
@@ -321,7 +318,6 @@ class Memory:
             holder: The address that they count for.
             holders: Addresses that will hold each of them.
             count: Messages.
-            size_bytes: Of all of them.
         """
         if (
             holder.memory_bytes + size_bytes > holder.memory_max_bytes

@@ -53,7 +53,6 @@ class RunMoves:
             queue: Has the originals.
             address: They were sent to it.
             gone: The originals, which wait in the queue (``Level.part_from``).
-            copies: Of all of them.
 
         Raises:
             DiskFull: the disk is full; the originals are in the queue.

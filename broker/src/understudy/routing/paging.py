@@ -42,7 +42,6 @@ class Paging:
 
     def __init__(self, memory: Memory, store: MessageStore, pages: Pages | None) -> None:
         """Args:
-        memory: Of the node.
         store: Has the bodies of durable messages.
         pages: For the others and for references; None keeps them in memory.
         """

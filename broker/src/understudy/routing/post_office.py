@@ -92,7 +92,6 @@ class PostOffice:
         store: The log of this node, open.
         settings: Address settings.
         clock: Wall time for expirations and schedules.
-        timers: For schedules and scans.
         id_cache_size: Duplicate ids remembered per address.
         persist_id_cache: Whether ids of messages that are not in the log go there too.
         global_max_size_bytes: Bytes of bodies in memory over all addresses, -1 = no limit.
@@ -238,7 +237,6 @@ class PostOffice:
 
         Args:
             message: With its address; gets its id here.
-            order: Of the session.
             done: Called with None when the message is safe: durable, or as safe as it gets.
             transaction: Becomes visible with it; ``done`` then means only that it is taken.
             credited: Whether the producer keeps within its credits.
@@ -409,7 +407,6 @@ class PostOffice:
         """Duplicate ids that an address of another node has seen count as seen here; the address is made if needed.
 
         Args:
-            name: Of the address.
             duplicate_ids: Oldest first.
             done: Called when they are safe.
 

@@ -110,13 +110,11 @@ class RemoteBinding:
     ) -> None:
         """Args:
         name: Cluster name, unique in the cluster: the name of the queue and the id of its node.
-        address: Of the queue.
         routing_name: The address for anycast, the name of the queue for multicast.
         remote_id: Id of the queue, or of the binding, at the node that the store-and-forward queue leads to.
         binding_id: Id of this binding, by which nodes that are further away send to it.
         distance: Hops to the queue; 1: the node at the other end of the bridge has it.
         queue: Store-and-forward queue that leads there.
-        filter: Of the queue.
         """
         self.name = name
         self.address = address
@@ -323,9 +321,6 @@ class Balancer:
     def turns(self, routing_types: Collection[RoutingType]) -> Turns | None:
         """The queues that get the next messages, for messages that are not looked at: sent to the address, of no group,
         to the routing type of the result or to any. They get what ``route`` would give each of them.
-
-        Args:
-            routing_types: Of the address.
 
         Returns:
             None: the choice depends on the message, or no queue takes it.

@@ -46,7 +46,6 @@ class ResponseOrder:
         """Where an operation has to wait for the contract of a lane, in order; to be called before ``sequence`` is set.
 
         Args:
-            context: Of the store.
             lane: Of the address of the operation; None: the context.
         """
         current = self.lane

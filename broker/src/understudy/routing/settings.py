@@ -140,7 +140,6 @@ class AddressSettings:
         "Configuring delayed redelivery").
 
         Args:
-            delivery_count: Of the message.
             share: Random, -1 to 1: how much of the variance that the settings allow is used.
         """
         if self.redelivery_delay <= 0:

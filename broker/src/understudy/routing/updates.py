@@ -118,7 +118,6 @@ def pause_address(office: PostOffice, address: Address, *, persist: bool) -> Non
     """Pause every queue of an address, those that are bound later included, until ``resume_address``.
 
     Args:
-        office: Of the address.
         address: Takes messages as before.
         persist: Keep the pause over a restart or failover. Pausing again without it leaves a pause that is
             kept as it is.

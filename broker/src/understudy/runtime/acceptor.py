@@ -61,7 +61,6 @@ class Acceptor:
         """Does not listen yet.
 
         Args:
-            configuration: Its address and limits.
             turn: The turn of the node's loop.
             handlers: Protocols of this acceptor.
             check_period_ms: connection-ttl-check-interval.

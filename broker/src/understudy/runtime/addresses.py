@@ -12,7 +12,6 @@ def address_text(transport: asyncio.BaseTransport, name: str) -> str:
     """``host:port`` of one end of a socket.
 
     Args:
-        transport: Of the socket.
         name: ``peername`` or ``sockname``.
     """
     address = transport.get_extra_info(name)

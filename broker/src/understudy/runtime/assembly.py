@@ -33,7 +33,6 @@ def make_parts(
     Args:
         configuration: From its broker.xml.
         environment: Its share of the process.
-        security: Its users and roles.
         instance_directory: Absolute, where it notes which store it uses; None: it does not.
         process: Its other servers; None: there are none.
     """

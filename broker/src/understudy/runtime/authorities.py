@@ -34,8 +34,6 @@ def make_authority(
     """The authority of a node.
 
     Args:
-        parts: Of the node.
-        replication: Its settings.
         local: Activation sequence of its data.
         worker: Writes files.
 

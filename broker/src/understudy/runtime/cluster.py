@@ -29,7 +29,6 @@ def twin_rule(
     The younger of two single nodes ends. In a pair the lock decides which node is active.
 
     Args:
-        configuration: Of this node.
         end: Ends this node because of an error.
     """
 

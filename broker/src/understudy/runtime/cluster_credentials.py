@@ -13,12 +13,7 @@ from understudy.runtime.node_configuration import NodeConfiguration
 
 
 def make_credentials(configuration: NodeConfiguration, entropy: Entropy) -> ClusterCredentials | None:
-    """The cluster credentials of a node; None: it has no cluster connection and no cluster password of its own.
-
-    Args:
-        configuration: Of the node.
-        entropy: For nonces.
-    """
+    """The cluster credentials of a node; None: it has no cluster connection and no cluster password of its own."""
     current = configuration.current
     if not current.cluster_connections and not current.has_cluster_password:
         return None

@@ -33,8 +33,6 @@ def cluster_facts(parts: NodeParts, broker: Broker | None, colocation: NodeColoc
     """The cluster as a node sees it at present.
 
     Args:
-        parts: Of the node.
-        broker: Of an active node.
         colocation: Of a node with a colocated policy.
     """
     membership, own_id = parts.membership, parts.lock.node_id

@@ -113,7 +113,6 @@ class NodeColocation:
         """Args:
         parts: Of the node, which has a cluster connection. Without a process it hosts no backups, without an instance
             directory they are not started again.
-        colocated: Of its HA policy.
         """
         assert parts.membership is not None, "colocated needs a cluster-connection"
         self._parts = parts

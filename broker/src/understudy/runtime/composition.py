@@ -29,11 +29,7 @@ def make_broker(
     """The broker over an opened store.
 
     Args:
-        parts: Of the node.
-        store: Of this activation.
-        worker: Of this activation.
         owner: Hands over when management asks for it.
-        peers: Of this node.
         reload: Reads broker.xml again for management; None: it does not.
     """
     # read again: the file may have changed while the log was followed to its end
@@ -61,9 +57,7 @@ def make_acceptor(
     """One acceptor of an active node; it does not listen yet.
 
     Args:
-        parts: Of the node.
         broker: Handles the protocols.
-        configuration: Of the acceptor.
         budget: Connections of all acceptors together.
     """
     current, environment = parts.configuration.current, parts.environment

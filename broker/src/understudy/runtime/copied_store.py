@@ -51,7 +51,6 @@ class TargetCopy:
         """Nothing is read yet.
 
         Args:
-            parts: Of this node.
             worker: Reads and writes the files.
             local: Activation sequence of the data of this node.
             saved_max: max-saved-replicated-journals-size.

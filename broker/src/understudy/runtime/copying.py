@@ -113,7 +113,6 @@ class FileAnswers:
 
     def __init__(self, parts: NodeParts, worker: Worker, send: Callable[[bytes], None]) -> None:
         """Args:
-        parts: Of this node.
         worker: Reads the files.
         send: To the other node.
         """
@@ -227,8 +226,6 @@ class SourceCopy:
         """The replica begins: it sends its inventory.
 
         Args:
-            parts: Of the active node.
-            opened: Its store.
             worker: Reads the files.
             authority: Has the activation sequence of the data.
             owner: Sends messages and gets the result.

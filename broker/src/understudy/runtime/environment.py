@@ -129,7 +129,6 @@ def system_environment(
     """The environment of one node.
 
     Args:
-        loop: Of the process.
         descriptors: Of the process; None: they are not counted.
         nodes: Nodes of the process: each has an equal share of memory and descriptors.
     """

@@ -42,7 +42,6 @@ def make_lock_manager(
         options: From the element ``manager``.
         name: Of the node, for logs of the service.
         environment: Of the node; its boot time is used.
-        loop: For the answers.
         turn: Calls them.
 
     Raises:
@@ -117,7 +116,6 @@ def make_group(
         secret: Shared with all of them.
         name: Of the node or command, for their logs.
         dialer: Opens connections.
-        turn: For pauses.
         lease_ms: Lease of its locks.
         clock: Boot time; by default that of this machine.
         entropy: For tokens; by default that of this machine.

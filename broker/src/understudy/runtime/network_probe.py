@@ -158,9 +158,7 @@ def make_network_check(
     """The network check of a node; None without targets.
 
     Args:
-        configuration: Of the node.
         make_prober: Makes the prober by its options; None: there is no network to check.
-        timers: Of the node.
     """
     options = NetworkCheckOptions(
         tuple(listed(configuration.network_check_list)),

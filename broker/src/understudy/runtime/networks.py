@@ -31,11 +31,8 @@ def make_networks(
     """The networks of a node: one for each ``connector-ref`` of its cluster connections, in their order.
 
     Args:
-        configuration: Of the node.
         credentials: Of the cluster; there are some if there is a cluster connection.
         loop: Opens connections.
-        clock: Of the node.
-        turn: Of the node.
     """
     networks = []
     for connections in by_connector(configuration.current.cluster_connections):
@@ -70,7 +67,6 @@ def membership_settings(
     """Settings of the membership that cluster connections with one connector share: those of the first one.
 
     Args:
-        configuration: Of the node.
         connections: At least one.
     """
     connection, replication = connections[0], configuration.ha_policy.replication

@@ -56,7 +56,6 @@ class BrokerNode:
         Args:
             configuration: From its broker.xml.
             environment: Its share of the process.
-            security: Its users and roles.
             on_active: Called after each activation.
             instance_directory: Absolute, where it notes which store it uses; None: it does not.
             process: Its other servers, with the backups that it hosts; None: it is alone and hosts none.

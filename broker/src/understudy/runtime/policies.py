@@ -32,7 +32,6 @@ def make_replication(parts: NodeParts, owner: Owner) -> NodeReplication | None:
     """The replication of a node; None if it is not one of a replicated pair.
 
     Args:
-        parts: Of the node.
         owner: Ends when the node may not go on without its replica.
 
     Raises:
@@ -60,9 +59,7 @@ def make_policy(
     """The policy that element ``ha-policy`` names.
 
     Args:
-        parts: Of the node.
         standby: The node while another one is active.
-        replication: Of the node.
         life: Takes the decisions.
         all_moved: Whether the last scale-down of the node left no message here.
     """

@@ -38,8 +38,6 @@ class Process(Protocol):
         """Start a colocated backup, which stops when this node does.
 
         Args:
-            backup: Its place and name.
-            configuration: Of the server.
             ended: Called with whether it ended cleanly, unless this node stopped it.
 
         Raises:

@@ -24,12 +24,7 @@ class Promotions:
     """The promotions of the data of one node."""
 
     def __init__(self, parts: NodeParts, policy: Policy) -> None:
-        """Reads the file, if the node is one of a replicated pair; a file that cannot be read is logged and replaced.
-
-        Args:
-            parts: Of the node.
-            policy: Of the node.
-        """
+        """Read the file of a node of a replicated pair; a file that cannot be read is logged and replaced."""
         self._parts = parts
         self._life = policy.standby_life if isinstance(policy, ReplicationPolicy) else None
         self._directory = parts.configuration.current.node_manager_lock_directory

@@ -31,7 +31,6 @@ async def reached_members(configuration: Configuration, security: SecurityPolicy
 
     Args:
         configuration: Of the node, which does not run.
-        security: Its users.
 
     Raises:
         ConfigError: a TLS file of a connector cannot be used.

@@ -33,7 +33,6 @@ def members_not_asked(
     """URLs of members that may be active with the data of this pair and gave no answer in a search.
 
     Args:
-        parts: Of this node.
         options: How it registers.
         answered: Connectors of the nodes that answered.
     """

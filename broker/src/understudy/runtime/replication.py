@@ -47,8 +47,6 @@ class NodeReplication:
         """No replica is taken.
 
         Args:
-            parts: Of the node.
-            used: Of both sides.
             owner: Ends when the node may not go on without its replica.
         """
         self._parts = parts

@@ -29,7 +29,6 @@ class NodeScaleDown:
 
     def __init__(self, parts: NodeParts, owner: Owner) -> None:
         """Args:
-        parts: Of the node.
         owner: After an error its messages stay, and while it is isolated.
         """
         self._parts = parts

@@ -41,7 +41,6 @@ def scrub_active(parts: NodeParts, store: MessageStore, worker: Worker, appliers
     """The scrubber of an active node.
 
     Args:
-        parts: Of the node.
         store: It serves.
         worker: Reads.
         appliers: Of the directory of the log, and of that of large messages.
@@ -55,7 +54,6 @@ class ReplicaScrub:
     def __init__(self, parts: NodeParts, worker: Worker, log: Applier, bodies: Applier, files: FileExchange) -> None:
         """
         Args:
-            parts: Of the node.
             worker: Reads and writes.
             log: Of the directory of the log.
             bodies: Of that of large messages.

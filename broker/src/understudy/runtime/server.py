@@ -65,7 +65,6 @@ class Server:
 
         Args:
             configuration: From its broker.xml. Its store, locks and ports are its own.
-            security: Its users and roles.
             instance_directory: See ``BrokerNode``.
             listener: For its management; None: it has none.
             backups: Makes the backups that it hosts for other nodes; None: it hosts none.

@@ -16,10 +16,6 @@ class StandbyFaults:
     """The reasons of one node; a new one is logged."""
 
     def __init__(self, parts: NodeParts, policy: SharedStorePolicy) -> None:
-        """Args:
-        parts: Of the node.
-        policy: Of the node.
-        """
         self._parts = parts
         self._policy = policy if policy.role is Role.BACKUP else None
         self._said: str | None = None

@@ -25,7 +25,6 @@ class StorePosition:
         """Nothing is read.
 
         Args:
-            parts: Of the node.
             authority: Has the numbers, if there is a lock manager.
             worker: Reads the log once more if it seems to be too short.
         """

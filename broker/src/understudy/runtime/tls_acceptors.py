@@ -48,7 +48,6 @@ class TlsAcceptors:
         """TLS for an acceptor that is about to listen; None: it has none.
 
         Args:
-            acceptor: Of the configuration.
             make_worker: Makes the threads for its handshakes.
 
         Raises:

@@ -115,7 +115,6 @@ class TlsLayer(Machine[State, Event]):
 
         Args:
             below: The socket.
-            port: Of the acceptor.
             turn: Flushes the output.
             above: Makes the first layer above, when the handshake is complete.
         """

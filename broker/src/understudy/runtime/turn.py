@@ -78,7 +78,6 @@ class Turn:
         """
         Args:
             loop: Where turns run.
-            timers: Of that loop.
             now_ns: Measures how long the loop stays awake.
         """
         self._loop = loop

@@ -30,7 +30,6 @@ class WaitingAcceptors:
         """Does not listen.
 
         Args:
-            parts: Of the node.
             authority: Decides what a registration proves.
         """
         self._parts = parts

@@ -29,7 +29,6 @@ async def serve_witness(
     """Run a witness until SIGTERM or SIGINT, or until it fails; the exit code.
 
     Args:
-        directory: Of its state.
         places: Hosts and ports to listen on.
         secret: Shared with the clients.
         lease_max_ms: Longest lease.

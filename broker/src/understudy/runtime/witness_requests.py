@@ -40,10 +40,7 @@ class WitnessRequests:
     def __init__(self, dialer: WitnessDialer, entropy: Entropy, secret: bytes, name: str, timeout_s: float) -> None:
         """Args:
         dialer: Opens connections.
-        entropy: For nonces.
-        secret: Of the witnesses.
         name: Of the client, for their logs.
-        timeout_s: For each request.
         """
         self._dialer = dialer
         self._entropy = entropy

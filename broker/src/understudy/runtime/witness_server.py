@@ -51,7 +51,6 @@ class WitnessServer:
             directory: Of the state file; it exists.
             secret: Shared with the clients.
             lease_max_ms: Longest lease that is granted.
-            ports: Of the machine.
 
         Raises:
             JournalCorrupt: the state file is damaged.

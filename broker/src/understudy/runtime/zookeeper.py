@@ -95,7 +95,6 @@ class ZooKeeperLockManager(Machine[State, Event]):
             loop: For the answers,
             executor: and what calls them.
             clock: Boot time.
-            timers: For the heartbeat.
             begun: Called with the id and the password of each session.
         """
         super().__init__()

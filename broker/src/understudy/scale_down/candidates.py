@@ -23,7 +23,6 @@ def candidates(
     in the order of their ids, with a group only those of the group.
 
     Args:
-        settings: Of the HA policy.
         cluster: With the topology.
         pending: Of a scale-down that was interrupted, which goes on at the same target; None: there is none.
     """

@@ -82,7 +82,6 @@ class MovingMessages:
 
     def __init__(self, office: PostOffice, timers: Timers, node_id: str, commit_interval: int) -> None:
         """Args:
-        office: Of this node.
         timers: For the removal of confirmed messages.
         node_id: Of this node, a UUID.
         commit_interval: Messages that are removed in one transaction; -1: as they are confirmed.
@@ -345,8 +344,6 @@ def message_of_third(message: Message, queue: Queue, *, leads_to_target: bool) -
     """A message of a store-and-forward queue as it is sent to the target; None: it names no queue.
 
     Args:
-        message: Of the queue.
-        queue: Of this node.
         leads_to_target: Whether its messages are for the target itself, not for a third node.
     """
     ids = message.properties.get(ROUTE_TO + queue.name)

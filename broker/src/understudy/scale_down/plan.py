@@ -46,8 +46,6 @@ class ScaleDown:
         """Args:
         configuration: Of the node, with a cluster connection.
         cluster: With the topology and the connections to other brokers.
-        services: Of the active node.
-        timers: For attempts.
         pending: Of the scale-down that was interrupted: its target has to be the same. None: there is none.
         """
         settings = settings_of(configuration)

@@ -64,7 +64,6 @@ class BranchMoves:
 
         Args:
             resources: The branches of this node.
-            node_id: Of the target.
 
         Raises:
             RemoteProtocolError: the target refuses a branch.

@@ -68,7 +68,6 @@ class SecurityPolicy(ABC):
 
         Args:
             user: User name of the login.
-            password: Of the login.
             certificate: Subject of the verified certificate of the client; None: it has none.
 
         Raises:
@@ -245,7 +244,6 @@ def security_policy(
 
     Args:
         configuration: With security-enabled, the settings and the cache sizes.
-        entropy: For salts and keys.
         clock: For the age of successful checks.
         texts: Users and roles; ignored if security is disabled.
         allow_plain: Accept plain passwords in the users file.

@@ -64,8 +64,6 @@ def apply_outcome(
     """Carry out an outcome other than ACCEPTED.
 
     Args:
-        office: Of the node.
-        queue: Of the message.
         consumer: To which the message was delivered.
         reference: Of the message; no longer outstanding.
     """

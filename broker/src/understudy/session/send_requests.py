@@ -62,7 +62,6 @@ class SendRequests:
         """Take a message from the client; see the text of ``session.session`` for ``done``.
 
         Args:
-            message: Of the client.
             done: Answers it.
             may_wait: Whether the caller sends it again, and nothing after it before, when the decision about its group
                 was made that is the result. Otherwise it may be routed without its group.
@@ -100,7 +99,6 @@ class SendRequests:
         """Take messages that came together, in order from ``row`` on: as ``send`` for each of them.
 
         Args:
-            sends: Of the client.
             row: The first one.
             answers: Answers each of them; None if no answer is wanted.
 

@@ -40,7 +40,6 @@ class ServerSession(ConsumingSession):
 
     Args:
         name: Chosen by the client, or by the protocol if it has no names.
-        services: Of the node.
         callback: Sends to the client.
         connection: Connection of the client.
         security: Permissions of the client.

@@ -41,7 +41,6 @@ def admitted(message: Message, security: SessionSecurity, origin_removed: Callab
 
     Args:
         message: With its address, without a prefix.
-        security: Of the session.
         origin_removed: Called with a transfer whose origin is removed.
     """
     properties = message.properties

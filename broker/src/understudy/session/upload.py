@@ -62,7 +62,6 @@ class Upload(Machine[State, Event]):
         """Nothing is written yet.
 
         Args:
-            store: Of the node.
             header: The message, whatever its body.
         """
         super().__init__()

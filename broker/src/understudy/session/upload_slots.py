@@ -23,8 +23,6 @@ class UploadSlots:
         """A large message is announced.
 
         Args:
-            connection_id: Of its session.
-            user: Of its session.
             node_max: How many may be unfinished on the node; one user may have half of them.
 
         Raises:

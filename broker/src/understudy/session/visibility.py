@@ -32,7 +32,6 @@ def check_visible(
     """Nothing if the client has any permission there.
 
     Args:
-        security: Of the client.
         asked: The name as the client gave it, the only one that the refusal names.
         address: That it stands for.
         queue: Likewise.

@@ -85,8 +85,6 @@ class StoppedLogs:
         Args:
             directories: Absolute paths.
             many_nodes: They may be of different nodes.
-            layout: Of all of them.
-            retention: Of the one journal.
         """
         self.directories = directories
         self.retention = retention

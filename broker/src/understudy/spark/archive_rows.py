@@ -88,11 +88,9 @@ def read_candidates(
 
     Args:
         spark: A session of ``open_session``.
-        directories: Of journals.
         addresses: Only messages to addresses that match one of these; all if there are none.
         held: Messages of a snapshot, with the columns of ``HELD``; None: those of the snapshots of the journals.
         one_log: All directories have segments of one log; else each one is a log of its own.
-        options: Of the source.
 
     Raises:
         StoreError: as ``read_journal``.
@@ -133,7 +131,6 @@ def first_undecided(
         directories: Copies of the log.
         held: Messages of a snapshot: a copy of a message does not say its transaction. None: all copies are of
             messages that were judged before.
-        end: Of the range.
         options: Of the source, the offsets of the range among them.
     """
 

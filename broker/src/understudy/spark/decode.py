@@ -58,7 +58,6 @@ class Block:
     def __init__(self, piece: Piece, data: bytes | memoryview, origin: int, positions: array[int]) -> None:
         """
         Args:
-            piece: Its segment.
             data: The bytes of the records.
             origin: Offset in the file of ``data``.
             positions: Index in ``data`` of each record; the last record ends where ``data`` does.

@@ -21,7 +21,6 @@ def flow_page(report: Mapping[str, Any], series: Series) -> str:
 
     Args:
         report: As ``--json`` prints it.
-        series: Of the same run.
     """
     queues, addresses = series.by_queue(), series.by_address()
     deepest = sorted(report["queues"], key=lambda each: -each["depth_highest"])[:_LINES]

@@ -103,8 +103,6 @@ def assemble(
     """The report without forecasts.
 
     Args:
-        plans: Of the logs.
-        series: Of queues and addresses.
         kinds: Rows of ``flow_rows.bytes_by_kind``.
         pins: Rows of ``flow_rows.pins``.
         hops: The row of ``flow_rows.hops``.

@@ -47,7 +47,6 @@ def segment_times(plan: LogPlan, newest: dict[int, int]) -> list[SegmentTime]:
     """When the segments of a log were written; those that a snapshot stands for are left out.
 
     Args:
-        plan: Of the log.
         newest: Segment number to the greatest timestamp of its messages. Of a segment without a seal it is the end, as
             far as the segments before and after allow it.
     """

@@ -63,10 +63,7 @@ def write_tables(
 
     Args:
         directory: Made if it is missing; files of these names in it are replaced.
-        plans: Of the logs.
-        series: Of queues and addresses.
         pins: Rows of ``flow_rows.pins``.
-        times: Of the segments.
 
     Raises:
         ConfigError: a file cannot be written.

@@ -72,7 +72,6 @@ def forecast_disk(
     """When the disk is full.
 
     Args:
-        used_bytes: Of the journal.
         free_bytes: Left.
         live: Time in milliseconds and bytes of live records then.
         written_bytes: Bytes of the log in the time of the series.
@@ -113,7 +112,6 @@ def forecast_take_over(disk: Disk, plan: LogPlan, rate_bytes_s: float | None) ->
 
     Args:
         disk: Where the log is.
-        plan: Of it.
         rate_bytes_s: Bytes replayed in a second; None to measure it with the newest segments.
     """
     pieces = plan.pieces

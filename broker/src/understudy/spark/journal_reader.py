@@ -49,7 +49,6 @@ class JournalReader(DataSourceReader):
     def __init__(self, options: Options, schema: StructType, names: dict[str, Names] | None = None) -> None:
         """
         Args:
-            options: Of the source.
             schema: Columns to read.
             names: Names of bindings by directory; None: they are read if they are needed.
 

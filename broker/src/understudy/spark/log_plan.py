@@ -417,8 +417,6 @@ def read_small_state(disk: Disk, directory: str, name: str, id_cache_size: int =
 
     Args:
         disk: Where the store is.
-        directory: Of the journal.
-        name: Of the snapshot.
         id_cache_size: Duplicate ids kept per address.
 
     Raises:

@@ -82,7 +82,6 @@ def browse_queue(spark: SparkSession, **options: str) -> DataFrame:
 
     Args:
         spark: A session of ``open_session``.
-        options: Of the source.
 
     Raises:
         BrokerError: an option is wrong, no broker answers, or it refuses the login or the queue.
@@ -96,7 +95,6 @@ def stream_queue(spark: SparkSession, **options: str) -> DataFrame:
 
     Args:
         spark: A session of ``open_session``.
-        options: Of the source.
 
     Raises:
         BrokerError: an option is wrong, no broker answers, or it refuses the login or the queue.
@@ -111,7 +109,6 @@ def consume(spark: SparkSession, **options: str) -> Iterator[DataFrame]:
 
     Args:
         spark: A session of ``open_session``.
-        options: Of the source.
 
     Raises:
         BrokerError: an option is wrong, no broker answers, or it refuses the login or the queue.
@@ -135,7 +132,6 @@ def queue_writer(frame: DataFrame, **options: str) -> DataFrameWriter:
 
     Args:
         frame: Its columns are those of a message.
-        options: Of the sink.
 
     Raises:
         BrokerError: an option or a column is wrong, no broker answers, or it refuses the login or the address.

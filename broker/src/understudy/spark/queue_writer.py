@@ -122,8 +122,6 @@ class QueueWriter(DataSourceArrowWriter):
     def __init__(self, options: SinkOptions, schema: StructType, write_id: str) -> None:
         """
         Args:
-            options: Of the sink.
-            schema: Of the rows.
             write_id: Names the write; the same in all its tasks and their repetitions.
 
         Raises:

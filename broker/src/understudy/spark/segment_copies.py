@@ -20,7 +20,6 @@ def copies_of_segments(disk: Disk, plan: LogPlan, target: str, left_out: Contain
 
     Args:
         disk: Where the log is; only read.
-        plan: Of it.
         target: Directory of the copies.
         left_out: Numbers of segments that are not copied.
     """

@@ -90,7 +90,6 @@ class SmallReplay:
         """
         Args:
             disk: Where the log is.
-            plan: Of it.
             rows: Those of ``effects`` with a summary or a small record, in any order.
             id_cache_size: Duplicate ids kept per address.
         """

@@ -59,12 +59,6 @@ class Contents:
 def write_snapshot(directory: Path, plan: LogPlan, contents: Contents, clock: Clock) -> str:
     """Write a snapshot, synced, and read it back; its name.
 
-    Args:
-        directory: Of the new journal.
-        plan: Of the log.
-        contents: Of the snapshot.
-        clock: For the stamp.
-
     Raises:
         BrokerError: the bytes read back are not those of the state.
         OSError: it cannot be written.

@@ -40,7 +40,6 @@ def parse_offset(given: Mapping[str, Any], source: str = "the checkpoint") -> St
 
     Args:
         given: As Spark hands it over.
-        source: For the error.
 
     Raises:
         ConfigError: it is not an offset of this source.

@@ -42,7 +42,6 @@ class StreamPlan:
     def __init__(self, options: StreamOptions, disk: Disk, active: ActiveNode | None) -> None:
         """
         Args:
-            options: Of the stream.
             disk: Where the copies are.
             active: The node that confirms; None: the files alone decide.
         """
@@ -177,7 +176,6 @@ class StreamPlan:
 
         Args:
             start: Where the stream is.
-            end: Of a planned batch.
             epoch: Only copies that know this epoch, and no newer one, count.
         """
         fitting: list[LogView] = []

@@ -210,7 +210,6 @@ class LogDirectory:
         Args:
             disk: Where it is; only read.
             directory: Absolute path.
-            layout: Of the directory.
             retention: Where segments are that have left the log; None if they are not read.
         """
         self._disk = disk

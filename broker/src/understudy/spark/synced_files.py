@@ -11,7 +11,6 @@ def write_synced(path: Path, data: bytes, *, replace: bool = False) -> None:
 
     Args:
         path: Of the file; a symbolic link is not followed.
-        data: Its content.
         replace: Whether a file of this name is overwritten; otherwise it is an error.
 
     Raises:

@@ -113,7 +113,6 @@ def ddl(table: str, columns: str | None = None) -> str:
     """The schema of a table in Spark's DDL.
 
     Args:
-        table: Its name.
         columns: Names separated by commas; None for all columns.
 
     Raises:

@@ -114,8 +114,6 @@ class SegmentCheck:
     def __init__(self, name: str, size_bytes: int, trailer: bytes) -> None:
         """
         Args:
-            name: Of the file.
-            size_bytes: Of the file.
             trailer: Its last bytes, which say where the seal begins: ``TRAILER_BYTES``.
         """
         self._name = name
@@ -152,11 +150,6 @@ class SnapshotCheck:
     """The check of a snapshot. Implements ``Check``."""
 
     def __init__(self, name: str, size_bytes: int) -> None:
-        """
-        Args:
-            name: Of the file.
-            size_bytes: Of the file.
-        """
         self._name = name
         self._left_bytes = size_bytes
         self._data = bytearray()
@@ -199,8 +192,6 @@ def record_fits(data: bytes, number: int, epoch: int) -> bool:
 
     Args:
         data: The bytes.
-        number: Of the segment.
-        epoch: Of the segment.
     """
     frame = read_frame(data, 0, 0, seed_of(number, epoch))
     return frame is not None and frame.length == len(data)
@@ -211,7 +202,6 @@ def read_pieces(file: FileReader, size_bytes: int, *, past_cache: bool) -> Gener
 
     Args:
         file: Open.
-        size_bytes: Of all pieces together.
         past_cache: Whether the bytes come from the medium, not from a cache of this machine.
     """
     offset = 0
@@ -259,7 +249,6 @@ class BodyChecksums:
 
         Args:
             file: The segment, open.
-            name: Of its file.
             end: Offset after the last record, or of the file.
             wanted: Ids of files whose checksums are of use.
         """

@@ -111,7 +111,6 @@ class LargeMessages:
         """The node is active: remove what the log does not speak of, away from the loop.
 
         Args:
-            context: Of the store.
             epoch: Of this activation; files of it are not looked at.
             references: File id to the number of references in the log.
         """
@@ -251,7 +250,6 @@ class LargeMessages:
 
         Args:
             file: Of which all other steps were begun before.
-            parts: Its last bytes.
             done: Called with the error or None; not called once this is closed.
         """
         self._complete.append((file, parts, done))

@@ -90,7 +90,6 @@ class MessageStore:
         """Goes on where an activation stopped; use ``activate``.
 
         Args:
-            files: Of the log.
             clock: For times in segments, retries.
             epoch: As it has begun.
             settings: See there.

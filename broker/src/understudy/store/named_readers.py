@@ -65,7 +65,6 @@ class NamedReaders:
     ) -> None:
         """
         Args:
-            journal: Of the running store.
             state: Of the running store: its settings and segments.
             clock: For times of registrations and commits.
             store_setting: Appends a record to the log.

@@ -132,7 +132,6 @@ def entry_names(disk: DiskReader, directory: str) -> list[str]:
 
     Args:
         disk: Where the store is.
-        directory: Of the journal.
     """
     return [name for name in disk.list(quarantine_path(directory)) if _NAME.fullmatch(name)]
 
@@ -142,7 +141,6 @@ def read_entries(disk: DiskReader, directory: str, names: Sequence[str] | None =
 
     Args:
         disk: Where the store is; only read.
-        directory: Of the journal.
         names: What ``entry_names`` returned; None to ask.
 
     Raises:
@@ -319,7 +317,6 @@ class Quarantine:
         """Set something aside.
 
         Args:
-            entry: Its description.
             raw: Gets its bytes; called on the writer's thread.
             done: Called with None once the entry is on the medium, else with the reason why it is not (yet): a
                 full quarantine, a full or failing disk. After the latter it is tried again by ``retry``, and

@@ -76,7 +76,6 @@ class RunReader:
         """The message of a record.
 
         Args:
-            location: Of the record.
             upcoming: Where those lie that will be asked for next, in order.
 
         Raises:

@@ -157,7 +157,6 @@ class RunSlice(Sequence[MessageReference]):
             run: The messages.
             begin: First row.
             end: The row after the last one.
-            priority: Of each message.
             position: Of the first row in its queue (``routing.queues.level``); -1: it has none yet.
             deliveries: How often each was delivered.
             durable: Whether the log has the messages for this queue; without effect if it has them for none.

@@ -103,9 +103,7 @@ def repair_record(disk: DiskReader, place: Place, offset: int, length: int) -> R
     """One record of a segment, which need not be sealed.
 
     Args:
-        disk: Of this node.
         place: The segment.
-        offset: Of the record.
         length: Bytes of the record.
     """
     number, epoch, _ = parse_name(place.name) or (0, 0, False)
@@ -130,7 +128,6 @@ def repair_file(disk: DiskReader, place: Place, large: LargeBody | None = None) 
     """A sealed segment, a snapshot or a body.
 
     Args:
-        disk: Of this node.
         place: The file.
         large: Of a body, as the log records it.
     """

@@ -118,7 +118,6 @@ class Repairs(Machine[RepairsState, RepairsEvent]):
         """
         Args:
             disk: Where the store is.
-            sides: Its two directories.
         """
         super().__init__()
         self._disk = disk

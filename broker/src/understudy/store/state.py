@@ -395,8 +395,6 @@ class StoreState:
 
         Args:
             record: What the log says of it; ``encoded`` is not looked at.
-            size_bytes: Of the message.
-            file_id: Of a large message.
             segment: In which it lies.
             location: Where it lies.
         """

@@ -68,7 +68,6 @@ def damage_log(volume: SimVolume, directory: str, stream: random.Random) -> Call
 
     Args:
         volume: The disk of the node.
-        directory: Of its log.
         stream: Selects the bit.
 
     Returns:
@@ -100,7 +99,6 @@ def note_later_position(volume: SimVolume, host: str, instance: str) -> Callable
     Args:
         volume: The disk of the node.
         host: The node.
-        instance: Its instance directory.
 
     Returns:
         A call that forgets it, as an administrator who accepts the store; None: it has noted no position.

@@ -94,9 +94,6 @@ def _shown(default: str | None) -> str:
 def proofs(directory: Path) -> dict[str, list[str]]:
     """Tests by the parameters that they name: file and function.
 
-    Args:
-        directory: Of the tests.
-
     Raises:
         ValueError: a marker is not used with plain texts.
     """

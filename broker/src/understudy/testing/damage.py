@@ -54,7 +54,6 @@ def damage_waiting(volume: SimVolume, directory: str, stream: random.Random, cou
 
     Args:
         volume: The storage.
-        directory: Of the journal.
         stream: Chooses messages and bits.
         count: Most messages to damage.
 

@@ -208,7 +208,6 @@ class MemoryLockManager:
         Args:
             service: Shared by all nodes.
             clock: Boot time, the same for the service.
-            timers: Of the node.
             immediate: Whether requests are carried out as soon as the time passes.
         """
         self.service = service

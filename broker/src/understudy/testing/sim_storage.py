@@ -259,8 +259,6 @@ class ObservedLogWriter:
         """
         Args:
             inner: Does the work.
-            loop: For the time.
-            executor: Of the node.
             fence: Asked at the end of each batch.
             heard: Told when the medium had finished a batch, right after the node was.
         """
@@ -315,7 +313,6 @@ class ObservedWorker:
     def __init__(self, inner: Worker, executor: Executor) -> None:
         """Args:
         inner: Does the work.
-        executor: Of the node.
         """
         self._inner = inner
         self._executor = executor
@@ -413,7 +410,6 @@ class SharedStorage:
         """The state in the log, read as a starting node reads it; no other node may be writing.
 
         Args:
-            directory: Of the journal.
             quarantine: Pass over damaged records, whether or not they were set aside.
 
         Raises:

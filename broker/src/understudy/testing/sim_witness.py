@@ -44,11 +44,9 @@ class SimWitness:
         """Not started.
 
         Args:
-            loop: Of the simulation.
             host: Name of the machine.
             lease_ms: Lease of its clients.
             lease_max_ms: Longest lease that it grants.
-            skew: Of its clocks.
             group: Id of the group whose first members it is one of; empty: it is a single witness.
         """
         self.host = host
@@ -127,11 +125,8 @@ class SimWitness:
         """The client of a node; made and used in the node's process.
 
         Args:
-            name: Of the node.
-            turn: Of the node.
             clock: Of the node's host.
             timers: Of the node's host.
-            entropy: Of the node.
             group: Shared by the clients of the members of a group; None: a single witness.
         """
         options = WitnessClientOptions([self.place], SECRET, name, self._lease_ms, group=group)

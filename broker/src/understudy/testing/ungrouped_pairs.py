@@ -32,7 +32,6 @@ class EpochsOfNodeIds(EpochChecker):
 
     def __init__(self, nodes: Sequence[NodeRole], node_id: Callable[[str], str]) -> None:
         """Args:
-        nodes: Of all pairs.
         node_id: Present node id of a node that runs, by its name.
         """
         super().__init__()

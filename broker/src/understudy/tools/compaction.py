@@ -90,7 +90,6 @@ def plan(disk: Disk, directory: str, percent: int) -> CompactionPlan:
 
     Args:
         disk: Where the store is.
-        directory: Of its journal.
         percent: See ``compact``.
 
     Raises:
@@ -143,7 +142,6 @@ class Compaction:
 
         Args:
             disk: Where the store is, writable; the store's lock is held.
-            directory: Of the journal.
             node_id: Whose store it must be.
             clock: For times in the log.
             percent: Live share of a segment below which its messages are copied; above 75 is 75.

@@ -171,7 +171,6 @@ def verify(disk: Disk, directory: str, progress: Callable[[int, int], None] = la
 
     Args:
         disk: Where the store is; only read.
-        directory: Of the segments.
         progress: Told segments done and all segments.
 
     Raises:

@@ -126,7 +126,6 @@ class LogCopy:
 
         Args:
             disk: Where the copy is.
-            directory: Of its segments.
             full: Check the bytes of sealed segments against their digests too.
 
         Raises:

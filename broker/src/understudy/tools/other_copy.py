@@ -59,7 +59,6 @@ class OtherCopy:
         """
         Args:
             disk: Where the copy is.
-            directory: Of its journal.
             large_directory: Of the bodies of its large messages.
         """
         self.disk = disk
@@ -125,7 +124,6 @@ class RestoringDisk:
 
         Args:
             disk: Where the damaged store is; only read.
-            directory: Of its journal.
             other: The copy to take bytes from.
 
         Raises:
@@ -188,7 +186,6 @@ class RestoringDisk:
         """Note the records of the other copy that replace damaged ones of a segment.
 
         Args:
-            name: Of the segment.
             header: The valid one here; None if it is damaged.
             end: Where the log ends in it; None: with the segment; 0: after the last byte that is not zero.
         """

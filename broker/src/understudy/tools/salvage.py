@@ -113,7 +113,6 @@ class Salvage:
 
         Args:
             disk: Where the store is; only read.
-            directory: Of its journal.
             large_directory: Of the bodies of its large messages.
             other: Where damaged and missing bytes are taken from; None: from nowhere.
 

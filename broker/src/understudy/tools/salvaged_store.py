@@ -28,12 +28,10 @@ def write(salvage: Salvage, disk: Disk, directory: str, large_directory: str, cl
     """Write what ``salvage.read`` has found into a new store.
 
     Args:
-        salvage: Of the old one.
         disk: Where the new one will be.
         directory: Of its journal, empty.
         large_directory: Of the bodies of its large messages.
         clock: For times in the log.
-        node_id: Of the old store.
 
     Raises:
         DiskFull, DiskFailed: the disk refused; the new store is of no use then.

@@ -8,7 +8,8 @@ Counted in docstrings, comments and texts of ``broker/src`` and ``broker/tests``
 - ``clauses``: relative clauses in the place of a noun ("what came before", "what is left");
 - ``fragments``: docstrings of the package that begin with a preposition, a pronoun or a conjunction ("Of the node.",
   "As in management.", "It waits ...") and so have their subject elsewhere;
-- ``repeats``: entries of ``Args`` of the package that say nothing beyond the name ("clock: The clock.");
+- ``repeats``: entries of ``Args`` of the package that say nothing beyond the name ("clock: The clock.", "office: Of the
+  node.");
 - ``inherited``: docstrings of methods of the package that only point to the method they override ("See ``Port``.").
 
 ``prose.toml`` holds the number of each package today. A test fails when a number grows, not when it could be lower, so
@@ -60,6 +61,8 @@ _IMPLEMENTS = re.compile(r"[Ii]mplements ((?:``[\w.]+``(?:, and |, | and )?)+)")
 OPENING = re.compile(r"\s*(?:What|Who|Whose|Whom|That)\b(?!.*\?\s*$)")
 FRAGMENT = re.compile(r"\s*(?:Of|Its|It|As|By|For|In|Those|With|From|So)\b")
 _ARGUMENT = re.compile(r"^ *\*{0,2}(\w+): +(.+)$")
+#: "Of the node.": which object it belongs to is plain from the function or the type.
+_GENITIVE = re.compile(r"(?:Of|Its|For)(?: \w+){1,3}\.$")
 _POINTER = re.compile(r"\s*See ``[\w.]+``\.?\s*$")
 #: Words that add nothing to the name of a parameter.
 _FILLING = frozenset({"the", "a", "an", "of", "its", "this", "that", "is", "to", "be", "used", "given"})
@@ -123,7 +126,7 @@ def docstrings(module: Module) -> Iterator[tuple[ast.AST | None, ast.Constant]]:
 
 
 def repeats(text: str) -> Iterator[str]:
-    """Parameters of a docstring whose description has no word that the name has not."""
+    """Parameters of a docstring whose description adds nothing to the name."""
     _, _, arguments = text.partition("Args:\n")
     lines = arguments.partition("\n\n")[0].splitlines()
     margin = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
@@ -133,7 +136,7 @@ def repeats(text: str) -> Iterator[str]:
         if match is None or len(line) - len(line.lstrip()) > margin or following.startswith(" " * (margin + 1)):
             continue
         words = set(re.findall(r"[a-z0-9]+", match[2].lower())) - _FILLING
-        if words <= {*match[1].split("_"), match[1] + "s"}:
+        if words <= {*match[1].split("_"), match[1] + "s"} or _GENITIVE.match(match[2]):
             yield match[1]
 
 
@@ -279,7 +282,8 @@ def test_entries_that_repeat_the_name_are_found() -> None:
         clock: The clock.
         limit_ms: -1 means no limit.
         lock_state: State of the lock.
+        office: Of the node.
         journal: Its journal
             and the rest of a sentence.
     """
-    assert list(repeats(text)) == ["clock", "lock_state"]
+    assert list(repeats(text)) == ["clock", "lock_state", "office"]

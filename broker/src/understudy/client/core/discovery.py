@@ -27,7 +27,6 @@ class Discovery:
         self, group: DiscoveryGroup, template: Connector, log: Callable[[str], None], channel: str | None = None
     ) -> None:
         """Args:
-        group: Of the URL.
         template: What the URL says for every connector. If it wants TLS, everything found is dialled
             with TLS, whatever the datagram says.
         log: Called with lines for the operator.

@@ -448,7 +448,6 @@ class SessionState:
 
         Args:
             message: Of a large one the header.
-            body: Of a large one.
 
         Raises:
             ObjectClosed: the producer or the session is closed.

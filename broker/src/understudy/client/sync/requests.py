@@ -41,7 +41,6 @@ def close_session(link: Link, session: SessionState, *, failed: bool = False) ->
     """Wait for unconfirmed sends, at most callTimeout, then close the session.
 
     Args:
-        link: Of its connection.
         failed: An error ended its use: its messages in work are given back.
     """
     deadline_s = link.now_s() + link.core.options.call_timeout_ms / 1000

@@ -193,8 +193,6 @@ class Session:
         """Attach a key and a value to the session, shown by management.
 
         Args:
-            key: Of the pair.
-            value: Of the pair.
             unique: No other session of the broker may have the same pair.
 
         Raises:
@@ -210,9 +208,6 @@ class Session:
 
     def query_queue(self, name: str) -> QueueQueryResponse:
         """Ask the broker for the attributes of a queue.
-
-        Args:
-            name: Of the queue.
 
         Returns:
             The answer; its ``exists`` says whether there is such a queue.
@@ -231,9 +226,6 @@ class Session:
 
     def query_address(self, name: str) -> BindingQueryResponse:
         """Ask the broker for the attributes of an address and its queues.
-
-        Args:
-            name: Of the address.
 
         Returns:
             The answer; its ``exists`` says whether there is such an address.
@@ -256,7 +248,6 @@ class Session:
         """Create an address.
 
         Args:
-            name: Of the address.
             routing: ``RoutingType`` or its name, "anycast" or "multicast".
             more: Further ones.
 
@@ -287,7 +278,6 @@ class Session:
         """Create a queue, and its address if it does not exist.
 
         Args:
-            name: Of the queue.
             address: Its address; None for the name of the queue.
             routing: ``RoutingType`` or its name, "anycast" or "multicast".
             filter: Selector; only matching messages are routed to the queue.
@@ -338,9 +328,6 @@ class Session:
 
     def delete_queue(self, name: str) -> None:
         """Delete a queue with its messages.
-
-        Args:
-            name: Of the queue.
 
         Raises:
             QueueNotFound: it does not exist.
@@ -517,7 +504,6 @@ class Session:
         """The name of the queue of a named subscription, as JMS clients call it.
 
         Args:
-            name: Of the subscription.
             durable: Whether the subscription is durable.
 
         Returns:
@@ -531,9 +517,6 @@ class Session:
 
     def unsubscribe(self, name: str) -> None:
         """End a durable subscription and delete its queue with the messages in it.
-
-        Args:
-            name: Of the subscription.
 
         Raises:
             QueueNotFound: the subscription does not exist.

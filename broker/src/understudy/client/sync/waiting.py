@@ -164,7 +164,6 @@ class Waiters:
         """Wait until the turn is done, or until the deadline.
 
         Args:
-            turn: Of this thread.
             deadline_ms: None for no deadline.
             read: Polls and reads once, at most until a moment, if this thread is the reader.
         """

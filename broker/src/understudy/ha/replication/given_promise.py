@@ -40,8 +40,6 @@ class GivenPromise:
         """No promise is given; the start of the process is now.
 
         Args:
-            disk: Of the lock files.
-            directory: Of the lock files.
             worker: Carries out the writes.
             clock: Boot time.
             timers: For the removal of the note.

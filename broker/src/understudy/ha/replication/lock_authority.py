@@ -74,7 +74,6 @@ class LockAuthority:
             local: The number of the data of this node.
             node_id: The present node id; a replica gets that of its active node.
             clock: Boot time.
-            timers: For pauses.
             given: The promise of this node while it is a replica.
             first_start: Whether data without a number gets one: that of a primary.
             complete: Whether the data is complete: not that of a copy that was interrupted.

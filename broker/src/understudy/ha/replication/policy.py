@@ -70,7 +70,6 @@ class ReplicationPolicy:
         standby: Follows the log of the copy.
         authority: Gives the permission to be active.
         replication: The replica of this node while it is active.
-        timers: For pauses.
         clock: Boot time.
         """
         self.options = options

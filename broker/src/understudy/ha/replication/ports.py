@@ -36,7 +36,6 @@ class ReplicaPromises(Protocol):
         """Ask that it does not take over for so long; ``Authority.promised`` gets the answer, if one comes.
 
         Args:
-            number: Of the request.
             sequence: Activation sequence of the active node.
             duration_ms: From the receipt on.
         """

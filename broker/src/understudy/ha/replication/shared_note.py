@@ -30,8 +30,6 @@ class SharedNote:
         """Reads nothing yet.
 
         Args:
-            disk: Of the store.
-            directory: Of the lock files.
             worker: Carries out the writes.
         """
         self._disk = disk
@@ -65,7 +63,6 @@ class SharedNote:
         """Write the note durably, then call ``done`` with None or the error: then it may be written or not.
 
         Args:
-            sequence: Of this node.
             replica: ``host:port`` of the replica; a longer one than the file can have is left out.
             done: Called at the end.
         """

@@ -117,7 +117,6 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
         life: Takes the decisions.
         standby: Follows the log of the copy.
         authority: Gives the permission.
-        timers: For pauses.
         retry_wait_ms: retry-replication-wait.
         """
         super().__init__()

@@ -127,7 +127,6 @@ def start(found: Standing, *, primary: bool, check_for_active: bool, last_active
     """The decision for a node.
 
     Args:
-        found: Its standing.
         primary: Whether it is configured as primary: only that begins with data that was never replicated.
         check_for_active: check-for-active-server. Data that was replicated is never used without looking.
         last_active: A waiting copy has proved ``was_last_active``.

@@ -28,7 +28,6 @@ class ReplicationChannel:
         """Pass a packet on.
 
         Args:
-            packet: Of the peer.
             authorized: Whether it has proved the cluster credentials.
 
         Raises:

@@ -38,10 +38,7 @@ class WaitingConnection:
         clock: Clock,
     ) -> None:
         """Args:
-        connection: Its outgoing half.
-        credentials: Of the cluster.
         heard: Takes a registration; returns why it is refused at the moment.
-        clock: For the time limit.
         """
         self._connection = connection
         self._heard = heard

@@ -68,7 +68,6 @@ class DuplicateIdCache:
 
         Args:
             ids: Of neighbouring records of the log.
-            first_sequence: Of the first record.
 
         Returns:
             How many were new.

@@ -75,7 +75,6 @@ class MessageGroups:
         """Under which the owner of a group is kept: its name, or its bucket when there are buckets or too many groups.
 
         Args:
-            group: Its name.
             buckets: ``group-buckets`` of the queue.
         """
         if len(group) > GROUP_NAME_CHARACTERS_MAX:

@@ -107,7 +107,6 @@ def kind_of(raw: bytes, seed: int, sequence: int) -> str:
     """Probable type of a damaged record: the name of a ``RecordType``, or ``UNKNOWN``.
 
     Args:
-        raw: Its bytes.
         seed: Crc seed of its segment.
         sequence: That it must have had.
     """
@@ -203,7 +202,6 @@ def find_passage(
     Args:
         data: From the cursor to the end of the records of the segment, or of its file.
         cursor: In front of the first bad record; ``sequence`` is not 0.
-        known: Of the store.
         following_sequence: Gets the sequence of the first record of the next segment, 0 if that is damaged, None if
             there is no next segment.
     """
@@ -285,7 +283,6 @@ class DamageReader:
     def __init__(self, disk: DiskReader, directory: str, *, allow: bool) -> None:
         """Args:
         disk: Where the store is; only read.
-        directory: Of the journal.
         allow: Pass over damaged records of known extent (``--quarantine``).
         """
         self._disk = disk

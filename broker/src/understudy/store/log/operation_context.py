@@ -158,7 +158,6 @@ class OperationContext(Lane):
         """Contracts of the configuration from now on. Calls that wait stay in their lanes.
 
         Args:
-            common: Of the node.
             others: Of addresses that have their own.
 
         Raises:

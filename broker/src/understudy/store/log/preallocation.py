@@ -91,11 +91,8 @@ class Preallocation:
         Args:
             writer: Makes them.
             clock: For the times in headers and for trying again.
-            node_id: Of the store.
-            number: Of the first.
             segment_bytes: Size of each.
             ahead: How many, at least one and at most ``AHEAD_MAX``.
-            format_version: Of their records.
             on_prepared: Called when one was made, or could not be.
             on_failure: Called with an error of the disk other than a full one.
             on_space: Called when ``no_space`` has changed.

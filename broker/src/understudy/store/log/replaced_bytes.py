@@ -24,7 +24,6 @@ def replace(disk: Disk, directory: str, operation: ReplaceBytes) -> None:
 
     Args:
         disk: Where the store is.
-        directory: Of the file.
         operation: The name and the bytes.
 
     Raises:

@@ -62,7 +62,6 @@ def apply_steps(
     Args:
         state: Of the log before, as far as it mattered.
         queues: Live messages by queue (``LiveIndex.queues``), as of now.
-        number: Of the segment.
         path: Of the segment, for errors.
         steps: Of ``kernel.skim_records``.
 

@@ -37,7 +37,6 @@ def tidy(
 
     Args:
         disk: Where the store is.
-        directory: Of the journal.
         epoch: The epoch that has begun.
         names: Files of the directory before it began.
         ends: Where the older segments end.

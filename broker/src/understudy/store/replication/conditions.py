@@ -52,7 +52,6 @@ class FileConditions:
     ) -> None:
         """
         Args:
-            directories: Of the store.
             completed: Size and crc of a body of that name that was completed not long ago (``Applier.checksum_of``).
         """
         self._completed = completed
@@ -110,7 +109,6 @@ class FileConditions:
 
         Args:
             file: The segment, open, which is not being written.
-            key: Of it.
             names: Files of the store.
         """
         if ends_with_seal(trailer_of(file)):

@@ -144,10 +144,8 @@ class CopySource:
         """Nothing is read yet.
 
         Args:
-            directories: Of the store.
             log: Writes the directory of the log.
             bodies: Writes the directory of large messages.
-            epoch: Of this activation.
             states_common: Whether the backup knows ``CommonFiles``; otherwise it sets all files of a log that differs
                 aside.
             refuses: Whether the copy ends because of a damaged file that the backup cannot replace; otherwise it is
@@ -341,7 +339,6 @@ class CopySource:
 
         Args:
             file: Of this node, open.
-            key: Of it.
             theirs: The file at the backup; None: it has none.
         """
         if theirs is not None and theirs.length == file.size():

@@ -73,7 +73,6 @@ def read_replica_state(disk: DiskReader, directory: str) -> ReplicaState:
 
     Args:
         disk: Where the store is.
-        directory: Of the log.
 
     Raises:
         StoreVersionUnsupported: a newer Understudy has written it.

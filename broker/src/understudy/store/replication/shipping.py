@@ -149,7 +149,6 @@ class ShippingWriter:
     def __init__(self, local: HoldableLogWriter, directory: Directory, shipping: Shipping) -> None:
         """Args:
         local: Executes the operations on this node.
-        directory: Of the local writer.
         shipping: Shared by the writers of the store.
         """
         self._local = local

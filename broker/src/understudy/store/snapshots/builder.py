@@ -81,7 +81,6 @@ class SnapshotBuilder:
         Args:
             disk: Where the store is.
             directory: Absolute path of the store.
-            clock: For the stamp.
             epoch: Of the node that writes.
             state: Of the running store: live messages, ends of segments.
             last_sequence: Of the last record appended.

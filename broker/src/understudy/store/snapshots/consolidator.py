@@ -73,16 +73,12 @@ class Consolidator:
     ) -> None:
         """
         Args:
-            files: Of the log.
-            clock: For stamps.
             journal: Takes the records about snapshots.
-            state: Of the running store.
             relocations: Told of every message that is copied.
             forget: The store lets go of a segment; returns the epoch it was of.
             readers: Hold segments: none that a reader needs is dropped, and nothing is copied out of it.
             known: Damage that was set aside: it is passed over.
             damaged: Told the segment number and offset of a damaged record that is not in ``known``.
-            settings: Of the store.
         """
         self._disk = files.applier.disk
         self._directory = files.applier.directory

@@ -463,7 +463,6 @@ class SnapshotLoader:
         """
         Args:
             file: Open; closed by the caller.
-            header: Of it.
             state: Where everything goes.
         """
         self.header = header

@@ -33,7 +33,6 @@ class UpgradeRefused(BrokerError):
 
     def __init__(self, status: HTTPStatus, text: str) -> None:
         """Args:
-        status: Of the answer.
         text: Its body, and the text of the error.
         """
         super().__init__(text)
@@ -135,8 +134,6 @@ class UpgradeExchange:
 
     def __init__(self, host: str, port: int, parameters: Mapping[str, object], token: bytes) -> None:
         """Args:
-        host: Of the endpoint.
-        port: Of the endpoint.
         parameters: Of the connector; ``activemqServerName`` and ``httpUpgradeEndpoint`` are used.
         token: 16 random bytes.
 

@@ -146,7 +146,6 @@ class CorePeer(Machine[State, Event]):
         owner: Called when something happens.
         target: Connector of the other node.
         clock: Measures the silence of the other side.
-        timers: For pings and responses.
         options: Time limits.
         """
         super().__init__()
