@@ -7,6 +7,7 @@ snapshots are compared with the state that a broker recovers. Forecasts are chec
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -286,6 +287,11 @@ def test_burst_of_a_second_is_drawn_in_its_second(spark: SparkSession, tmp_path:
     assert any(end - begin > 200_000 for begin, end in stretches_found)
     assert not any(begin <= begin_ms < end for begin, end in stretches_found)
     page = flow_page(report, found.series)
+    # the line of the address covers the whole time, with one peak
+    rates = re.findall(r"points='([^']*)'", page)[0].split()
+    heights = [float(each.partition(",")[2]) for each in rates]
+    assert len(heights) == len(axis.begins())
+    assert sum(height < 180 for height in heights) == sum(number > 0 for number in came.values())
     assert "the times of other records in it are not known" in page
     assert page.count("fill='#d9d9d9'") == 3 * len(stretches_found)
 

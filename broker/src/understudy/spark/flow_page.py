@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,10 +33,7 @@ def flow_page(report: Mapping[str, Any], series: Series) -> str:
     depths = {each["queue"]: series.depth(queues[each["directory"], each["queue_id"]]) for each in deepest}
     hot = report["addresses"][:_LINES]
     rates: dict[str, Points] = {
-        each["address"]: [
-            (row["begin_ms"], row["messages"]) for row in addresses[each["directory"], each["address_id"]]
-        ]
-        for each in hot
+        each["address"]: _each_interval(series, addresses[each["directory"], each["address_id"]]) for each in hot
     }
     growth = {directory: series.live_bytes(directory) for directory in report["directories"]}
     seconds = report["bucket_ms"] / 1000
@@ -68,6 +65,12 @@ def flow_page(report: Mapping[str, Any], series: Series) -> str:
             ),
         ],
     )  # fmt: skip
+
+
+def _each_interval(series: Series, rows: Sequence[Mapping[str, Any]]) -> Points:
+    """Messages in each interval: an interval without messages has no row, and its value is 0."""
+    counted = {row["begin_ms"]: row["messages"] for row in rows}
+    return [(begin, counted.get(begin, 0)) for begin in series.axis.begins()]
 
 
 def _time(at_ms: int) -> str:

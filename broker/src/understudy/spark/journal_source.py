@@ -107,7 +107,7 @@ def read_archive(spark: SparkSession, archive: str) -> DataFrame:
 
     Args:
         spark: Any session.
-        archive: Its directory.
+        archive: A directory that job ``archive`` has made.
 
     Raises:
         ConfigError: the directory is no archive, or nothing was published.

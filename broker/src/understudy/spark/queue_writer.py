@@ -181,7 +181,7 @@ class _Sending:
     def __init__(self, options: SinkOptions, task: str) -> None:
         """
         Args:
-            options: Of the sink.
+            options: Login, address and the directory for rows that cannot be sent.
             task: Begin of the duplicate ids of the task, and its name.
         """
         self._options = options
