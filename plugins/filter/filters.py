@@ -12,10 +12,14 @@ from ansible_collections.understudy.broker.plugins.module_utils import (
     credentials,
     drill,
     files,
+    health,
     pem,
+    roll_guard,
     store_copies,
     units,
 )
+from ansible_collections.understudy.broker.plugins.module_utils.process import ProcessTable
+from ansible_collections.understudy.broker.plugins.module_utils.rollout_hold import Holder
 from ansible_collections.understudy.broker.plugins.plugin_utils import (
     clocks,
     firewall,
@@ -175,6 +179,43 @@ def units_in_place(wanted: Sequence[Mapping[str, object]], node: Mapping[str, Ma
         raise AnsibleFilterError(f"units_in_place: {type(error).__name__}: {error}") from error
 
 
+def clock_differences(
+    found: Mapping[str, Mapping[str, object]], pairs: Mapping[str, Sequence[str]]
+) -> dict[str, list[str]]:
+    """Sentences about clocks of pairs that differ; see clock_differences.yml."""
+    try:
+        return clocks.differences(found, pairs)
+    except (KeyError, TypeError, ValueError) as error:
+        raise AnsibleFilterError(f"clock_differences: {type(error).__name__}: {error}") from error
+
+
+def roll_verdict(results: Mapping[str, Mapping[str, object]], inventory: Iterable[str]) -> dict[str, object]:
+    """Rolls that must not be crossed; see roll_verdict.yml."""
+    table = ProcessTable()
+    try:
+        found = [roll_guard.RollState.from_result(name, result) for name, result in results.items()]
+        states = [state for state in found if state is not None]
+        complete = {state.name for state in states} >= set(inventory)
+        return roll_guard.judge(states, Holder.present(table, os.getpid()), table, complete=complete).as_dict()
+    except (AttributeError, TypeError, ValueError) as error:
+        raise AnsibleFilterError(f"roll_verdict: {error}") from error
+
+
+def health_report(
+    results: Mapping[str, Mapping[str, object]], topology: Mapping[str, object], rolls: Mapping[str, object]
+) -> dict[str, object]:
+    """What is known of every node and pair, and what is to be done; see health_report.yml."""
+    try:
+        return health.report(results, topology, rolls).as_dict()
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise AnsibleFilterError(f"health_report: {type(error).__name__}: {error}") from error
+
+
+def release_drift(results: Mapping[str, Mapping[str, object]]) -> list[str]:
+    """Releases that differ between nodes, or are in place and not run; see release_drift.yml."""
+    return health.drift(results)
+
+
 def store_sources(nodes: Sequence[Mapping[str, object]], pairs: Sequence[str] = ()) -> list[str]:
     """Nodes whose stores are copied; see store_sources.yml."""
     try:
@@ -228,6 +269,7 @@ class FilterModule:
             "health_report": health_report,
             "release_drift": release_drift,
             "units_in_place": units_in_place,
+            "clock_differences": clock_differences,
             "store_sources": store_sources,
             "newer_stores": newer_stores,
         }

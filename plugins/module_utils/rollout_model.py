@@ -62,6 +62,8 @@ class Node:
     coordination: str = ""
     """Not empty in a pair of equal primaries."""
     lock_manager: str = ""
+    failback: bool = False
+    """Whether its pair gives the service back to the primary as soon as that is in sync."""
     roll_order: str = TOGETHER
     start_gate: str = "ready"
     """State that a start of the node ends in while its pair is whole."""

@@ -122,6 +122,19 @@ class Lab:
             os.kill(supervisor, signal.SIGKILL)  # its process namespace ends with it
             _await_end(supervisor)
 
+    def shut_down(self, name: str, timeout_s: float = SHUTDOWN_TIMEOUT_S) -> None:
+        """Switches a host off as its administrator does: systemd stops all services, then the kernel ends.
+
+        Raises:
+            LabError: it did not end within the time.
+        """
+        supervisor = self._supervisor(name)
+        if supervisor:
+            self.output(name, "systemctl poweroff --no-block")
+            _await_end(supervisor, timeout_s)
+            if self._remote is not None:
+                self._remote.forget(number_of(name))
+
     def replace(self, name: str) -> None:
         """Cuts the power of a host, and boots another machine with empty disks under its name and address."""
         self.cut_power(name)

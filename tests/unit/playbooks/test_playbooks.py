@@ -91,6 +91,25 @@ def test_every_event_of_a_drill_has_its_tasks(path: Path) -> None:
         assert (PLAYBOOKS / f"tasks/events/{event}_begin.yml").exists()
 
 
+def test_a_planned_stop_of_all_nodes_stops_the_serving_ones_last() -> None:
+    """A passive node would take over from a node that is stopped before it (failover-on-shutdown, replication)."""
+    _look, first, last = load(PLAYBOOKS / "stop.yml")
+    stops = [[task for task in tasks([play]) if "understudy.broker.instance" in task] for play in (first, last)]
+    assert [len(each) for each in stops] == [1, 1]
+    assert stops[0][0]["when"] == "stop_seen.broker.state != 'active'"
+    assert "when" not in stops[1][0]
+
+
+def test_what_playbooks_write_into_the_present_directory_is_not_packed_into_the_collection() -> None:
+    ignored = yaml.safe_load((PLAYBOOKS.parent / "galaxy.yml").read_text())["build_ignore"]
+    text = "".join(path.read_text() for path in PLAYBOOKS.rglob("*.yml"))
+    written = set(re.findall(r"lookup\('ansible.builtin.env', 'PWD'\) }}/([^/\"]+)", text))
+    written |= {"drill-ledgers"}
+    assert {"drill-report.json", "support"} <= written
+    for name in written:
+        assert any(fnmatch.fnmatch(name, each) for each in ignored), name
+
+
 GUARDED = ("stop", "uninstall", "add_node", "drain_node", "rotate_tls", "tasks/switch_look")
 """Playbooks that look for rolls themselves; site does so by the role broker, and witness asks other hosts."""
 

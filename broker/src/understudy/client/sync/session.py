@@ -193,6 +193,8 @@ class Session:
         """Attach a key and a value to the session, shown by management.
 
         Args:
+            key: Key of the pair.
+            value: Value of the pair.
             unique: No other session of the broker may have the same pair.
 
         Raises:
@@ -208,6 +210,9 @@ class Session:
 
     def query_queue(self, name: str) -> QueueQueryResponse:
         """Ask the broker for the attributes of a queue.
+
+        Args:
+            name: Name of the queue.
 
         Returns:
             The answer; its ``exists`` says whether there is such a queue.
@@ -226,6 +231,9 @@ class Session:
 
     def query_address(self, name: str) -> BindingQueryResponse:
         """Ask the broker for the attributes of an address and its queues.
+
+        Args:
+            name: Name of the address.
 
         Returns:
             The answer; its ``exists`` says whether there is such an address.
@@ -248,6 +256,7 @@ class Session:
         """Create an address.
 
         Args:
+            name: Name of the address.
             routing: ``RoutingType`` or its name, "anycast" or "multicast".
             more: Further ones.
 
@@ -278,6 +287,7 @@ class Session:
         """Create a queue, and its address if it does not exist.
 
         Args:
+            name: Name of the queue.
             address: Its address; None for the name of the queue.
             routing: ``RoutingType`` or its name, "anycast" or "multicast".
             filter: Selector; only matching messages are routed to the queue.
@@ -328,6 +338,9 @@ class Session:
 
     def delete_queue(self, name: str) -> None:
         """Delete a queue with its messages.
+
+        Args:
+            name: Name of the queue.
 
         Raises:
             QueueNotFound: it does not exist.
@@ -504,6 +517,7 @@ class Session:
         """The name of the queue of a named subscription, as JMS clients call it.
 
         Args:
+            name: Name of the subscription.
             durable: Whether the subscription is durable.
 
         Returns:
@@ -517,6 +531,9 @@ class Session:
 
     def unsubscribe(self, name: str) -> None:
         """End a durable subscription and delete its queue with the messages in it.
+
+        Args:
+            name: Name of the subscription.
 
         Raises:
             QueueNotFound: the subscription does not exist.
