@@ -121,7 +121,8 @@ def _path_problems(text: str, before: str) -> Iterator[str]:
         text: An argument.
         before: The argument before it, which may be the option that it is the value of.
     """
-    option, _, value = text.partition("=") if text.startswith("-") else (before if "=" not in before else "", "", text)
+    before = before if "=" not in before else ""
+    option, _sign, value = text.partition("=") if text.startswith("-") else (before, "", text)
     url = _URL.match(value)
     if url is not None and option not in NO_PATHS and url[1].lower() != "file":
         yield f"arguments has {value}; files of the scheme {url[1]}: are not served, so give a path of the host"

@@ -94,7 +94,7 @@ def test_a_lost_machine_is_replaced_under_load(pair: Lab, lost: str) -> None:
 
 
 def test_a_copy_is_put_back_only_over_older_data_or_with_the_explicit_option(pair: Lab) -> None:
-    active, _ = make_ready(pair)
+    active, _passive = make_ready(pair)
     assert active == PRIMARY
     pair.output(CLIENT, "mkdir -p load")
     produce = f"cd load; {UNDERSTUDY} produce --url tcp://10.77.0.12:61616 --user drill --password-file password"

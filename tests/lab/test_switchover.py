@@ -64,7 +64,7 @@ def test_an_update_hands_the_service_over(pair: Lab, failback: bool) -> None:
 
 def test_releases_that_do_not_link_are_refused_and_nothing_is_stopped(pair: Lab) -> None:
     make_ready(pair)
-    former, _ = generations(ROOT / ".scratch" / "lab-switchover", STRANGER_VERSION)
+    former, _present = generations(ROOT / ".scratch" / "lab-switchover", STRANGER_VERSION)
     refused = play(pair, INVENTORY, "playbooks/rolling_update.yml", options=options(former))
     assert refused.code != 0
     assert "do not link" in refused.output, refused.output[-3000:]
