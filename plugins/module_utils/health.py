@@ -26,7 +26,7 @@ class Row:
     name: str
     pair: str
     role: str
-    """Its configured role."""
+    """Configured role."""
     policy: str
     directory: str
     state: str

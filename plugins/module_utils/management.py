@@ -99,7 +99,7 @@ class NodeState:
 
     @property
     def refused(self) -> bool:
-        """It is not ready for a reason that no waiting changes."""
+        """Whether the node is not ready, for a reason that no waiting changes."""
         return not self.ready and any(each in self.reason for each in REFUSALS)
 
     @property

@@ -64,7 +64,7 @@ class _Unit:
 
     @property
     def switches(self) -> bool:
-        """Its nodes go one after the other, and the service is handed over in between."""
+        """Whether the nodes go one after the other, and the service is handed over in between."""
         return (
             len(self.members) > 1
             and not self.members[0].colocated

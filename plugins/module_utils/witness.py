@@ -43,15 +43,15 @@ class Seen:
 
     place: str
     answers: bool = False
-    """It has proved the secret and grants locks, now or soon after its start."""
+    """Whether the witness has proved the secret and grants locks, now or soon after its start."""
     refused: str = ""
-    """Why it is of no use until an operator changes something; empty otherwise."""
+    """Reason why the witness is of no use until an operator changes something; empty otherwise."""
     silent: str = ""
     """Why there was no answer; empty if there was one."""
     identity: str = ""
     version: str = ""
     configuration: int = 0
-    """Of its group; 0 for a single witness."""
+    """Number of the configuration of its group; 0 for a single witness."""
 
     def as_dict(self) -> dict[str, object]:
         return asdict(self)

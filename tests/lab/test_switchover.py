@@ -16,9 +16,9 @@ from understudy_lab.rolls import FORMER_VERSION, PRESENT_VERSION, Generation, ge
 TABLE = "switchover"
 INVENTORY = "quorum"
 SIBLING_VERSION = f"{PRESENT_VERSION}.1"
-"""Of the same generation of links as the present release."""
+"""Version of the same generation of links as the present release."""
 STRANGER_VERSION = FORMER_VERSION if tuple(map(int, PRESENT_VERSION.split("."))) >= (0, 2) else "0.2.0"
-"""Of another generation."""
+"""Version of another generation of links."""
 GAP_MAX_S = 1.0
 
 

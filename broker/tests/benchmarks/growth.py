@@ -73,7 +73,7 @@ class Waiting:
     """CPU time in the ``_AFTER_S`` seconds after the last confirmation."""
     after_threads_s: dict[str, float] = field(default_factory=dict)
     take_over_s: float = 0.0
-    """From SIGKILL of the active node until its backup accepts connections."""
+    """Milliseconds from SIGKILL of the active node until its backup accepts connections."""
     start_s: float = 0.0
     """A start after SIGKILL of both, until it accepts connections."""
     start_cpu_s: float = 0.0
@@ -88,7 +88,7 @@ class Start:
     queues: int
     messages_each: int
     take_over_s: float = 0.0
-    """From SIGKILL of the active node until its backup accepts connections."""
+    """Milliseconds from SIGKILL of the active node until its backup accepts connections."""
     take_over_cpu_s: float = 0.0
     """Of the backup in this time."""
     start_s: float = 0.0

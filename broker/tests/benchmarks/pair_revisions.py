@@ -47,7 +47,7 @@ class Measured:
     cpu_us: dict[str, float]
     """Processor time of the active node for each message."""
     take_over_ms: float
-    """From SIGKILL of the active node until the replica accepts connections."""
+    """Milliseconds from SIGKILL of the active node until the replica accepts connections."""
 
 
 def measure(directory: Path, environment: dict[str, str], cases: Sequence[str], window_ms: int) -> Measured:

@@ -72,7 +72,7 @@ def test_a_start_waits_for_the_activation_unless_it_is_configured_not_to(
     _change(second, "<failover-on-shutdown>", f"{wait}<failover-on-shutdown>")
     second.start()
     wait_until(lambda: second.get("/health/live")[0] == 200, second)
-    wait_until(lambda: dict(second.facts().get("ha") or {}).get("state") not in (None, "starting"), second)  # type: ignore[call-overload]
+    wait_until(lambda: dict(second.facts().get("ha") or {}).get("state") not in (None, "starting"), second)  # type: ignore[call-overload]  # JSON
     notified.settimeout(2 if waits else 30)
     try:
         ready = b"READY=1" in notified.recv(4096)

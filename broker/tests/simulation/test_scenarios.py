@@ -86,9 +86,6 @@ MEMBERS_REGRESSIONS = {
     335: "clients of a node that was scaled down for the second time were served before its messages had moved",
 }
 
-#: Seeds that break a promise today, with the known facts. A correction removes its row, as its test fails otherwise.
-OPEN: dict[tuple[str, int], str] = {}
-
 
 @pytest.fixture(autouse=True)
 def quiet():
@@ -116,16 +113,7 @@ def test_the_short_run_covers_all_scenarios():
 
 @pytest.mark.parametrize(("scenario", "seeds"), list(blocks(SHORT, BLOCK)))
 def test_every_promise_is_kept(scenario, seeds):
-    tried = (seed for seed in seeds if (scenario, seed) not in OPEN)
-    assert [text for seed in tried if (text := judge(seed, SCENARIOS[scenario]))] == []
-
-
-@pytest.mark.parametrize(
-    ("scenario", "seed"),
-    [pytest.param(*key, marks=pytest.mark.xfail(reason=reason, strict=True)) for key, reason in OPEN.items()],
-)
-def test_open_violations(scenario, seed):
-    assert judge(seed, SCENARIOS[scenario]) == ""
+    assert [text for seed in seeds if (text := judge(seed, SCENARIOS[scenario]))] == []
 
 
 @pytest.mark.parametrize("seed", REGRESSIONS)

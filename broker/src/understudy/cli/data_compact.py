@@ -61,7 +61,8 @@ def compact_store(
     """Compact the journal in DIRECTORY, of a broker that is not running.
 
     Drops segments without live records and copies the live records of sparse ones to the end. Takes the
-    lock of the store and refuses while a broker holds it. May be interrupted at any time and restarted.
+    lock of the store and refuses while a broker holds it. A node of a replicated pair with a lock manager
+    does not hold this lock: stop it first. May be interrupted at any time and restarted.
     """
     disk = open_store(directory)
     try:

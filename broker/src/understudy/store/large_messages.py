@@ -33,7 +33,7 @@ from understudy.ids import first_id_of_epoch
 from understudy.kernel import crc32
 from understudy.limits import LARGE_MESSAGES_UNFINISHED_MAX
 from understudy.message import LargeBody
-from understudy.ports import Clock, DiskReader, FileReader, LogWriter, Operation
+from understudy.ports import Clock, DiskReader, File, FileReader, LogWriter, Operation
 from understudy.store.log.applier import UNFINISHED, Applier
 from understudy.store.log.operation_context import OperationContext
 from understudy.store.log.operations import BodyEnd, FinishBodies, MakeDirectory, RemoveFile, WriteBody
@@ -49,6 +49,8 @@ SYNC_BYTES: Final = 8 * 1024 * 1024
 #: (``ha.lock_proof.LOCK_PROOF_MS``): permission after that time rests on a proof made since.
 REMOVE_AFTER_MS: Final = 4_000
 
+#: Bytes that are read at once when a whole body is copied or verified.
+_WHOLE_PIECE_BYTES: Final = 1024 * 1024
 _SUFFIX: Final = ".large"
 _NAME: Final = re.compile(r"(\d{1,20})\.large(\.tmp)?")
 
@@ -446,6 +448,36 @@ class LargeReader:
         if not self.left_bytes and self._crc != self._large.crc:
             raise LargeMessageFailed("its bytes are not those that were stored", file=self.path)
         return data
+
+    def copy_into(self, target: File) -> None:
+        """Write the rest of the body to a file from its beginning on, and sync it. The file of this reader is closed.
+
+        Raises:
+            LargeMessageFailed: the bytes are not those that were stored.
+            DiskFailed: they cannot be read, or not be written.
+        """
+        written = 0
+        try:
+            while self.left_bytes:
+                piece = self.read(_WHOLE_PIECE_BYTES)
+                target.write(written, (piece,))
+                written += len(piece)
+            target.sync()
+        finally:
+            self.pause()
+
+    def verify(self) -> None:
+        """Read the rest of the body, which compares it with the stored checksum. The file of this reader is closed.
+
+        Raises:
+            LargeMessageFailed: the bytes are not those that were stored.
+            DiskFailed: they cannot be read.
+        """
+        try:
+            while self.left_bytes:
+                self.read(_WHOLE_PIECE_BYTES)
+        finally:
+            self.pause()
 
     def restart(self) -> None:
         """Read it from its beginning again."""

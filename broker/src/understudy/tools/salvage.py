@@ -49,7 +49,6 @@ from understudy.store.snapshots.snapshot import read_snapshot, snapshot_names
 from understudy.store.state import StoreState
 from understudy.tools.other_copy import OtherCopy, RestoringDisk
 
-PIECE_BYTES: Final = 1024 * 1024
 #: Duplicate ids are the broker's to limit (id-cache-size): none is left out here.
 ID_CACHE_SIZE: Final = 1 << 31
 #: What reading a message or a body raises if it is damaged or missing.
@@ -491,13 +490,13 @@ class Salvage:
             return
         large = large_body_of(record.encoded)
         try:
-            self._read_body(large)
+            self.open_body(large).verify()
         except (StoreError, LargeMessageFailed, FileNotFoundError) as error:
             if self._restoring is None or large.file_id in self._bodies_elsewhere:
                 raise
             self._bodies_elsewhere.add(large.file_id)
             try:
-                self._read_body(large)
+                self.open_body(large).verify()
             except (StoreError, LargeMessageFailed, FileNotFoundError):
                 self._bodies_elsewhere.discard(large.file_id)
                 raise error from None
@@ -509,14 +508,6 @@ class Salvage:
         elsewhere = restoring is not None and large.file_id in self._bodies_elsewhere
         directory = restoring.other.large_directory if restoring is not None and elsewhere else self.large_directory
         return LargeReader(self._disk, f"{directory}/{large.file_id}.large", large)
-
-    def _read_body(self, large: LargeBody) -> None:
-        reader = self.open_body(large)
-        try:
-            while reader.left_bytes:
-                reader.read(PIECE_BYTES)
-        finally:
-            reader.pause()
 
 
 def _describe(record: DamagedRecord) -> str:

@@ -17,7 +17,7 @@ from understudy.store.log.segment import NEW_SUFFIX, segment_name
 from understudy.store.message_store import MessageStore
 from understudy.store.reference import MessageReference
 from understudy.store.settings import StoreSettings
-from understudy.tools.salvage import ID_CACHE_SIZE, PIECE_BYTES, Salvage
+from understudy.tools.salvage import ID_CACHE_SIZE, Salvage
 from understudy.tools.step_writer import stepped
 
 #: Bytes appended to the new store before they are written.
@@ -123,14 +123,8 @@ class _Writing:
         self._disk.make_directory(self._large_directory)
         target = self._disk.open(f"{self._large_directory}/{name}", create=True)
         try:
-            offset = 0
-            while source.left_bytes:
-                data = source.read(PIECE_BYTES)
-                target.write(offset, (data,))
-                offset += len(data)
-            target.sync()
+            source.copy_into(target)
         finally:
-            source.pause()
             target.close()
         self._disk.sync_directory(self._large_directory)
 
@@ -139,7 +133,7 @@ class _Writing:
             self._settle()
 
     def _settle(self) -> None:
-        """Until everything is on the medium."""
+        """Wait until everything is on the medium."""
         while True:
             self._store.flush()
             did = self._writer.drain()

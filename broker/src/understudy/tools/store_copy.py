@@ -248,15 +248,9 @@ class _Pass:
             reader = LargeReader(self._source.disk, self._source.path(Directory.BODIES, name), large)
             file = self._new_file(path + _UNFINISHED)
             try:
-                offset = 0
-                while reader.left_bytes:
-                    piece = reader.read(_PIECE_BYTES)
-                    file.write(offset, (piece,))
-                    offset += len(piece)
-                file.sync()
+                reader.copy_into(file)
             finally:
                 file.close()
-                reader.pause()
         except LargeMessageFailed as error:
             if LogCopy(self._source.disk, self._source.log).position > made.position:
                 raise _Changed(str(error)) from error

@@ -20,7 +20,7 @@ from support.architecture import KNOWN, ROOT, TABLES, report, rules
 ADR = ROOT / "docs" / "adr" / "0135-sharper-architecture-rules.md"
 PROSE = TABLES / "prose.toml"
 #: Sections of known.toml whose limit is in rules.toml; an entry that was not recorded before was at most there.
-LIMITS: dict[str, int] = rules()["sizes"]  # type: ignore[assignment]
+LIMITS: dict[str, int] = rules()["sizes"]  # type: ignore[assignment]  # a table of TOML
 _ROW = re.compile(r"^\| `(?P<entry>[^`]+)` \| (?P<section>[^|]+) \| \d+ \| (?P<number>\d+) \| \S.* \|$", re.M)
 
 Numbers = dict[tuple[str, str], int]

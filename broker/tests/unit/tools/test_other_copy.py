@@ -214,10 +214,10 @@ def test_an_older_copy_with_fewer_epochs_and_segments() -> None:
 @pytest.mark.parametrize("is_missing", [False, True])
 def test_bodies_of_large_messages(is_missing: bool) -> None:
     rig = filled(34)
-    large = [each.record for each in live_messages(rig) if each.record.flags & MESSAGE_LARGE]  # type: ignore[union-attr]
+    large = [each.record for each in live_messages(rig) if each.record.flags & MESSAGE_LARGE]  # type: ignore[union-attr]  # present in this store
     assert large
     copy(rig)
-    body = large_body_of(large[0].encoded)  # type: ignore[union-attr]
+    body = large_body_of(large[0].encoded)  # type: ignore[union-attr]  # present in this store
     path = f"{LARGE}/{body.file_id}.large"
     content = rig.volume.content(path)
     if is_missing:
@@ -232,8 +232,8 @@ def test_bodies_of_large_messages(is_missing: bool) -> None:
 
 def test_a_body_that_fits_in_neither_copy_is_named() -> None:
     rig = filled(34)
-    record = next(each.record for each in live_messages(rig) if each.record.flags & MESSAGE_LARGE)  # type: ignore[union-attr]
-    body = large_body_of(record.encoded)  # type: ignore[union-attr]
+    record = next(each.record for each in live_messages(rig) if each.record.flags & MESSAGE_LARGE)  # type: ignore[union-attr]  # present in this store
+    body = large_body_of(record.encoded)  # type: ignore[union-attr]  # present in this store
     rig.volume.flip_bit(f"{LARGE}/{body.file_id}.large", 0, 1)
     copy(rig)
     salvage, _ = salvaged(rig)
@@ -243,7 +243,7 @@ def test_a_body_that_fits_in_neither_copy_is_named() -> None:
 
 @pytest.mark.parametrize("is_dropped", [False, True])
 def test_a_message_of_the_quarantine_is_in_its_queue_again(is_dropped: bool) -> None:
-    """Its queue has acknowledged it. An entry that an operator dropped stays away."""
+    """The queue has acknowledged the message. An entry that an operator dropped stays away."""
     rig = filled(35)
     state = recover(rig.disk("look"), DIRECTORY).state
     live = {each.message_id for backlog in state.references.values() for each in backlog.references()}
@@ -273,7 +273,7 @@ def test_a_message_of_the_quarantine_is_in_its_queue_again(is_dropped: bool) -> 
     rig.disk("vandal").make_directory(quarantine_path(DIRECTORY))
     put(rig, f"{quarantine_path(DIRECTORY)}/entry.entry", json.dumps(asdict(entry)).encode() + b"\n")
     salvage, new = salvaged(rig)
-    assert (record.message_id in new["messages"][queue_id]) is not is_dropped  # type: ignore[index]
+    assert (record.message_id in new["messages"][queue_id]) is not is_dropped  # type: ignore[index]  # present in this store
     assert salvage.report.restored.get("quarantined message", 0) == (not is_dropped)
     assert bool(salvage.report.lost) is is_dropped, "the extent of a dropped entry stays damaged"
 
