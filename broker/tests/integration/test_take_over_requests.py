@@ -9,7 +9,6 @@ its thread can be counted. Calls by a path cost a request more for each director
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 import threading
 from collections import Counter
@@ -21,6 +20,7 @@ import pytest
 
 from support.faulty_disk import start_node
 from support.processes import Pair
+from understudy.ha.node import NodeLife
 from understudy.runtime.acceptor import Acceptor
 from understudy.runtime.disk import RealDisk
 from understudy.store.node_lock import NodeLock
@@ -28,17 +28,18 @@ from understudy.store.node_lock import NodeLock
 #: Calls with a path, or with a descriptor of a directory and a name.
 BY_NAME = ("open", "stat", "listdir", "mkdir", "rename", "unlink", "utime", "statvfs", "makedirs")
 BY_DESCRIPTOR = ("fstat", "pread", "pwrite", "pwritev", "lseek", "fdatasync", "fsync", "posix_fallocate", "ftruncate")
-#: From the lock to the listening socket, the tail of the log being empty; without those that read and those that prove
-#: the lock.
-CALLS_MAX = 32
+#: From the activation to the listening socket, the tail of the log being empty; without those that read and those that
+#: prove the lock. Before, while the node waits for the end of the last proof of the former one (ADR 0113), it looks at
+#: the log as often as the time allows.
+CALLS_MAX = 24
 #: Of these: by a path from the root.
-PATHS_MAX = 5
+PATHS_MAX = 2
 #: Of ``pread`` and ``lseek``. Here 14; more where the file system does not know which blocks were written.
 READS_MAX = 40
 
 
 class Calls:
-    """The system calls of the main thread on a store, from its lock to the first acceptor."""
+    """The system calls of the main thread on a store, from the activation of the node to the first acceptor."""
 
     def __init__(self, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.counts: Counter[str] = Counter()
@@ -49,7 +50,7 @@ class Calls:
         for name in (*BY_NAME, *BY_DESCRIPTOR):
             monkeypatch.setattr(os, name, self._counted(name, getattr(os, name)))
         monkeypatch.setattr(NodeLock, "lost", self._proved(NodeLock.lost))
-        monkeypatch.setattr(fcntl, "fcntl", self._locked(fcntl.fcntl))
+        monkeypatch.setattr(NodeLife, "activate", self._activating(NodeLife.activate))
         monkeypatch.setattr(Acceptor, "open", self._served(Acceptor.open))
 
     def _place(self, subject: object) -> str:
@@ -70,20 +71,15 @@ class Calls:
 
         return count
 
-    def _locked(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        def ask(descriptor: int, *arguments: Any) -> Any:
-            answer = call(descriptor, *arguments)
-            if not self._proving and self._place(descriptor).endswith("serverlock.1"):
-                self._counting = True
-                self.counts["fcntl"] += 1
-            return answer
+    def _activating(self, call: Callable[[NodeLife], None]) -> Callable[[NodeLife], None]:
+        def activate(life: NodeLife) -> None:
+            self._counting = True
+            call(life)
 
-        return ask
+        return activate
 
     def _proved(self, call: Callable[[NodeLock], str | None]) -> Callable[[NodeLock], str | None]:
-        """Leave out the proofs of the lock: their number depends on the time that a take-over needs. A proof also asks
-        for the lock, so it must not begin the counting again once the node serves.
-        """
+        """Leave out the proofs of the lock: their number depends on the time that a take-over needs."""
 
         def prove(lock: NodeLock) -> str | None:
             self._proving = True

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from tests.support.copies import act, restart, write_out
@@ -303,6 +303,8 @@ def test_burst_of_a_second_is_drawn_in_its_second(spark: SparkSession, tmp_path:
     ),
     offsets=st.lists(st.integers(HEADER_BLOCK_BYTES, HEADER_BLOCK_BYTES + 100_000), min_size=2),
 )
+@example(sent={0: (1_001, 1_001), 1: (0, 0)}, offsets=[HEADER_BLOCK_BYTES, HEADER_BLOCK_BYTES])
+@example(sent={0: (300_000, 300_000), SLICES - 1: (2_000, 2_000)}, offsets=[HEADER_BLOCK_BYTES, HEADER_BLOCK_BYTES])
 def test_times_of_records_rise_within_their_segment_whatever_clients_say(
     sent: dict[int, tuple[int, int]], offsets: list[int]
 ) -> None:

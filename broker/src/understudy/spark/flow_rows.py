@@ -89,27 +89,32 @@ def _place() -> Column:
 
 def _borders(begin_ms: int, end_ms: int, sent: Sent) -> tuple[int, ...]:
     """Times at the borders of the slices of a segment; between messages they are on a straight line."""
-    known: dict[int, int] = {0: begin_ms, SLICES: end_ms}
+    known = []
     for border in range(SLICES + 1):
         beside = [sent[border - 1][1]] if border - 1 in sent else []
         beside += [sent[border][0]] if border in sent else []
         if beside:
-            known[border] = min(max(sum(beside) // len(beside), begin_ms), end_ms)
-    found = [known[0]]
-    for before, after in pairwise(_rising(sorted(known.items()))):
-        low, high = known[before], known[after]
+            known.append((border, min(max(sum(beside) // len(beside), begin_ms), end_ms)))
+    rising = _rising([(0, begin_ms), *known, (SLICES, end_ms)])
+    # a message at the first or last border says more than the ends of the segment
+    if rising[1][0] == 0:
+        del rising[0]
+    if rising[-2][0] == SLICES:
+        del rising[-1]
+    found = [rising[0][1]]
+    for (before, low), (after, high) in pairwise(rising):
         found += [low + (high - low) * (each - before) // (after - before) for each in range(before + 1, after + 1)]
     return tuple(found)
 
 
-def _rising(known: Sequence[tuple[int, int]]) -> list[int]:
-    """The most borders whose times never fall, the first and the last one included: clients with wrong clocks give
-    times that are too early or too late, and these are left out.
+def _rising(known: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The most borders and times such that the times never fall: clients with wrong clocks give times that are too
+    early or too late, and these are left out. The first and the last one are included: no time is lower or higher.
     """
-    best: list[list[int]] = []
+    best: list[list[tuple[int, int]]] = []
     for place, (border, at_ms) in enumerate(known):
         before = [best[earlier] for earlier in range(place) if known[earlier][1] <= at_ms]
-        best.append([*max(before, key=len, default=[]), border])
+        best.append([*max(before, key=len, default=[]), (border, at_ms)])
     return best[-1]
 
 
