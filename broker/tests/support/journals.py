@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pyspark.sql import types as t
-from pyspark.sql.datasource import Filter
 
 from understudy.message import Message
 from understudy.runtime.disk import RealDisk
 from understudy.spark import tables
-from understudy.spark.journal_reader import FilteringReader
+from understudy.spark.conditions import conditions_as_text
+from understudy.spark.journal_reader import JournalReader
 from understudy.spark.log_plan import parse_options
 from understudy.store.log.records import AcknowledgeRecord, MessageRecord, MoveRecord
 from understudy.tools.inspect import LoggedRecord, read_log
@@ -29,16 +29,17 @@ def read_table(
     directories: str | Sequence[str],
     table: str,
     columns: Sequence[str] | None = None,
-    filters: Sequence[Filter] = (),
+    where: Sequence[tuple[str, str, Any]] = (),
     **options: str,
 ) -> list[Row]:
     """The rows of a table, in the order of the log."""
     paths = [directories] if isinstance(directories, str) else list(directories)
     given = {"paths": "[" + ",".join(f'"{path}"' for path in paths) + "]", "table": table, **options}
+    if where:
+        given["where"] = conditions_as_text(where)
     known = tables.TABLES[table]
     schema = t.StructType([t.StructField(name, _TYPES[known[name]]) for name in columns or known])
-    reader = FilteringReader(parse_options(given), schema)
-    assert list(reader.pushFilters(list(filters))) == list(filters)
+    reader = JournalReader(parse_options(given), schema)
     return [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
@@ -96,11 +96,10 @@ def read_candidates(
         StoreError: as ``read_journal``.
     """
 
-    def table(name: str, columns: Iterable[str], **more: str) -> DataFrame:
-        return read_journal(spark, directories, name, list(columns), **options, **more)
+    def table(name: str, columns: Iterable[str], where: Sequence[tuple[str, str, Any]] = ()) -> DataFrame:
+        return read_journal(spark, directories, name, list(columns), where, **options)
 
-    records = table("records", ("directory", "kind", "transaction_id"), pushFilters="true")
-    commits = records.where(F.col("kind") == RecordType.TX_COMMIT.name).select("directory", "transaction_id")
+    commits = table("records", ("directory", "transaction_id"), [("kind", "=", RecordType.TX_COMMIT.name)])
     messages = table("messages", _READ)
     if addresses:
         expression = rf"\A(?:{address_expression(addresses)})\z"
@@ -134,27 +133,28 @@ def first_undecided(
         options: Of the source, the offsets of the range among them.
     """
 
-    def table(name: str, *columns: str) -> DataFrame:
-        # each frame is scanned once, as option pushFilters asks
-        return read_journal(spark, directories, name, list(columns), pushFilters="true", **options)
+    def table(name: str, *columns: str, where: Sequence[tuple[str, str, Any]] = ()) -> DataFrame:
+        return read_journal(spark, directories, name, list(columns), where, **options)
 
-    decided = table("records", "kind", "transaction_id").where(
-        F.col("kind").isin(RecordType.TX_COMMIT.name, RecordType.TX_ROLLBACK.name)
-    )
-    prepared = table("records", "kind", "transaction_id").where(F.col("kind") == RecordType.TX_PREPARE.name)
-    prepared = prepared.select("transaction_id").distinct()
+    outcomes = (RecordType.TX_COMMIT.name, RecordType.TX_ROLLBACK.name)
+    decided = table("records", "transaction_id", where=[("kind", "in", outcomes)])
+    prepared = table("records", "transaction_id", where=[("kind", "=", RecordType.TX_PREPARE.name)]).distinct()
     columns = ("message_id", "moved", "transaction_id", "epoch", "sequence")
     place = ("transaction_id", "epoch", "sequence", "moved")
-    staged = table("messages", *columns).where("NOT moved AND transaction_id IS NOT NULL").select(*place)
+    staged = (
+        table("messages", *columns, where=[("moved", "=", False)]).where("transaction_id IS NOT NULL").select(*place)
+    )
     if held is not None:
         of_copies = held.where("transaction_id IS NOT NULL AND NOT acknowledged").select("message_id", "transaction_id")
         copies = (
-            table("messages", *columns).where("moved").drop("transaction_id").join(of_copies.distinct(), "message_id")
+            table("messages", *columns, where=[("moved", "=", True)])
+            .drop("transaction_id")
+            .join(of_copies.distinct(), "message_id")
         )
         staged = staged.unionByName(copies.select(*place))
     may_follow = (F.col("epoch") == end.epoch) | F.coalesce("prepared", F.lit(False))
     found = (
-        staged.join(decided.select("transaction_id"), "transaction_id", "left_anti")
+        staged.join(decided, "transaction_id", "left_anti")
         .join(prepared.withColumn("prepared", F.lit(True)), "transaction_id", "left")
         .where(may_follow)
         .agg(F.min("sequence").alias("first"), F.coalesce(F.max("moved"), F.lit(False)).alias("copied"))

@@ -140,8 +140,8 @@ class _Run:
             held.where("transaction_id IS NULL AND NOT acknowledged"),
         )
 
-    def _table(self, name: str, *columns: str, **more: str) -> DataFrame:
-        return read_journal(self._spark, self._directories, name, list(columns), **self._options, **more)
+    def _table(self, name: str, *columns: str, where: Sequence[tuple[str, str, Any]] = ()) -> DataFrame:
+        return read_journal(self._spark, self._directories, name, list(columns), where, **self._options)
 
     def _times(self, plans: Sequence[LogPlan], messages: DataFrame) -> list[flow_rows.SegmentTime]:
         greatest = messages.where("NOT moved").groupBy("directory", "segment")
@@ -152,10 +152,8 @@ class _Run:
 
     def _removed(self, times: Sequence[flow_rows.SegmentTime]) -> DataFrame:
         """Queues that were removed, with the time."""
-        # the filter is pushed down, so payloads of other records are not copied
-        removals = self._table("records", *_PLACE, "kind", "payload", pushFilters="true").where(
-            F.col("kind") == RecordType.QUEUE_REMOVE.name
-        )
+        # payloads of other records are not copied
+        removals = self._table("records", *_PLACE, "payload", where=[("kind", "=", RecordType.QUEUE_REMOVE.name)])
         gone = flow_rows.with_time(removals, times)
         digits = F.concat(*(F.substring(F.hex("payload"), 15 - 2 * place, 2) for place in range(8)))
         queue_id = F.conv(digits, 16, 10).cast("bigint")

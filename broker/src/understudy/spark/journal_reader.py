@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
@@ -24,7 +24,7 @@ from understudy.spark.changes import change_columns, changes_of_references
 from understudy.spark.decode import AcknowledgementRows, Block, MessageRows, RecordRows, Rows
 from understudy.spark.log_plan import LogPlan, Options, Piece, pack, plan_logs
 from understudy.spark.names import Names, binding_records, binding_rows, read_names, snapshot_rows
-from understudy.spark.predicates import CHEAP, column_of, mask_of, may_match
+from understudy.spark.predicates import mask_of, may_match
 from understudy.spark.snapshots import reference_rows
 from understudy.spark.stream_plan import names_by_directory, pieces_between
 
@@ -65,10 +65,10 @@ class JournalReader(DataSourceReader):
                 raise ConfigError(f"column {given.name} of table {options.table} is {own}")
         fields = [StructField(each.name, each.dataType) for each in schema.fields]
         self._schema = to_arrow_schema(StructType(fields), timezone="UTC")
-        self.filters: list[Filter] = []
-        """Rows that these drop need not be read; Spark applies them again."""
         self._names: dict[str, Names] = names or {}
-        self.needs_names = options.table in ("messages", "acknowledgements") and bool(_NAMED & set(schema.names))
+        self.needs_names = options.table in ("messages", "acknowledgements") and bool(
+            _NAMED & {*schema.names, *(each.column for each in options.where)}
+        )
         """Whether rows have names of bindings."""
         if self.needs_names and names is None:
             # not in ``partitions``: Spark has serialised the reader for its tasks before it calls that
@@ -86,7 +86,7 @@ class JournalReader(DataSourceReader):
         options = self._options
         if options.range is not None:
             pieces, _ = pieces_between(options, *options.range)
-            wanted = [piece for piece in pieces if may_match(piece, self.filters)]
+            wanted = [piece for piece in pieces if may_match(piece, options.where)]
             found = [JournalPartition(each) for each in pack(wanted, options.partition_bytes, options.min_partitions)]
             return found or [JournalPartition(())]
         plans = plan_logs(options)
@@ -94,7 +94,7 @@ class JournalReader(DataSourceReader):
             piece
             for plan in plans
             for piece in plan.pieces[plan.in_snapshot if options.table == "changes" else 0 :]
-            if may_match(piece, self.filters)
+            if may_match(piece, options.where)
         ]
         found = [JournalPartition(each) for each in pack(pieces, options.partition_bytes, options.min_partitions)]
         if options.table == "references":
@@ -152,12 +152,9 @@ class JournalReader(DataSourceReader):
         return AcknowledgementRows(block, names.queues)
 
     def _drop_rows(self, rows: Rows) -> None:
-        for each in self.filters:
-            column = column_of(each)
-            if column in _NAMED and column not in self._columns:
-                continue  # without the names of bindings; Spark applies the filter
-            if column in CHEAP and column in rows.columns and len(rows):
-                rows.keep(mask_of(each, rows.column(column)))
+        for each in self._options.where:
+            if len(rows):
+                rows.keep(mask_of(each, rows.column(each.column)))
 
     def _bindings(self, disk: RealDisk, partition: JournalPartition) -> Iterator[pa.RecordBatch]:
         found: list[dict[str, Any]] = []
@@ -173,19 +170,6 @@ class JournalReader(DataSourceReader):
         """Rows that were made one by one."""
         columns = [pa.array([row.get(each.name) for row in rows], each.type) for each in self._schema]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
-
-
-class FilteringReader(JournalReader):
-    """Takes the filters that Spark pushes down, for option ``pushFilters``.
-
-    Spark plans each scan of a frame, and runs all of them with the reader that it planned last: rows are lost if one
-    frame is scanned with different filters in one query (ADR 0062). So only a frame that is scanned once may have it.
-    """
-
-    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802  the name is pyspark's
-        """Take the filters that can be used; Spark applies all of them again."""
-        self.filters = [each for each in filters if column_of(each) is not None]
-        yield from filters
 
 
 def _as(values: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -7,21 +7,25 @@ partition and returns Arrow batches. Without a running Spark nothing here is use
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from understudy.spark import tables
-from understudy.spark.journal_reader import FilteringReader, JournalReader
+from understudy.spark.conditions import conditions_as_text
+from understudy.spark.journal_reader import JournalReader
 from understudy.spark.log_plan import parse_options, plan_logs
 from understudy.spark.stream_options import parse_stream_options, without_stream_options
 from understudy.spark.stream_reader import JournalStream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+log = logging.getLogger(__name__)
 
 #: Name of the format.
 FORMAT: Final = "understudy.journal"
@@ -44,8 +48,7 @@ class JournalSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the columns of a schema, which may be fewer than the table has."""
-        options = parse_options(self.options)
-        return FilteringReader(options, schema) if options.push_filters else JournalReader(options, schema)
+        return JournalReader(parse_options(self.options), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  the name is pyspark's
         """A stream of the columns of a schema."""
@@ -57,16 +60,17 @@ def read_journal(
     directories: str | Sequence[str],
     table: str = "records",
     columns: Sequence[str] | None = None,
+    where: Sequence[tuple[str, str, Any]] = (),
     **options: str,
 ) -> DataFrame:
     """A table of the journals in some directories.
 
     Args:
-        spark: A session of ``open_session``; another one needs the setting spark.sql.python.filterPushdown.enabled if
-            option ``pushFilters`` is given.
+        spark: A session of ``open_session``, or another one.
         directories: Visible to every worker.
         table: ``records``, ``messages``, ``acknowledgements`` or ``bindings``.
         columns: Read only these; Spark itself prunes no columns of a Python source.
+        where: Conditions (column, operator, value) that every row satisfies; segments without such rows are not read.
         options: Further options of the source.
 
     Raises:
@@ -77,6 +81,10 @@ def read_journal(
     given = {"table": table, "minPartitions": str(spark.sparkContext.defaultParallelism)} | options
     if columns is not None:
         given["columns"] = ",".join(columns)
+    if where:
+        given["where"] = conditions_as_text(where)
+    if given.get("pushFilters") == "true":
+        log.warning("option pushFilters has no effect any more: give conditions with where")
     parsed = parse_options({**given, "paths": json.dumps(paths)})
     tables.ddl(parsed.table, parsed.columns)
     plan_logs(parsed)

@@ -24,6 +24,7 @@ from understudy.errors import ConfigError, DiskFailed, JournalCorrupt, StoreInUs
 from understudy.limits import ID_CACHE_SIZE
 from understudy.ports import Disk, File
 from understudy.runtime.disk import RealDisk
+from understudy.spark.conditions import Condition, parse_conditions
 from understudy.spark.stream_offsets import StreamOffset, parse_offset
 from understudy.spark.tables import TABLES
 from understudy.store.log.chain import Link, read_chain
@@ -80,8 +81,8 @@ class Options:
     """Directory of segments that have left the log, which are read as well."""
     range: tuple[StreamOffset, StreamOffset] | None = None
     """Read only the records after the first and up to the second offset of one log."""
-    push_filters: bool = False
-    """Drop rows by the filters of the query before Spark sees them; for a frame that is scanned once."""
+    where: tuple[Condition, ...] = ()
+    """Conditions of every row; segments without such rows are not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +147,8 @@ def parse_options(given: Mapping[str, str], more: str = "") -> Options:
         ConfigError: an option is unknown or has a value that it cannot have; a directory is missing.
     """
     values = {name.lower(): value for name, value in given.items()}
+    # accepted without an effect: queries that were written for it have right answers without it
+    _choice(values, "pushfilters", ["false", "true"])
     directories = _directories(values.pop("path", None), values.pop("paths", None))
     table = values.pop("table", "records")
     if table not in TABLES:
@@ -163,12 +166,12 @@ def parse_options(given: Mapping[str, str], more: str = "") -> Options:
         min_partitions=number_option(values, "minpartitions", 1),
         retention=None if (retention := values.pop("retention", None)) is None else _absolute(retention),
         range=_range(values),
-        push_filters=_choice(values, "pushfilters", ["false", "true"]) == "true",
+        where=parse_conditions(values.pop("where", None), table),
     )
     if values:
         known = (
             "columns, endingOffset, inUse, layout, lockDirectory, minPartitions, mode, nodes, partitionBytes,"
-            " pushFilters, retention, startingOffset, table"
+            " retention, startingOffset, table, where"
         )
         raise ConfigError(f"unknown option {sorted(values)[0]!r}", hint=f"options: {known}{more}")
     _check_together(options)
@@ -202,6 +205,8 @@ def _check_together(options: Options) -> None:
             raise ConfigError(f"option startingOffset: table {options.table} is not read by offsets")
         if options.mode is not Mode.FAIL or options.mixed_nodes:
             raise ConfigError("option startingOffset: offsets are of one log without damage (mode fail, nodes one)")
+    if options.where and options.mode is Mode.QUARANTINE:
+        raise ConfigError("option where: conditions would drop the rows of damage (mode quarantine)")
     if options.retention is not None and options.layout is Layout.RETENTION:
         raise ConfigError("option retention belongs to a journal directory, not to layout=retention")
 

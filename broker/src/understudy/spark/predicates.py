@@ -1,8 +1,4 @@
-"""Filters that Spark pushes down, applied to whole segments and to single rows.
-
-Spark hands over a conjunction of comparisons of one column with a literal. All of them are used to skip segments, those
-of cheap columns also to drop rows before their bodies are copied; Spark applies every filter again.
-"""
+"""Conditions of option ``where``, applied to whole segments and to single rows before bodies are copied."""
 
 from __future__ import annotations
 
@@ -12,53 +8,22 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.datasource import (
-    EqualNullSafe,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    LessThan,
-    LessThanOrEqual,
-    StringStartsWith,
-)
 
+from understudy.spark.conditions import Condition
 from understudy.spark.log_plan import Piece
 
-#: Columns whose filters drop rows in the source.
-CHEAP: Final = frozenset(
-    {"sequence", "type", "kind", "message_id", "transaction_id", "address_id", "address", "queue_id", "queue",
-     "timestamp", "expiration", "priority", "moved"}
-)  # fmt: skip
 _COMPARISONS: Final = {
-    EqualTo: pc.equal,
-    EqualNullSafe: pc.equal,
-    GreaterThan: pc.greater,
-    GreaterThanOrEqual: pc.greater_equal,
-    LessThan: pc.less,
-    LessThanOrEqual: pc.less_equal,
-}
+    "=": pc.equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal,
+}  # fmt: skip
 
 
-def column_of(filter_: Any) -> str | None:
-    """The column of a filter that can be used here; None for others."""
-    attribute: tuple[str, ...] = getattr(filter_, "attribute", ())
-    if len(attribute) != 1:
-        return None
-    if isinstance(filter_, In):
-        return attribute[0] if filter_.value and None not in filter_.value else None
-    known = type(filter_) in _COMPARISONS or isinstance(filter_, StringStartsWith)
-    return attribute[0] if known and filter_.value is not None else None
+def may_match(piece: Piece, conditions: Iterable[Condition]) -> bool:
+    """Whether a segment may have rows for which all conditions are true."""
+    return all(_may_match(piece, each) for each in conditions)
 
 
-def may_match(piece: Piece, filters: Iterable[Filter]) -> bool:
-    """Whether a segment may have rows for which all filters are true."""
-    return all(_may_match(piece, each) for each in filters)
-
-
-def _may_match(piece: Piece, filter_: Filter) -> bool:
-    column = column_of(filter_)
+def _may_match(piece: Piece, condition: Condition) -> bool:
+    column = condition.column
     bounds: tuple[Any, Any]
     if column == "epoch":
         bounds = piece.epoch, piece.epoch
@@ -74,45 +39,36 @@ def _may_match(piece: Piece, filter_: Filter) -> bool:
         bounds = _instant(piece.sealed_ms), _instant(piece.sealed_ms)
     else:
         return True
-    return _overlaps(filter_, *bounds)
+    return _overlaps(condition, *bounds)
 
 
 def _instant(milliseconds: int) -> datetime:
     return datetime.fromtimestamp(milliseconds / 1000, UTC)
 
 
-def _overlaps(filter_: Any, low: Any, high: Any) -> bool:
-    """Whether some value from ``low`` to ``high`` satisfies a filter; None is no bound."""
-    if isinstance(filter_, In):
-        return any((low is None or low <= each) and (high is None or each <= high) for each in filter_.value)
-    value = filter_.value
-    if isinstance(value, datetime) and value.tzinfo is None:
-        value = value.replace(tzinfo=UTC)
-    if isinstance(filter_, (EqualTo, EqualNullSafe)):
+def _overlaps(condition: Condition, low: Any, high: Any) -> bool:
+    """Whether some value from ``low`` to ``high`` satisfies a condition; None is no bound."""
+    operator, value = condition.operator, condition.value
+    if operator == "in":
+        return any((low is None or low <= each) and (high is None or each <= high) for each in value)
+    if operator == "=":
         return (low is None or low <= value) and (high is None or value <= high)
-    if isinstance(filter_, GreaterThan):
+    if operator == ">":
         return high is None or bool(high > value)
-    if isinstance(filter_, GreaterThanOrEqual):
+    if operator == ">=":
         return high is None or bool(high >= value)
-    if isinstance(filter_, LessThan):
+    if operator == "<":
         return low is None or bool(low < value)
-    if isinstance(filter_, LessThanOrEqual):
+    if operator == "<=":
         return low is None or bool(low <= value)
     return True
 
 
-def mask_of(filter_: Any, values: pa.Array) -> pa.Array:
-    """A mask that says for each value whether the filter is true of it; null counts as false."""
-    if isinstance(filter_, In):
-        return pc.is_in(values, _literals(filter_.value, values.type))
-    if isinstance(filter_, StringStartsWith):
-        return pc.fill_null(pc.starts_with(values, filter_.value), False)
-    literal = _literals([filter_.value], values.type)[0]
-    return pc.fill_null(_COMPARISONS[type(filter_)](values, literal), False)
-
-
-def _literals(values: Iterable[Any], kind: pa.DataType) -> pa.Array:
-    found = [
-        each.replace(tzinfo=UTC) if isinstance(each, datetime) and each.tzinfo is None else each for each in values
-    ]
-    return pa.array(found, kind)
+def mask_of(condition: Condition, values: pa.Array) -> pa.Array:
+    """For each value whether the condition is true of it; null counts as false."""
+    if condition.operator == "in":
+        return pc.is_in(values, pa.array(list(condition.value), values.type))
+    if condition.operator == "starts with":
+        return pc.fill_null(pc.starts_with(values, condition.value), False)
+    literal = pa.array([condition.value], values.type)[0]
+    return pc.fill_null(_COMPARISONS[condition.operator](values, literal), False)

@@ -95,7 +95,6 @@ def settings(master: str, work_directory: str, cores: int) -> dict[str, str]:
         "spark.pyspark.python": sys.executable,
         "spark.pyspark.driver.python": sys.executable,
         "spark.python.unix.domain.socket.enabled": "true",
-        "spark.sql.python.filterPushdown.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(Path(work_directory) / "warehouse"),
         "spark.ui.enabled": "false",

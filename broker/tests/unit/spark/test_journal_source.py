@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import random
 import struct
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.datasource import EqualTo, GreaterThan
 from tests.support.copies import act, restart, write_out
 from tests.support.journals import plain_messages, read_table
 from tests.support.store import NODE_ID, StoreHarness
@@ -119,9 +120,9 @@ def test_segments_without_wanted_rows_are_not_opened(tmp_path: Path) -> None:
     path.write_bytes(content)
     with pytest.raises(JournalCorrupt):
         read_table(str(store), "records")
-    for condition in (GreaterThan(("sequence",), high), GreaterThan(("segment",), first)):
-        assert read_table(str(store), "records", filters=[condition])
-    assert read_table(str(store), "records", filters=[EqualTo(("epoch",), 7)]) == []
+    for condition in (("sequence", ">", high), ("segment", ">", first)):
+        assert read_table(str(store), "records", where=[condition])
+    assert read_table(str(store), "records", where=[("epoch", "=", 7)]) == []
 
 
 def test_partitions_are_ranges_of_segments(spark: SparkSession, tmp_path: Path) -> None:
@@ -134,12 +135,13 @@ def test_partitions_are_ranges_of_segments(spark: SparkSession, tmp_path: Path) 
     assert parts.collect() == whole.collect()
 
 
-def test_the_source_runs_in_spark_with_pushed_filters_and_fewer_columns(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_source_runs_in_spark_with_conditions_and_fewer_columns(spark: SparkSession, tmp_path: Path) -> None:
     store = str(written(tmp_path))
     expected = plain_messages(store)
-    frame = read_journal(spark, store, "messages", pushFilters="true")
+    frame = read_journal(spark, store, "messages")
     assert frame.count() == len(expected)
-    some = frame.where("sequence > 100 and epoch = 1 and priority >= 5").select("message_id", "body")
+    where = [("sequence", ">", 100), ("epoch", "=", 1), ("priority", ">=", 5)]
+    some = read_journal(spark, store, "messages", ["message_id", "body"], where)
     wanted = [row for row in expected if row["sequence"] > 100 and row["priority"] >= 5]
     assert [(row[0], bytes(row[1])) for row in some.collect()] == [(row["message_id"], row["body"]) for row in wanted]
     narrow = spark.read.schema("sequence bigint").format("understudy.journal").option("table", "messages").load(store)
@@ -149,16 +151,86 @@ def test_the_source_runs_in_spark_with_pushed_filters_and_fewer_columns(spark: S
     assert left.count() <= len(expected)
 
 
-def test_scans_of_one_frame_have_filters_of_their_own(spark: SparkSession, tmp_path: Path) -> None:
-    """Spark runs all scans of a frame with the filters that it pushed down last."""
-    frame = read_journal(spark, str(written(tmp_path)), "messages", ["sequence", "message_id", "queue_id", "priority"])
-    total = frame.count()
+@pytest.fixture
+def pushdown(spark: SparkSession) -> Iterator[None]:
+    """Spark gives filters to Python sources meanwhile."""
+    name = "spark.sql.python.filterPushdown.enabled"
+    spark.conf.set(name, "true")
+    yield
+    spark.conf.unset(name)
+
+
+@pytest.mark.usefixtures("pushdown")
+@pytest.mark.parametrize("option", ["false", "true"])
+def test_scans_of_one_frame_have_filters_of_their_own(spark: SparkSession, tmp_path: Path, option: str) -> None:
+    """Spark runs all scans of a frame with the reader that it planned last, and with the filters of that one."""
+    columns = ["sequence", "message_id", "queue_id", "priority"]
+    frame = read_journal(spark, str(written(tmp_path)), "messages", columns, pushFilters=option)
+    rows = [tuple(row) for row in frame.collect()]
+    total = len(rows)
     for condition in ("sequence > 100", "priority >= 5"):
         both = frame.where(condition).unionByName(frame.where(f"NOT ({condition})"))
         assert both.count() == total
-    later = frame.where("sequence > 100").select("message_id").distinct()
+    # a scan without filters after one with filters, and both orders
+    some = frame.where("sequence > 100")
+    assert some.unionByName(frame).count() == frame.unionByName(some).count() == total + some.count()
+    later = some.select("message_id").distinct()
     parts = [frame.where("sequence <= 100").join(later, "message_id", how) for how in ("left_anti", "left_semi")]
     assert sum(part.count() for part in parts) == frame.where("sequence <= 100").count() > 0
+    # a join with itself: pairs of neighbours in the log
+    left, right = frame.where("priority >= 5").alias("a"), frame.where("priority < 5").alias("b")
+    joined = left.join(right, F.expr("a.sequence = b.sequence - 1")).count()
+    high = [row[0] for row in rows if row[3] >= 5]
+    low = [row[0] for row in rows if row[3] < 5]
+    assert joined == sum(low.count(sequence + 1) for sequence in high)
+    # columns of one scan are not those of another one
+    narrow = frame.select("sequence").where("sequence > 100")
+    assert narrow.join(frame.select("sequence", "priority"), "sequence").columns == ["sequence", "priority"]
+    # a cached frame has all rows, also if a filter was planned before or after it
+    cached = frame.where("sequence > 0").cache()
+    try:
+        assert frame.where("sequence > 100").count() == cached.where("sequence > 100").count() == some.count()
+        assert cached.count() == cached.unionByName(frame.where("sequence > 100")).count() - some.count() == total
+    finally:
+        cached.unpersist()
+
+
+def test_two_frames_with_conditions_are_united(spark: SparkSession, tmp_path: Path) -> None:
+    store = str(written(tmp_path))
+
+    def chosen(*where: tuple[str, str, Any]) -> DataFrame:
+        return read_journal(spark, store, "messages", ["sequence"], where)
+
+    total = read_journal(spark, store, "messages", ["sequence"]).count()
+    first, second = chosen(("priority", ">=", 5)), chosen(("priority", "<", 5))
+    assert 0 < first.count() < total
+    assert first.unionByName(second).count() == total
+
+
+@pytest.mark.parametrize(
+    ("where", "text"),
+    [
+        ("priority = 5", "is no list of conditions"),
+        ('[["body", "=", "x"]]', "no conditions for 'body'"),
+        ('[["priority", "like", 5]]', "'like' is no operator"),
+        ('[["priority", "=", "high"]]', "column priority is tinyint, which 'high' is not"),
+        ('[["priority", "=", 200]]', "column priority is tinyint, which 200 is not"),
+        ('[["timestamp", ">", "noon"]]', "column timestamp is timestamp, which 'noon' is not"),
+        ('[["queue", "in", "a"]]', "'a' is no list of values"),
+        ('[["sequence", "starts with", 1]]', "only texts start"),
+    ],
+)
+def test_conditions_that_cannot_be_used_are_refused(tmp_path: Path, where: str, text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        parse_options({"path": str(tmp_path), "table": "messages", "where": where})
+
+
+def test_conditions_are_refused_where_they_would_hide_rows(tmp_path: Path) -> None:
+    where = '[["sequence", ">", 1]]'
+    with pytest.raises(ConfigError, match="would drop the rows of damage"):
+        parse_options({"path": str(tmp_path), "mode": "quarantine", "where": where})
+    with pytest.raises(ConfigError, match="table bindings has no conditions"):
+        parse_options({"path": str(tmp_path), "table": "bindings", "where": where})
 
 
 def test_names_of_bindings_reach_the_tasks_of_spark(spark: SparkSession, tmp_path: Path) -> None:
