@@ -17,6 +17,8 @@ KEYS = (
 )
 GIVEN = ("--json", "--master", "--work-dir", "--password-file")
 """Options that a definition has anyway."""
+NO_PATHS = ("--address", "--filter", "--server", "--to-address", "--url")
+"""Options whose values are no paths."""
 DRILL = "drill"
 """Name of the job that judges the ledgers of a drill."""
 MEMORY_MIB, MEMORY_MIB_MIN = 4096, 1024
@@ -26,6 +28,7 @@ STOP_S = 90
 
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?")
 _UNIT = re.compile(r"[A-Za-z0-9:_.@%\\-]+\.(?:service|target|path|socket|timer)")
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 _PASSWORD = re.compile(r"[?&;]\s*(?:password|\w*Password)=|//[^/@\s]*:[^/@\s]*@")
 
 
@@ -97,8 +100,11 @@ def _argument_problems(arguments: object) -> Iterator[str]:
     if not isinstance(arguments, list) or not all(isinstance(each, (str, int, float)) for each in arguments):
         yield "arguments must be a list of texts"
         return
+    before = ""
     for text in map(str, arguments):
         option = text.partition("=")[0]
+        yield from _path_problems(text, before)
+        before = text
         if option in GIVEN:
             yield f"arguments has {option}, which the role gives itself"
         if _PASSWORD.search(text):
@@ -106,6 +112,19 @@ def _argument_problems(arguments: object) -> Iterator[str]:
             yield "arguments has a URL with a password; other users see arguments, so set broker_pipeline_password"
         if "\n" in text or "\0" in text:
             yield "arguments has a line break"
+
+
+def _path_problems(text: str, before: str) -> Iterator[str]:
+    """The problem of a URL in the place of a path.
+
+    Args:
+        text: An argument.
+        before: The argument before it, which may be the option that it is the value of.
+    """
+    option, _, value = text.partition("=") if text.startswith("-") else (before if "=" not in before else "", "", text)
+    url = _URL.match(value)
+    if url is not None and option not in NO_PATHS and url[1].lower() != "file":
+        yield f"arguments has {value}; files of the scheme {url[1]}: are not served, so give a path of the host"
 
 
 def _definition(job: Mapping[str, object], settings: Mapping[str, object]) -> dict[str, object]:

@@ -14,6 +14,7 @@ from typing import Final
 import click
 
 from understudy import __version__
+from understudy.cli.paths import with_local_paths
 from understudy.cli.terminal import echo
 from understudy.errors import BrokerError, CallTimedOut, ConfigError, ConnectionFailed, FailoverTimedOut
 
@@ -66,7 +67,7 @@ class LazyGroup(click.Group):
         finally:
             gc.enable()
         assert isinstance(command, click.Command)
-        return command
+        return with_local_paths(command)
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

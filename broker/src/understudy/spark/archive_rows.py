@@ -141,17 +141,12 @@ def first_undecided(
     prepared = table("records", "transaction_id", where=[("kind", "=", RecordType.TX_PREPARE.name)]).distinct()
     columns = ("message_id", "moved", "transaction_id", "epoch", "sequence")
     place = ("transaction_id", "epoch", "sequence", "moved")
-    staged = (
-        table("messages", *columns, where=[("moved", "=", False)]).where("transaction_id IS NOT NULL").select(*place)
-    )
+    originals = table("messages", *columns, where=[("moved", "=", False)])
+    staged = originals.where("transaction_id IS NOT NULL").select(*place)
     if held is not None:
         of_copies = held.where("transaction_id IS NOT NULL AND NOT acknowledged").select("message_id", "transaction_id")
-        copies = (
-            table("messages", *columns, where=[("moved", "=", True)])
-            .drop("transaction_id")
-            .join(of_copies.distinct(), "message_id")
-        )
-        staged = staged.unionByName(copies.select(*place))
+        copies = table("messages", *columns, where=[("moved", "=", True)]).drop("transaction_id")
+        staged = staged.unionByName(copies.join(of_copies.distinct(), "message_id").select(*place))
     may_follow = (F.col("epoch") == end.epoch) | F.coalesce("prepared", F.lit(False))
     found = (
         staged.join(decided, "transaction_id", "left_anti")

@@ -19,6 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, ConfigError
+from understudy.local_paths import local_path
 from understudy.spark.archive_files import Target, Written, merge_files, rows_in, write_messages
 from understudy.spark.archive_layout import INCOMING, Archive, DataFile, check_archive, open_archive
 from understudy.spark.archive_logs import Logs, ReaderLog, ReaderSettings, StoppedLogs
@@ -138,8 +139,9 @@ class _Run:
         self, spark: SparkSession, directories: Sequence[str], output: Path, settings: Settings, progress: Progress
     ) -> None:
         self._spark = spark
-        self._logs = _logs_of([os.path.abspath(each) for each in directories], settings)
-        self._output = output.absolute()
+        journals = [os.path.abspath(local_path(each, "a journal")) for each in directories]
+        self._logs = _logs_of(journals, settings)
+        self._output = Path(local_path(str(output), "the archive")).absolute()
         self._settings = settings
         self._progress = progress
 
@@ -236,7 +238,9 @@ class _Run:
 
 def _logs_of(directories: Sequence[str], settings: Settings) -> Logs:
     """Raises as ``archive``."""
-    retention = None if settings.retention is None else os.path.abspath(settings.retention)
+    retention = None if settings.retention is None else os.path.abspath(
+        local_path(settings.retention, "the retention directory")
+    )
     if settings.reader is not None:
         return ReaderLog(directories, settings.reader, retention)
     if not directories and retention is not None:

@@ -1,7 +1,7 @@
 """Option ``where`` of the journal source: comparisons of columns with values, which every row must satisfy.
 
-Conditions are a part of a frame. The filters that Spark pushes down are none: Spark 4.3 keeps the reader that it planned
-last for all scans of one frame (ADR 0129).
+Conditions are a part of a frame. Filters that Spark pushes down are not used: Spark 4.3 keeps the reader that it
+planned last for all scans of one frame (ADR 0129).
 
 Imports neither pyspark nor pyarrow. Not here: how rows and segments are compared (``predicates``).
 """
@@ -55,7 +55,7 @@ def parse_conditions(text: str | None, table: str) -> tuple[Condition, ...]:
     """The conditions of option ``where``; none without it.
 
     Raises:
-        ConfigError: the text is no list of conditions, or the table has no such column, or the value is not of its type.
+        ConfigError: the text is no list of conditions, or the table has no such column, or a value is of another type.
     """
     if text is None:
         return ()

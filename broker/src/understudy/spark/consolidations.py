@@ -23,6 +23,7 @@ from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, ConfigError, StoreInUse
 from understudy.ids import NodeId
 from understudy.limits import ID_CACHE_SIZE
+from understudy.local_paths import local_path
 from understudy.runtime.disk import RealDisk
 from understudy.runtime.environment import SystemClock
 from understudy.spark import state_rows
@@ -132,7 +133,9 @@ def consolidate(
         ConfigError: the output cannot be made, or no segment of the log is finished.
         BrokerError: the numbers of references do not agree; nothing was published.
     """
-    return _Run(spark, os.path.abspath(directory), output.absolute(), settings or Settings(), progress).run()
+    source = os.path.abspath(local_path(directory, "the journal"))
+    new = Path(local_path(str(output), "the output")).absolute()
+    return _Run(spark, source, new, settings or Settings(), progress).run()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from understudy.errors import ConfigError
+from understudy.local_paths import local_path
 from understudy.spark.flow_report import Row, Series, segment_figures
 from understudy.spark.flow_rows import SegmentTime
 from understudy.spark.log_plan import LogPlan
@@ -68,6 +69,7 @@ def write_tables(
     Raises:
         ConfigError: a file cannot be written.
     """
+    directory = Path(local_path(str(directory), "the directory of the tables"))
     try:
         directory.mkdir(mode=0o700, exist_ok=True)
         _write(directory / "queues.parquet", QUEUES, _queues(series))

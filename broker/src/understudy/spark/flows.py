@@ -19,6 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
+from understudy.local_paths import local_path
 from understudy.runtime.disk import RealDisk
 from understudy.spark import flow_rows
 from understudy.spark.driver_rows import frame_of
@@ -89,7 +90,8 @@ def flow(
         StoreError: a journal cannot be read.
         ConfigError: a journal is empty.
     """
-    return _Run(spark, [os.path.abspath(each) for each in directories], settings or Settings(), progress).run()
+    journals = [os.path.abspath(local_path(each, "a journal")) for each in directories]
+    return _Run(spark, journals, settings or Settings(), progress).run()
 
 
 class _Run:

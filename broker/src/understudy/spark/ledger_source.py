@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 
 from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
+from understudy.local_paths import local_path
 from understudy.spark.ledger_lines import LINES, parse_lines
 
 #: Name of the format.
@@ -53,9 +54,10 @@ class LedgerFiles:
         """Look at the files.
 
         Raises:
-            ConfigError: a file is packed, or all together are too large.
+            ConfigError: a path is a URL, a file is packed, or all together are too large.
             OSError: a file cannot be read.
         """
+        paths = [Path(local_path(str(path), "a ledger")) for path in paths]
         sizes = []
         for path in paths:
             if path.suffix.lower() in _PACKED:

@@ -22,6 +22,7 @@ from typing import Final
 from understudy.dataclass import dataclass
 from understudy.errors import ConfigError, DiskFailed, JournalCorrupt, StoreInUse, WrongNode
 from understudy.limits import ID_CACHE_SIZE
+from understudy.local_paths import local_path
 from understudy.ports import Disk, File
 from understudy.runtime.disk import RealDisk
 from understudy.spark.conditions import Condition, parse_conditions
@@ -160,11 +161,11 @@ def parse_options(given: Mapping[str, str], more: str = "") -> Options:
         mode=Mode(_choice(values, "mode", [each.value for each in Mode])),
         layout=Layout(_choice(values, "layout", [each.value for each in Layout])),
         in_use=_choice(values, "inuse", ["refuse", "read"]) == "read",
-        lock_directory=values.pop("lockdirectory", None),
+        lock_directory=path_option(values, "lockDirectory"),
         mixed_nodes=_choice(values, "nodes", ["one", "many"]) == "many",
         partition_bytes=number_option(values, "partitionbytes", PARTITION_BYTES),
         min_partitions=number_option(values, "minpartitions", 1),
-        retention=None if (retention := values.pop("retention", None)) is None else _absolute(retention),
+        retention=None if (retention := path_option(values, "retention")) is None else os.path.abspath(retention),
         range=_range(values),
         where=parse_conditions(values.pop("where", None), table),
     )
@@ -232,14 +233,16 @@ def _directories(one: str | None, many: str | None) -> tuple[str, ...]:
         found = [one, *found]
     if not found:
         raise ConfigError("no directory is given", hint='load("DIRECTORY") or load(["DIRECTORY", ...])')
-    directories = tuple(_absolute(each) for each in found)
+    directories = tuple(os.path.abspath(local_path(each, "a directory of the source")) for each in found)
     if len(set(directories)) < len(directories):
         raise ConfigError("a directory is given twice", hint="its records would be read twice")
     return directories
 
 
-def _absolute(path: str) -> str:
-    return os.path.abspath(path.removeprefix("file://"))
+def path_option(values: dict[str, str], name: str) -> str | None:
+    """Take a path out of the options. Raises ConfigError for a URL that is none of a local file."""
+    value = values.pop(name.lower(), None)
+    return None if value is None else local_path(value, f"option {name}")
 
 
 # --- planning -------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from understudy.client import ClientUrl, parse_url
 from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
 from understudy.selector import parse_selector
-from understudy.spark.log_plan import number_option
+from understudy.spark.log_plan import number_option, path_option
 
 #: Limits of one batch, unless options say otherwise.
 BATCH_MESSAGES: Final = 10_000
@@ -170,7 +170,7 @@ def _login(values: Mapping[str, str]) -> Login:
         )
     if "passwordfile" in values and "user" not in values and parsed.options.user is None:
         raise ConfigError("option passwordFile needs option user")
-    return Login(url, values.get("user"), values.get("passwordfile"))
+    return Login(url, values.get("user"), path_option(dict(values), "passwordFile"))
 
 
 def _number(values: Mapping[str, str], name: str, default: int) -> int:

@@ -9,7 +9,7 @@ from typing import Final
 from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
 from understudy.limits import READER_HELD_BYTES
-from understudy.spark.log_plan import Layout, Mode, Options, number_option, parse_options
+from understudy.spark.log_plan import Layout, Mode, Options, number_option, parse_options, path_option
 from understudy.spark.stream_offsets import StreamOffset, parse_offset
 from understudy.units import parse_bytes
 
@@ -77,7 +77,7 @@ def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
         number_option({"maxbytesperbatch": values.get("maxbytesperbatch", str(BATCH_BYTES))}, "maxbytesperbatch", 0),
         _starting(values.get("startingoffset", "earliest")),
         servers,
-        values.get("tokenfile"),
+        path_option(dict(values), "tokenFile"),
         reader,
         _bytes(values.get("readermaxbytes", str(READER_HELD_BYTES))),
     )

@@ -106,6 +106,9 @@ def test_a_url_of_the_job_wins_and_a_login_is_given_only_to_replay() -> None:
         ({"arguments": ["--url=tcp://b:hidden@a:1"]}, "a URL with a password"),
         ({"arguments": ["--url=tcp://a:1?keyStorePassword=hidden"]}, "a URL with a password"),
         ({"arguments": ["a\nb"]}, "a line break"),
+        ({"arguments": ["s3a://bucket/store", "-o", "/srv/a"]}, "has s3a://bucket/store; files of the scheme s3a: are not"),
+        ({"arguments": ["/srv/a", "-o", "s3a://bucket/x"]}, "has s3a://bucket/x; files of the scheme s3a: are not"),
+        ({"arguments": ["/srv/a", "--parquet=hdfs://n/x"]}, "has hdfs://n/x; files of the scheme hdfs: are not"),
         ({"memory_mib": 100}, "memory_mib is 100; give a whole number of at least 1024"),
         ({"timeout_s": 0}, "timeout_s is 0"),
         ({"keep": True}, "keep is True"),
@@ -121,6 +124,11 @@ def test_a_job_that_cannot_be_set_up_is_named(job: dict[str, object], problem: s
         one(**job)
     assert problem in str(raised.value)
     assert "hidden" not in str(raised.value)
+
+
+def test_urls_of_brokers_and_of_local_files_are_no_paths_of_another_scheme() -> None:
+    arguments = ["--url", "tcp://b:1", "--server=http://a:8161", "--filter", "x = 'a:/b'", "file:///srv/a", "--resume=/b"]
+    assert one(job="replay", arguments=arguments)["arguments"] == arguments
 
 
 def test_names_are_unique_and_that_of_the_drill_is_taken() -> None:
