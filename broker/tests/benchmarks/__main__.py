@@ -20,6 +20,7 @@ from benchmarks.logins import logins
 from benchmarks.machine import as_installed, describe
 from benchmarks.member_steps import member_steps
 from benchmarks.memory import memory
+from benchmarks.pair_revisions import pair_revisions
 from benchmarks.peers import peers
 from benchmarks.recovery import recovery
 from benchmarks.replication import replication
@@ -42,6 +43,7 @@ BENCHMARKS: dict[str, click.Command | Callable[..., None]] = {
     "logins": logins,
     "member-steps": member_steps,
     "memory": memory,
+    "pair-revisions": pair_revisions,
     "peers": peers,
     "recovery": recovery,
     "replication": replication,

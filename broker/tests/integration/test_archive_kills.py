@@ -30,7 +30,7 @@ _PATIENCE_S = 180
 
 def start(stores: list[str], archive: Path, work: Path) -> subprocess.Popen[str]:
     command = [str(Path(sys.executable).with_name("understudy")), "pipeline", "archive", *stores, "-o", str(archive)]
-    options = ["--json", "--compact-files", "2", "--master", "local[2]", "--work-dir", str(work)]
+    options = ["--json", "--compact-files", "2", "--keep-hours", "0", "--master", "local[2]", "--work-dir", str(work)]
     return subprocess.Popen(command + options, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

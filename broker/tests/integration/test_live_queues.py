@@ -203,6 +203,26 @@ def test_repeated_tasks_double_nothing(node: Node, spark: SparkSession, tmp_path
     assert {str(properties["_AMQ_DUPL_ID"]).split("/")[0] for _, properties in found} == {"nightly"}
 
 
+def test_row_with_an_address_that_is_too_long_leaves_the_others_alone(
+    node: Node, spark: SparkSession, tmp_path: Path
+) -> None:
+    fill(node, "out", 0)
+    long = F.when(F.col("id") % 10 == 3, F.repeat(F.lit("a"), 30_000)).otherwise(F.lit("out"))
+    frame = spark.range(0, 40, 1, 2).select(F.concat(F.lit("text "), "id").alias("text"), long.alias("address"))
+    # without a place for them the write fails, and says so, after the others were sent
+    with pytest.raises(Exception, match="4 rows cannot be sent, 36 messages were sent") as failed:
+        queue_writer(frame, url=url_of(node), writeId="nightly").save()
+    assert "its address has 30,000 characters, at most 4,096" in str(failed.value)
+    dead = tmp_path / "dead"
+    queue_writer(frame, url=url_of(node), writeId="nightly", deadRows=str(dead)).save()
+    assert sorted(path.name for path in dead.iterdir()) == ["nightly-0.jsonl", "nightly-1.jsonl"]
+    rows = spark.read.json(str(dead)).select("row", "values.text", F.length("values.address").alias("characters"))
+    assert sorted(row["text"] for row in rows.collect()) == ["text 13", "text 23", "text 3", "text 33"]
+    assert {row["characters"] for row in rows.collect()} == {30_000}
+    found = received(node, "out")
+    assert Counter(text for text, _ in found) == Counter(f"text {number}" for number in range(40) if number % 10 != 3)
+
+
 def one_line(error: pytest.ExceptionInfo[BrokerError]) -> str:
     text = str(error.value)
     assert "\n" not in text

@@ -115,7 +115,7 @@ def check_growing_archives(spark: SparkSession, directory: Path, seeds: list[int
             assert {key for key in rig.confirmed() if key[1] in alive} <= keys
             assert not rig.whole or rig.confirmed() <= keys
         assert keys <= set().union(*(rig.confirmed() for rig in rigs))
-    again = archive(spark, stores, output, options(stores, compact_files=0))
+    again = archive(spark, stores, output, options(stores, compact_files=0, keep_ms=0))
     assert (again.archived, again.changed, again.rows) == (0, False, report.rows)
     published = {(output / "data").resolve().name} if report.rows else set()
     assert {path.name for path in (output / "generations").iterdir()} == published

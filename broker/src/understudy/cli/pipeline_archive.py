@@ -90,6 +90,13 @@ _INCOMPLETE: Final = 3
     show_default=True,
     help="Merge the files of a partition that are below half of --file-mib, if there are so many; 0: never.",
 )
+@click.option(
+    "--keep-hours",
+    type=click.FloatRange(min=0, max=24 * 366),
+    default=24,
+    show_default=True,
+    help="Keep generations that a run replaced so long for queries that read them.",
+)
 @WORK_DIRECTORY
 @click.pass_context
 def archive_command(
@@ -110,6 +117,7 @@ def archive_command(
     large_mib: int,
     file_mib: int,
     compact_files: int,
+    keep_hours: float,
     work_dir: Path | None,
 ) -> None:
     """Add the confirmed messages of the journals in DIRECTORYs to an archive of Parquet files.
@@ -142,6 +150,7 @@ def archive_command(
             large_bytes_max=large_mib * _MIB,
             file_bytes=file_mib * _MIB,
             compact_files=compact_files,
+            keep_ms=int(keep_hours * 3_600_000),
         )
         report = archive(spark, directories, output, settings, progress(quiet=as_json))
     if as_json:
@@ -172,6 +181,7 @@ def _print(report: ArchiveReport) -> None:
         f" generation {report.generation}{'' if report.changed else ' (unchanged)'}"
     )
     echo(f"files: {report.files_written:,} written, {report.files_merged:,} merged into larger ones")
+    echo(f"generations: {report.generations_removed:,} removed, {report.generations_kept:,} former kept")
     if report.reader is not None:
         position, committed = report.reader["position"], "" if report.reader["committed"] else ", not committed yet"
         echo(

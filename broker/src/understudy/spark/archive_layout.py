@@ -9,8 +9,12 @@
     ARCHIVE/generations/00000007-…/date=2026-11-23/address_key=orders-…/….parquet
 
 A generation is made beside the published one: files that stay are hard links. It is published when the link has its
-name, so a process that is killed leaves the former generation as it was. A run removes unpublished generations when it
-begins, and the one before the published one with them: a reader that has resolved the link may use that one until then.
+name, so a process that is killed leaves the former generation as it was.
+
+A reader that has resolved the link (``read_archive`` does) may use its generation after a later one was published: the
+manifest lists the former generations with the time at which each was replaced, and a run removes those that were
+replaced longer ago than they are kept, and unpublished ones. Before it is removed a generation gets another name, so
+that a process that is killed meanwhile leaves no generation with missing files.
 
 Imports neither pyspark nor pyarrow. Not here: which messages (``archive_rows``), and the Parquet files
 (``archive_files``).
@@ -25,9 +29,10 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -49,7 +54,11 @@ _LINK: Final = "data"
 _GENERATIONS: Final = "generations"
 _MANIFEST: Final = "_manifest.json"
 _NAME: Final = re.compile(r"([0-9]{8,12})-[0-9a-f]{8}")
+#: End of the name of a generation that is being removed.
+_REMOVED: Final = ".removed"
 _CONTENT_BITS: Final = 64
+#: Former generations stay so long after they were replaced. Milliseconds.
+KEEP_MS: Final = 24 * 3600 * 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +78,16 @@ class DataFile:
 
 
 @dataclass(frozen=True, slots=True)
+class Former:
+    """A generation that was published before."""
+
+    name: str
+    """Of its directory."""
+    replaced_ms: int
+    """When the next one was published. Epoch milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """The contents of a generation."""
 
@@ -79,6 +98,8 @@ class Manifest:
     files: tuple[DataFile, ...] = ()
     positions: tuple[StreamOffset, ...] = ()
     """Up to where the logs of nodes were read by named readers, ordered by node id."""
+    former: tuple[Former, ...] = ()
+    """Generations that were published before, the oldest first."""
 
     @property
     def rows(self) -> int:
@@ -196,7 +217,8 @@ def _parse(found: dict[str, Any], path: Path) -> Manifest:
     try:
         files = tuple(DataFile(str(each["path"]), int(each["rows"]), int(each["size"])) for each in found["files"])
         positions = tuple(parse_offset(each, str(path)) for each in found.get("positions", []))
-        return Manifest(int(found["generation"]), int(found["content"]), files, positions)
+        former = tuple(Former(str(each["name"]), int(each["replaced_ms"])) for each in found.get("former", []))
+        return Manifest(int(found["generation"]), int(found["content"]), files, positions, former)
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError("is no manifest of an archive", file=str(path)) from error
 
@@ -204,9 +226,13 @@ def _parse(found: dict[str, Any], path: Path) -> Manifest:
 class Archive:
     """An archive that this process writes to; made by ``open_archive``."""
 
-    def __init__(self, directory: Path, published: Published | None) -> None:
+    def __init__(self, directory: Path, published: Published | None, keep_ms: int, now_ms: Callable[[], int]) -> None:
         self.directory = directory
         self.published = published
+        self.removed = 0
+        """Former generations that were removed because they were replaced too long ago."""
+        self._keep_ms = keep_ms
+        self._now_ms = now_ms
 
     @property
     def manifest(self) -> Manifest:
@@ -244,6 +270,10 @@ class Archive:
             manifest: Of exactly the files in it.
         """
         shutil.rmtree(stage / INCOMING)
+        former = self._kept()
+        if self.published is not None:
+            former = (*former, Former(self.published.directory.name, self._now_ms()))
+        manifest = replace(manifest, former=former)
         write_synced(stage / _MANIFEST, _as_json(manifest).encode(), replace=True)
         for directory, _, _ in os.walk(stage):
             sync_directory(Path(directory))
@@ -254,26 +284,56 @@ class Archive:
         sync_directory(self.directory)
         self.published = Published(stage, manifest)
 
+    @property
+    def former(self) -> int:
+        """Former generations that readers may still use."""
+        return len(self._kept())
+
+    def _kept(self) -> tuple[Former, ...]:
+        """The former generations that are there and were replaced less than ``keep_ms`` ago."""
+        now_ms, generations = self._now_ms(), self.directory / _GENERATIONS
+        return tuple(
+            each
+            for each in self.manifest.former
+            if now_ms - each.replaced_ms < self._keep_ms and (generations / each.name).is_dir()
+        )
+
     def clean(self) -> None:
-        """Remove everything that is not of the published generation."""
+        """Remove everything that is neither of the published generation nor of a former one that is kept."""
         (self.directory / f"{_LINK}.new").unlink(missing_ok=True)
-        keep = None if self.published is None else self.published.directory.name
+        keep = {each.name for each in self._kept()}
+        if self.published is not None:
+            keep.add(self.published.directory.name)
+        former = {each.name for each in self.manifest.former}
         generations = self.directory / _GENERATIONS
-        for name in os.listdir(generations) if generations.is_dir() else ():
-            if name != keep and _NAME.fullmatch(name):
+        for name in sorted(os.listdir(generations)) if generations.is_dir() else ():
+            if name.endswith(_REMOVED) and _NAME.fullmatch(name.removesuffix(_REMOVED)):
                 shutil.rmtree(generations / name)
+            elif name not in keep and _NAME.fullmatch(name):
+                # renamed first: a reader, and a later run that keeps generations longer, see all of its files or none
+                os.rename(generations / name, generations / f"{name}{_REMOVED}")
+                shutil.rmtree(generations / f"{name}{_REMOVED}")
+                self.removed += name in former
 
 
 def _as_json(manifest: Manifest) -> str:
     head = {"format": FORMAT, "schema_version": SCHEMA_VERSION, "generation": manifest.generation}
     more = {"content": manifest.content, "rows": manifest.rows, "files": [asdict(each) for each in manifest.files]}
     read = {"positions": [each.as_dict() for each in manifest.positions]} if manifest.positions else {}
-    return json.dumps(head | more | read, indent=1)
+    before = {"former": [asdict(each) for each in manifest.former]} if manifest.former else {}
+    return json.dumps(head | more | read | before, indent=1)
 
 
 @contextmanager
-def open_archive(directory: Path) -> Iterator[Archive]:
+def open_archive(
+    directory: Path, keep_ms: int = KEEP_MS, now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+) -> Iterator[Archive]:
     """An archive to write to, locked; made if the directory is missing or empty. Remains of killed runs are removed.
+
+    Args:
+        directory: Of the archive.
+        keep_ms: Former generations stay so long after they were replaced.
+        now_ms: The time.
 
     Raises:
         ConfigError: the directory is no archive, an archive of another version, damaged, or in use.
@@ -282,7 +342,7 @@ def open_archive(directory: Path) -> Iterator[Archive]:
     if not check_archive(directory):
         _create(directory)
     with _locked(directory / _LOCK):
-        archive = Archive(directory, read_published(directory))
+        archive = Archive(directory, read_published(directory), keep_ms, now_ms)
         try:
             archive.clean()
         except OSError as error:

@@ -21,7 +21,15 @@ from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, ConfigError
 from understudy.local_paths import local_path
 from understudy.spark.archive_files import Target, Written, merge_files, rows_in, write_messages
-from understudy.spark.archive_layout import INCOMING, Archive, DataFile, check_archive, open_archive
+from understudy.spark.archive_layout import (
+    INCOMING,
+    KEEP_MS,
+    Archive,
+    DataFile,
+    check_archive,
+    open_archive,
+    read_published,
+)
 from understudy.spark.archive_logs import Logs, ReaderLog, ReaderSettings, StoppedLogs
 from understudy.spark.archive_rows import KEY, PARTITION, in_files, key_sum, not_archived
 from understudy.spark.log_plan import Layout
@@ -55,7 +63,9 @@ class Settings:
     large_bytes_max: int = LARGE_BYTES_MAX
     file_bytes: int = FILE_BYTES
     compact_files: int = COMPACT_FILES
-    """Number of small files of one partition from which on they are merged; 0 merges none."""
+    """So many small files of one partition are merged; 0 merges none."""
+    keep_ms: int = KEEP_MS
+    """Former generations stay so long after they were replaced, for queries that read them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +92,10 @@ class ArchiveReport:
     files_written: int
     files_merged: int
     """Files that were replaced by larger ones."""
+    generations_kept: int
+    """Former generations that are kept for queries that read them."""
+    generations_removed: int
+    """Former generations that were replaced too long ago, removed by this run."""
     without_body: dict[str, int]
     """State of bodies that could not be archived in this run -> messages."""
     reader: dict[str, Any] | None = None
@@ -152,7 +166,7 @@ class _Run:
         for directory in (*self._logs.directories, *filter(None, [self._logs.retention])):
             if self._output == Path(directory) or Path(directory) in self._output.parents:
                 raise ConfigError("the archive would lie in a journal", file=str(self._output))
-        with open_archive(self._output) as opened, _errors():
+        with open_archive(self._output, self._settings.keep_ms) as opened, _errors():
             return self._add(opened)
 
     def _add(self, opened: Archive) -> ArchiveReport:
@@ -186,8 +200,8 @@ class _Run:
             without_body.update(each.without_body)
         return ArchiveReport(
             str(self._output), manifest.generation, changed, counts.found, counts.unconfirmed, counts.known,
-            counts.new, manifest.rows, len(manifest.files), manifest.size, len(written), replaced, dict(without_body),
-            self._logs.commit(),
+            counts.new, manifest.rows, len(manifest.files), manifest.size, len(written), replaced, opened.former,
+            opened.removed, dict(without_body), self._logs.commit(),
         )  # fmt: skip
 
     def _present(self, opened: Archive) -> DataFrame | None:
@@ -236,10 +250,32 @@ class _Run:
         return kept, new, len(gone)
 
 
+def read_archive(spark: SparkSession, archive: str) -> DataFrame:
+    """The messages of an archive, as they are now.
+
+    The frame reads the generation that is published when this is called, also if later runs publish others meanwhile,
+    for as long as these keep former generations (``--keep-hours``).
+
+    Args:
+        spark: Any session.
+        archive: Its directory.
+
+    Raises:
+        ConfigError: the directory is no archive, or nothing was published.
+    """
+    directory = Path(local_path(archive, "the archive")).absolute()
+    published = read_published(directory)
+    if published is None:
+        raise ConfigError("has no messages yet", file=str(directory))
+    return spark.read.parquet(str(published.directory))
+
+
 def _logs_of(directories: Sequence[str], settings: Settings) -> Logs:
     """Raises as ``archive``."""
-    retention = None if settings.retention is None else os.path.abspath(
-        local_path(settings.retention, "the retention directory")
+    retention = (
+        None
+        if settings.retention is None
+        else os.path.abspath(local_path(settings.retention, "the retention directory"))
     )
     if settings.reader is not None:
         return ReaderLog(directories, settings.reader, retention)

@@ -98,7 +98,9 @@ class LedgerPartition(InputPartition):
 
 
 class LedgerSource(DataSource):
-    """The data source ``understudy.ledger``, with options ``paths``, ``sizes`` (JSON arrays) and ``partitionBytes``."""
+    """The data source ``understudy.ledger``: files that ``load`` names, or options ``paths`` and ``sizes`` (JSON
+    arrays), and ``partitionBytes``.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -111,8 +113,13 @@ class LedgerSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of all columns."""
-        paths, sizes = json.loads(self.options["paths"]), json.loads(self.options["sizes"])
-        return LedgerReader(paths, sizes, int(self.options["partitionBytes"]))
+        paths = json.loads(self.options["paths"]) if "paths" in self.options else [self.options["path"]]
+        if "sizes" in self.options:
+            sizes = json.loads(self.options["sizes"])
+        else:
+            found = LedgerFiles.of([Path(each) for each in paths])
+            paths, sizes = list(map(str, found.paths)), found.sizes
+        return LedgerReader(paths, sizes, int(self.options.get("partitionBytes", PARTITION_BYTES)))
 
 
 class LedgerReader(DataSourceReader):

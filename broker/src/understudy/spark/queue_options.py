@@ -29,7 +29,7 @@ _COMMON: Final = ("passwordFile", "url", "user")
 _OF_SOURCE: Final = (
     "columns", "filter", "maxBytes", "maxMessageBytes", "maxMessages", "maxWaitMs", "partitionBytes", "queue",
 )  # fmt: skip
-_OF_SINK: Final = ("address", "checkQueue", "idColumn", "writeId")
+_OF_SINK: Final = ("address", "checkQueue", "deadRows", "idColumn", "writeId")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +91,8 @@ class SinkOptions:
     id_column: str | None
     write_id: str | None
     check_queue: bool
+    dead_rows: str | None = None
+    """Directory for rows that cannot be sent."""
 
 
 def parse_source(given: Mapping[str, str]) -> SourceOptions:
@@ -133,7 +135,7 @@ def parse_sink(given: Mapping[str, str]) -> SinkOptions:
     check = values.get("checkqueue", "true").lower()
     if check not in ("true", "false"):
         raise ConfigError(f"option checkQueue: {check!r} is none of true, false")
-    for name in ("address", "idColumn", "writeId"):
+    for name in ("address", "deadRows", "idColumn", "writeId"):
         if values.get(name.lower()) == "":
             raise ConfigError(f"option {name} is empty")
     return SinkOptions(
@@ -142,6 +144,7 @@ def parse_sink(given: Mapping[str, str]) -> SinkOptions:
         values.get("idcolumn"),
         values.get("writeid"),
         check == "true",
+        path_option(dict(values), "deadRows"),
     )
 
 

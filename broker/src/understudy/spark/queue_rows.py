@@ -11,7 +11,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from understudy.dataclass import dataclass
-from understudy.errors import ConfigError
+from understudy.errors import BrokerError, ConfigError, LocalProtocolError
+from understudy.limits import FRAME_BYTES_MAX, NAME_UNITS_MAX, PROPERTIES_MAX, STRING_UNITS_MAX
 from understudy.message import (
     ACTUAL_EXPIRY,
     DUPLICATE_ID,
@@ -27,6 +28,13 @@ from understudy.message import (
 )
 from understudy.properties import BYTE, INT, LONG, STRING, Properties, encode_simple_string
 from understudy.spark.decode import PRODUCER, clean, plain, text_of
+
+
+class RowRefused(BrokerError):
+    """A row that cannot be sent as a message, whatever the broker says; the others can."""
+
+    code = "row-refused"
+
 
 #: Columns of the source, and their types in Spark's DDL. Those that table ``messages`` has, too, mean the same.
 COLUMNS: Final[Mapping[str, str]] = {
@@ -191,12 +199,13 @@ def message_to_send(row: Mapping[str, Any], address: str | None, duplicate_id: s
         now_ms: Timestamp of the message.
 
     Raises:
-        ConfigError: the row has no address, or says something else than a number where a message came from.
-        LocalProtocolError: a value that cannot be sent.
+        RowRefused: the row has no address, or a value that cannot be sent.
     """
     target = address or row.get("address")
     if not target:
-        raise ConfigError("a row has no address", hint="option address gives one to all rows")
+        raise RowRefused("it has no address")
+    if _units(target) > NAME_UNITS_MAX:
+        raise RowRefused(f"its address has {_units(target):,} characters, at most {NAME_UNITS_MAX:,} are sent")
     text = row.get("text")  # a text message of the source has it in its body, too
     given = {name: value for name, value in (row.get("properties") or ()) if not name.startswith(_RESERVED)}
     properties = Properties(given)
@@ -208,6 +217,14 @@ def message_to_send(row: Mapping[str, Any], address: str | None, duplicate_id: s
     properties[DUPLICATE_ID] = duplicate_id
     if row.get("scheduled") is not None:
         properties.set_typed(SCHEDULED_DELIVERY, LONG, row["scheduled"] // 1000)
+    _check_properties(properties)
+    try:
+        return _message(row, target, text, properties, now_ms)
+    except LocalProtocolError as error:
+        raise RowRefused(str(error)) from error
+
+
+def _message(row: Mapping[str, Any], target: str, text: str | None, properties: Properties, now_ms: int) -> Message:
     return Message(
         row.get("body") or b"" if text is None else b"\x01" + encode_simple_string(text),
         address=target,
@@ -223,9 +240,33 @@ def message_to_send(row: Mapping[str, Any], address: str | None, duplicate_id: s
 
 def _number(name: str, value: str) -> int:
     try:
-        return int(value)
+        found = int(value)
     except ValueError as error:
-        raise ConfigError(f"property {name} of a row is {value!r}, and no number") from error
+        raise RowRefused(f"its property {name} is {value[:50]!r}, and no number") from error
+    size = 7 if _ORIGIN[name] == BYTE else 63
+    if not -(1 << size) <= found < 1 << size:
+        raise RowRefused(f"its property {name} is {found}, which is too large")
+    return found
+
+
+def _units(text: str) -> int:
+    """UTF-16 units, by which the protocol counts."""
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def _check_properties(properties: Properties) -> None:
+    """Raises RowRefused for more, or larger, properties than a broker reads."""
+    if len(properties) > PROPERTIES_MAX:
+        raise RowRefused(f"it has {len(properties):,} properties, at most {PROPERTIES_MAX:,} are sent")
+    total = 0
+    for name, value in properties.items():
+        sizes = [_units(each) for each in (name, value) if isinstance(each, str)]
+        sizes += [len(value)] if isinstance(value, bytes) else []
+        if max(sizes) > STRING_UNITS_MAX:
+            raise RowRefused(f"its property {name[:50]!r} has {max(sizes):,} characters, at most {STRING_UNITS_MAX:,}")
+        total += 2 * sum(sizes)
+    if total > FRAME_BYTES_MAX // 2:
+        raise RowRefused(f"its properties have {total:,} bytes, at most {FRAME_BYTES_MAX // 2:,} are sent")
 
 
 def sent_rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:

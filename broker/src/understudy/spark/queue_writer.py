@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from typing import Any
+from types import TracebackType
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -21,9 +21,11 @@ from pyspark.sql.types import StructType
 from understudy.client.sync import Connection, Producer, connect
 from understudy.client.sync import Session as ClientSession
 from understudy.dataclass import dataclass
-from understudy.errors import AddressNotFound, QueueNotFound
+from understudy.errors import AddressNotFound, ConfigError, QueueNotFound
+from understudy.message import Message
+from understudy.spark.dead_rows import DeadRows, Refused, drop, publish
 from understudy.spark.queue_options import SEND_WINDOW, SinkOptions
-from understudy.spark.queue_rows import check_sent, message_to_send, sent_rows
+from understudy.spark.queue_rows import RowRefused, check_sent, message_to_send, sent_rows
 
 log = logging.getLogger(__name__)
 
@@ -39,13 +41,22 @@ class Sent(WriterCommitMessage):
     """Confirmed by the broker, copies that it dropped included."""
     unrouted: int = 0
     """Messages that no queue took."""
+    refused: Refused | None = None
+    """Rows that cannot be sent."""
 
 
 class _Sending:
     """One task."""
 
-    def __init__(self, options: SinkOptions) -> None:
+    def __init__(self, options: SinkOptions, task: str) -> None:
+        """
+        Args:
+            options: Of the sink.
+            task: Begin of the duplicate ids of the task, and its name.
+        """
         self._options = options
+        self._task = task
+        self._dead = DeadRows(options.dead_rows, task)
         login = options.login
         self._connection: Connection = connect(login.client_url(), login.user, login.password())
         self._unconfirmed: deque[Future[None]] = deque()
@@ -56,15 +67,18 @@ class _Sending:
     def __enter__(self) -> _Sending:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         # everything is confirmed, or the task failed and is repeated
         self._connection.abandon()
+        self._dead.__exit__(kind, error, trace)
 
-    def send(self, batches: Iterator[pa.RecordBatch], id_of: Callable[[int], str]) -> None:
-        """Send all rows, and wait for the confirmations.
+    def send(self, batches: Iterator[pa.RecordBatch]) -> Sent:
+        """Send all rows that can be sent, and wait for the confirmations.
 
         Raises:
-            ConfigError: a row has no address.
+            ConfigError: the directory of rows that cannot be sent cannot be written.
             AddressNotFound: an address has no queue.
             QueueNotFound: no queue takes a message, and ``checkQueue`` is not false.
             BrokerError: the broker refuses a message, or does not answer.
@@ -75,10 +89,16 @@ class _Sending:
         rows = (row for batch in batches for row in sent_rows(batch))
         for number, row in enumerate(rows):
             own = None if column is None else row[column]
-            name = id_of(number) if own is None else own if isinstance(own, bytes) else str(own)
-            self._send_one(session, producer, row, name)
+            name = f"{self._task}/{number}" if own is None else own if isinstance(own, bytes) else str(own)
+            try:
+                message = message_to_send(row, self._options.address, name, time.time_ns() // 1_000_000)
+            except RowRefused as error:
+                self._dead.add(number, row, str(error))
+                continue
+            self._send_one(session, producer, message)
         while self._unconfirmed:
             self._take_answer()
+        return Sent(self.count, self.unrouted, self._dead.refused())
 
     def _take_answer(self) -> None:
         try:
@@ -91,8 +111,7 @@ class _Sending:
         else:
             self.count += 1
 
-    def _send_one(self, session: ClientSession, producer: Producer, values: dict[str, Any], name: str | bytes) -> None:
-        message = message_to_send(values, self._options.address, name, time.time_ns() // 1_000_000)
+    def _send_one(self, session: ClientSession, producer: Producer, message: Message) -> None:
         address = (message.address or "").partition("::")[0]
         if self._options.check_queue and address not in self._checked:
             require_address(session, address)
@@ -138,19 +157,39 @@ class QueueWriter(DataSourceArrowWriter):
             BrokerError: as ``_Sending.send``.
         """
         partition = _context().partitionId()
-        with _Sending(self._options) as sending:
-            sending.send(iterator, lambda row: f"{self._write_id}/{partition}/{row}")
-            return Sent(sending.count, sending.unrouted)
+        with _Sending(self._options, f"{self._write_id}/{partition}") as sending:
+            return sending.send(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Report messages that no queue took."""
-        _report(messages)
+        """Report messages that no queue took, and rows that were not sent.
+
+        Raises:
+            ConfigError: rows were not sent, and there is no directory for them; the others were sent.
+        """
+        _report(messages, self._options)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Remove files of rows that were not sent."""
+        drop(_refused(messages))
 
 
-def _report(messages: Sequence[WriterCommitMessage | None]) -> None:
+def _refused(messages: Sequence[WriterCommitMessage | None]) -> list[Refused]:
+    return [each.refused for each in messages if isinstance(each, Sent) and each.refused is not None]
+
+
+def _report(messages: Sequence[WriterCommitMessage | None], options: SinkOptions) -> None:
     unrouted = sum(each.unrouted for each in messages if isinstance(each, Sent))
     if unrouted:
         log.warning("%d messages were taken by no queue and are lost (checkQueue is false)", unrouted)
+    refused = _refused(messages)
+    if not refused:
+        return
+    rows, sent = sum(each.rows for each in refused), sum(each.messages for each in messages if isinstance(each, Sent))
+    text = f"{rows} rows cannot be sent, {sent} messages were sent: {refused[0].first}"
+    if options.dead_rows is None:
+        raise ConfigError(text, hint="option deadRows names a directory for such rows; the write then succeeds")
+    publish(refused)
+    log.warning("%s; the rows are in %s", text, options.dead_rows)
 
 
 class QueueStreamWriter(DataSourceStreamArrowWriter):
@@ -176,16 +215,20 @@ class QueueStreamWriter(DataSourceStreamArrowWriter):
         if not query or not batch:
             raise RuntimeError(f"Spark gives no {_QUERY} and {_BATCH} to a task of a stream")
         prefix = self._options.write_id or query
-        with _Sending(self._options) as sending:
-            sending.send(iterator, lambda row: f"{prefix}/{batch}/{partition}/{row}")
-            return Sent(sending.count, sending.unrouted)
+        with _Sending(self._options, f"{prefix}/{batch}/{partition}") as sending:
+            return sending.send(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Report messages that no queue took; the others were confirmed before."""
-        _report(messages)
+        """Report messages that no queue took, and rows that were not sent; the others were confirmed before.
+
+        Raises:
+            ConfigError: rows were not sent, and there is no directory for them; the others were sent.
+        """
+        _report(messages, self._options)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """The batch is repeated, and the broker drops the copies."""
+        """Remove files of rows that were not sent. The batch is repeated, and the broker drops the copies."""
+        drop(_refused(messages))
 
 
 def _check(options: SinkOptions, schema: StructType) -> None:

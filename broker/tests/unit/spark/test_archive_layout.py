@@ -42,17 +42,60 @@ def tree(directory: Path) -> list[str]:
     return sorted(str(path.relative_to(directory)) for path in directory.rglob("*"))
 
 
-def test_generations_follow_each_other_and_only_the_published_one_stays(tmp_path: Path) -> None:
-    with open_archive(tmp_path / "archive") as archive:
+class Clock:
+    """Time that passes only when a test says so."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_000_000
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+def generations(directory: Path) -> list[str]:
+    return sorted(os.listdir(directory / "generations"))
+
+
+def test_generations_follow_each_other_and_only_the_published_one_stays_after_the_time(tmp_path: Path) -> None:
+    clock = Clock()
+    with open_archive(tmp_path / "archive", 5_000, clock) as archive:
         add(archive, ["1.parquet", "2.parquet"])
         add(archive, ["3.parquet"], drop=1)
     published = read_published(tmp_path / "archive")
     assert published is not None
     assert (published.manifest.generation, published.manifest.rows, published.manifest.content) == (2, 2, 14)
     assert contents(tmp_path / "archive") == {"2.parquet", "3.parquet"}
-    with open_archive(tmp_path / "archive"):
-        assert os.listdir(tmp_path / "archive" / "generations") == [published.directory.name]
+    clock.now_ms += 4_999
+    with open_archive(tmp_path / "archive", 5_000, clock) as archive:
+        assert (len(generations(tmp_path / "archive")), archive.former, archive.removed) == (2, 1, 0)
+    clock.now_ms += 1
+    with open_archive(tmp_path / "archive", 5_000, clock) as archive:
+        assert generations(tmp_path / "archive") == [published.directory.name]
+        assert (archive.former, archive.removed) == (0, 1)
     assert (tmp_path / "archive").stat().st_mode & 0o077 == 0
+
+
+def test_reader_of_a_former_generation_finds_its_files_for_the_documented_time(tmp_path: Path) -> None:
+    clock = Clock()
+    with open_archive(tmp_path / "archive", 5_000, clock) as archive:
+        add(archive, ["1.parquet", "2.parquet"])
+    before = read_published(tmp_path / "archive")
+    assert before is not None
+    for number in range(3, 6):
+        clock.now_ms += 1_000
+        with open_archive(tmp_path / "archive", 5_000, clock) as archive:
+            # its first files are merged into another one
+            add(archive, [f"{number}.parquet"], drop=2 if number == 3 else 0)
+        assert all((before.directory / each.path).is_file() for each in before.manifest.files)
+    clock.now_ms += 4_000
+    with open_archive(tmp_path / "archive", 5_000, clock) as archive:
+        # replaced 6, 5 and 4 seconds ago
+        assert (archive.former, archive.removed) == (1, 2)
+    assert not before.directory.exists()
+    # a run that publishes lists only those that are there
+    with open_archive(tmp_path / "archive", 5_000, clock) as archive:
+        add(archive, ["6.parquet"])
+        assert len(archive.manifest.former) == 2
 
 
 class Crashed(BaseException):
@@ -71,7 +114,7 @@ def counting(monkeypatch: pytest.MonkeyPatch, left: list[int]) -> None:
 
         return counted
 
-    for name in ("link", "replace", "symlink", "fsync", "mkdir"):
+    for name in ("link", "rename", "replace", "symlink", "fsync", "mkdir"):
         monkeypatch.setattr(archive_layout.os, name, before(getattr(os, name)))
     monkeypatch.setattr(archive_layout.shutil, "rmtree", before(shutil.rmtree))
     # a killed process cleans nothing up
@@ -96,15 +139,63 @@ def test_a_crash_at_any_step_leaves_the_former_or_the_new_generation(
         after = {"2.parquet", "3.parquet"}
         assert contents(directory) in ({"1.parquet", "2.parquet"}, after)
         # the next run begins from there
-        with open_archive(directory) as archive:
+        with open_archive(directory, 0) as archive:
             if contents(directory) != after:
                 add(archive, ["3.parquet"], drop=1)
         assert contents(directory) == after
-        with open_archive(directory) as archive:
-            assert len(os.listdir(directory / "generations")) == 1
+        with open_archive(directory, 0):
+            assert len(generations(directory)) == 1
         if left[0] > 0:
             break
     assert step > 10
+
+
+def test_a_crash_while_generations_are_removed_leaves_whole_ones_or_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for step in itertools.count(1):
+        directory, clock = tmp_path / str(step), Clock()
+        for number in range(4):
+            with open_archive(directory, 5_000, clock) as archive:
+                add(archive, [f"{number}.parquet"], drop=number // 2)
+        clock.now_ms += 5_000
+        left = [step]
+        with monkeypatch.context() as patch:
+            counting(patch, left)
+            # a removal that is cut in the middle
+            patch.setattr(archive_layout.shutil, "rmtree", removing(left))
+            try:
+                with open_archive(directory, 5_000, clock) as archive:
+                    pass
+            except Crashed:
+                pass
+        for path in (directory / "generations").iterdir():
+            if not path.name.endswith(".removed"):
+                manifest = json.loads((path / "_manifest.json").read_text())
+                assert all((path / each["path"]).is_file() for each in manifest["files"])
+        # the next run goes on, also one that keeps generations longer
+        with open_archive(directory, 10_000 if step % 2 else 5_000, clock) as archive:
+            add(archive, ["4.parquet"])
+        assert not [name for name in generations(directory) if name.endswith(".removed")]
+        with open_archive(directory, 0, clock):
+            assert len(generations(directory)) == 1
+        if left[0] > 0:
+            break
+    assert step > 6
+
+
+def removing(left: list[int]) -> Callable[[Path], None]:
+    """A removal whose every file is a step."""
+
+    def remove(path: Path) -> None:
+        for each in sorted(Path(path).rglob("*"), reverse=True):
+            left[0] -= 1
+            if left[0] == 0:
+                raise Crashed
+            each.rmdir() if each.is_dir() else each.unlink()
+        Path(path).rmdir()
+
+    return remove
 
 
 def test_a_crash_while_an_archive_is_made_leaves_a_directory_that_may_become_one(

@@ -43,7 +43,7 @@ from understudy.spark import archive_files, archives
 from understudy.spark.archive_files import Target, merge_files
 from understudy.spark.archive_layout import DataFile
 from understudy.spark.archive_rows import address_expression, address_key
-from understudy.spark.archives import Settings, archive
+from understudy.spark.archives import ArchiveReport, Settings, archive, read_archive
 from understudy.store.log.format_version import FORMAT_VERSION
 
 pytestmark = pytest.mark.spark
@@ -181,6 +181,31 @@ def test_small_files_become_one_and_large_ones_stay(spark: SparkSession, tmp_pat
     assert (report.files_written, report.files_merged, report.files, report.rows) == (1, 3, 2, 4)
     assert first < {path.name for path in (output / "data").resolve().rglob("*.parquet")}
     check_rows(archived_rows(output), expected_messages([str(tmp_path / "last")]))
+
+
+def test_frame_of_an_archive_is_read_while_later_runs_merge_its_files(spark: SparkSession, tmp_path: Path) -> None:
+    rig = rig_with_queue()
+    output = tmp_path / "archive"
+
+    def run(turn: int, settings: Settings) -> ArchiveReport:
+        send(rig, Message(b"%d" % turn, address="a", timestamp=NOW_MS))
+        return archive(spark, [out(rig, tmp_path / f"store{turn}")], output, settings)
+
+    with pytest.raises(ConfigError, match="is no archive"):
+        read_archive(spark, str(output))
+    for turn in range(3):
+        run(turn, Settings(compact_files=0))
+    frame = read_archive(spark, str(output))
+    merged = run(3, Settings(compact_files=2))
+    assert (merged.files_merged, merged.files, merged.generations_kept) == (4, 1, 3)
+    assert sorted(bytes(row["body"]) for row in frame.collect()) == [b"0", b"1", b"2"]
+    assert read_archive(spark, str(output)).count() == 4
+    # a run that keeps nothing says how many it has removed
+    last = run(4, Settings(compact_files=0, keep_ms=0))
+    assert (last.generations_removed, last.generations_kept) == (3, 0)
+    with pytest.raises(ConfigError, match="files of the scheme s3a: are not read or written here"):
+        archive(spark, [str(tmp_path / "store0")], Path("s3a://bucket/x"), Settings())
+    assert not Path("s3a:").exists()
 
 
 def test_messages_of_a_partition_are_cut_into_files_of_the_aimed_size(spark: SparkSession, tmp_path: Path) -> None:
@@ -418,15 +443,17 @@ def test_the_command_reports_as_text_and_json_and_says_incomplete_bodies(spark: 
     assert found == {
         "archive": str(output), "generation": 1, "changed": True, "found": 2, "unconfirmed": 1, "known": 0,
         "archived": 1, "rows": 1, "files": 1, "size": found["size"], "files_written": 1, "files_merged": 0,
-        "without_body": {}, "complete": True, "reader": None,
+        "generations_kept": 0, "generations_removed": 0, "without_body": {}, "complete": True, "reader": None,
     }  # fmt: skip
     code, _, text = run_command(spark, ["archive", store, "-o", str(output)])
     assert code == 0
     assert text.splitlines()[0] == "journals: 2 messages: 0 archived, 1 in the archive before, 1 not confirmed"
     assert "generation 1 (unchanged)" in text
+    assert "generations: 0 removed, 0 former kept" in text
     send_large(rig, LargeBody(9, 10, 1))
     code, _, text = run_command(spark, ["archive", out(rig, tmp_path / "more"), "-o", str(output)])
     assert code == 3
+    assert "generations: 0 removed, 1 former kept" in text
     assert "bodies missing: 1 large messages are archived without their body" in text
 
 

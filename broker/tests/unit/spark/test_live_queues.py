@@ -6,6 +6,8 @@ line. Method: ``Held`` and ``QueueStream`` are driven as Spark and a broker woul
 
 from __future__ import annotations
 
+import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +34,14 @@ from understudy.errors import BrokerError, ConfigError, InvalidSelector
 from understudy.message import DUPLICATE_ID, TRANSFER, Message, MessageType
 from understudy.properties import BYTE, LONG, STRING, encode_simple_string
 from understudy.spark import queue_reader
+from understudy.spark.dead_rows import DeadRows, Refused, publish
 from understudy.spark.queue_consumer import Held
 from understudy.spark.queue_options import MESSAGE_BYTES, parse_sink, parse_source
 from understudy.spark.queue_reader import QueuePartition, QueueStream, batches_of, checked_schema, partitions_of
 from understudy.spark.queue_rows import (
     COLUMNS,
     QueueMessage,
+    RowRefused,
     batch_of,
     check_sent,
     columns_ddl,
@@ -197,7 +201,7 @@ def test_a_message_that_is_read_and_sent_is_the_same(drawn: tuple[int, bytes | s
 def test_properties_of_brokers_are_not_sent_as_text() -> None:
     row = {"body": b"", "properties": [("_AMQ_DUPL_ID", "other"), ("_AMQ_ROUTING_TYPE", "1"), ("kept", "1")]}
     assert dict(message_to_send(row, "a", "own", 1).properties) == {"kept": "1", DUPLICATE_ID: "own", TRANSFER: 3}
-    with pytest.raises(ConfigError, match="a row has no address"):
+    with pytest.raises(RowRefused, match="it has no address"):
         message_to_send({"body": b""}, None, "own", 1)
 
 
@@ -434,10 +438,85 @@ def test_the_origin_of_a_dead_letter_is_sent_with_its_types() -> None:
         "_AMQ_ORIG_ROUTING_TYPE": (BYTE, 1),
         "_AMQ_ACTUAL_EXPIRY": (LONG, 1_700_000_000_000),
     }
-    with pytest.raises(ConfigError, match="no number"):
+    with pytest.raises(RowRefused, match="no number"):
         message_to_send({"body": b"", "properties": [("_AMQ_ORIG_MESSAGE_ID", "x")]}, "a", "own", 1)
 
 
 def test_messages_that_no_queue_took_are_reported_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
-    QueueStreamWriter.commit(object(), [Sent(3, 2), None, Sent(1, 0)], 1)  # type: ignore[arg-type]
+    QueueStreamWriter(parse_sink(SINK), schema("body")).commit([Sent(3, 2), None, Sent(1, 0)], 1)
     assert "2 messages were taken by no queue" in caplog.text
+
+
+# --- rows that cannot be sent ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("row", "text"),
+    [
+        ({"address": "a" * 30_000}, "its address has 30,000 characters, at most 4,096"),
+        ({"address": "\U0001f600" * 2_049}, "its address has 4,098 characters"),
+        ({"address": "a", "priority": 12}, "priority 12: 0 to 9"),
+        ({"address": "a", "user_id": b"short"}, "user id of 5 bytes"),
+        ({"address": "a", "properties": [("p", "x" * 1_048_577)]}, "its property 'p' has 1,048,577 characters"),
+        ({"address": "a", "properties": [("p" * 1_048_577, "x")]}, "its property 'pppp"),
+        ({"address": "a", "properties": [(f"p{n}", "") for n in range(16_384)]}, "it has 16,386 properties"),
+        ({"address": "a", "properties": [(f"p{n}", "x" * 1_048_576) for n in range(30)]}, "its properties have"),
+        ({"address": "a", "properties": [("_AMQ_ORIG_MESSAGE_ID", str(1 << 63))]}, "its property _AMQ_ORIG_MESSAGE_ID is 9"),
+    ],
+)
+def test_row_that_no_broker_takes_is_refused_before_it_is_sent(row: dict[str, Any], text: str) -> None:
+    with pytest.raises(RowRefused) as refused:
+        message_to_send({"body": b"", **row}, None, "own", 1)
+    assert str(refused.value).startswith(text)
+    assert len(str(refused.value)) < 300
+
+
+def test_refused_rows_are_in_a_file_once_the_write_is_committed(tmp_path: Path) -> None:
+    directory = tmp_path / "dead"
+    with DeadRows(str(directory), "write/3") as first:
+        first.add(5, {"body": b"\x01\xff", "address": "a"}, "it is too long")
+        first.add(9, {"body": b"", "address": "b"}, "x" * 1_000)
+        kept = first.refused()
+    assert kept is not None
+    assert (kept.rows, kept.first) == (2, "row 5 of write/3: it is too long")
+    assert [path.name for path in directory.iterdir() if not path.name.startswith(".")] == []
+    # another attempt of the same task, and one that failed
+    with DeadRows(str(directory), "write/3") as second:
+        second.add(5, {"body": b"\x01\xff", "address": "a"}, "it is too long")
+        again = second.refused()
+    with pytest.raises(ValueError, match="killed"), DeadRows(str(directory), "write/3") as third:
+        third.add(5, {}, "it is too long")
+        raise ValueError("killed")
+    assert again is not None
+    publish([kept])
+    publish([again])
+    assert [path.name for path in directory.iterdir()] == ["write-3.jsonl"]
+    lines = [json.loads(line) for line in (directory / "write-3.jsonl").read_text().splitlines()]
+    values = {"body": "01ff", "address": "a"}
+    assert lines == [{"reason": "it is too long", "task": "write/3", "row": 5, "values": values}]
+
+
+def test_files_of_an_aborted_write_are_removed(tmp_path: Path) -> None:
+    with DeadRows(str(tmp_path), "write/3") as dead:
+        dead.add(1, {"body": b""}, "it is too long")
+        refused = dead.refused()
+    assert refused is not None
+    writer = QueueStreamWriter(parse_sink(SINK | {"deadRows": str(tmp_path)}), schema("body"))
+    writer.abort([Sent(1, 0, pickle.loads(pickle.dumps(refused)))], 4)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_refused_rows_without_a_directory_end_the_write_after_the_others_were_sent() -> None:
+    writer = QueueStreamWriter(parse_sink(SINK), schema("body"))
+    refused = Refused(2, "row 5 of write/3: it is too long", None, "write-3.jsonl")
+    with pytest.raises(ConfigError) as ended:
+        writer.commit([Sent(7, 0, refused), None, Sent(4)], 4)
+    text = "2 rows cannot be sent, 11 messages were sent: row 5 of write/3: it is too long"
+    assert str(ended.value).startswith(text)
+
+
+def test_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    dead = DeadRows(str(tmp_path / "file"), "write/3")
+    with pytest.raises(ConfigError, match="option deadRows: cannot be written"):
+        dead.add(1, {}, "it is too long")
