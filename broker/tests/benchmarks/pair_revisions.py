@@ -89,7 +89,7 @@ def _until_it_listens(node: Node) -> float:
 
 @click.command()
 @click.option("--baseline", default=BASELINE, show_default=True, metavar="REV", help="The commit to compare with.")
-@click.option("--rounds", default=7, show_default=True, help="Rounds; medians are printed.")
+@click.option("--rounds", default=7, show_default=True, type=click.IntRange(2), help="Rounds; medians are printed.")
 @click.option("--window-ms", default=5_000, show_default=True, help="Load of each measurement.")
 @click.option("--cases", default="pipelined,blocking", show_default=True, help="Cases of the peer benchmark.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")

@@ -58,4 +58,4 @@ def test_plain_session_finds_the_data_sources(tmp_path: Path) -> None:
     assert found["before"] == []
     assert found["sequences"] == [row["sequence"] for row in plain_messages(str(store))]
     assert found["ledger"] == 1
-    assert "option url is missing" in found["queue"]
+    assert "option queue is missing" in found["queue"]

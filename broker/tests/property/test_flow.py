@@ -23,12 +23,14 @@ from tests.support.journals import plain_records
 from tests.support.seeds import seeds
 from tests.support.store import StoreHarness
 
+from understudy.message import Message
 from understudy.runtime.disk import RealDisk
 from understudy.spark.flow_page import flow_page
-from understudy.spark.flow_rows import segment_times
+from understudy.spark.flow_report import Axis, stretches
+from understudy.spark.flow_rows import SLICES, segment_times
 from understudy.spark.flows import Flow, Settings, flow
 from understudy.spark.forecasts import forecast_disk, slope
-from understudy.spark.log_plan import parse_options, plan_logs
+from understudy.spark.log_plan import LogPlan, Piece, parse_options, plan_logs
 from understudy.store.log.follower import recover
 from understudy.store.log.records import (
     AcknowledgeRecord,
@@ -40,6 +42,7 @@ from understudy.store.log.records import (
     RecordType,
     RollbackRecord,
 )
+from understudy.store.log.segment import HEADER_BLOCK_BYTES
 from understudy.store.reference import unpack_location
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -224,9 +227,93 @@ def test_a_journal_with_a_snapshot_has_the_depths_of_the_broker(spark: SparkSess
 
 def test_times_of_segments_rise(tmp_path: Path) -> None:
     store = some_history(3, tmp_path / "store", compacts=False)
-    times = segment_times(plan_logs(parse_options({"path": store}))[0], {})
+    times = segment_times(plan_logs(parse_options({"path": store}))[0], {}, {})
     assert all(each.begin_ms <= each.end_ms for each in times)
     assert all(one.end_ms <= other.begin_ms for one, other in pairwise(times))
+
+
+def burst_journal(directory: Path) -> tuple[str, int, int]:
+    """A burst of messages in one second, in a segment of seven minutes; the newest acknowledgements come after it."""
+    rig = StoreHarness(random.Random(7))
+    rig.activate("a")
+    rig.address()
+    rig.queue()
+    assert rig.store is not None
+    rig.settle_log()
+    rig.time.advance(180_000)
+    begin_ms = rig.time.wall_ms()
+    for number in range(60):
+        # one client has a clock that is an hour wrong
+        sent_ms = begin_ms + (3_600_000 if number == 30 else number * 1_000 // 60)
+        message = Message(b"x" * 100, address="a", timestamp=sent_ms)
+        message.assign_id(rig.store.next_id())
+        rig.store.store_message(message, 4711, (rig.queue_ids[0],))
+        rig.live.append((rig.queue_ids[0], message.message_id))
+        if 10 <= number < 50:
+            rig.store.store_acknowledges(*oldest(rig), 0)
+        rig.store.flush()
+        rig.time.advance(1_000 // 60)
+    rig.settle_log()
+    rig.time.advance(240_000)
+    rig.store.store_acknowledges(*oldest(rig), 0)
+    rig.settle_log()
+    restart(rig)
+    return str(write_out(rig, directory)), begin_ms, rig.queue_ids[0]
+
+
+def oldest(rig: StoreHarness) -> tuple[int, list[int]]:
+    queue_id, message_id = rig.live.pop(0)
+    return queue_id, [message_id]
+
+
+def test_burst_of_a_second_is_drawn_in_its_second(spark: SparkSession, tmp_path: Path) -> None:
+    store, begin_ms, queue_id = burst_journal(tmp_path / "store")
+    found = flow(spark, [store], Settings(bucket_ms=1_000, replay_bytes_s=1e6))
+    report, axis = found.report, found.series.axis
+    assert axis.end_ms - axis.begin_ms > 400_000
+    rows = [row for row in found.series.queues if row["queue_id"] == queue_id]
+    came = {row["begin_ms"]: row["came"] for row in rows if row["came"]}
+    # the message of the wrong clock is at the end of its segment, the others are in two intervals at most
+    assert sum(number for at, number in came.items() if begin_ms - 1_000 < at <= begin_ms + 1_000) == 59
+    assert sum(came.values()) == 60
+    early = [row for row in rows if row["acknowledged"] and row["begin_ms"] <= begin_ms + 2_000]
+    assert sum(row["acknowledged"] for row in early) >= 38
+    (address,) = report["addresses"]
+    assert address["highest_per_s"] >= 30
+    # the last acknowledgement was written in the minutes after the burst; the log does not say when
+    (stretches_found,) = report["unknown"].values()
+    assert any(end - begin > 200_000 for begin, end in stretches_found)
+    assert not any(begin <= begin_ms < end for begin, end in stretches_found)
+    page = flow_page(report, found.series)
+    assert "the times of other records in it are not known" in page
+    assert page.count("fill='#d9d9d9'") == 3 * len(stretches_found)
+
+
+@given(
+    sent=st.dictionaries(
+        st.integers(0, SLICES - 1),
+        st.tuples(st.integers(-10_000, 700_000), st.integers(0, 5_000)).map(lambda each: (each[0], sum(each))),
+    ),
+    offsets=st.lists(st.integers(HEADER_BLOCK_BYTES, HEADER_BLOCK_BYTES + 100_000), min_size=2),
+)
+def test_times_of_records_rise_within_their_segment_whatever_clients_say(
+    sent: dict[int, tuple[int, int]], offsets: list[int]
+) -> None:
+    piece = Piece("d", "n", 1, 1, HEADER_BLOCK_BYTES + 100_000, 1, 10, None, first_ms=1_000, sealed_ms=420_000)
+    (time,) = segment_times(LogPlan("d", "n", [piece]), {}, {1: sent})
+    assert len(time.borders) == SLICES + 1
+    found = [time.at_ms(offset) for offset in sorted(offsets)]
+    assert found == sorted(found)
+    assert time.begin_ms <= found[0]
+    assert found[-1] <= time.end_ms
+
+
+def test_stretches_without_messages_are_those_with_other_records() -> None:
+    axis = Axis(0, 9_000, 1_000)
+    known = {0: True, 2_000: False, 4_000: True, 5_000: True, 7_000: False, 9_000: False}
+    assert stretches(axis, known) == [(1_000, 4_000), (6_000, 10_000)]
+    assert stretches(axis, {0: True, 9_000: True}) == []
+    assert stretches(axis, {3_000: False}) == [(0, 10_000)]
 
 
 # --- forecasts --------------------------------------------------------------------------------------------------------

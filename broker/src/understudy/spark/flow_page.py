@@ -6,12 +6,18 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from understudy.spark.pages import page, plot, table
+from understudy.spark.pages import UNKNOWN, page, plot, table
 
 if TYPE_CHECKING:  # needs pyarrow; the command's help must be shown without it
     from understudy.spark.flow_report import Points, Series
 
 _HOPS: Final = ("forwarded", "messages", "again")
+#: Of the times on the page.
+_TIMES: Final = (
+    "Records of a journal have no time. A message is drawn at the time that its client gave it, within the time of its"
+    " segment; an acknowledgement, a commit or the removal of a queue between the messages beside it in the log. Grey:"
+    " no message with a time was written then, and the times of other records in it are not known."
+)
 #: Lines in one plot.
 _LINES: Final = 5
 
@@ -34,20 +40,22 @@ def flow_page(report: Mapping[str, Any], series: Series) -> str:
     }
     growth = {directory: series.live_bytes(directory) for directory in report["directories"]}
     seconds = report["bucket_ms"] / 1000
+    unknown = [each for found in series.unknown.values() for each in found]
     return page(
         "Flow of messages",
         [
             f"<p>{_time(report['begin_ms'])} to {_time(report['end_ms'])}, intervals of {seconds:g} s</p>",
+            f"<p>{_TIMES}</p>",
             "<h2>Forecasts</h2>",
             _forecasts(report),
             f"<h2>Messages in {seconds:g} s, by address</h2>",
-            plot(rates, []),
+            plot(rates, unknown, UNKNOWN),
             _listed(report["addresses"], "address", "messages", "bytes", "messages_per_s", "highest_per_s", "share"),
             "<h2>Depth of queues</h2>",
-            plot(depths, []),
+            plot(depths, unknown, UNKNOWN),
             _listed(report["queues"], "queue", "came", "acknowledged", "removed_with_queue", "depth", "depth_highest"),
             "<h2>Bytes of live messages</h2>",
-            plot(growth, []),
+            plot(growth, unknown, UNKNOWN),
             "<h2>Messages between nodes</h2>",
             table(("", ""), [(name, _number(report["redistribution"][name])) for name in _HOPS]),
             _listed(report["redistribution"]["queues"], "queue", "came", "acknowledged", "depth"),

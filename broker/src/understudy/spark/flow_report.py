@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from typing import Any, Final
 
 from understudy.dataclass import dataclass
@@ -44,7 +45,9 @@ class Series:
     addresses: list[dict[str, Any]]
     """Rows of ``flow_rows.address_series``."""
     names: Mapping[str, Names]
-    """Names by directory."""
+    """By directory."""
+    unknown: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
+    """By directory: stretches of time without messages, in which the times of other records are not known."""
 
     def live_bytes(self, directory: str) -> Points:
         """Bytes of live records at the end of each interval; a message in several queues counts for each."""
@@ -82,6 +85,27 @@ class Series:
     def address_name(self, directory: str, address_id: int) -> str:
         """Name of an address; its id if no binding of the log has it."""
         return self.names[directory].addresses.get(address_id, str(address_id))
+
+
+def stretches(axis: Axis, known: Mapping[int, bool]) -> list[tuple[int, int]]:
+    """Runs of intervals without messages that have other records: begin and end of each.
+
+    Args:
+        axis: The intervals.
+        known: Begin of each interval with records -> whether a message is in it.
+    """
+    found: list[tuple[int, int]] = []
+    begin, guessed = axis.begin_ms, False
+    for each in axis.begins():
+        if known.get(each):
+            if guessed:
+                found.append((begin, each))
+            begin, guessed = each + axis.bucket_ms, False
+        else:
+            guessed = guessed or each in known
+    if guessed:
+        found.append((begin, axis.begins()[-1] + axis.bucket_ms))
+    return found
 
 
 def _grouped(rows: Sequence[dict[str, Any]], name: str) -> dict[tuple[str, int], list[dict[str, Any]]]:
@@ -123,6 +147,7 @@ def assemble(
         "begin_ms": axis.begin_ms,
         "end_ms": axis.end_ms,
         "bucket_ms": axis.bucket_ms,
+        "unknown": {directory: [list(each) for each in found] for directory, found in series.unknown.items()},
         "messages": sum(each["messages"] for each in addresses),
         "message_bytes": total,
         "addresses": addresses[:listed],

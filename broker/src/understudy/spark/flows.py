@@ -23,7 +23,7 @@ from understudy.local_paths import local_path
 from understudy.runtime.disk import RealDisk
 from understudy.spark import flow_rows
 from understudy.spark.driver_rows import frame_of
-from understudy.spark.flow_report import Axis, Series, assemble
+from understudy.spark.flow_report import Axis, Series, assemble, stretches
 from understudy.spark.flow_tables import write_tables
 from understudy.spark.forecasts import forecast_disk, forecast_take_over, free_bytes_of, used_bytes_of
 from understudy.spark.journal_source import read_journal
@@ -150,7 +150,14 @@ class _Run:
         newest: dict[str, dict[int, int]] = {}
         for row in greatest.agg(F.unix_millis(F.max("timestamp")).alias("at_ms")).collect():
             newest.setdefault(row["directory"], {})[row["segment"]] = row["at_ms"] or 0
-        return [each for plan in plans for each in flow_rows.segment_times(plan, newest.get(plan.directory, {}))]
+        ends = {(plan.directory, piece.number): piece.end for plan in plans for piece in plan.pieces}
+        sent = flow_rows.sent_times(messages, ends)
+
+        def of(plan: LogPlan) -> list[flow_rows.SegmentTime]:
+            own = {segment: slices for (directory, segment), slices in sent.items() if directory == plan.directory}
+            return flow_rows.segment_times(plan, newest.get(plan.directory, {}), own)
+
+        return [each for plan in plans for each in of(plan)]
 
     def _removed(self, times: Sequence[flow_rows.SegmentTime]) -> DataFrame:
         """Queues that were removed, with the time."""
@@ -191,6 +198,7 @@ class _Run:
             [row.asDict() for row in flow_rows.queue_series(stays, axis.begin_ms, axis.bucket_ms).collect()],
             [row.asDict() for row in flow_rows.address_series(adds, axis.begin_ms, axis.bucket_ms).collect()],
             names,
+            self._unknown(adds, records, axis),
         )
         kinds = [row.asDict() for row in flow_rows.bytes_by_kind(records).collect()]
         pins = [row.asDict(recursive=True) for row in flow_rows.pins(stays).collect()]
@@ -200,6 +208,13 @@ class _Run:
         if self._settings.tables is not None:
             write_tables(self._settings.tables, plans, series, pins, times)
         return Flow(report, series)
+
+    def _unknown(self, adds: DataFrame, records: DataFrame, axis: Axis) -> dict[str, list[tuple[int, int]]]:
+        """By directory the stretches of time without messages, in which the times of other records are guesses."""
+        found: dict[str, dict[int, bool]] = {}
+        for row in flow_rows.without_times(records, adds, axis.begin_ms, axis.bucket_ms).collect():
+            found.setdefault(row["directory"], {})[row["begin_ms"]] = row["known"]
+        return {directory: stretches(axis, known) for directory, known in sorted(found.items())}
 
     def _forecast(self, plan: LogPlan, axis: Axis, series: Series) -> dict[str, Any]:
         used = used_bytes_of(plan.directory)

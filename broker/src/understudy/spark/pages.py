@@ -10,6 +10,9 @@ from understudy.texts import printable
 
 _WIDTH: Final = 900
 _HEIGHT: Final = 180
+#: Colours of windows in a plot.
+WITHOUT_SERVICE: Final = "#f3c6c6"
+UNKNOWN: Final = "#d9d9d9"
 _COLOURS: Final = ("#1f6fb4", "#c8501e", "#2a8a4a", "#8a3fa0", "#777777")
 _STYLE: Final = (
     "body{font:14px sans-serif;max-width:960px;margin:2em auto;color:#222}table{border-collapse:collapse}"
@@ -83,12 +86,13 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     return f"<table><tr>{head}</tr>{body}</table>"
 
 
-def plot(series: Series, windows: Sequence[tuple[int, int]]) -> str:
+def plot(series: Series, windows: Sequence[tuple[int, int]], shade: str = WITHOUT_SERVICE) -> str:
     """Lines over time, with windows shaded.
 
     Args:
         series: Points by the plain text of the legend.
         windows: Begin and end, epoch milliseconds.
+        shade: Colour of the windows.
     """
     points = [point for line in series.values() for point in line]
     if not points:
@@ -100,7 +104,7 @@ def plot(series: Series, windows: Sequence[tuple[int, int]]) -> str:
         return round(_WIDTH * (min(max(at_ms, low), high) - low) / max(high - low, 1), 1)
 
     shapes = [
-        f"<rect x='{x(begin)}' y='0' width='{max(x(end) - x(begin), 1)}' height='{_HEIGHT}' fill='#f3c6c6'/>"
+        f"<rect x='{x(begin)}' y='0' width='{max(x(end) - x(begin), 1)}' height='{_HEIGHT}' fill='{shade}'/>"
         for begin, end in windows
     ]
     legend = []

@@ -461,7 +461,7 @@ def test_messages_that_no_queue_took_are_reported_at_the_end(caplog: pytest.LogC
         ({"address": "a", "properties": [("p" * 1_048_577, "x")]}, "its property 'pppp"),
         ({"address": "a", "properties": [(f"p{n}", "") for n in range(16_384)]}, "it has 16,386 properties"),
         ({"address": "a", "properties": [(f"p{n}", "x" * 1_048_576) for n in range(30)]}, "its properties have"),
-        ({"address": "a", "properties": [("_AMQ_ORIG_MESSAGE_ID", str(1 << 63))]}, "its property _AMQ_ORIG_MESSAGE_ID is 9"),
+        ({"address": "a", "properties": [("_AMQ_ORIG_MESSAGE_ID", str(1 << 63))]}, "its property _AMQ_ORIG_MES"),
     ],
 )
 def test_row_that_no_broker_takes_is_refused_before_it_is_sent(row: dict[str, Any], text: str) -> None:
