@@ -10,9 +10,9 @@ from pyspark.sql import types as t
 from understudy.message import Message
 from understudy.runtime.disk import RealDisk
 from understudy.spark import tables
-from understudy.spark.conditions import conditions_as_text
 from understudy.spark.journal_reader import JournalReader
 from understudy.spark.log_plan import parse_options
+from understudy.spark.tables import conditions_as_text
 from understudy.store.log.records import AcknowledgeRecord, MessageRecord, MoveRecord
 from understudy.tools.inspect import LoggedRecord, read_log
 

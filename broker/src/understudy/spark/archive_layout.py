@@ -82,7 +82,7 @@ class Former:
     """A generation that was published before."""
 
     name: str
-    """Of its directory."""
+    """The name of its directory."""
     replaced_ms: int
     """When the next one was published. Epoch milliseconds."""
 

@@ -28,7 +28,6 @@ from understudy.spark.archive_layout import (
     DataFile,
     check_archive,
     open_archive,
-    read_published,
 )
 from understudy.spark.archive_logs import Logs, ReaderLog, ReaderSettings, StoppedLogs
 from understudy.spark.archive_rows import KEY, PARTITION, in_files, key_sum, not_archived
@@ -63,7 +62,7 @@ class Settings:
     large_bytes_max: int = LARGE_BYTES_MAX
     file_bytes: int = FILE_BYTES
     compact_files: int = COMPACT_FILES
-    """So many small files of one partition are merged; 0 merges none."""
+    """Number of small files of one partition from which on they are merged; 0 merges none."""
     keep_ms: int = KEEP_MS
     """Former generations stay so long after they were replaced, for queries that read them."""
 
@@ -248,26 +247,6 @@ class _Run:
             (stage / path).unlink()
         new = [each for each in added if each.path not in gone] + [each.placed() for each in merged]
         return kept, new, len(gone)
-
-
-def read_archive(spark: SparkSession, archive: str) -> DataFrame:
-    """The messages of an archive, as they are now.
-
-    The frame reads the generation that is published when this is called, also if later runs publish others meanwhile,
-    for as long as these keep former generations (``--keep-hours``).
-
-    Args:
-        spark: Any session.
-        archive: Its directory.
-
-    Raises:
-        ConfigError: the directory is no archive, or nothing was published.
-    """
-    directory = Path(local_path(archive, "the archive")).absolute()
-    published = read_published(directory)
-    if published is None:
-        raise ConfigError("has no messages yet", file=str(directory))
-    return spark.read.parquet(str(published.directory))
 
 
 def _logs_of(directories: Sequence[str], settings: Settings) -> Logs:

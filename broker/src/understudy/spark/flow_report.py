@@ -45,9 +45,9 @@ class Series:
     addresses: list[dict[str, Any]]
     """Rows of ``flow_rows.address_series``."""
     names: Mapping[str, Names]
-    """By directory."""
+    """Names by directory."""
     unknown: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
-    """By directory: stretches of time without messages, in which the times of other records are not known."""
+    """Stretches of time without messages by directory, in which the times of other records are not known."""
 
     def live_bytes(self, directory: str) -> Points:
         """Bytes of live records at the end of each interval; a message in several queues counts for each."""

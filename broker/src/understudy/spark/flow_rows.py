@@ -58,7 +58,7 @@ Sent = Mapping[int, tuple[int, int]]
 
 
 def sent_times(messages: DataFrame, ends: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], dict[int, Any]]:
-    """For each directory and segment the times of the messages in its slices.
+    """The times, for each directory and segment, of the messages in its slices.
 
     Args:
         messages: Table ``messages``.

@@ -210,7 +210,7 @@ class _Run:
         return Flow(report, series)
 
     def _unknown(self, adds: DataFrame, records: DataFrame, axis: Axis) -> dict[str, list[tuple[int, int]]]:
-        """By directory the stretches of time without messages, in which the times of other records are guesses."""
+        """The stretches of time without messages by directory, in which the times of other records are guesses."""
         found: dict[str, dict[int, bool]] = {}
         for row in flow_rows.without_times(records, adds, axis.begin_ms, axis.bucket_ms).collect():
             found.setdefault(row["directory"], {})[row["begin_ms"]] = row["known"]

@@ -9,18 +9,22 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
+from understudy.errors import ConfigError
+from understudy.local_paths import local_path
 from understudy.spark import tables
-from understudy.spark.conditions import conditions_as_text
+from understudy.spark.archive_layout import read_published
 from understudy.spark.journal_reader import JournalReader
 from understudy.spark.log_plan import parse_options, plan_logs
 from understudy.spark.stream_options import parse_stream_options, without_stream_options
 from understudy.spark.stream_reader import JournalStream
+from understudy.spark.tables import conditions_as_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -93,6 +97,26 @@ def read_journal(
     for name, value in given.items():
         reader = reader.option(name, value)
     return reader.load(paths)
+
+
+def read_archive(spark: SparkSession, archive: str) -> DataFrame:
+    """The messages of an archive, as they are now.
+
+    The frame reads the generation that is published when this is called, also if later runs publish others meanwhile,
+    for as long as these keep former generations (``--keep-hours``).
+
+    Args:
+        spark: Any session.
+        archive: Its directory.
+
+    Raises:
+        ConfigError: the directory is no archive, or nothing was published.
+    """
+    directory = Path(local_path(archive, "the archive")).absolute()
+    published = read_published(directory)
+    if published is None:
+        raise ConfigError("has no messages yet", file=str(directory))
+    return spark.read.parquet(str(published.directory))
 
 
 def register(spark: SparkSession) -> None:

@@ -25,9 +25,8 @@ from understudy.limits import ID_CACHE_SIZE
 from understudy.local_paths import local_path
 from understudy.ports import Disk, File
 from understudy.runtime.disk import RealDisk
-from understudy.spark.conditions import Condition, parse_conditions
 from understudy.spark.stream_offsets import StreamOffset, parse_offset
-from understudy.spark.tables import TABLES
+from understudy.spark.tables import TABLES, Condition, parse_conditions
 from understudy.store.log.chain import Link, read_chain
 from understudy.store.log.records import HEADER, HEADER_BYTES
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, parse_name, read_header, read_seal, segment_name

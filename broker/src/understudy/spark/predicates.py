@@ -9,8 +9,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from understudy.spark.conditions import Condition
 from understudy.spark.log_plan import Piece
+from understudy.spark.tables import Condition
 
 _COMPARISONS: Final = {
     "=": pc.equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal,
@@ -65,7 +65,7 @@ def _overlaps(condition: Condition, low: Any, high: Any) -> bool:
 
 
 def mask_of(condition: Condition, values: pa.Array) -> pa.Array:
-    """For each value whether the condition is true of it; null counts as false."""
+    """A mask that says for each value whether the condition is true of it; null counts as false."""
     if condition.operator == "in":
         return pc.is_in(values, pa.array(list(condition.value), values.type))
     if condition.operator == "starts with":

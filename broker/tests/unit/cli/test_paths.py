@@ -10,8 +10,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from understudy.cli.main import cli
-from understudy.cli.paths import LocalPath
+from understudy.cli.main import LocalPath, cli
 
 
 def _commands(group: click.Group, names: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:

@@ -43,7 +43,8 @@ from understudy.spark import archive_files, archives
 from understudy.spark.archive_files import Target, merge_files
 from understudy.spark.archive_layout import DataFile
 from understudy.spark.archive_rows import address_expression, address_key
-from understudy.spark.archives import ArchiveReport, Settings, archive, read_archive
+from understudy.spark.archives import ArchiveReport, Settings, archive
+from understudy.spark.journal_source import read_archive
 from understudy.store.log.format_version import FORMAT_VERSION
 
 pytestmark = pytest.mark.spark
