@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from understudy_lab.faults import Fault, cut_from, cut_power, endure, heal, kill, pause, power_on, resume
+from understudy_lab.faults import Fault, cut_from, cut_power, endure, heal, kill, pause, power_on, resume, shut_down
 from understudy_lab.hosts import Lab
 from understudy_lab.pair import BACKUP, CLIENT, PRIMARY, deploy, make_ready, play
 from understudy_lab.traffic import record_idle_traffic
@@ -43,6 +43,7 @@ def test_traffic_of_the_idle_pair(pair: Lab) -> None:
 FAULTS = [
     Fault("the broker is killed", kill),
     Fault("power cut of the active host", cut_power, 20.0, power_on, taken_over=True),
+    Fault("shutdown of the active host", shut_down, 30.0, power_on, taken_over=True),
     Fault("the pair is cut, both see the witness", cut_from(PRIMARY, BACKUP), 15.0, heal),
     Fault(
         "the active host is cut from its backup and the witness",

@@ -10,7 +10,20 @@ from __future__ import annotations
 import json
 
 import pytest
-from understudy_lab.faults import Fault, cut_from, cut_power, endure, freeze, heal, kill, pause, power_on, resume, thaw
+from understudy_lab.faults import (
+    Fault,
+    cut_from,
+    cut_power,
+    endure,
+    freeze,
+    heal,
+    kill,
+    pause,
+    power_on,
+    resume,
+    shut_down,
+    thaw,
+)
 from understudy_lab.hosts import Lab
 from understudy_lab.pair import CLIENT, STORE, UNLIMITED_DELIVERIES, deploy, deploy_again, play
 from understudy_lab.traffic import record_idle_traffic
@@ -60,6 +73,7 @@ def cut_power_without_store(lab: Lab, victim: str) -> None:
 FAULTS = [
     Fault("the broker is killed", kill),
     Fault("power cut of the active host", cut_power, 40.0, power_on, taken_over=True),
+    Fault("shutdown of the active host", shut_down, 30.0, power_on, taken_over=True),
     Fault("the active host is cut from the store and lives", cut_from(STORE), 40.0, heal, taken_over=True),
     Fault("the active host pauses beyond the lease", pause, 40.0, resume, taken_over=True),
     Fault("the active host is cut from the clients", cut_from(CLIENT), 8.0, heal),

@@ -88,6 +88,15 @@ def start(lab: Lab, hosts: Sequence[str]) -> None:
     lab.start(hosts)
 
 
+@main.command("shut-down")
+@click.argument("hosts", nargs=-1, required=True)
+@click.pass_obj
+def shut_down(lab: Lab, hosts: Sequence[str]) -> None:
+    """Switch hosts off cleanly, as `systemctl poweroff` there."""
+    for host in hosts:
+        lab.shut_down(host)
+
+
 @main.command("power-cut")
 @click.argument("hosts", nargs=-1, required=True)
 @click.pass_obj
@@ -141,7 +150,7 @@ def destroy(lab: Lab) -> None:
 def run_command() -> None:
     """Entry point; errors are one line with an exit code."""
     try:
-        main()
+        main(prog_name="tests/lab/lab")
     except CannotRun as error:
         print(f"cannot run a lab: {error}", file=sys.stderr)
         sys.exit(SKIPPED)

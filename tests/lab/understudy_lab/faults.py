@@ -56,6 +56,11 @@ def cut_power(lab: Lab, victim: str) -> None:
     lab.cut_power(victim)
 
 
+def shut_down(lab: Lab, victim: str) -> None:
+    """Clean shutdown of the active host."""
+    lab.shut_down(victim)
+
+
 def power_on(lab: Lab, victim: str) -> None:
     """Boots it again."""
     lab.start([victim])

@@ -22,6 +22,7 @@ from understudy_lab.remote import TIMEOUT_S, Outcome, Remote
 LARGEST = 20
 """Most hosts of a lab."""
 BOOT_TIMEOUT_S = 120.0
+SHUTDOWN_TIMEOUT_S = 120.0
 DISK_BYTES = 4 << 30
 """Of a sparse file."""
 BLOCK = 512
@@ -120,6 +121,19 @@ class Lab:
                 self._remote.forget(number_of(name))
             os.kill(supervisor, signal.SIGKILL)  # its process namespace ends with it
             _await_end(supervisor)
+
+    def shut_down(self, name: str, timeout_s: float = SHUTDOWN_TIMEOUT_S) -> None:
+        """Switches a host off as its administrator does: systemd stops all services, then the kernel ends.
+
+        Raises:
+            LabError: it did not end within the time.
+        """
+        supervisor = self._supervisor(name)
+        if supervisor:
+            self.output(name, "systemctl poweroff --no-block")
+            _await_end(supervisor, timeout_s)
+            if self._remote is not None:
+                self._remote.forget(number_of(name))
 
     def pause(self, name: str) -> None:
         """Stops a host's kernel between two instructions; its clock does not notice."""
@@ -319,8 +333,8 @@ def _state(pid: int) -> str:
         return "Z"
 
 
-def _await_end(pid: int) -> None:
-    deadline = time.monotonic() + 10.0
+def _await_end(pid: int, timeout_s: float = 10.0) -> None:
+    deadline = time.monotonic() + timeout_s
     while _state(pid) != "Z":
         if time.monotonic() > deadline:
             raise LabError(f"process {pid} does not end")

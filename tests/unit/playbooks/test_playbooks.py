@@ -87,3 +87,12 @@ def test_every_event_of_a_drill_has_its_tasks(path: Path) -> None:
     if path.name != "drill.yml":
         assert (PLAYBOOKS / f"tasks/events/{event}.yml").exists()
         assert (PLAYBOOKS / f"tasks/events/{event}_begin.yml").exists()
+
+
+def test_a_planned_stop_of_all_nodes_stops_the_serving_ones_last() -> None:
+    """With failover-on-shutdown, and with replication, a passive node would take over from a node that was stopped before it."""
+    first, last = load(PLAYBOOKS / "stop.yml")
+    stops = [[task for task in tasks([play]) if "understudy.broker.instance" in task] for play in (first, last)]
+    assert [len(each) for each in stops] == [1, 1]
+    assert stops[0][0]["when"] == "stop_seen.broker.state != 'active'"
+    assert "when" not in stops[1][0]

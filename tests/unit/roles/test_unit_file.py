@@ -101,6 +101,10 @@ def test_the_mount_point_of_the_store_is_asserted_at_every_start() -> None:
     assert settings["RequiresMountsFor"] == [STORE, INSTANCE]
 
 
+def test_at_a_shutdown_of_the_host_the_broker_is_stopped_before_the_network() -> None:
+    assert {"network.target", "network-online.target"} <= set(unit()["After"])
+
+
 def test_a_broker_that_stands_still_is_noticed() -> None:
     settings = unit()
     assert settings["NotifyAccess"] == ["main"]
