@@ -9,6 +9,7 @@ from typing import TypeVar
 from ansible.errors import AnsibleFilterError
 from ansible_collections.understudy.broker.plugins.module_utils import credentials, drill, files, pem, units
 from ansible_collections.understudy.broker.plugins.plugin_utils import (
+    clocks,
     firewall,
     grants,
     pipeline_jobs,
@@ -168,6 +169,16 @@ def units_in_place(wanted: Sequence[Mapping[str, object]], node: Mapping[str, Ma
         raise AnsibleFilterError(f"units_in_place: {type(error).__name__}: {error}") from error
 
 
+def clock_differences(
+    found: Mapping[str, Mapping[str, object]], pairs: Mapping[str, Sequence[str]]
+) -> dict[str, list[str]]:
+    """Sentences about clocks of pairs that differ; see clock_differences.yml."""
+    try:
+        return clocks.differences(found, pairs)
+    except (KeyError, TypeError, ValueError) as error:
+        raise AnsibleFilterError(f"clock_differences: {type(error).__name__}: {error}") from error
+
+
 Result = TypeVar("Result")
 
 
@@ -202,4 +213,5 @@ class FilterModule:
             "mount_unit_name": mount_unit_name,
             "in_place": in_place,
             "units_in_place": units_in_place,
+            "clock_differences": clock_differences,
         }

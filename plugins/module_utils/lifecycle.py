@@ -117,7 +117,7 @@ class Instance:
             restarts.append(seen.service.restarts)
             crashes = restarts[-1] - min(restarts)  # the count begins again with a start
             gone = seen.service.down and self._clock.now_s() >= settled_s
-            return gone or ("start" in acts and crashes >= CRASHES_MAX)
+            return gone or seen.broker.refused or ("start" in acts and crashes >= CRASHES_MAX)
 
         waited = wait_until(self.see, GATES[gate], left_s, self._clock, hopeless=hopeless)
         crashes = restarts[-1] - min(restarts) if restarts else 0
@@ -144,6 +144,11 @@ class Instance:
         elif crashes >= CRASHES_MAX:
             problem = (
                 f"the broker has ended {crashes} times since its start: {seen.service.last_exit or 'no exit is known'}"
+            )
+        elif seen.broker.refused:
+            problem = (
+                f"not {gate}, and waiting does not help: the broker says {seen.broker.state} ({seen.broker.reason}). "
+                "Compare broker_witness_secret and broker_lock_manager_properties with the witness"
             )
         else:
             reason = f" ({seen.broker.reason})" if seen.broker.reason else ""

@@ -17,6 +17,13 @@ from ansible.module_utils.urls import ConnectionError as TransportError
 from ansible.module_utils.urls import open_url
 
 ANSWER_BYTES_MAX = 8 * 1024 * 1024
+REFUSALS = (
+    "the witness refuses:",
+    "the witness does not know the secret",
+    "the peer is no witness",
+    "it is another witness, or has lost its state",
+)
+"""Parts of a reason that only an operator ends: the lock manager refuses the node."""
 TIMEOUT_S = 5
 
 
@@ -89,6 +96,11 @@ class NodeState:
         """Passive, and has read all there is of the store."""
         following = self.node.get("following")
         return self.state == "passive" and isinstance(following, Mapping) and following.get("caught_up") is True
+
+    @property
+    def refused(self) -> bool:
+        """It is not ready for a reason that no waiting changes."""
+        return not self.ready and any(each in self.reason for each in REFUSALS)
 
     @property
     def paired(self) -> bool:

@@ -76,12 +76,12 @@ silent:
   elements: str
 """
 
-import os
 import socket
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.understudy.broker.plugins.module_utils.reaching import why_silent
 
 ANSWERING = "answering"
 REFUSED = "refused"
@@ -97,12 +97,8 @@ def attempt(endpoint: Mapping[str, object], timeout_s: float) -> tuple[str, str]
         socket.create_connection((str(endpoint["address"]), int(str(endpoint["port"]))), timeout_s).close()
     except ConnectionRefusedError:
         return REFUSED, shown
-    except socket.gaierror as error:
-        return SILENT, f"{shown} (the name cannot be resolved: {error.strerror})"
-    except TimeoutError:
-        return SILENT, f"{shown} (no answer within {timeout_s:g} s)"
     except OSError as error:
-        return SILENT, f"{shown} ({os.strerror(error.errno) if error.errno else error})"
+        return SILENT, f"{shown} ({why_silent(error, timeout_s)})"
     return ANSWERING, shown
 
 

@@ -214,6 +214,7 @@ def main() -> None:
             lambda seen: not missing(condition, seen),
             timeout_s,
             clock,
+            hopeless=lambda seen: any(each.state.refused for each in seen),
         )
     except (ServiceError, ValueError) as error:
         module.fail_json(msg=str(error))

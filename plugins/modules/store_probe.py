@@ -9,7 +9,7 @@ module: store_probe
 short_description: Measure the volume of a broker's store, and say what speaks against it
 description:
   - Reads the type and the options of the mount, the lease of an NFSv4 server and the free space; measures how long a
-    sync takes and how far the clock of the host differs from the file server's.
+    write with its sync takes and how far the clock of the host differs from the file server's.
   - Tries whether a lock that another host holds is seen here. For that, run it with O(lock=hold) on one host of the
     pair, and with O(lock=expect_held) on the others within O(lock_s).
   - Writes one small file into the directory and removes it. Never changed.
@@ -97,7 +97,8 @@ free_mib:
   returned: success
   type: int
 sync_ms:
-  description: Times of a sync of 4 KiB in milliseconds, with the keys C(count), C(median), C(p99) and C(longest).
+  description:
+    - Times of a write of 4 KiB with its sync in milliseconds, with the keys C(count), C(median), C(p99) and C(longest).
   returned: success
   type: dict
 skew_ms:

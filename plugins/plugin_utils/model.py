@@ -23,6 +23,8 @@ COLOCATED = "colocated_"
 
 VOTES = "votes"
 """Value of ``broker_lock_manager`` for replication without a lock manager."""
+CREDENTIALS = ("auth",)
+"""Properties of a lock manager that are not shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,14 @@ class Node:
         given: Mapping[str, object] = self.values["lock_manager_properties"]
         secret = {"secret-file": f"{self.instance_directory}/etc/witness-secret"}
         return {**(secret if self.lock_manager == "witness" else {}), **given}
+
+    @property
+    def lock_service(self) -> dict[str, object]:
+        """The lock manager as the module ``lock_manager_info`` takes it, without logins; empty where none is used."""
+        if not self.uses_lock_manager:
+            return {}
+        properties = {name: value for name, value in self.lock_manager_properties.items() if name not in CREDENTIALS}
+        return {"manager": self.lock_manager, "properties": properties}
 
     @property
     def coordination_id(self) -> str:
@@ -248,6 +258,7 @@ class Topology:
                 for each in node.sockets.acceptors
                 if str(each.parameters.get("sslEnabled")).lower() == "true"
             ],
+            "lock_service": node.lock_service,
             "command": node.command,
             "start_gate": node.start_gate,
             "throttle": int(any(other.machine == node.machine for other in self.nodes if other is not node)),

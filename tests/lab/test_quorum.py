@@ -10,7 +10,7 @@ import re
 import pytest
 from understudy_lab.faults import Fault, cut_from, cut_power, endure, heal, kill, pause, power_on, resume, shut_down
 from understudy_lab.hosts import Lab
-from understudy_lab.pair import BACKUP, CLIENT, PRIMARY, deploy, make_ready, play
+from understudy_lab.pair import BACKUP, CLIENT, PRIMARY, UNITS, deploy, make_ready, play
 from understudy_lab.traffic import record_idle_traffic
 
 TABLE = "quorum"
@@ -38,6 +38,49 @@ def test_traffic_of_the_idle_pair(pair: Lab) -> None:
     rates = record_idle_traffic(pair, TABLE, {WITNESS: "witness"})
     # The passive node asks the witness only when it misses the active one.
     assert all(rates[between][0] > 0 for between in ("active passive", "active witness")), rates
+
+
+def processes(lab: Lab) -> list[str]:
+    """The processes of both brokers."""
+    return [lab.output(host, f"systemctl show -p MainPID --value {unit}") for host, unit in UNITS.items()]
+
+
+def test_another_secret_is_refused_before_a_node_is_stopped(pair: Lab) -> None:
+    make_ready(pair)
+    before, wrong = processes(pair), ("--extra-vars", "broker_witness_secret=another-secret-of-a-test-0123456789")
+    for playbook in ("preflight", "site", "rolling_update"):
+        played = play(pair, "quorum", f"playbooks/{playbook}.yml", options=wrong)
+        assert played.code != 0, playbook
+        assert "10.77.0.11:61619: the client does not know the secret of the witness" in played.output, played.output
+    assert processes(pair) == before
+
+
+def test_a_missing_witness_is_refused_before_a_node_is_stopped(pair: Lab) -> None:
+    make_ready(pair)
+    before = processes(pair)
+    pair.output(WITNESS, "systemctl stop understudy-witness")
+    try:
+        for playbook in ("preflight", "rolling_restart"):
+            played = play(pair, "quorum", f"playbooks/{playbook}.yml")
+            assert played.code != 0, playbook
+            assert "10.77.0.11:61619: Connection refused" in played.output, played.output
+        # a node that is ready takes changes meanwhile
+        played = play(pair, "quorum", "playbooks/site.yml")
+        assert played.code == 0, played.output[-3000:]
+    finally:
+        pair.output(WITNESS, "systemctl start understudy-witness")
+    assert processes(pair) == before
+
+
+def test_clocks_of_the_pair_that_differ_are_refused(pair: Lab) -> None:
+    make_ready(pair)
+    pair.output(BACKUP, "date -s '+70 seconds'")
+    try:
+        played = play(pair, "quorum", "playbooks/preflight.yml")
+    finally:
+        pair.output(BACKUP, "date -s '-70 seconds'")
+    assert played.code != 0
+    assert "the clock of a1 is 70." in played.output, played.output[-3000:]
 
 
 FAULTS = [

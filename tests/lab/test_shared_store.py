@@ -8,6 +8,7 @@ confirmed at once. Times go to .scratch/lab-results/shared_store.jsonl; none is 
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from understudy_lab.faults import (
@@ -56,6 +57,44 @@ def test_the_volume_is_measured(pair: Lab) -> None:
     played = play(pair, "shared_store", "playbooks/preflight.yml")
     assert played.code == 0, played.output[-3000:]
     assert played.output.count("10.77.0.11:/ (nfs4)") == 2, played.output[-3000:]
+
+
+def test_the_time_of_a_synchronous_write_is_measured(pair: Lab) -> None:
+    pair.output(STORE, "tc qdisc add dev vec0 root netem delay 60ms")
+    try:
+        played = play(pair, "shared_store", "playbooks/preflight.yml")
+    finally:
+        pair.output(STORE, "tc qdisc del dev vec0 root")
+    assert played.code == 0, played.output[-3000:]
+    measured = [float(each) for each in re.findall(r"sync ([0-9.]+) ms", played.output)]
+    assert len(measured) == 2
+    assert min(measured) >= 60.0
+
+
+def test_a_file_server_that_grants_delegations_is_refused(pair: Lab) -> None:
+    pair.output(STORE, "sysctl -w fs.leases-enable=1")
+    try:
+        played = play(pair, "shared_store", "playbooks/preflight.yml")
+    finally:
+        pair.output(STORE, "sysctl -w fs.leases-enable=0")
+    assert played.code != 0
+    assert "grants delegations (fs.leases-enable is 1" in played.output, played.output[-3000:]
+
+
+def test_a_store_that_is_not_mounted_is_refused(pair: Lab) -> None:
+    elsewhere = {"broker_store_mount_source": "", "broker_store_mount_point": "/srv/absent"}
+    inside = {**elsewhere, "broker_store_directory": "/srv/absent/pair"}
+    played = play(pair, "shared_store", "playbooks/preflight.yml", options=("--extra-vars", json.dumps(inside)))
+    assert played.code != 0
+    assert "nothing is mounted on /srv/absent (broker_store_mount_point)" in played.output, played.output[-3000:]
+
+
+def test_a_file_server_that_does_not_answer_is_refused(pair: Lab) -> None:
+    other = {"broker_store_mount_source": "10.77.0.14:/", "broker_store_mount_point": "/srv/other"}
+    inside = {**other, "broker_store_directory": "/srv/other/pair"}
+    played = play(pair, "shared_store", "playbooks/preflight.yml", options=("--extra-vars", json.dumps(inside)))
+    assert played.code != 0
+    assert "10.77.0.14:2049" in played.output, played.output[-3000:]
 
 
 def test_traffic_of_the_idle_pair(pair: Lab) -> None:

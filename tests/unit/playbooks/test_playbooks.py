@@ -90,7 +90,7 @@ def test_every_event_of_a_drill_has_its_tasks(path: Path) -> None:
 
 
 def test_a_planned_stop_of_all_nodes_stops_the_serving_ones_last() -> None:
-    """With failover-on-shutdown, and with replication, a passive node would take over from a node that was stopped before it."""
+    """A passive node would take over from a node that is stopped before it (failover-on-shutdown, replication)."""
     first, last = load(PLAYBOOKS / "stop.yml")
     stops = [[task for task in tasks([play]) if "understudy.broker.instance" in task] for play in (first, last)]
     assert [len(each) for each in stops] == [1, 1]

@@ -177,3 +177,22 @@ def test_crashes_from_before_are_no_reason_not_to_wait() -> None:
     world.ready_at_s, world.now_s, world.crashes_every_s = 130.0, 100.0, 10.0
     outcome = Instance(world, world.ask, world.clock).reach("started", "active", 90.0, dry_run=False)
     assert not outcome.failed
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "witness 10.0.0.3:61619: 10.0.0.3:61619: the witness refuses: the client does not know the secret",
+        "witness 10.0.0.3:61619: 10.0.0.3:61619: the witness does not know the secret",
+        "witness 10.0.0.3:61619: the id 00, and 01 is expected: it is another witness, or has lost its state",
+    ],
+)
+def test_a_refusal_of_the_lock_manager_ends_the_waiting_at_once(reason: str) -> None:
+    world = World(running=False)
+    world.boot_s = 0.0
+    refused = NodeState(True, False, "passive", reason=reason)
+    outcome = Instance(world, lambda: refused, world.clock).reach("started", "active", 90, dry_run=False)
+    assert outcome.failed
+    assert world.now_s < 1.0
+    assert reason in outcome.message
+    assert "broker_witness_secret" in outcome.message

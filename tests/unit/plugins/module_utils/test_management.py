@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.understudy.broker.plugins.module_utils.management import (
+    REFUSALS,
     Access,
     ManagementClient,
     NodeState,
@@ -131,3 +132,10 @@ def test_any_answers_give_a_state_and_only_good_ones_are_ready(
 def test_a_record_that_is_no_state_is_refused() -> None:
     with pytest.raises(ValueError, match="node_info"):
         NodeState.from_dict({"state": "active"})
+
+
+def test_the_refusals_that_end_a_gate_are_sentences_of_the_broker() -> None:
+    source = Path(__file__).resolve().parents[4] / "broker/src/understudy/ha"
+    text = "".join(path.read_text() for path in source.glob("witness_*.py"))
+    for words in REFUSALS:
+        assert words in text, words
