@@ -12,6 +12,7 @@ from ansible_collections.understudy.broker.plugins.plugin_utils import (
     clocks,
     firewall,
     grants,
+    inventory,
     pipeline_jobs,
     render,
     sockets,
@@ -24,12 +25,9 @@ def topology(
 ) -> dict[str, object]:
     """Nodes, pairs, clusters and faults of the hosts; see topology.yml."""
     names, places = list(hosts), list(witnesses)
-    relevant = topologies.relevant_names()
-    variables = {}
-    for host in (*names, *places):
-        # Only what a topology is made of is read, because reading a host variable templates it.
-        found = hostvars[host]
-        variables[host] = {name: found[name] for name in relevant if name in found}
+    variables, unread = inventory.read_values([*names, *places], hostvars)
+    if unread:
+        raise AnsibleFilterError("\n".join(["variables that cannot be evaluated", *inventory.merged(unread)]))
     built = topologies.build_topology(names, variables, places)
     nodes: dict[str, dict[str, object]]
     result = built.as_dict()

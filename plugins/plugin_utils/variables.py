@@ -191,11 +191,21 @@ class Table:
 
     roles: Mapping[str, Role]
     renamed: Mapping[str, str]
+    facts: tuple[str, ...] = ()
+    """Facts that playbooks set, and inputs that only playbooks have."""
 
     @property
     def topology(self) -> tuple[Variable, ...]:
         """The inputs that describe a node to the whole cluster, in the order in which defaults can be resolved."""
         return tuple(each for each in self.roles[ENTRY_ROLE].variables if each.scope in (CLUSTER, PAIR, NODE))
+
+    def known(self) -> frozenset[str]:
+        """Every name with the prefix of the collection that a host may have."""
+        found = {*self.facts, *(name for name, _reason in self.refusals())}
+        for role in self.roles.values():
+            found.update(variable.name for section in role.sections for variable in section[1])
+            found.update(str(output["name"]) for output in role.outputs)
+        return frozenset(found)
 
     def refusals(self) -> Iterator[tuple[str, str]]:
         """Names that an inventory for the role broker must not set, each with the reason."""
@@ -229,7 +239,7 @@ def parse(text: str) -> Table:
         )
         for name, role in content["roles"].items()
     }
-    return Table(roles=roles, renamed=content["renamed"])
+    return Table(roles=roles, renamed=content["renamed"], facts=tuple(content.get("facts", ())))
 
 
 @functools.cache
@@ -330,6 +340,10 @@ Generated from `plugins/plugin_utils/variables.yml` by `make docs`; do not edit.
 to the whole cluster. `host`: used on its own host only. An element is below `core` of `broker.xml`; of colocated nodes
 the elements below `primary` and `backup` are in `colocated`. With the role `broker` only its own variables and
 those that are not marked as set by it are set; a role that is used alone takes all of its variables.
+
+A name that begins with `broker_` and is not on this page is refused by `preflight`, `site`, `witness`, `pipeline` and each roll, with the nearest
+known name. List variables of your own with this prefix in `broker_extra_variables`. A variable that cannot be evaluated, such as one
+that names a missing entry of a vault, is refused with its hosts. All faults of an inventory are shown at once, each one time.
 """
 _TABLE_HEAD = "| Variable | Type | Default | Scope | Meaning |\n|---|---|---|---|---|\n"
 
