@@ -8,10 +8,10 @@ DOCUMENTATION = r"""
 module: inventory_check
 short_description: Refuse an inventory with unknown, missing or contradictory variables
 description:
-  - Reads the variables of all given hosts on the controller and shows each fault once, in lines of text, with its hosts,
-    the variable and what to set.
-  - A name that begins with C(broker_) and is no variable of this collection is refused with the nearest name, unless it is
-    listed in C(broker_extra_variables).
+  - Reads the variables of all given hosts on the controller and shows each fault once, in lines of text, with its
+    hosts, the variable and what to set.
+  - A name that begins with C(broker_) and is no variable of this collection is refused with the nearest name, unless
+    it is listed in C(broker_extra_variables).
   - A variable that names an undefined one is refused with its host.
   - Changes nothing. Use it with C(run_once).
 version_added: 0.3.0

@@ -41,6 +41,12 @@ options:
     type: str
     default: ""
     version_added: 0.2.0
+  progress:
+    description:
+      - File to which a line is appended at the beginning of each step. The action plugin of this module reads it and
+        shows steps that take long.
+    type: path
+    version_added: 0.3.0
   keep:
     description: Number of archives that stay in the cache.
     type: int
@@ -132,18 +138,26 @@ def main() -> None:
             "python": {"type": "path", "required": True},
             "constraints": {"type": "path", "default": ""},
             "extra": {"type": "str", "default": ""},
+            "progress": {"type": "path"},
             "keep": {"type": "int", "default": 5},
         },
         supports_check_mode=True,
     )
     source, cache, python = Path(module.params["source"]), Path(module.params["cache"]), module.params["python"]
     constraints = module.params["constraints"]
+
+    def say(step: str) -> None:
+        if module.params["progress"]:
+            with open(module.params["progress"], "a", encoding="utf-8") as file:
+                file.write(f"{step}\n")
+
     code, output, error = module.run_command([python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"])
     if code != 0:
         module.fail_json(msg=f"{python} cannot be run on the controller: {error.strip()}")
     python_version = output.strip()
     try:
         pins = Path(constraints).read_text(encoding="utf-8") if constraints else ""
+        say("building the native kernel, or taking it from the cache")
         kernel = make_kernel(source, cache, python, module.run_command, check_mode=module.check_mode)
         release, version, archive = plan(source, cache, python_version, pins, platform.machine(), kernel)
         extra = None
@@ -156,8 +170,10 @@ def main() -> None:
         pruned = []
         if not module.check_mode:
             if archive in missing:
+                say(f"fetching and building the wheels of release {release}")
                 build(source, archive, python, constraints, module.run_command, kernel)
             if extra is not None and extra.archive in missing:
+                say(f"fetching the wheels of {extra.name}")
                 build_extra(extra, python, constraints, module.run_command)
             for path in archives:
                 os.utime(path)

@@ -190,6 +190,8 @@ def _place_variables(node: Node, core: dict[str, object], origins: dict[str, str
             steps = place_of(node, path.split("/"), clustered="cluster-connections" in core)
             if steps is None or node.values[variable.key] == "":
                 continue  # an empty text is the absence of a name
+            if variable.votes_only and node.uses_lock_manager and variable.name not in node.given:
+                continue  # the broker would warn of an element without an effect
             _descend(core, steps[:-1])[steps[-1]] = node.values[variable.key]
             origins[".".join(steps)] = variable.name
 

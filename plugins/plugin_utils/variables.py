@@ -46,6 +46,7 @@ class Variable:
     maximum: int | None = None
     wanted: str = ""
     xml: tuple[str, ...] = ()
+    votes_only: bool = False
     secret: bool = False
     default_text: str = ""
     given_by: str = ""
@@ -341,9 +342,10 @@ to the whole cluster. `host`: used on its own host only. An element is below `co
 the elements below `primary` and `backup` are in `colocated`. With the role `broker` only its own variables and
 those that are not marked as set by it are set; a role that is used alone takes all of its variables.
 
-A name that begins with `broker_` and is not on this page is refused by `preflight`, `site`, `witness`, `pipeline` and each roll, with the nearest
-known name. List variables of your own with this prefix in `broker_extra_variables`. A variable that cannot be evaluated, such as one
-that names a missing entry of a vault, is refused with its hosts. All faults of an inventory are shown at once, each one time.
+A name that begins with `broker_` and is not on this page is refused by `preflight`, `site`, `witness`, `pipeline` and
+each roll, with the nearest known name. List variables of your own with this prefix in `broker_extra_variables`. A
+variable that cannot be evaluated, such as one that names a missing entry of a vault, is refused with its hosts. All
+faults of an inventory are shown at once, each one time.
 """
 _TABLE_HEAD = "| Variable | Type | Default | Scope | Meaning |\n|---|---|---|---|---|\n"
 
@@ -372,6 +374,8 @@ def _reference_row(variable: Variable) -> str:
         meaning.append(f"One of {', '.join(f'V({choice})' for choice in variable.choices)}.")
     if variable.xml:
         meaning.append(f"Element: {', '.join(f'C({path})' for path in variable.xml)}.")
+    if variable.votes_only:
+        meaning.append("Has no effect with a lock manager.")
     if variable.given_by:
         source = f"from C({variable.given_by})" if variable.given_by != "-" else "as needed"
         meaning.append(f"Set by the role broker, {source}.")

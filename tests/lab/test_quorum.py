@@ -40,6 +40,15 @@ def test_traffic_of_the_idle_pair(pair: Lab) -> None:
     assert all(rates[between][0] > 0 for between in ("active passive", "active witness")), rates
 
 
+def test_the_pair_starts_without_a_warning(pair: Lab) -> None:
+    make_ready(pair)
+    for host, unit in UNITS.items():
+        log = pair.output(host, f"journalctl --unit {unit} --output cat")
+        assert "ha state" in log or "active" in log, log[-2000:]
+        warnings = [line for line in log.splitlines() if re.search(r'"level": "(warning|error)"|WARN|ERROR', line)]
+        assert warnings == [], "\n".join(warnings)
+
+
 def processes(lab: Lab) -> list[str]:
     """The processes of both brokers."""
     return [lab.output(host, f"systemctl show -p MainPID --value {unit}") for host, unit in UNITS.items()]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fnmatch
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -96,3 +98,13 @@ def test_a_planned_stop_of_all_nodes_stops_the_serving_ones_last() -> None:
     assert [len(each) for each in stops] == [1, 1]
     assert stops[0][0]["when"] == "stop_seen.broker.state != 'active'"
     assert "when" not in stops[1][0]
+
+
+def test_what_playbooks_write_into_the_present_directory_is_not_packed_into_the_collection() -> None:
+    ignored = yaml.safe_load((PLAYBOOKS.parent / "galaxy.yml").read_text())["build_ignore"]
+    text = "".join(path.read_text() for path in PLAYBOOKS.rglob("*.yml"))
+    written = set(re.findall(r"lookup\('ansible.builtin.env', 'PWD'\) }}/([^/\"]+)", text))
+    written |= {"drill-ledgers"}
+    assert {"drill-report.json", "support"} <= written
+    for name in written:
+        assert any(fnmatch.fnmatch(name, each) for each in ignored), name

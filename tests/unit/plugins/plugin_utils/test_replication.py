@@ -61,6 +61,27 @@ def test_the_defaults_of_the_variables_are_those_of_the_broker() -> None:
         assert policy.replication == ReplicationConfiguration(group_name="p", lock_manager=manager)
 
 
+@pytest.mark.parametrize("manager", ["witness", "zookeeper", "file", "votes"])
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_a_pair_with_defaults_starts_without_a_warning(manager: str, name: str) -> None:
+    properties = {
+        "witness": {"addresses": "10.0.0.3:61619"},
+        "zookeeper": {"connect-string": "z1:2181,z2:2181,z3:2181"},
+        "file": {"locks-folder": "/srv/locks"},
+        "votes": {},
+    }
+    hosts = pair(broker_lock_manager=manager, broker_lock_manager_properties=properties[manager])
+    text = rendered(hosts, name)
+    assert [str(each) for each in read_broker_xml(text.encode(), file="x", base_directory="/srv").warnings] == []
+    assert ("vote-retries" in text) is (manager == "votes")
+
+
+def test_a_setting_of_votes_that_an_inventory_gives_is_written_and_the_broker_warns_of_it() -> None:
+    text = rendered(pair(broker_vote_retries=3), "a")
+    (warning,) = read_broker_xml(text.encode(), file="x", base_directory="/srv").warnings
+    assert "vote-retries: has no effect with a manager" in str(warning)
+
+
 SETTINGS = {
     "broker_durability_contract": ("durability_contract", "replica-memory"),
     "broker_group_name": ("group_name", "west"),
