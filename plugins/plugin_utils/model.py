@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ansible_collections.understudy.broker.plugins.plugin_utils.elements import core_of
-from ansible_collections.understudy.broker.plugins.plugin_utils.sockets import MEMBERS, Sockets
+from ansible_collections.understudy.broker.plugins.plugin_utils.sockets import MEMBERS, Sockets, tcp_url
 
 PRIMARY = "primary"
 BACKUP = "backup"
@@ -143,6 +143,22 @@ class Node:
         return f"{self.root}/current/bin/understudy"
 
     @property
+    def trust_path(self) -> str:
+        """File on the host with the certificates that clients trust; empty without one.
+
+        A relative path of a connector begins at ``etc`` of the instance, which is no place that a client knows.
+        """
+        path = str(self.sockets.connector.parameters.get("trustStorePath", ""))
+        return path if not path or path.startswith("/") else f"{self.instance_directory}/etc/{path}"
+
+    @property
+    def client_url(self) -> str:
+        """URL of this node as clients take it, which know ``&`` only between parameters."""
+        connector = self.sockets.connector
+        trusted = {"trustStorePath": self.trust_path} if self.trust_path else {}
+        return tcp_url(connector.address, connector.port, {**connector.parameters, **trusted}, separator="&")
+
+    @property
     def start_gate(self) -> str:
         """The state to wait for after a start.
 
@@ -227,7 +243,7 @@ class Topology:
 
         The place of a colocated backup is learned from the node.
         """
-        own = node.sockets.connector.client_url
+        own = node.client_url
         if node.colocated:
             return f"({own})?ha=true&reconnectAttempts=-1"
         return next((pair.client_url for pair in self.pairs if pair.name == node.pair), own)
@@ -240,6 +256,7 @@ class Topology:
             "core": core,
             "origins": origins,
             "client_url": self.client_url_of(node),
+            "trust_path": node.trust_path,
             "advertised": node.sockets.connector.place,
             "partners": [other.sockets.connector.place for other in self.peers_of(node)],
             "peers": [other.name for other in self.peers_of(node)],

@@ -86,11 +86,6 @@ class Endpoint:
         """As in broker.xml."""
         return tcp_url(self.address, self.port, self.parameters)
 
-    @property
-    def client_url(self) -> str:
-        """As clients take it, who know ``&`` only between parameters."""
-        return tcp_url(self.address, self.port, self.parameters, separator="&")
-
 
 @dataclass(frozen=True)
 class Sockets:

@@ -97,7 +97,7 @@ def _pairs(nodes: tuple[Node, ...]) -> tuple[Pair, ...]:
     for name, members in _by_pair(nodes).items():
         ordered = sorted(members, key=lambda node: node.ha_role != PRIMARY)
         first = ordered[0].name if ordered[0].ha_role == PRIMARY else ""
-        urls = ",".join(node.sockets.connector.client_url for node in ordered)
+        urls = ",".join(node.client_url for node in ordered)
         pairs.append(
             Pair(
                 name=name,

@@ -52,7 +52,7 @@ def judge(load: Load, row: dict[str, object]) -> None:
 @pytest.fixture(scope="module")
 def servers(lab: Lab) -> Lab:
     """Both hosts with both servers each."""
-    for playbook in ("tests/lab/playbooks/nfs_server.yml", "tests/lab/playbooks/clients.yml", "playbooks/site.yml"):
+    for playbook in ("tests/lab/playbooks/nfs_server.yml", "playbooks/clients.yml", "playbooks/site.yml"):
         played = play(lab, INVENTORY, playbook)
         assert played.code == 0, played.output[-3000:]
         record(TABLE, {"play": playbook, "seconds": round(played.seconds, 1)})

@@ -38,7 +38,7 @@ def pair(lab: Lab) -> Lab:
         lab,
         "shared_store",
         TABLE,
-        *("tests/lab/playbooks/nfs_server.yml", "tests/lab/playbooks/clients.yml", "playbooks/site.yml"),
+        *("tests/lab/playbooks/nfs_server.yml", "playbooks/clients.yml", "playbooks/site.yml"),
         options=("--extra-vars", json.dumps(OPTIONS)),
     )
 

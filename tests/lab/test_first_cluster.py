@@ -75,3 +75,6 @@ def test_the_guide_works_as_it_is_printed(lab: Lab, tmp_path: Path) -> None:
     output = transcript.read_text()
     assert done.returncode == 0, output[-4000:]
     assert "no message lost, doubled or out of order" in output, output[-4000:]
+    # the page has the URL that site prints
+    (url,) = re.findall(r"^URL='(.*)'$", PAGE.read_text(), re.MULTILINE)
+    assert f'"clients": "{url}"' in output

@@ -20,9 +20,7 @@ WITNESS = "h1"
 @pytest.fixture(scope="module")
 def pair(lab: Lab) -> Lab:
     """The hosts with the witness and the pair deployed."""
-    return deploy(
-        lab, "quorum", TABLE, "playbooks/witness.yml", "tests/lab/playbooks/clients.yml", "playbooks/site.yml"
-    )
+    return deploy(lab, "quorum", TABLE, "playbooks/witness.yml", "playbooks/clients.yml", "playbooks/site.yml")
 
 
 def test_a_second_deployment_changes_nothing(pair: Lab) -> None:

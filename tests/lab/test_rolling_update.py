@@ -69,7 +69,7 @@ def cluster(lab: Lab) -> Cluster:
     running = {release_of(lab, host) for host in NODES.values()}
     if len(running) == 1 and running <= {former.version, present.version}:
         return Cluster(lab, *((former, present) if running == {former.version} else (present, former)), scratch)
-    for playbook in ("tests/lab/playbooks/nfs_server.yml", "tests/lab/playbooks/clients.yml", "playbooks/site.yml"):
+    for playbook in ("tests/lab/playbooks/nfs_server.yml", "playbooks/clients.yml", "playbooks/site.yml"):
         options = former.options if playbook == "playbooks/site.yml" else ()
         played = play(lab, INVENTORY, playbook, options=options)
         assert played.code == 0, played.output[-3000:]

@@ -25,7 +25,7 @@ def pair(lab: Lab) -> Lab:
         lab,
         INVENTORY,
         TABLE,
-        *("tests/lab/playbooks/san.yml", "tests/lab/playbooks/clients.yml", "playbooks/site.yml"),
+        *("tests/lab/playbooks/san.yml", "playbooks/clients.yml", "playbooks/site.yml"),
     )
 
 

@@ -266,3 +266,18 @@ def test_connectors_of_other_nodes_are_rendered_as_they_were_judged_there() -> N
         {"@name": "p0-1", "#text": "tcp://10.0.0.2:61616?sslEnabled=true;trustStorePath=/t"},
     ]
     assert "tcp://10.0.0.2:61616?sslEnabled=true&trustStorePath=/t" in topology.pairs[0].client_url
+
+
+@pytest.mark.parametrize(
+    ("given", "path"),
+    [("ca.pem", "/opt/understudy/instance/etc/ca.pem"), ("/etc/ssl/orders.pem", "/etc/ssl/orders.pem"), (None, "")],
+)
+def test_the_url_of_clients_names_a_file_that_is_at_one_place_on_all_hosts(given: str | None, path: str) -> None:
+    parameters = {"sslEnabled": True, **({"trustStorePath": given} if given else {})}
+    hosts = {"a": {"broker_advertise_address": "10.0.0.1", "broker_connector_parameters": parameters}}
+    (node,) = build_topology(hosts, hosts).as_dict()["nodes"].values()  # type: ignore[attr-defined]
+    assert node["trust_path"] == path
+    expected = "tcp://10.0.0.1:61616?sslEnabled=true" + (f"&trustStorePath={path}" if path else "")
+    assert node["client_url"] == expected
+    # other brokers take the parameter as it is given
+    assert (f"trustStorePath={given}" in str(node["core"])) is bool(given)
