@@ -250,3 +250,27 @@ def test_a_returning_node_keeps_the_common_part_of_its_log(make_pair: Callable[.
     assert between["sequence"] == earlier["sequence"]
     assert between["left_only"]["messages"] == 20
     consume(pair.url, 620)
+
+
+@pytest.mark.long
+def test_a_returning_node_raises_no_alarm_about_records_that_the_active_node_had_and_trimmed(
+    make_pair: Callable[..., ReplicatedPair],
+) -> None:
+    pair = make_pair(extra="<journal-file-size>1M</journal-file-size>").start()
+    produce(pair.url, 3_000, size=2_000)
+    consume(pair.url, 3_000)
+    pair.primary.kill()
+    pair.backup.wait_ready("active")
+    journal = pair.backup.directory / "data" / "journal"
+    shared = [path.name for path in journal.glob("segment-*-0000000001.log")]
+    assert shared
+    while list(journal.glob("segment-*-0000000001.log")):
+        produce(pair.url, 1_000, size=2_000)
+        consume(pair.url, 1_000)
+    times = logged(pair.backup, "replica in sync") + 1
+    pair.primary.start()
+    wait_in_sync(pair.backup, pair.primary, times)
+    _, node = pair.primary.get("/api/v1/node")
+    earlier = node["earlier_data"]
+    assert isinstance(earlier, dict)
+    assert earlier["messages"] == 0

@@ -39,7 +39,7 @@ class Witness:
     def serve(self) -> None:
         with suppress(OSError):
             while True:
-                connection, _ = self.listener.accept()
+                connection, _address = self.listener.accept()
                 with connection, suppress(OSError, IndexError, BrokerError):
                     self.greet(connection)
 
@@ -135,7 +135,7 @@ def test_another_service_is_no_witness() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def greet() -> None:
-            connection, _ = listener.accept()
+            connection, _address = listener.accept()
             with connection:
                 connection.sendall(b"SSH-2.0-OpenSSH_9.2p1\r\n" * 10)
 
@@ -175,7 +175,7 @@ def test_a_majority_of_a_group_is_enough_and_one_address_of_a_single_witness() -
 def test_the_module_names_what_is_refused_and_what_is_silent(
     witness: Callable[..., Witness], run_module: Callable[..., Any]
 ) -> None:
-    places = ["{}:{}".format(*witness(configuration=1).place) for _ in range(2)]
+    places = ["{}:{}".format(*witness(configuration=1).place) for _number in range(2)]
     with socket.create_server(("127.0.0.1", 0)) as listener:
         gone = "{}:{}".format(*listener.getsockname())
     properties = {"members": f"witness://{','.join([*places, gone])}"}

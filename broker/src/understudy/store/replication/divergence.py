@@ -11,7 +11,7 @@ Format: one JSON object, ``format`` 1 (docs/journal-format.md s. 9).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from itertools import zip_longest
@@ -20,9 +20,9 @@ from typing import Final
 from understudy.dataclass import dataclass
 from understudy.limits import DIVERGENCE_NOTE_BYTES_MAX
 from understudy.ports import Disk, DiskReader
-from understudy.store.log.records import RecordType
+from understudy.store.log.records import HEADER_BYTES, EpochRecord, RecordType, decode
 from understudy.store.log.replay import Frame, read_frames
-from understudy.store.log.segment import NEW_SUFFIX, parse_name, seed_of
+from understudy.store.log.segment import NEW_SUFFIX, parse_name, seed_of, segment_name
 from understudy.store.replication.copy_messages import Directory
 from understudy.store.replication.store_files import StoreDirectories, is_segment, list_store
 
@@ -122,8 +122,7 @@ def complete_note(disk: Disk, directories: StoreDirectories, number: int) -> Div
 
 
 def _compare(disk: Disk, directories: StoreDirectories, saved: StoreDirectories) -> Divergence:
-    names = [name for directory, name in list_store(disk, saved) if is_segment(directory, name)]
-    segments = sorted(names, key=_order)
+    segments = _segments(disk, saved)
     # from the end: everything before the last segment that begins like that of the active node is common, or was
     # trimmed there
     first = 0
@@ -131,7 +130,45 @@ def _compare(disk: Disk, directories: StoreDirectories, saved: StoreDirectories)
         if _begins_alike(disk, directories, saved, segments[index]):
             first = index
             break
-    return _count(disk, directories, saved, segments[first:])
+    return _count(disk, directories, saved, segments[first:], _held(disk, directories, saved, segments))
+
+
+def _held(
+    disk: Disk, directories: StoreDirectories, saved: StoreDirectories, segments: Sequence[str]
+) -> Callable[[str, Frame], bool]:
+    """Whether the log of the active node has had a record of a segment that it may have trimmed since.
+
+    The first record of an epoch says where the older segments end. The epoch goes on from the saved copy if a record of
+    the copy ends where the last of them does, and has the sequence before that first record.
+    """
+    last, limit = (0, 0), 0
+    for name in _segments(disk, directories):
+        first, payload = next(_records(disk, directories, name), (None, b""))
+        if first is None or first.kind != RecordType.EPOCH:
+            continue
+        record = decode(first.kind, first.flags, payload[HEADER_BYTES:])
+        assert isinstance(record, EpochRecord)
+        if not record.ends:
+            continue
+        older = record.ends[-1]
+        old = segment_name(older.number, older.epoch)
+        if old in segments and any(
+            frame.offset + frame.length == older.end and frame.sequence == first.sequence - 1
+            for frame, _ in _records(disk, saved, old)
+        ):
+            last, limit = (older.epoch, older.number), older.end
+
+    def had(name: str, frame: Frame) -> bool:
+        place = _order(name)
+        return place < last or (place == last and frame.offset + frame.length <= limit)
+
+    return had
+
+
+def _segments(disk: Disk, directories: StoreDirectories) -> list[str]:
+    """Names of the segments of a store, in the order of the log."""
+    names = [name for directory, name in list_store(disk, directories) if is_segment(directory, name)]
+    return sorted(names, key=_order)
 
 
 def _begins_alike(disk: Disk, directories: StoreDirectories, saved: StoreDirectories, name: str) -> bool:
@@ -140,7 +177,13 @@ def _begins_alike(disk: Disk, directories: StoreDirectories, saved: StoreDirecto
     return mine is not None and mine == theirs
 
 
-def _count(disk: Disk, directories: StoreDirectories, saved: StoreDirectories, segments: Sequence[str]) -> Divergence:
+def _count(
+    disk: Disk,
+    directories: StoreDirectories,
+    saved: StoreDirectories,
+    segments: Sequence[str],
+    had: Callable[[str, Frame], bool],
+) -> Divergence:
     split: tuple[str, Frame] | None = None
     records = messages = 0
     for name in segments:
@@ -148,7 +191,7 @@ def _count(disk: Disk, directories: StoreDirectories, saved: StoreDirectories, s
             if mine is None:
                 break
             if split is None:
-                if mine == theirs:
+                if mine == theirs or (theirs is None and had(name, mine[0])):
                     continue
                 split = (name, mine[0])
             records += 1
