@@ -78,7 +78,7 @@ def test_records_after_the_end_that_the_next_epoch_states_are_the_divergence(cop
     assert (found.records, found.messages) == (8, 8)
 
 
-def test_a_log_that_went_another_way_in_the_same_epoch_stays_a_divergence(copies: Copies) -> None:
+def test_another_log_of_the_same_epoch_stays_a_divergence(copies: Copies) -> None:
     """Both nodes were active in epoch 2: the names of the segments are the same, and the records are not."""
     copies.write(copies.saved.log, 2, 2, range(11, 21))
     other = HEADER_BLOCK_BYTES + 7 * SIZE_BYTES
