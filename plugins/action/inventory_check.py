@@ -25,7 +25,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         _spec, given = self.validate_argument_spec(
             argument_spec={name: {"type": "list", "elements": "str", "default": []} for name in GROUPS}
         )
-        lines = merged(find_faults(*(given[name] for name in GROUPS), (task_vars or {})["hostvars"]))
+        nodes, witnesses, others = (given[name] for name in GROUPS)
+        lines = merged(find_faults(nodes, witnesses, others, (task_vars or {})["hostvars"]))
         if not lines:
             return {"changed": False}
         # In the result Ansible would print them twice more, as one line of JSON and once for each host.
