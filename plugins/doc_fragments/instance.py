@@ -28,6 +28,23 @@ options:
     default: fail
 """
 
+    HOLD = r"""
+options:
+  holder:
+    description:
+      - The run that carries out a roll, C(holder) of RV(understudy.broker.rollout#module:plan). Rolls give it, so that
+        their own hold of the node does not refuse the call.
+    type: dict
+    version_added: 0.2.0
+  ignore_hold:
+    description:
+      - Whether the module acts although another run holds the node for a roll (M(understudy.broker.rollout_hold)). By
+        default it fails then, and changes nothing.
+    type: bool
+    default: false
+    version_added: 0.2.0
+"""
+
     ATTRIBUTES = r"""
 options: {}
 attributes:

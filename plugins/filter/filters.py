@@ -3,11 +3,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.understudy.broker.plugins.module_utils import credentials, drill, files, pem, units
+from ansible_collections.understudy.broker.plugins.module_utils import (
+    credentials,
+    drill,
+    files,
+    health,
+    pem,
+    roll_guard,
+    units,
+)
+from ansible_collections.understudy.broker.plugins.module_utils.process import ProcessTable
+from ansible_collections.understudy.broker.plugins.module_utils.rollout_hold import Holder
 from ansible_collections.understudy.broker.plugins.plugin_utils import (
     clocks,
     firewall,
@@ -177,6 +188,33 @@ def clock_differences(
         raise AnsibleFilterError(f"clock_differences: {type(error).__name__}: {error}") from error
 
 
+def roll_verdict(results: Mapping[str, Mapping[str, object]], inventory: Iterable[str]) -> dict[str, object]:
+    """Rolls that must not be crossed; see roll_verdict.yml."""
+    table = ProcessTable()
+    try:
+        found = [roll_guard.RollState.from_result(name, result) for name, result in results.items()]
+        states = [state for state in found if state is not None]
+        complete = {state.name for state in states} >= set(inventory)
+        return roll_guard.judge(states, Holder.present(table, os.getpid()), table, complete=complete).as_dict()
+    except (AttributeError, TypeError, ValueError) as error:
+        raise AnsibleFilterError(f"roll_verdict: {error}") from error
+
+
+def health_report(
+    results: Mapping[str, Mapping[str, object]], topology: Mapping[str, object], rolls: Mapping[str, object]
+) -> dict[str, object]:
+    """What is known of every node and pair, and what is to be done; see health_report.yml."""
+    try:
+        return health.report(results, topology, rolls).as_dict()
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise AnsibleFilterError(f"health_report: {type(error).__name__}: {error}") from error
+
+
+def release_drift(results: Mapping[str, Mapping[str, object]]) -> list[str]:
+    """Releases that differ between nodes, or are in place and not run; see release_drift.yml."""
+    return health.drift(results)
+
+
 Result = TypeVar("Result")
 
 
@@ -210,6 +248,9 @@ class FilterModule:
             "pipeline_definitions": pipeline_definitions,
             "mount_unit_name": mount_unit_name,
             "in_place": in_place,
+            "roll_verdict": roll_verdict,
+            "health_report": health_report,
+            "release_drift": release_drift,
             "units_in_place": units_in_place,
             "clock_differences": clock_differences,
         }

@@ -2,8 +2,9 @@
 """Release and configuration of one instance as a whole: staged, saved before a roll, and put back.
 
 ``rollout/`` in the instance directory belongs to root alone. ``aside`` has the release and configuration from before
-the roll that runs now, ``before`` those from before the last roll that ended well. Users, roles and certificates are no
-part of it: a running broker takes them over at once, and a rollback must not bring back a password that was withdrawn.
+the roll that runs now, ``before`` those from before the last roll that ended well. Users and roles come with an update,
+and go back when its wave is restored; a rollback leaves them alone, because it must not bring back a password that was
+withdrawn. Certificates are no part of it: the playbook ``rotate_tls`` replaces them.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ STAGED_SUFFIX = ".staged"
 """The module ``configuration`` writes a checked file with this suffix beside one that it may not replace."""
 FILES = ("broker.xml", "service.json", "witness-secret", "management.token")
 """Files of ``etc`` that a broker reads at its start only."""
+LIVE_FILES = ("artemis-users.properties", "artemis-roles.properties")
+"""Files of ``etc`` that a running broker reads at once when they change."""
 UNITS = Path("/etc/systemd/system")
 FACTS = "generation.json"
 
@@ -62,8 +65,9 @@ class Generations:
     def before(self) -> Path:
         return self.directory / "before"
 
-    def _files(self) -> list[Path]:
-        return [*(self.instance / "etc" / name for name in FILES), *([self.unit] if self.unit is not None else [])]
+    def _files(self, *, live: bool = True) -> list[Path]:
+        names = (*FILES, *LIVE_FILES) if live else FILES
+        return [*(self.instance / "etc" / name for name in names), *([self.unit] if self.unit is not None else [])]
 
     def staged(self) -> list[Path]:
         """Staged files, by the path that they are for."""
@@ -142,8 +146,12 @@ class Generations:
             os.replace(_staged(path), path)
         return replaced
 
-    def put_back(self, generation: Path) -> list[Path]:
+    def put_back(self, generation: Path, *, live: bool) -> list[Path]:
         """Put a saved generation in place; the files replaced.
+
+        Args:
+            generation: ``aside`` or ``before``.
+            live: Whether users and roles go back as well.
 
         Raises:
             GenerationError: there is none, or its release is not installed any more.
@@ -153,10 +161,10 @@ class Generations:
             raise GenerationError(f"{generation} holds no saved release and configuration")
         self._switch(facts.release)
         replaced = []
-        for path in self._files():
+        for path in self._files(live=live):
             saved = generation / path.name
             if not saved.exists():
-                if path.exists():
+                if path.exists() and path.name not in LIVE_FILES:
                     path.unlink()
                     replaced.append(path)
             elif not path.exists() or path.read_bytes() != saved.read_bytes():

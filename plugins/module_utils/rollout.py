@@ -44,6 +44,8 @@ class _Unit:
     changed: tuple[Node, ...] = ()
     serving: tuple[Node, ...] = ()
     fails_back: bool = False
+    returning: tuple[Node, ...] = ()
+    """Primaries that a planned switch has stopped; they are started before their backup yields."""
     reasons: list[str] = field(default_factory=list)
 
     @property
@@ -81,7 +83,7 @@ def make_plan(nodes: Iterable[Node], order: Order, within: Iterable[str] | None 
     latest = _latest(seen)
     units = [_judge(_Unit(name, group), order, (roll, latest), allowed) for name, group in _by_unit(members, allowed)]
     touched = [unit for unit in units if unit.changed]
-    reasons = [reason for unit in touched for reason in unit.reasons]
+    reasons = [reason for unit in units for reason in unit.reasons]
     unreachable = [f"{node.name} cannot be reached by Ansible" for node in seen if not node.reachable]
     if order.canary and order.canary not in {unit.name for unit in units}:
         reasons.append(f"the canary {order.canary} is no pair and no node without a pair: {_list(units)}")
@@ -143,6 +145,10 @@ def _judge(unit: _Unit, order: Order, rolls: tuple[str, str], allowed: set[str])
         rolls: this roll, and the one that a rollback undoes.
         allowed: hosts that this run may touch.
     """
+    absent = [node for node in unit.members if node.name in allowed and node.reachable and not node.deployed]
+    if absent and order.kind != ROLLBACK:
+        unit.reasons += [_missing(node) for node in absent]
+        return unit
     changed = tuple(node for node in unit.members if node.name in allowed and _changes(node, order, *rolls))
     if not changed:
         return unit
@@ -163,6 +169,7 @@ def _judge(unit: _Unit, order: Order, rolls: tuple[str, str], allowed: set[str])
         stops = [node for node in changed if node in unit.serving and node.phase in (Phase.BEGUN, Phase.RESTORING)]
     else:
         unit.serving = active
+        unit.returning = _returning(unit, order)
         unit.reasons += _unfit(unit) or _fail_back(unit, order)
         stops = [node for node in changed if node in unit.serving or unit.fails_back]
     if stops:
@@ -199,18 +206,36 @@ def _unfit(unit: _Unit) -> list[str]:
     where = f" of pair {unit.name}" if unit.members[0].pair else ""
     absent = [node for node in unit.members if not node.deployed]
     if absent:
-        return [f"nothing is deployed on {node.name}{where}; run site first" for node in absent]
+        return [_missing(node) for node in absent]
     if not unit.serving:
         said = "; ".join(_says(node) for node in unit.members)
         return [f"no node{where or ' of ' + unit.name} is active: {said}; bring it into service with site first"]
     reasons = []
     for node in unit.members:
+        if node in unit.returning:
+            continue
         if not node.ready or not node.running:
             task = "not ready" if node in unit.serving else "not in sync"
             reasons.append(f"{_says(node)}{where}, {task}; wait or repair it first (playbook health)")
         elif node.colocated and node.backup_request and not node.hosted:
             reasons.append(f"{node.name} is served by no backup on another node; wait until one is hosted")
     return [*reasons, *_crossed(unit)]
+
+
+def _missing(node: Node) -> str:
+    where = f" of pair {node.pair}" if node.pair else ""
+    return (
+        f"nothing is deployed on {node.name}{where}; run site first, or add_node for a new member of a cluster that "
+        "runs, or leave it out with --limit"
+    )
+
+
+def _returning(unit: _Unit, order: Order) -> tuple[Node, ...]:
+    """Primaries of a pair whose backup serves after a planned switch, and which are down since."""
+    serves = [node for node in unit.serving if node.role == BACKUP and node.ready]
+    if order.serving_backup != FAIL_BACK or len(unit.serving) != 1 or not serves or unit.members[0].coordination:
+        return ()
+    return tuple(node for node in unit.members if node.role == PRIMARY and node.reachable and not node.running)
 
 
 def _crossed(unit: _Unit) -> list[str]:
@@ -283,7 +308,8 @@ def _wave(units: Sequence[_Unit], *, resumed: bool = False) -> Wave:
                 phases["apply"].append(node.name)
             if at is not Phase.STARTED:
                 phases[starts].append(node.name)
-        if unit.fails_back:
+        phases["bring_back"] += [node.name for node in unit.returning]
+        if unit.fails_back and not any(node.failback for node in unit.returning):
             phases["fail_back"] += [node.name for node in unit.serving]
     return Wave(
         name=", ".join(unit.name for unit in units),

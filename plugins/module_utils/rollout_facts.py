@@ -50,6 +50,7 @@ def node_of(given: Mapping[str, object]) -> Node:
     static: dict[str, object] = {field: str(inventory.get(key) or "") for field, key in INVENTORY.items()}
     if static["policy"] != "replication":
         static["coordination"] = ""
+    static["failback"] = inventory.get("failback") is True
     static["backup_request"] = inventory.get("backup_request") is True
     if live is None:
         return Node(name, **static)  # type: ignore[arg-type]

@@ -21,10 +21,16 @@ from ansible_collections.understudy.broker.plugins.module_utils.process import (
     read_record,
     write_record,
 )
+from ansible_collections.understudy.broker.plugins.module_utils.rollout_record import title_of
 
 LEASE_S = 900
 """Longer than any phase of a wave, which waits for a gate at most a few times."""
 FILE = "rollout/hold.json"
+HOLD_OPTIONS: Mapping[str, Mapping[str, object]] = {
+    "holder": {"type": "dict"},
+    "ignore_hold": {"type": "bool", "default": False},
+}
+"""Options of every module that acts on a node; the documentation fragment has the same."""
 PROGRAM = "ansible"
 """How the programs of a controller are named: ansible-playbook, ansible-runner, ansible."""
 
@@ -86,6 +92,15 @@ class Hold:
     holder: Holder
     renewed_ms: int
     """Wall clock of the host."""
+    kind: str = ""
+    """``update``, ``restart`` or ``rollback``; empty in a hold of an earlier release of the collection."""
+    target: str = ""
+    """Release of an update."""
+
+    @property
+    def aim(self) -> str:
+        """The aim of the roll in words."""
+        return title_of(self.kind or "roll", self.target)
 
     def as_dict(self) -> dict[str, object]:
         return asdict(self)
@@ -96,19 +111,26 @@ class Hold:
         holder, renewed_ms = content.get("holder"), content.get("renewed_ms")
         if not isinstance(holder, Mapping) or not isinstance(renewed_ms, int):
             raise ValueError("hold: holder or renewed_ms is missing")
-        return cls(str(content.get("roll")), Holder.from_dict(holder), renewed_ms)
+        texts = {name: str(content.get(name) or "") for name in ("kind", "target")}
+        return cls(str(content.get("roll")), Holder.from_dict(holder), renewed_ms, **texts)
 
     def age_s(self, now_ms: int) -> int:
         """Seconds since the last step. A clock that was set back makes it young, never old."""
         return max(0, now_ms - self.renewed_ms) // 1000
 
-    def refusal(self, node: str, age_s: int) -> str:
-        """Why another roll cannot begin."""
+    def refusal(self, node: str, age_s: int, way_out: str = "-e rolling_take_over=true") -> str:
+        """Why another roll, or an action on the node, cannot begin.
+
+        Args:
+            node: name of the node.
+            age_s: seconds since the last step.
+            way_out: what goes on all the same.
+        """
         left_s = max(1, LEASE_S - age_s)
         return (
             f"{node} is in the roll {self.roll}, which {self.holder} carries out (last step {age_s} s ago); wait for "
             f"its end. If that run has ended, this is seen after {left_s} s, on {self.holder.controller} at once, or "
-            "set -e rolling_take_over=true"
+            f"set {way_out}"
         )
 
 
@@ -137,12 +159,12 @@ class HoldFile:
                 f"{self._path} is no hold ({error}); see that no roll is under way, then remove it"
             ) from error
 
-    def take(self, node: str, roll: str, holder: Holder, over: list[Hold]) -> None:
+    def take(self, node: str, plan: Mapping[str, object], holder: Holder, over: list[Hold]) -> None:
         """Hold the node for a roll, or renew the hold.
 
         Args:
             node: its name, for the message.
-            roll: name of the roll.
+            plan: ``roll``, ``kind`` and ``target`` of the roll.
             holder: the run that carries it out.
             over: holds of others that the plan found to be over.
 
@@ -155,7 +177,26 @@ class HoldFile:
                 age_s = present.age_s(self._now_ms)
                 if age_s < LEASE_S:
                     raise HeldByAnother(present.refusal(node, age_s))
-            self._write(Hold(roll, holder, self._now_ms))
+            texts = {name: str(plan.get(name) or "") for name in ("kind", "target")}
+            self._write(Hold(str(plan["roll"]), holder, self._now_ms, **texts))
+
+    def refuse_others(self, node: str, holder: Holder | None) -> None:
+        """Refuse an action on the node while another run holds it for a roll.
+
+        Args:
+            node: its name, for the message.
+            holder: the run of this call, if it carries out a roll; None for any other one.
+
+        Raises:
+            HeldByAnother: another run holds it, and its last step is not older than the lease.
+            ValueError: the file holds something else.
+        """
+        present = self.read()
+        if present is None or present.holder == holder:
+            return
+        age_s = present.age_s(self._now_ms)
+        if age_s < LEASE_S:
+            raise HeldByAnother(present.refusal(node, age_s, "ignore_hold: true (-e broker_ignore_hold=true)"))
 
     def renew(self, node: str, holder: Holder) -> None:
         """Renew the hold before a step.
@@ -192,6 +233,26 @@ class HoldFile:
             yield
         finally:
             os.close(descriptor)
+
+
+def refuse_held(params: Mapping[str, object], directory: Path, node: str, now_ms: int) -> None:
+    """Refuse an action on a node that another run holds for a roll.
+
+    Args:
+        params: parameters of the module, with ``HOLD_OPTIONS``.
+        directory: the instance of the node.
+        node: its name, for the message.
+        now_ms: wall clock of this host.
+
+    Raises:
+        HeldByAnother: another run holds it.
+        ValueError: the hold, or the holder of the parameters, cannot be read.
+    """
+    if params["ignore_hold"] is True:
+        return
+    given = params["holder"]
+    holder = Holder.from_dict(given) if isinstance(given, Mapping) else None
+    HoldFile(directory, now_ms).refuse_others(node, holder)
 
 
 def _names(proc: Path, pid: int) -> set[str]:

@@ -13,6 +13,7 @@ PAIR, GROUP, ALL = SCOPES = ("pair", "group", "all")
 FAIL_BACK, KEEP = SERVING_BACKUPS = ("failback", "keep")
 
 PHASES = (
+    "bring_back",
     "preflight",
     "fail_back",
     "begin",
@@ -59,6 +60,8 @@ class Node:
     coordination: str = ""
     """Not empty in a pair of equal primaries."""
     lock_manager: str = ""
+    failback: bool = False
+    """Whether its pair gives the service back to the primary as soon as that is in sync."""
     backup_request: bool = False
     """Whether a colocated node asks another one to host its backup."""
     reachable: bool = True

@@ -135,6 +135,11 @@ def aim_of(kind: str, target: str) -> tuple[str, ...]:
     return (kind, target) if target else (kind,)
 
 
+def title_of(kind: str, target: str) -> str:
+    """A roll in words, such as ``update to 0.2.0``."""
+    return f"{kind} to {target}" if target else kind
+
+
 @dataclass(frozen=True)
 class Record:
     """What a host remembers about the last roll of its node."""
@@ -153,6 +158,10 @@ class Record:
     @property
     def aim(self) -> tuple[str, ...]:
         return aim_of(self.kind, self.target)
+
+    @property
+    def title(self) -> str:
+        return title_of(self.kind, self.target)
 
     @property
     def unfinished(self) -> bool:

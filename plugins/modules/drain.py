@@ -52,6 +52,7 @@ options:
     default: resume
 extends_documentation_fragment:
   - understudy.broker.instance
+  - understudy.broker.instance.hold
   - understudy.broker.instance.attributes
 attributes:
   check_mode:
@@ -137,6 +138,11 @@ from ansible_collections.understudy.broker.plugins.module_utils.draining import 
     remains,
     sample,
     scales_down,
+)
+from ansible_collections.understudy.broker.plugins.module_utils.rollout_hold import (
+    HOLD_OPTIONS,
+    HeldByAnother,
+    refuse_held,
 )
 from ansible_collections.understudy.broker.plugins.module_utils.service import ServiceError
 from ansible_collections.understudy.broker.plugins.module_utils.waiting import Clock, wait_until
@@ -290,6 +296,7 @@ def main() -> None:
             "stop": {"type": "bool", "default": False},
             "timeout_s": {"type": "int", "default": 600},
             "on_timeout": {"type": "str", "choices": ["resume", "keep"], "default": "resume"},
+            **HOLD_OPTIONS,
         },
         supports_check_mode=True,
     )
@@ -299,7 +306,11 @@ def main() -> None:
         if deployed is None:
             module.fail_json(msg=f"nothing is deployed in {directory}; run the site playbook on this host first")
             return
+        if not module.check_mode:
+            refuse_held(module.params, Path(directory), deployed.definition.name, clock.wall_ms())
         drain(module, deployed, clock)
+    except HeldByAnother as error:
+        module.fail_json(msg=str(error))
     except (Refused, NotComparable, ServiceError, KeyError, OSError, ValueError) as error:
         module.fail_json(msg=f"{directory}: {error}")
 

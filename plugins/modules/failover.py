@@ -34,6 +34,7 @@ options:
     default: 60
 extends_documentation_fragment:
   - understudy.broker.instance
+  - understudy.broker.instance.hold
   - understudy.broker.instance.attributes
 attributes:
   check_mode:
@@ -80,6 +81,11 @@ from pathlib import Path
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.understudy.broker.plugins.module_utils.deployed import DeployedInstance, open_instance
 from ansible_collections.understudy.broker.plugins.module_utils.lifecycle import Seen
+from ansible_collections.understudy.broker.plugins.module_utils.rollout_hold import (
+    HOLD_OPTIONS,
+    HeldByAnother,
+    refuse_held,
+)
 from ansible_collections.understudy.broker.plugins.module_utils.service import ServiceError
 from ansible_collections.understudy.broker.plugins.module_utils.waiting import Clock, wait_until
 
@@ -150,6 +156,7 @@ def main() -> None:
             "directory": {"type": "path", "required": True},
             "direction": {"type": "str", "required": True, "choices": [*OPERATIONS, "activate"]},
             "timeout_s": {"type": "int", "default": 60},
+            **HOLD_OPTIONS,
         },
         supports_check_mode=True,
     )
@@ -159,10 +166,14 @@ def main() -> None:
         if deployed is None:
             module.fail_json(msg=f"nothing is deployed in {directory}; run the site playbook on this host first")
             return
+        if not module.check_mode:
+            refuse_held(module.params, Path(directory), deployed.definition.name, clock.wall_ms())
         if module.params["direction"] == "activate":
             activate(module, deployed, clock)
         hand_over(module, deployed, clock)
-    except (ServiceError, OSError) as error:
+    except HeldByAnother as error:
+        module.fail_json(msg=str(error))
+    except (ServiceError, ValueError, OSError) as error:
         module.fail_json(msg=f"{directory}: {error}")
 
 

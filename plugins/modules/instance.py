@@ -42,6 +42,7 @@ options:
     default: 60
 extends_documentation_fragment:
   - understudy.broker.instance
+  - understudy.broker.instance.hold
   - understudy.broker.instance.attributes
 attributes:
   check_mode:
@@ -93,6 +94,11 @@ from pathlib import Path
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.understudy.broker.plugins.module_utils.deployed import open_instance
 from ansible_collections.understudy.broker.plugins.module_utils.lifecycle import DEFAULT_GATES, GATES
+from ansible_collections.understudy.broker.plugins.module_utils.rollout_hold import (
+    HOLD_OPTIONS,
+    HeldByAnother,
+    refuse_held,
+)
 from ansible_collections.understudy.broker.plugins.module_utils.service import ServiceError
 from ansible_collections.understudy.broker.plugins.module_utils.waiting import Clock
 
@@ -115,6 +121,7 @@ def main() -> None:
             "state": {"type": "str", "required": True, "choices": ["started", "stopped", "killed", "restarted"]},
             "wait_for": {"type": "str", "choices": list(GATES)},
             "timeout_s": {"type": "int", "default": 60},
+            **HOLD_OPTIONS,
         },
         supports_check_mode=True,
     )
@@ -125,8 +132,13 @@ def main() -> None:
         if deployed is None:
             end_undeployed(module)
             return
+        if not module.check_mode:
+            refuse_held(module.params, Path(directory), deployed.definition.name, Clock().wall_ms())
         outcome = deployed.instance.reach(state, gate, module.params["timeout_s"], dry_run=module.check_mode)
-    except (ServiceError, OSError) as error:
+    except HeldByAnother as error:
+        module.fail_json(msg=str(error))
+        return
+    except (ServiceError, ValueError, OSError) as error:
         module.fail_json(msg=f"{directory}: {error}")
         return
     result = {"acted_at_ms": outcome.acted_at_ms, "elapsed_ms": outcome.elapsed_ms, **outcome.seen.as_dict()}

@@ -88,6 +88,11 @@ account:
     group: {description: Name of this group., type: str}
     home: {description: Its home directory., type: str}
     shell: {description: Its shell., type: str}
+clock_ms:
+  description: The wall clock of the host in milliseconds.
+  returned: always
+  type: int
+  version_added: 0.2.0
 deployed:
   description: Whether an instance is deployed in the directory.
   returned: always
@@ -133,6 +138,11 @@ running_release:
   description: The release that the process runs; empty if none runs, or outside of C(releases).
   returned: when deployed
   type: str
+instance:
+  description: The instance directory, O(directory).
+  returned: always
+  type: str
+  version_added: 0.2.0
 hosted:
   description: Whether another node hosts the backup of this colocated node; false without O(hosted).
   returned: when deployed
@@ -291,11 +301,13 @@ def main() -> None:
     releases = Releases(Path(root)) if root else None
     result: dict[str, object] = {
         "deployed": False,
+        "instance": module.params["directory"],
         "broker": NodeState(reachable=False, ready=False, state="not deployed").as_dict(),
         "release": releases.current() if releases else "",
         "releases": releases.installed() if releases else [],
         "systemd": has_systemd and os.geteuid() == 0,
         "user_id": os.geteuid(),
+        "clock_ms": Clock().wall_ms(),
         "account": account(module.params["user"]) if module.params["user"] else {},
         "present": [path for path in module.params["look_at"] if os.path.exists(path)],
         "files": {path: found for path in module.params["files"] if (found := describe(Path(path))) is not None},

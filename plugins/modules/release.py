@@ -62,7 +62,13 @@ options:
     description: Whether C(current) may be moved.
     type: bool
     default: true
+  held_instance:
+    description:
+      - Instance directory of the node that the release is for. Without it no hold is looked at.
+    type: path
+    version_added: 0.2.0
 extends_documentation_fragment:
+  - understudy.broker.instance.hold
   - understudy.broker.instance.attributes
 attributes:
   check_mode:
@@ -108,6 +114,12 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.understudy.broker.plugins.module_utils.releases import ReleaseError, Releases
+from ansible_collections.understudy.broker.plugins.module_utils.rollout_hold import (
+    HOLD_OPTIONS,
+    HeldByAnother,
+    refuse_held,
+)
+from ansible_collections.understudy.broker.plugins.module_utils.waiting import Clock
 
 
 def require_python(module: AnsibleModule) -> None:
@@ -154,6 +166,8 @@ def main() -> None:
             "python_version": {"type": "str", "required": True},
             "keep": {"type": "int", "default": 3},
             "switch": {"type": "bool", "default": True},
+            "held_instance": {"type": "path"},
+            **HOLD_OPTIONS,
         },
         supports_check_mode=True,
     )
@@ -162,7 +176,10 @@ def main() -> None:
     missing = not releases.is_complete(release)
     differs = previous != release
     moves = differs and (module.params["switch"] or module.check_mode)
+    held = module.params["held_instance"]
     try:
+        if held and not module.check_mode:
+            refuse_held(module.params, Path(held), module.params["root"], Clock().wall_ms())
         if missing and not module.check_mode:
             install(module, releases, release)
         if moves and not module.check_mode:
@@ -171,7 +188,7 @@ def main() -> None:
         if not module.check_mode:
             for name in removed:
                 releases.remove(name)
-    except (ReleaseError, OSError) as error:
+    except (HeldByAnother, ReleaseError, ValueError, OSError) as error:
         module.fail_json(msg=str(error))
     kernel, reason = releases.kernel(release)
     if kernel == "python":

@@ -19,7 +19,8 @@ options:
   directory:
     required: true
   plan:
-    description: RV(understudy.broker.rollout#module:plan); its C(roll), C(holder) and C(over) are used.
+    description:
+      - RV(understudy.broker.rollout#module:plan); its C(roll), C(kind), C(target), C(holder) and C(over) are used.
     type: dict
     required: true
   node:
@@ -90,7 +91,7 @@ def main() -> None:
         holder = Holder.from_dict(plan["holder"])
         if not module.check_mode:
             if holds:
-                hold.take(node, str(plan["roll"]), holder, [Hold.from_dict(each) for each in plan["over"]])
+                hold.take(node, plan, holder, [Hold.from_dict(each) for each in plan["over"]])
             else:
                 hold.release(holder)
     except KeyError as error:

@@ -124,10 +124,10 @@ def advance(generations: Generations, record: Record, event: Event, plan: dict[s
             replaced = generations.apply_staged(record.target)
         elif record.kind == ROLLBACK:
             saved = generations.to_undo(record.roll, plan.get("undoes", ""))
-            replaced = generations.put_back(saved) if saved is not None else []
+            replaced = generations.put_back(saved, live=False) if saved is not None else []
     elif event is Event.RESTORE and phase is Phase.RESTORING and record.kind != RESTART:
         generations.reopen(record.roll)
-        replaced = generations.put_back(generations.aside)
+        replaced = generations.put_back(generations.aside, live=record.kind == UPDATE)
     elif event is Event.RESTART:
         generations.discard()
     elif event is Event.FINISH and record.kind == UPDATE:

@@ -53,7 +53,13 @@ options:
         description: Message of the failure if it does not.
         type: str
         required: true
+  held_instance:
+    description:
+      - Instance directory of the node that the units are for. Without it no hold is looked at.
+    type: path
+    version_added: 0.2.0
 extends_documentation_fragment:
+  - understudy.broker.instance.hold
   - understudy.broker.instance.attributes
 attributes:
   check_mode:
@@ -89,6 +95,11 @@ import tempfile
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.understudy.broker.plugins.module_utils.rollout_hold import (
+    HOLD_OPTIONS,
+    HeldByAnother,
+    refuse_held,
+)
 from ansible_collections.understudy.broker.plugins.module_utils.units import (
     ABSENT,
     ANY,
@@ -101,6 +112,7 @@ from ansible_collections.understudy.broker.plugins.module_utils.units import (
     outdated,
     parse_units,
 )
+from ansible_collections.understudy.broker.plugins.module_utils.waiting import Clock
 
 
 def write(module: AnsibleModule, unit: Unit) -> dict[str, str]:
@@ -153,6 +165,8 @@ def main() -> None:
                     "otherwise": {"type": "str", "required": True},
                 },
             },
+            "held_instance": {"type": "path"},
+            **HOLD_OPTIONS,
         },
         supports_check_mode=True,
     )
@@ -169,10 +183,16 @@ def main() -> None:
         )
         for each in module.params["units"]
     ]
+    held = module.params["held_instance"]
     try:
+        if held and not module.check_mode:
+            refuse_held(module.params, Path(held), held, Clock().wall_ms())
         stale = outdated(units, DIRECTORY)
         diff = [write(module, unit) for unit in stale]
-    except OSError as error:
+    except HeldByAnother as error:
+        module.fail_json(msg=str(error), written=[])
+        return
+    except (OSError, ValueError) as error:
         module.fail_json(msg=f"{DIRECTORY}: {error}", written=[])
         return
     present = {} if stale else look(module, units)

@@ -40,7 +40,7 @@ def test_every_node_is_held_before_the_first_wave_and_released_after_the_last_on
     plan, release = load("rolling/look.yml")[1], load("rolling/waves.yml")[1]
     for play, state in ((plan, "held"), (release, "released")):
         assert play["hosts"] == "broker"
-        (hold,) = (task for task in play["tasks"] if "understudy.broker.rollout_hold" in task)  # type: ignore[attr-defined]
+        (hold, *_) = (task for task in play["tasks"] if "understudy.broker.rollout_hold" in task)  # type: ignore[attr-defined]
         assert hold["understudy.broker.rollout_hold"].get("state", "held") == state
 
 

@@ -82,9 +82,10 @@ def test_the_configuration_of_zookeeper_names_every_server() -> None:
 
 
 def test_the_playbook_changes_one_host_after_the_other() -> None:
-    check, first, second = yaml.safe_load(PLAYBOOK.read_text())
+    check, look, first, second = yaml.safe_load(PLAYBOOK.read_text())
     assert check["any_errors_fatal"] is True
     assert "serial" not in check
+    assert look["name"] == "Witness | Look at rolls"
     assert first["serial"] == 1
     assert first["any_errors_fatal"] is True
     assert second["tasks"][0]["ansible.builtin.include_role"]["tasks_from"] == "group"

@@ -47,8 +47,8 @@ def node(hold: Hold, age_s: int = 5) -> dict[str, object]:
 
 def test_a_run_takes_renews_and_releases(tmp_path: Path) -> None:
     own = present()
-    HoldFile(tmp_path, NOW_MS).take("a1", "r1", own, [])
-    HoldFile(tmp_path, NOW_MS + 1).take("a1", "r1", own, [])
+    HoldFile(tmp_path, NOW_MS).take("a1", {"roll": "r1"}, own, [])
+    HoldFile(tmp_path, NOW_MS + 1).take("a1", {"roll": "r1"}, own, [])
     HoldFile(tmp_path, NOW_MS + 5_000).renew("a1", own)
     found = HoldFile(tmp_path, NOW_MS).read()
     assert found == Hold("r1", own, NOW_MS + 5_000)
@@ -58,21 +58,21 @@ def test_a_run_takes_renews_and_releases(tmp_path: Path) -> None:
 
 
 def test_another_run_waits_for_the_end_or_for_the_lease(tmp_path: Path) -> None:
-    HoldFile(tmp_path, NOW_MS).take("a1", "r1", elsewhere(), [])
+    HoldFile(tmp_path, NOW_MS).take("a1", {"roll": "r1"}, elsewhere(), [])
     with pytest.raises(HeldByAnother, match=r"a1 is in the roll r1, which process 77 on other carries out .* 899 s"):
-        HoldFile(tmp_path, NOW_MS + (LEASE_S - 1) * 1000).take("a1", "r2", present(), [])
+        HoldFile(tmp_path, NOW_MS + (LEASE_S - 1) * 1000).take("a1", {"roll": "r2"}, present(), [])
     # a clock that was set back does not make a hold old
     with pytest.raises(HeldByAnother):
-        HoldFile(tmp_path, NOW_MS - 10_000_000).take("a1", "r2", present(), [])
-    HoldFile(tmp_path, NOW_MS + LEASE_S * 1000).take("a1", "r2", present(), [])
+        HoldFile(tmp_path, NOW_MS - 10_000_000).take("a1", {"roll": "r2"}, present(), [])
+    HoldFile(tmp_path, NOW_MS + LEASE_S * 1000).take("a1", {"roll": "r2"}, present(), [])
 
 
 def test_a_run_that_was_replaced_takes_no_further_step(tmp_path: Path) -> None:
     own, hold = present(), HoldFile(tmp_path, NOW_MS)
-    hold.take("a1", "r1", own, [])
+    hold.take("a1", {"roll": "r1"}, own, [])
     seen = hold.read()
     assert seen is not None
-    hold.take("a1", "r2", elsewhere(), [seen])
+    hold.take("a1", {"roll": "r2"}, elsewhere(), [seen])
     with pytest.raises(HeldByAnother, match="not held by this run any more but by process 77 on other"):
         hold.renew("a1", own)
     assert not hold.release(own)
@@ -80,19 +80,19 @@ def test_a_run_that_was_replaced_takes_no_further_step(tmp_path: Path) -> None:
 
 def test_a_hold_that_was_renewed_after_the_plan_is_not_over(tmp_path: Path) -> None:
     hold = HoldFile(tmp_path, NOW_MS)
-    hold.take("a1", "r1", elsewhere(), [])
+    hold.take("a1", {"roll": "r1"}, elsewhere(), [])
     seen = hold.read()
     assert seen is not None
     HoldFile(tmp_path, NOW_MS + 1).renew("a1", elsewhere())
     with pytest.raises(HeldByAnother):
-        HoldFile(tmp_path, NOW_MS + 2).take("a1", "r2", present(), [seen])
+        HoldFile(tmp_path, NOW_MS + 2).take("a1", {"roll": "r2"}, present(), [seen])
 
 
 def test_a_damaged_hold_is_named(tmp_path: Path) -> None:
     (tmp_path / "rollout").mkdir()
     (tmp_path / "rollout/hold.json").touch()
     with pytest.raises(ValueError, match=r"rollout/hold.json is no hold .* then remove it"):
-        HoldFile(tmp_path, NOW_MS).take("a1", "r1", present(), [])
+        HoldFile(tmp_path, NOW_MS).take("a1", {"roll": "r1"}, present(), [])
 
 
 def test_of_two_runs_at_once_one_gets_the_node(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_of_two_runs_at_once_one_gets_the_node(tmp_path: Path) -> None:
     def take(number: int) -> None:
         holder = replace(elsewhere(), process=ProcessIdentity(100 + number, 1, "b"))
         try:
-            HoldFile(tmp_path, NOW_MS).take("a1", f"r{number}", holder, [])
+            HoldFile(tmp_path, NOW_MS).take("a1", {"roll": f"r{number}"}, holder, [])
             won.append(number)
         except HeldByAnother:
             pass

@@ -80,7 +80,7 @@ def other_run() -> dict[str, object]:
 
 
 def test_a_roll_that_another_run_carries_out_is_not_begun(run_module: Any) -> None:
-    hold = {"roll": "r", "holder": other_run(), "renewed_ms": 1}
+    hold = {"roll": "r", "holder": other_run(), "renewed_ms": 1, "kind": "update", "target": NEW}
     nodes = [node("a1", "primary", "active", rollout={"hold": hold, "hold_age_s": 30}), pair()[1]]
     result = run_module(rollout, kind="restart", roll=ROLL, nodes=nodes)
     assert result["refused"] == [result["msg"].partition("\n")[2]]
