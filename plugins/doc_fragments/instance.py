@@ -45,6 +45,17 @@ options:
     version_added: 0.2.0
 """
 
+    PREVIEW = r"""
+options:
+  preview:
+    description:
+      - Whether a difference is no change in check mode. The playbook C(plan) sets it, because it shows the differences
+        itself and changes nothing.
+    type: bool
+    default: false
+    version_added: 0.2.0
+"""
+
     ATTRIBUTES = r"""
 options: {}
 attributes:

@@ -104,6 +104,7 @@ options:
 extends_documentation_fragment:
   - ansible.builtin.files
   - understudy.broker.instance.attributes
+  - understudy.broker.instance.preview
 attributes:
   check_mode:
     support: full
@@ -298,6 +299,7 @@ def main() -> None:
             "beside_present": {"type": "list", "elements": "str", "default": []},
             "origins": {"type": "dict", "default": {}},
             "apply": {"type": "bool", "default": True},
+            "preview": {"type": "bool", "default": False},
             "parent_mode": {"type": "raw"},
             "also": {
                 "type": "list",
@@ -326,8 +328,9 @@ def main() -> None:
     written[str(path)] = last = write(module, module.params, checked=True)
     pending = [name for name, each in written.items() if each.pending]
     differences = [each.difference for each in written.values()]
+    changed = made or any(each.changed for each in written.values())
     module.exit_json(
-        changed=made or any(each.changed for each in written.values()),
+        changed=changed and not (module.check_mode and module.params["preview"]),
         pending=bool(pending),
         pending_files=pending,
         warnings_of_check=last.printed,

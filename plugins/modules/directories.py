@@ -36,6 +36,7 @@ options:
         required: true
 extends_documentation_fragment:
   - understudy.broker.instance.attributes
+  - understudy.broker.instance.preview
 attributes:
   check_mode:
     support: full
@@ -78,6 +79,7 @@ def main() -> None:
                     "mode": {"type": "raw", "required": True},
                 },
             },
+            "preview": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
@@ -96,7 +98,7 @@ def main() -> None:
     except OSError as error:
         module.fail_json(msg=str(error), made=made)
     module.exit_json(
-        changed=changed or bool(made),
+        changed=(changed or bool(made)) and not (module.check_mode and module.params["preview"]),
         made=made,
         diff={"before": "", "after": "".join(f"{path}\n" for path in made)},
     )

@@ -51,6 +51,7 @@ options:
     default: present
 extends_documentation_fragment:
   - understudy.broker.instance.attributes
+  - understudy.broker.instance.preview
 attributes:
   check_mode:
     support: full
@@ -151,7 +152,8 @@ def remove(module: AnsibleModule, table: str, path: Path) -> None:
         if present is not None:
             tables.delete()
         path.unlink()
-    module.exit_json(changed=True, table=table, rules=[], diff={"before": text, "after": ""})
+    shown = not (module.check_mode and module.params["preview"])
+    module.exit_json(changed=shown, table=table, rules=[], diff={"before": text, "after": ""})
 
 
 def guard(module: AnsibleModule, table: str, path: Path) -> None:
@@ -177,7 +179,8 @@ def guard(module: AnsibleModule, table: str, path: Path) -> None:
     before = ruleset(table, present) if present is not None else ""
     head = f"table inet {table}"
     difference = {"before_header": head, "after_header": head, "before": before, "after": text}
-    module.exit_json(changed=changed, table=table, rules=wanted, diff=difference)
+    shown = changed and not (module.check_mode and module.params["preview"])
+    module.exit_json(changed=shown, table=table, rules=wanted, diff=difference)
 
 
 def main() -> None:
@@ -195,6 +198,7 @@ def main() -> None:
                 },
             },
             "replace": {"type": "bool", "default": True},
+            "preview": {"type": "bool", "default": False},
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         },
         supports_check_mode=True,

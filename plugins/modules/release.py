@@ -70,6 +70,7 @@ options:
 extends_documentation_fragment:
   - understudy.broker.instance.hold
   - understudy.broker.instance.attributes
+  - understudy.broker.instance.preview
 attributes:
   check_mode:
     support: full
@@ -166,6 +167,7 @@ def main() -> None:
             "python_version": {"type": "str", "required": True},
             "keep": {"type": "int", "default": 3},
             "switch": {"type": "bool", "default": True},
+            "preview": {"type": "bool", "default": False},
             "held_instance": {"type": "path"},
             **HOLD_OPTIONS,
         },
@@ -196,7 +198,7 @@ def main() -> None:
     module.exit_json(
         kernel=kernel,
         kernel_reason=reason,
-        changed=missing or moves or bool(removed),
+        changed=(missing or moves or bool(removed)) and not (module.check_mode and module.params["preview"]),
         pending=differs and not module.params["switch"],
         previous=previous,
         removed=removed,

@@ -53,6 +53,7 @@ options:
     default: 5
 extends_documentation_fragment:
   - understudy.broker.instance.attributes
+  - understudy.broker.instance.preview
 attributes:
   check_mode:
     support: full
@@ -140,6 +141,7 @@ def main() -> None:
             "extra": {"type": "str", "default": ""},
             "progress": {"type": "path"},
             "keep": {"type": "int", "default": 5},
+            "preview": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
@@ -184,7 +186,7 @@ def main() -> None:
     if kernel.reason:
         module.warn(f"release {release} has no native kernel: {kernel.reason}")
     module.exit_json(
-        changed=bool(missing),
+        changed=bool(missing) and not (module.check_mode and module.params["preview"]),
         kernel="python" if kernel.reason else "native",
         kernel_reason=kernel.reason,
         release=release,

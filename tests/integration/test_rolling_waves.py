@@ -76,7 +76,7 @@ def playbook(home: Path) -> list[dict[str, object]]:
     waves = home / "collections/ansible_collections/understudy/broker/playbooks/rolling/waves.yml"
     return [
         {"name": "Take over the plan", "hosts": "broker", "gather_facts": False, "tasks": [remember, line_up]},
-        {"import_playbook": str(waves), "vars": {"rolling_preflight_timeout_s": 10}},
+        {"import_playbook": str(waves), "vars": {"rolling_kind": "update", "rolling_preflight_timeout_s": 10}},
     ]
 
 

@@ -7,74 +7,33 @@ other pair alone and fail. After the repair the same command finishes the roll. 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
-
 import pytest
 from understudy_lab.hosts import Lab, number_of
-from understudy_lab.pair import INSTANCE, ROOT, Load, play, record
+from understudy_lab.pair import INSTANCE, Load, play
 from understudy_lab.rolls import (
     INVENTORY,
     NODES,
     PAIRS,
-    TABLE,
+    UPDATE,
+    Cluster,
     Fault,
-    Generation,
-    Run,
     await_one_serving,
     await_service,
-    generations,
+    deploy_cluster,
     judge,
-    process_of,
     release_of,
 )
 
 HOSTS = 6
 """The store, two pairs, and the clients."""
-UPDATE = "playbooks/rolling_update.yml"
 STORE, PRIMARY = "h1", "h2"
 RATE = 100
 MOUNT = "srv-orders.mount"
 
 
-@dataclass
-class Cluster:
-    """Two pairs, and the generation that they run."""
-
-    lab: Lab
-    now: Generation
-    next: Generation
-    scratch: Path
-
-    def roll(self, hold: str = "") -> Run:
-        """A rolling update to the other generation."""
-        return Run(self.lab, self.scratch / "run", UPDATE, *self.next.options, hold=hold)
-
-    def rolled(self) -> None:
-        """All nodes run the other generation now."""
-        assert {host: release_of(self.lab, host) for host in NODES.values()} == dict.fromkeys(
-            NODES.values(), self.next.version
-        )
-        self.now, self.next = self.next, self.now
-
-    def processes(self, *hosts: str) -> list[str]:
-        return [process_of(self.lab, host) for host in hosts]
-
-
 @pytest.fixture(scope="module")
 def cluster(lab: Lab) -> Cluster:
-    """Both pairs deployed with the former release, unless the hosts were kept and run one of the two."""
-    scratch = ROOT / ".scratch" / "lab-rolls"
-    former, present = generations(scratch)
-    running = {release_of(lab, host) for host in NODES.values()}
-    if len(running) == 1 and running <= {former.version, present.version}:
-        return Cluster(lab, *((former, present) if running == {former.version} else (present, former)), scratch)
-    for playbook in ("tests/lab/playbooks/nfs_server.yml", "playbooks/clients.yml", "playbooks/site.yml"):
-        options = former.options if playbook == "playbooks/site.yml" else ()
-        played = play(lab, INVENTORY, playbook, options=options)
-        assert played.code == 0, played.output[-3000:]
-        record(TABLE, {"play": playbook, "seconds": round(played.seconds, 1)})
-    return Cluster(lab, former, present, scratch)
+    return deploy_cluster(lab)
 
 
 def test_two_pairs_under_load(cluster: Cluster) -> None:

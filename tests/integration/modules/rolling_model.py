@@ -16,6 +16,7 @@ TEXTS = ("directory", "root", "step", "wave", "state", "wait_for", "condition", 
 SPEC = {
     **{name: {"type": "str"} for name in TEXTS},
     "plan": {"type": "dict"},
+    "holder": {"type": "dict"},
     "served": {"type": "bool"},
     "timeout_s": {"type": "int"},
     "nodes": {"type": "list", "elements": "dict"},

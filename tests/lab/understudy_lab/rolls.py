@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -24,6 +26,7 @@ from understudy_lab.pair import (
     await_that,
     environment,
     longest_window_s,
+    play,
     record,
     seen,
 )
@@ -36,6 +39,7 @@ FORMER_VERSION = "0.0.9"
 ROLL_TIMEOUT_S = 1800.0
 GATE_TIMEOUT_S = 60
 TABLE = "rolling_update"
+UPDATE = "playbooks/rolling_update.yml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,7 @@ class Run:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 text=True,
+                start_new_session=True,
             )
 
     def await_held(self) -> None:
@@ -116,6 +121,11 @@ class Run:
         """Lets it go on."""
         (self._directory / "go").touch()
 
+    def kill(self) -> None:
+        """Ends the run and all its processes at once, as a controller does that loses its power."""
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
     def end(self) -> Played:
         """Waits for its end."""
         try:
@@ -129,6 +139,45 @@ class Run:
     def tasks(self) -> int:
         """Tasks that have begun."""
         return len((self._directory / "tasks.jsonl").read_text().splitlines()) - 1
+
+
+@dataclass
+class Cluster:
+    """Two pairs, and the generation that they run."""
+
+    lab: Lab
+    now: Generation
+    next: Generation
+    scratch: Path
+
+    def roll(self, hold: str = "") -> Run:
+        """A rolling update to the other generation."""
+        return Run(self.lab, self.scratch / "run", UPDATE, *self.next.options, hold=hold)
+
+    def rolled(self) -> None:
+        """All nodes run the other generation now."""
+        assert {host: release_of(self.lab, host) for host in NODES.values()} == dict.fromkeys(
+            NODES.values(), self.next.version
+        )
+        self.now, self.next = self.next, self.now
+
+    def processes(self, *hosts: str) -> list[str]:
+        return [process_of(self.lab, host) for host in hosts]
+
+
+def deploy_cluster(lab: Lab) -> Cluster:
+    """Both pairs with the former release, unless the hosts were kept and run one of the two."""
+    scratch = ROOT / ".scratch" / "lab-rolls"
+    former, present = generations(scratch)
+    running = {release_of(lab, host) for host in NODES.values()}
+    if len(running) == 1 and running <= {former.version, present.version}:
+        return Cluster(lab, *((former, present) if running == {former.version} else (present, former)), scratch)
+    for playbook in ("tests/lab/playbooks/nfs_server.yml", "playbooks/clients.yml", "playbooks/site.yml"):
+        options = former.options if playbook == "playbooks/site.yml" else ()
+        played = play(lab, INVENTORY, playbook, options=options)
+        assert played.code == 0, played.output[-3000:]
+        record(TABLE, {"play": playbook, "seconds": round(played.seconds, 1)})
+    return Cluster(lab, former, present, scratch)
 
 
 def release_of(lab: Lab, host: str) -> str:

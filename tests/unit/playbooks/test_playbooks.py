@@ -93,7 +93,7 @@ def test_every_event_of_a_drill_has_its_tasks(path: Path) -> None:
 
 def test_a_planned_stop_of_all_nodes_stops_the_serving_ones_last() -> None:
     """A passive node would take over from a node that is stopped before it (failover-on-shutdown, replication)."""
-    first, last = load(PLAYBOOKS / "stop.yml")
+    _look, first, last = load(PLAYBOOKS / "stop.yml")
     stops = [[task for task in tasks([play]) if "understudy.broker.instance" in task] for play in (first, last)]
     assert [len(each) for each in stops] == [1, 1]
     assert stops[0][0]["when"] == "stop_seen.broker.state != 'active'"
@@ -108,3 +108,47 @@ def test_what_playbooks_write_into_the_present_directory_is_not_packed_into_the_
     assert {"drill-report.json", "support"} <= written
     for name in written:
         assert any(fnmatch.fnmatch(name, each) for each in ignored), name
+
+
+GUARDED = ("stop", "uninstall", "add_node", "drain_node", "rotate_tls", "tasks/switch_look")
+"""Playbooks that look for rolls themselves; site does so by the role broker, and witness asks other hosts."""
+
+
+@pytest.mark.parametrize("name", GUARDED)
+def test_what_starts_stops_or_installs_looks_for_rolls_before_anything_else_acts(name: str) -> None:
+    looks, acts = [], []
+    for number, task in enumerate(tasks(load(PLAYBOOKS / f"{name}.yml"))):
+        included = task.get("ansible.builtin.include_role", {})
+        assert isinstance(included, dict)
+        if included.get("tasks_from") == "roll":
+            looks.append(number)
+        elif included or any(f"understudy.broker.{module}" in task for module in ("instance", "failover", "drain")):
+            acts.append(number)
+    assert looks
+    assert all(looks[0] < number for number in acts)
+
+
+def test_failover_and_failback_look_for_rolls() -> None:
+    for name in ("failover", "failback"):
+        text = (PLAYBOOKS / f"{name}.yml").read_text()
+        assert text.index("tasks/switch_look.yml") < text.index("understudy.broker.failover:")
+
+
+def test_every_module_that_acts_on_a_node_is_told_of_the_way_out() -> None:
+    """A roll gives its own hold; an operator gives broker_ignore_hold."""
+    for path in FILES:
+        if path.name.startswith("drill") or "events" in path.parts or "drill" in path.name:
+            continue
+        for task in tasks(load(path)):
+            for module in ("instance", "failover", "drain"):
+                given = task.get(f"understudy.broker.{module}")
+                if isinstance(given, dict):
+                    assert given.get("holder") or given.get("ignore_hold"), f"{path.name}: {task['name']}"
+
+
+def test_health_goes_on_without_hosts_that_cannot_be_reached() -> None:
+    (play,) = load(PLAYBOOKS / "health.yml")
+    assert "any_errors_fatal" not in play
+    for task in tasks([play]):
+        if any(key.startswith("understudy.broker.") for key in task) or "ansible.builtin.command" in task:
+            assert task["ignore_unreachable"] is True, task["name"]

@@ -444,6 +444,38 @@ def test_converged_cluster_has_an_empty_plan(nodes: list[Node], kind: str) -> No
     assert make_plan(converged, Order(kind, "20260101T000000Z", "2" if kind == "update" else "")).waves == ()
 
 
+@pytest.mark.parametrize("policy", ["shared_store", "replication"])
+@pytest.mark.parametrize("failback", [True, False])
+@pytest.mark.parametrize("kind", ["restart", "update"])
+def test_after_a_planned_switch_a_roll_starts_the_former_active_node_first(
+    policy: str, failback: bool, kind: str
+) -> None:
+    nodes = change(pair("east", policy, failback=failback), "east_1", running=False, state="stopped", ready=False)
+    nodes = change(nodes, "east_2", state="active")
+    (wave,) = make_plan(nodes, replace(ORDER, kind=kind)).waves
+    phases = hosts(wave)
+    assert list(phases)[:2] == ["bring_back", "preflight"]
+    assert phases["bring_back"] == ["east_1"]
+    # with broker_failback the backup yields by itself
+    assert phases.get("fail_back", []) == ([] if failback else ["east_2"])
+    assert (phases["stop_primaries"], phases["stop_backups"]) == (["east_1"], ["east_2"])
+    assert wave.serving == wave.leading == ("east_1",)
+
+
+def test_a_backup_that_serves_and_shall_stay_so_needs_its_primary() -> None:
+    nodes = change(pair("east"), "east_1", running=False, state="stopped", ready=False)
+    nodes = change(nodes, "east_2", state="active")
+    assert "east_1 is stopped of pair east, not in sync" in refusal(nodes, replace(ORDER, serving_backup="keep"))
+
+
+@pytest.mark.parametrize("kind", ["update", "restart"])
+def test_hosts_without_a_deployment_are_named_although_nothing_differs(kind: str) -> None:
+    nodes = [replace(node, deployed=False, running=False, pending=()) for node in pair("east")]
+    told = refusal(nodes, replace(ORDER, kind=kind))
+    for name in ("east_1", "east_2"):
+        assert f"nothing is deployed on {name} of pair east; run site first" in told
+
+
 @given(clusters(), st.data())
 def test_broken_unit_is_refused_and_names_its_node(nodes: list[Node], data: st.DataObject) -> None:
     changed = [node for node in nodes if node.pending]

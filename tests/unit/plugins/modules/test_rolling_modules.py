@@ -10,11 +10,15 @@ from typing import Any
 import pytest
 from ansible_collections.understudy.broker.plugins.module_utils.process import ProcessTable
 from ansible_collections.understudy.broker.plugins.modules import (
+    drain,
     failover,
+    instance,
     node_info,
+    release,
     rollout,
     rollout_hold,
     rollout_step,
+    units,
 )
 
 OLD, NEW = "1.0-aaa", "2.0-bbb"
@@ -173,6 +177,32 @@ def test_running_broker_is_not_given_other_files(host: Path, run_module: Any) ->
     for step in ("apply", "restore"):
         assert f"{step}: the broker runs; stop it first" in take(run_module, host, step)["msg"]
     assert content(host) == (OLD, "old")
+
+
+def test_users_and_roles_come_with_the_update_and_go_back_with_its_wave(host: Path, run_module: Any) -> None:
+    users = host / "etc/artemis-users.properties"
+    users.write_text("shop=old")
+    (host / "etc/artemis-users.properties.staged").write_text("shop=new")
+    updated(run_module, host)
+    assert users.read_text() == "shop=new"
+    take(run_module, host, "finish")
+    run(host, running=False)
+    take(run_module, host, "restore")
+    assert users.read_text() == "shop=old"
+
+
+def test_rollback_leaves_users_and_roles_alone(host: Path, run_module: Any) -> None:
+    users = host / "etc/artemis-users.properties"
+    users.write_text("shop=old")
+    (host / "etc/artemis-users.properties.staged").write_text("shop=new")
+    updated(run_module, host)
+    take(run_module, host, "finish")
+    plan = {"roll": "20260202T000000Z", "kind": "rollback", "target": "", "undoes": ROLL}
+    take(run_module, host, "begin", plan=plan)
+    run(host, running=False)
+    take(run_module, host, "apply", plan=plan)
+    assert content(host) == (OLD, "old")
+    assert users.read_text() == "shop=new", "a password that was withdrawn does not come back"
 
 
 def test_failed_roll_is_restored_as_it_was(host: Path, run_module: Any) -> None:
@@ -375,3 +405,39 @@ def test_nothing_is_held_in_check_mode(host: Path, run_module: Any) -> None:
     result = run_module(rollout_hold, directory=str(host), node="a1", plan=held_plan(run_module), check_mode=True)
     assert (result["held"], result["changed"]) == (False, False)
     assert not (host / "rollout").exists()
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments"),
+    [
+        (instance, {"state": "stopped"}),
+        (instance, {"state": "started", "timeout_s": 0}),
+        (failover, {"direction": "failover", "timeout_s": 0}),
+        (drain, {"timeout_s": 0}),
+    ],
+)
+def test_a_node_that_a_roll_holds_is_left_alone_by_all_others(
+    host: Path, run_module: Any, module: Any, arguments: dict[str, object]
+) -> None:
+    plan = {**held_plan(run_module), "holder": other_run()}
+    run_module(rollout_hold, directory=str(host), node="a1", plan=plan)
+    run(host)
+    refused = run_module(module, directory=str(host), **arguments)
+    assert refused["failed"]
+    assert "a1 is in the roll 20260101T000000Z, which process 77 on other carries out" in refused["msg"]
+    assert refused["msg"].endswith("or set ignore_hold: true (-e broker_ignore_hold=true)")
+    run(host, running=False)
+    for allowed in ({"holder": other_run()}, {"ignore_hold": True}, {"check_mode": True}):
+        result = run_module(module, directory=str(host), **arguments, **allowed)
+        assert "is in the roll" not in result.get("msg", ""), allowed
+
+
+def test_release_and_units_of_a_node_that_a_roll_holds_are_left_alone(host: Path, run_module: Any) -> None:
+    plan = {**held_plan(run_module), "holder": other_run()}
+    run_module(rollout_hold, directory=str(host), node="a1", plan=plan)
+    given = {"root": str(host), "release": NEW, "python_version": "3.11"}
+    assert "is in the roll" in run_module(release, held_instance=str(host), **given)["msg"]
+    assert "is in the roll" in run_module(units, held_instance=str(host), units=[{"name": "x.service"}])["msg"]
+    assert content(host)[0] == OLD
+    assert run_module(release, held_instance=str(host), ignore_hold=True, **given)["changed"]
+    assert content(host)[0] == NEW

@@ -1,0 +1,158 @@
+"""Goal: after the controller of a roll has died, site refuses, health says what to do, and a second run ends the roll.
+
+Method: a rolling update of two pairs under load is held before a phase of its first wave, and its run is killed with
+all of its processes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from understudy_lab.hosts import Lab
+from understudy_lab.pair import Load, Played, play
+from understudy_lab.rolls import (
+    INVENTORY,
+    NODES,
+    PAIRS,
+    Cluster,
+    await_service,
+    deploy_cluster,
+    judge,
+    phase_of,
+    release_of,
+)
+
+HOSTS = 6
+RATE = 100
+PHASES = {
+    "Stop backups": "begun",
+    "Stop primaries": "begun",
+    "Apply | Put the release and the configuration in place": "begun",
+    "Start primaries": "applied",
+    "Start backups": "applied",
+    "Finish | Record it, and keep the former release and configuration for a rollback": "applied",
+}
+"""Tasks before which the run is killed, and the phase that the record of each node of the wave has then."""
+
+
+@pytest.fixture(scope="module")
+def cluster(lab: Lab) -> Cluster:
+    return deploy_cluster(lab)
+
+
+def health(cluster: Cluster) -> tuple[Played, dict[str, object]]:
+    """The playbook health, and its report for monitors."""
+    path: Path = cluster.scratch / "health.json"
+    path.unlink(missing_ok=True)
+    options = ("--extra-vars", json.dumps({"health_output": str(path)}))
+    return play(cluster.lab, INVENTORY, "playbooks/health.yml", options=options), json.loads(path.read_text())
+
+
+def plain(output: str) -> str:
+    return re.sub(r"\\n|\s+", " ", output)
+
+
+def kill_before(cluster: Cluster, task: str) -> None:
+    run = cluster.roll(task)
+    run.await_held()
+    run.kill()
+
+
+def refused_and_reported(cluster: Cluster, phase: str) -> None:
+    """site refuses and starts nothing, and health names the roll and the pair."""
+    lab = cluster.lab
+    processes = cluster.processes(*NODES.values())
+    site = play(lab, INVENTORY, "playbooks/site.yml", options=cluster.next.options)
+    assert site.code != 0
+    assert "has not finished" in plain(site.output), site.output[-3000:]
+    assert "Resume it with ansible-playbook -i INVENTORY understudy.broker.rolling_update" in plain(site.output)
+    assert cluster.processes(*NODES.values()) == processes
+    played, report = health(cluster)
+    assert played.code != 0
+    assert report["healthy"] is False
+    assert len(report["roll_unfinished"]) == 1  # type: ignore[arg-type]
+    phases = {each["name"]: each["roll_phase"] for each in report["nodes"]}  # type: ignore[attr-defined]
+    assert phases == {"a1": phase, "a2": phase, "b1": "", "b2": ""}
+    assert [each["name"] for each in report["pairs"]] == ["east", "west"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("task", PHASES, ids=lambda task: task.partition(" |")[0].replace(" ", "-"))
+def test_a_roll_killed_before_a_phase(cluster: Cluster, task: str) -> None:
+    lab = cluster.lab
+    load = Load(lab, RATE, PAIRS)
+    load.await_progress()
+    kill_before(cluster, task)
+    assert {phase_of(lab, host) for host in PAIRS["east"]} == {PHASES[task]}
+    refused_and_reported(cluster, PHASES[task])
+    resumed = cluster.roll().end()
+    assert resumed.code == 0, resumed.output[-4000:]
+    for pair in PAIRS:
+        await_service(lab, pair)
+    load.await_progress()
+    judge(load, {"killed_before": task, "resumed_s": round(resumed.seconds, 1)})
+    cluster.rolled()
+    played, report = health(cluster)
+    assert (played.code, report["healthy"]) == (0, True), played.output[-3000:]
+
+
+def test_a_killed_roll_is_undone_and_site_works_again(cluster: Cluster) -> None:
+    lab = cluster.lab
+    kill_before(cluster, "Start primaries")
+    refused_and_reported(cluster, "applied")
+    undone = play(lab, INVENTORY, "playbooks/rollback.yml", options=cluster.now.options)
+    assert undone.code == 0, undone.output[-4000:]
+    assert {release_of(lab, host) for host in NODES.values()} == {cluster.now.version}
+    for pair in PAIRS:
+        await_service(lab, pair)
+    site = play(lab, INVENTORY, "playbooks/site.yml", options=cluster.now.options)
+    assert site.code == 0, site.output[-3000:]
+    assert site.output.count("changed=0") == len(NODES)
+
+
+def test_site_beside_a_roll_that_runs_is_refused(cluster: Cluster) -> None:
+    run = cluster.roll("Start primaries")
+    run.await_held()
+    for playbook in ("site", "stop", "failover -e switch_pair=west", "rotate_tls"):
+        name, *options = playbook.split()
+        played = play(cluster.lab, INVENTORY, f"playbooks/{name}.yml", options=(*options, *cluster.next.options))
+        assert played.code != 0, name
+        if name != "rotate_tls":  # refuses the inventory without certificates before
+            assert "is carried out by process" in plain(played.output), played.output[-3000:]
+    run.go()
+    done = run.end()
+    assert done.code == 0, done.output[-4000:]
+    cluster.rolled()
+
+
+def test_with_a_host_down_health_reports_all_others(cluster: Cluster) -> None:
+    lab = cluster.lab
+    lab.cut_power(NODES["a2"])
+    try:
+        played, report = health(cluster)
+        assert played.code != 0
+        states = {each["name"]: each["state"] for each in report["nodes"]}  # type: ignore[attr-defined]
+        assert states == {"a1": "active", "a2": "host unreachable", "b1": "active", "b2": "passive"}
+        east, west = report["pairs"]  # type: ignore[misc]
+        assert "a1 serves, and NO NODE MAY TAKE OVER. a2 cannot be reached by Ansible" in east["sentence"]
+        assert west["sentence"] == "Pair west: b1 serves, and b2 may take over. Nothing is to be done."
+    finally:
+        lab.start([NODES["a2"]])
+    await_service(lab, "east")
+
+
+def test_a_restart_works_after_a_planned_switch(cluster: Cluster) -> None:
+    lab = cluster.lab
+    load = Load(lab, RATE, PAIRS)
+    load.await_progress()
+    switched = play(lab, INVENTORY, "playbooks/failover.yml", options=("-e", "switch_pair=east", *cluster.now.options))
+    assert switched.code == 0, switched.output[-3000:]
+    restarted = play(lab, INVENTORY, "playbooks/rolling_restart.yml", options=cluster.now.options)
+    assert restarted.code == 0, restarted.output[-4000:]
+    assert "bring back: a1" in plain(restarted.output)
+    for pair in PAIRS:
+        await_service(lab, pair)
+    load.await_progress()
+    judge(load, {"roll": "restart after failover", "seconds": round(restarted.seconds, 1)})
