@@ -308,9 +308,7 @@ def _remedy(row: Row, active: Row | None) -> str:
     """What is wrong with one node, and the next step."""
     reason = f" ({row.reason})" if row.reason else ""
     if row.roll_phase:
-        return (
-            f"{row.name} is {row.state} and in an unfinished roll ({row.roll_phase}): resume or undo it as said above."
-        )
+        return f"{row.name} is {row.state} in an unfinished roll ({row.roll_phase}): resume or undo it as said above."
     if row.state == UNREACHABLE:
         serves = "" if active else " It may still serve: look at it before another node is activated."
         return f"{row.name} cannot be reached by Ansible{reason}: repair the host or the way to it.{serves}"

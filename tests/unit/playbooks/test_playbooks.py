@@ -120,6 +120,8 @@ def test_what_starts_stops_or_installs_looks_for_rolls_before_anything_else_acts
     for number, task in enumerate(tasks(load(PLAYBOOKS / f"{name}.yml"))):
         included = task.get("ansible.builtin.include_role", {})
         assert isinstance(included, dict)
+        if included.get("name") == "understudy.broker.broker_topology":
+            continue
         if included.get("tasks_from") == "roll":
             looks.append(number)
         elif included or any(f"understudy.broker.{module}" in task for module in ("instance", "failover", "drain")):
