@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from understudy_lab.hosts import Lab
-from understudy_lab.pair import Load, Played, play
+from understudy_lab.pair import INSTANCE, Load, Played, play
 from understudy_lab.rolls import (
     INVENTORY,
     NODES,
@@ -156,3 +156,23 @@ def test_a_restart_works_after_a_planned_switch(cluster: Cluster) -> None:
         await_service(lab, pair)
     load.await_progress()
     judge(load, {"roll": "restart after failover", "seconds": round(restarted.seconds, 1)})
+
+
+def test_a_refused_site_has_put_no_user_in_force(cluster: Cluster) -> None:
+    lab = cluster.lab
+    late = {"broker_users": [{"name": "late", "password": "a-late-password"}]}
+    restart = {"broker_address_settings": [{"match": "#", "settings": {"max-delivery-attempts": 7}}]}
+
+    def users() -> list[str]:
+        return [lab.output(host, f"sha256sum {INSTANCE}/etc/artemis-users.properties") for host in NODES.values()]
+
+    before = users()
+    both = ("--extra-vars", json.dumps({**late, **restart}))
+    refused = play(lab, INVENTORY, "playbooks/site.yml", options=(*cluster.now.options, *both))
+    assert refused.code != 0
+    assert "Changed users, roles and rules of the firewall are not in force either" in plain(refused.output)
+    assert users() == before
+    alone = ("--extra-vars", json.dumps(late))
+    written = play(lab, INVENTORY, "playbooks/site.yml", options=(*cluster.now.options, *alone))
+    assert written.code == 0, written.output[-3000:]
+    assert all(now != then for now, then in zip(users(), before, strict=True))
