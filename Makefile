@@ -31,7 +31,7 @@ $(VENV)/.complete: broker/pyproject.toml requirements/ansible.txt requirements/c
 	@echo "setting up $(VENV) (a few minutes the first time)"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade pip
-	$(BIN)/pip install --quiet --disable-pip-version-check -c requirements/constraints.txt -e 'broker[dev,zookeeper]' -r requirements/ansible.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check -c requirements/constraints.txt -e 'broker[dev,zookeeper,ldap]' -r requirements/ansible.txt
 	touch $@
 
 # The native kernel (ADR 0034), built where cargo is found. Without it the same functions run in Python; one line says why.

@@ -35,8 +35,8 @@ KERNEL_LACKING = 3
 #: What cargo has compiled, in the cache: the next version then takes seconds.
 KERNEL_TARGET = "kernel-target"
 SOURCES = ("pyproject.toml", "README.md", "src")
-#: Optional dependencies of the broker that a release has: the client of ZooKeeper.
-EXTRAS = "zookeeper"
+#: Optional dependencies of the broker that a release has: the clients of ZooKeeper and of LDAP.
+EXTRAS = "zookeeper,ldap"
 #: Archives of extra wheels that stay in the cache.
 EXTRA_ARCHIVES_KEPT = 2
 VERSION_FILE = "src/understudy/__init__.py"

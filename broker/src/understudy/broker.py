@@ -21,8 +21,8 @@ from understudy.management.notifications import Notifications
 from understudy.management.queue_reports import QueueReports
 from understudy.management.requests import ManagementRequests
 from understudy.management.server_dump import ServerDump
-from understudy.ports import Clock, Entropy, Timers, Worker
-from understudy.protocols.access import Access
+from understudy.ports import Clock, Entropy, Timers
+from understudy.protocols.access import Access, LoginWorkers
 from understudy.protocols.core.protocol import CoreProtocol
 from understudy.protocols.registry import ConnectionRegistry
 from understudy.protocols.services import ProtocolServices
@@ -53,7 +53,7 @@ class Broker:
         clock: Clock,
         timers: Timers,
         entropy: Entropy,
-        worker: Worker,
+        login_workers: LoginWorkers,
         wake: Callable[[], None],
         global_max_size_bytes: int,
         handing_over: HandingOver,
@@ -85,7 +85,7 @@ class Broker:
                 clock,
                 ValidatedUsers(configuration.populate_validated_user, configuration.reject_empty_validated_user),
             ),
-            access=Access(security, clock, worker, self.notifications),
+            access=Access(security, clock, login_workers, self.notifications),
             connections=ConnectionRegistry(self.notifications),
             connection_ttl_override_ms=configuration.connection_ttl_override_ms,
             epoch=store.epoch,

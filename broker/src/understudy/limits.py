@@ -117,6 +117,14 @@ GATHERED_BYTES_MAX = 64 * 1024
 #: Logins whose password check waits for its turn, per node and per host (login).
 LOGINS_WAITING_MAX = 10_000
 LOGINS_WAITING_OF_HOST_MAX = 2_000
+#: Servers in the URL of a directory (LDAP), and lookups at directories that are made at once by a node (login).
+LDAP_SERVERS_MAX = 16
+LDAP_LOOKUPS_MAX = 8
+#: Roles of one user in a directory, and entries of which a role may be a member through others (login).
+LDAP_ROLES_MAX = 1_000
+LDAP_EXPANDED_MAX = 1_000
+#: Time for one lookup at a directory, however many servers and searches it takes (login).
+LDAP_LOOKUP_MS_MAX = 30_000
 #: Bytes of frames that wait for the result of a login, above which their socket is not read any more (login).
 LOGIN_HELD_BYTES_PAUSE = 64 * 1024
 #: Connections of one acceptor that have not logged in yet (login).

@@ -16,7 +16,7 @@ from understudy.cluster.scaled_down import ScaledDownNodes
 from understudy.cluster.services import ClusterServices
 from understudy.cluster.topology import Topology
 from understudy.message import Message
-from understudy.protocols.access import Access
+from understudy.protocols.access import Access, LoginWorkers
 from understudy.protocols.core.connection import CoreConnection
 from understudy.protocols.core.reattachment import Reattachments
 from understudy.protocols.core.services import CoreServices
@@ -186,7 +186,7 @@ class CoreNode:
             clock=clock,
             entropy=CountingEntropy(),
             sessions=self.world.services(validated_users=services.pop("validated_users", NO_VALIDATED_USERS)),
-            access=Access(policy, clock, self.worker),
+            access=Access(policy, clock, LoginWorkers(self.worker)),
             **services,
         )
         self.topology = Topology()

@@ -10,7 +10,7 @@ import pwd
 from collections.abc import Mapping
 from pathlib import Path
 
-from understudy.cli.user_files import logins_beside, user_files
+from understudy.cli.user_files import login_modules, logins_beside, user_files
 from understudy.config.changes import changes
 from understudy.config.model import Configuration
 from understudy.config.servers import LoadedConfig
@@ -37,6 +37,9 @@ def check_security(configuration: Configuration, folder: Path) -> list[str]:
     if not configuration.security_enabled:
         return []
     logins = logins_beside(folder)
+    login_modules(logins)
+    if not logins.has_users_file:
+        return [*logins.warnings]
     users_file, roles_file, *_ = user_files(folder, logins)
     missing = [str(path) for path in (users_file, roles_file) if not os.access(path, os.R_OK)]
     if missing:
@@ -52,6 +55,9 @@ def check_security(configuration: Configuration, folder: Path) -> list[str]:
         warnings.append(f"{users_file}: has no user, so no client can log in")
     unknown = sorted(set(roles) - set(users))
     warnings += [f"{roles_file}: user {user!r} is not in {users_file.name}" for user in unknown]
+    if logins.passwords:
+        # roles of users of the directory are not known before they log in
+        return warnings
     return [*warnings, *_permission_warnings(configuration, users, roles)]
 
 

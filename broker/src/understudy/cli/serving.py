@@ -17,6 +17,7 @@ from understudy.cli.defaults import DEFAULT_URL
 from understudy.cli.hosting import backup_parts, listen_for_management
 from understudy.cli.terminal import echo
 from understudy.cli.user_files import logins_beside, security_of, user_files, watched_files
+from understudy.config.instance_files import LOGIN_FILE
 from understudy.config.model import Configuration, ConfigWarning
 from understudy.config.servers import LoadedConfig
 from understudy.dataclass import dataclass
@@ -111,7 +112,7 @@ class _Maker:
         security = security_of(configuration, place.config.parent)
         if configuration.security_enabled:
             for warning in logins_beside(place.config.parent).warnings:
-                log.warning("a login module is left aside", extra={"detail": warning})
+                log.warning("login.config", extra={"detail": warning})
         _check_modes(configuration, place)
         listener = self._listen(loaded, name)
         colocated = configuration.ha_policy.colocated
@@ -192,9 +193,10 @@ def _print_first_commands(configuration: Configuration, place: Instance) -> None
 
 def _check_modes(configuration: Configuration, place: Instance) -> None:
     """Raises BrokerError for files that are writable by others, and for a token that others can read."""
-    users = user_files(place.config.parent, logins_beside(place.config.parent))[0]
+    folder = place.config.parent
+    users = user_files(folder, logins_beside(folder))[0]
     token = [str(place.token_file)] if place.token_file is not None else []
-    complaints = check_files([str(place.config), str(users)], token)
+    complaints = check_files([str(place.config), str(users), str(folder / LOGIN_FILE)], token)
     complaints += check_files([*key_files(configuration)], [])
     for complaint in (*complaints, *check_directories(configuration.store_directories())):
         log.warning("file modes", extra={"detail": complaint})

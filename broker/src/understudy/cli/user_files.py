@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
@@ -18,6 +19,7 @@ from understudy.config.instance_files import (
 )
 from understudy.config.login_config import Logins, read_logins
 from understudy.config.model import Configuration
+from understudy.config.password_codec import KEY_VARIABLE
 from understudy.config.servers import LoadedConfig
 from understudy.errors import ConfigError
 from understudy.runtime.environment import SystemClock, SystemEntropy
@@ -33,6 +35,7 @@ from understudy.security.authorization import (
     authenticator_of,
     security_policy,
 )
+from understudy.security.login_modules import LoginModule
 
 
 def security_of(configuration: Configuration, folder: Path) -> SecurityPolicy:
@@ -49,9 +52,8 @@ def security_of(configuration: Configuration, folder: Path) -> SecurityPolicy:
         return security_policy(configuration, SystemEntropy(), SystemClock(), NO_USERS)
     logins = logins_beside(folder)
     rehashed = UsersFile(user_files(folder, logins)[0]).rehashed
-    return security_policy(
-        with_guest(configuration, logins), SystemEntropy(), SystemClock(), user_texts(folder, logins), rehashed=rehashed
-    )
+    texts = replace(user_texts(folder, logins), modules=login_modules(logins))
+    return security_policy(with_guest(configuration, logins), SystemEntropy(), SystemClock(), texts, rehashed=rehashed)
 
 
 def watched_files(
@@ -71,12 +73,13 @@ def watched_files(
     """
     folder = config.parent
     logins = logins_beside(folder) if isinstance(security, RoleSecurity) else Logins()
+    modules = login_modules(logins)
     rehashed = UsersFile(user_files(folder, logins)[0]).rehashed
 
     def read_users() -> Callable[[], None]:
         assert isinstance(security, RoleSecurity)
         configuration = with_guest(node.configuration, logins)
-        texts = user_texts(folder, logins)
+        texts = replace(user_texts(folder, logins), modules=modules)
         changed = authenticator_of(configuration, SystemEntropy(), SystemClock(), texts, rehashed=rehashed)
         return partial(security.change_users, changed)
 
@@ -84,7 +87,7 @@ def watched_files(
         node,
         (config, *map(Path, included)),
         read,
-        user_files(folder, logins) if isinstance(security, RoleSecurity) else (),
+        _read_files(folder, logins) if isinstance(security, RoleSecurity) else (),
         read_users,
         period_ms=node.configuration.configuration_file_refresh_period_ms,
     )
@@ -102,7 +105,28 @@ def logins_beside(folder: Path) -> Logins:
     if not login.exists():
         return Logins()
     found = read_bootstrap(_text(bootstrap).encode(), str(bootstrap)) if bootstrap.exists() else Bootstrap()
-    return read_logins(_text(login), found.realms, str(login))
+    return read_logins(_text(login), found.realms, str(login), os.environ.get(KEY_VARIABLE))
+
+
+def login_modules(logins: Logins) -> tuple[LoginModule, ...]:
+    """The modules that check passwords, if one of them asks a directory.
+
+    Raises:
+        ConfigError: the package for directories is not installed, or a trust store cannot be used.
+    """
+    if not logins.passwords:
+        return ()
+    try:
+        # ldap3 is an optional dependency
+        from understudy.runtime.ldap import LdapDirectory
+    except ImportError as error:
+        place = next(each.ldap.place for each in logins.passwords if each.ldap is not None)
+        raise ConfigError(
+            f"{place}: LDAPLoginModule needs the package ldap3: {error}", hint="pip install 'understudy[ldap]'"
+        ) from error
+    return tuple(
+        LoginModule(each.flag, None if each.ldap is None else LdapDirectory(each.ldap)) for each in logins.passwords
+    )
 
 
 def with_guest(configuration: Configuration, logins: Logins) -> Configuration:
@@ -119,9 +143,17 @@ def with_guest(configuration: Configuration, logins: Logins) -> Configuration:
 
 
 def user_files(folder: Path, logins: Logins) -> tuple[Path, ...]:
-    """The files of users and roles, and those of certificates if one of the two exists or is named."""
+    """The files of users and roles, and those of certificates if one of the two exists or is named.
+
+    The first two are not read if no login module is for them (``Logins.has_users_file``).
+    """
     users, roles = folder / (logins.users_file or USERS_FILE), folder / (logins.roles_file or ROLES_FILE)
     return users, roles, *(_certificate_files(folder, logins) or ())
+
+
+def _read_files(folder: Path, logins: Logins) -> tuple[Path, ...]:
+    """The files of ``user_files`` that are read."""
+    return user_files(folder, logins)[0 if logins.has_users_file else 2 :]
 
 
 def user_texts(folder: Path, logins: Logins) -> UserTexts:
@@ -130,6 +162,8 @@ def user_texts(folder: Path, logins: Logins) -> UserTexts:
     certificates = None
     if found:
         certificates = CertificateTexts(_text(found[0]), str(found[0]), _text(found[1]), str(found[1]))
+    if not logins.has_users_file:
+        return UserTexts("", str(users), "", str(roles), certificates)
     return UserTexts(_text(users), str(users), _text(roles), str(roles), certificates)
 
 

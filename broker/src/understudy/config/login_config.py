@@ -1,8 +1,8 @@
 """``login.config`` beside broker.xml: the login modules of JAAS that Artemis uses, as far as they exist here.
 
-The file names realms, each with login modules and their options. The modules for users files, certificates of clients
-and guests are mapped onto the logins that exist here (``security``); every other one is reported, because its users
-cannot log in. Source: Artemis manual, "Security", *Login modules*; the syntax is that of
+The file names realms, each with login modules and their options. The modules for users files, LDAP, certificates of
+clients and guests are mapped onto the logins that exist here (``security``); every other one is reported, because its
+users cannot log in. Source: Artemis manual, "Security", *Login modules*; the syntax is that of
 ``javax.security.auth.login.Configuration``.
 
 Not here: reading the file, and the logins themselves.
@@ -10,11 +10,13 @@ Not here: reading the file, and the logins themselves.
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Final
 
+from understudy.config.ldap_login import LdapLogin, read_ldap_login
 from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
 from understudy.limits import LOGIN_CONFIG_CHARACTERS_MAX
@@ -25,9 +27,9 @@ _PACKAGE: Final = "org.apache.activemq.artemis.spi.core.security.jaas."
 PROPERTIES: Final = f"{_PACKAGE}PropertiesLoginModule"
 CERTIFICATES: Final = f"{_PACKAGE}TextFileCertificateLoginModule"
 GUEST: Final = f"{_PACKAGE}GuestLoginModule"
+LDAP: Final = f"{_PACKAGE}LDAPLoginModule"
 #: Why other modules of Artemis are left aside, and what to do, by their class without the package.
 LEFT_ASIDE: Final = {
-    "LDAPLoginModule": "users of a directory cannot log in; write them into the users file",
     "KubernetesLoginModule": "Kubernetes tokens are no login here; write the users into the users file",
     "OIDCLoginModule": "tokens of an OpenID provider are no login here; write the users into the users file",
     "Krb5LoginModule": "Kerberos is no login here; write the users into the users file",
@@ -40,6 +42,7 @@ LEFT_ASIDE: Final = {
     "PrincipalConversionLoginModule": "it only renames principals of other modules",
     "InVMLoginModule": "it is for embedded brokers",
 }
+_KERBEROS: Final = "authentication=GSSAPI is Kerberos, which is not served; simple, with a name and a password, is"
 _OWN_CLASS: Final = "Java classes cannot be loaded here; write the users into the users file"
 _FLAGS: Final = ("required", "requisite", "sufficient", "optional")
 _TOKEN: Final = re.compile(
@@ -65,6 +68,15 @@ class LoginModule:
 
 
 @dataclass(frozen=True, slots=True)
+class PasswordModule:
+    """A login module that checks passwords: that of the users file, or one for LDAP."""
+
+    flag: str
+    ldap: LdapLogin | None = None
+    """None: the users file."""
+
+
+@dataclass(frozen=True, slots=True)
 class Logins:
     """Logins of a realm that exist here."""
 
@@ -77,8 +89,15 @@ class Logins:
     """User of clients without credentials; None: there is none."""
     guest_role: str = "guests"
     guest_on_wrong_credentials: bool = False
+    passwords: tuple[PasswordModule, ...] = ()
+    """Modules that check passwords, in their order; empty: the users file alone."""
     warnings: tuple[str, ...] = field(default=())
-    """Modules that are left aside, each with its line and what to do."""
+    """Modules that are left aside and options without effect, each with its line and what to do."""
+
+    @property
+    def has_users_file(self) -> bool:
+        """Whether users of the users file can log in."""
+        return not self.passwords or any(each.ldap is None for each in self.passwords)
 
 
 def read_realms(text: str, file: str) -> dict[str, tuple[LoginModule, ...]]:
@@ -108,21 +127,30 @@ def read_realms(text: str, file: str) -> dict[str, tuple[LoginModule, ...]]:
     return realms
 
 
-def read_logins(text: str, realms: Sequence[str], file: str) -> Logins:
+def read_logins(text: str, realms: Sequence[str], file: str, codec_key: str | None = None) -> Logins:
     """The logins that exist here of some realms of a file, and warnings about the others.
 
     Args:
         text: The contents of the file.
-        realms: Names of the realms that are used.
-        file: The name of the file, for errors and warnings.
+        realms: Names of the realms that are used; passwords are checked by the modules of the first.
+        file: The name of the file, for errors and warnings; relative paths start at its directory.
+        codec_key: Key of masked passwords in the environment; None: there is none.
 
     Raises:
-        ConfigError: see ``read_realms``.
+        ConfigError: see ``read_realms``; or a module for LDAP cannot be used.
     """
     found = read_realms(text, file)
     missing = [realm for realm in realms if realm not in found]
     modules = [module for realm in realms for module in found.get(realm, ())]
     logins = _logins_of(modules, file)
+    passwords, warnings = _password_modules(found.get(realms[0], ()) if realms else (), file, codec_key)
+    warnings += [
+        f"{file}:{module.line} login module {module.name} is left aside: it stands in the realm of certificates"
+        for realm in realms[1:]
+        for module in found.get(realm, ())
+        if module.class_name == LDAP
+    ]
+    logins = replace(logins, passwords=passwords, warnings=(*logins.warnings, *warnings))
     if missing:
         names = ", ".join(map(repr, found)) or "none"
         text = f"{file}: there is no realm {', '.join(map(repr, missing))}; the file has {names}"
@@ -148,10 +176,29 @@ def _logins_of(modules: Sequence[LoginModule], file: str) -> Logins:
             values["guest_user"] = options.get("org.apache.activemq.jaas.guest.user", "guest")
             values["guest_role"] = options.get("org.apache.activemq.jaas.guest.role", "guests")
             values["guest_on_wrong_credentials"] = not _is_true(options.get("credentialsInvalidate"))
-        else:
+        elif module.class_name != LDAP:
             reason = LEFT_ASIDE.get(module.name, _OWN_CLASS)
             warnings.append(f"{file}:{module.line} login module {module.name} is left aside: {reason}")
     return Logins(warnings=tuple(warnings), **values)  # type: ignore[arg-type]  # the names are those of the fields
+
+
+def _password_modules(
+    modules: Sequence[LoginModule], file: str, codec_key: str | None
+) -> tuple[tuple[PasswordModule, ...], list[str]]:
+    """The modules of a realm that check passwords, if one of them is for LDAP, and warnings."""
+    found, warnings = [], []
+    for module in modules:
+        if module.class_name == PROPERTIES:
+            found.append(PasswordModule(module.flag))
+        elif module.class_name == LDAP:
+            if module.options.get("authentication", "").lower() == "gssapi":
+                warnings.append(f"{file}:{module.line} login module {module.name} is left aside: {_KERBEROS}")
+                continue
+            folder = posixpath.dirname(file)
+            ldap, texts = read_ldap_login(module.options, folder, file, module.line, codec_key)
+            found.append(PasswordModule(module.flag, ldap))
+            warnings += texts
+    return (tuple(found) if any(each.ldap for each in found) else ()), warnings
 
 
 def _take(values: dict[str, str | bool], options: Mapping[str, str], **names: str) -> None:

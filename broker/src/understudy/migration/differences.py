@@ -104,7 +104,11 @@ def _scram_users(instance: ArtemisInstance) -> Iterator[str]:
 
 
 def _login_modules(instance: ArtemisInstance) -> Iterator[str]:
-    return (warning.partition(" ")[0] for warning in instance.logins.warnings)
+    return (text.partition(" ")[0] for text in instance.logins.warnings if " option " not in text)
+
+
+def _ldap(instance: ArtemisInstance) -> Iterator[str]:
+    return (each.ldap.place for each in instance.logins.passwords if each.ldap is not None)
 
 
 def _security_manager(instance: ArtemisInstance) -> Iterator[str]:
@@ -239,9 +243,17 @@ DIFFERENCES: Final = (
     Difference(
         "login modules",
         f"Login modules {', '.join(sorted(LEFT_ASIDE))} and classes of your own in login.config",
-        "Left aside, with a warning; modules for users files, certificates and guests are used",
+        "Left aside, with a warning; modules for users files, LDAP, certificates and guests are used",
         "Write the users into the users file, `understudy user hash NAME` prints a line",
         _login_modules,
+    ),
+    Difference(
+        "ldap",
+        "Module LDAPLoginModule in login.config",
+        "Used, except with `authentication=GSSAPI` and `referral=follow`; a session keeps the roles of its login, and a"
+        " filter that finds two entries proves no user",
+        "Install the extra `understudy[ldap]`; `startTls=true` or ldaps:// encrypts (docs/security.md)",
+        _ldap,
     ),
     Difference(
         "security manager",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from understudy.config.model import Permission
+from understudy.dataclass import dataclass
 from understudy.errors import NotAuthorized
 from understudy.ports import Clock, Worker
 from understudy.security.authentication import Principal
@@ -58,20 +59,33 @@ class PrincipalSecurity:
         return self._policy.allows(self._principal, permission, address, queue)
 
 
+@dataclass(frozen=True, slots=True)
+class LoginWorkers:
+    """Threads for checks of passwords."""
+
+    computing: Worker
+    asking: Worker | None = None
+    """For checks that ask a directory; None: there are none."""
+
+
 class Access:
     """Authentication and authorisation of the clients of a node."""
 
     def __init__(
-        self, policy: SecurityPolicy, clock: Clock, worker: Worker, listener: AccessListener | None = None
+        self,
+        policy: SecurityPolicy,
+        clock: Clock,
+        workers: LoginWorkers,
+        listener: AccessListener | None = None,
     ) -> None:
         """Args:
         policy: Users, roles and permissions.
         clock: For the time after failed logins.
-        worker: Checks passwords.
+        workers: Check passwords.
         listener: Called for violations.
         """
         self.policy = policy
-        self.logins = Logins(policy, LoginGuard(clock), worker)
+        self.logins = Logins(policy, LoginGuard(clock), workers.computing, lookups=workers.asking)
         """Password checks, and the number of failed logins."""
         self.listener = listener
 

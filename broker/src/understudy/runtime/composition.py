@@ -7,7 +7,7 @@ from understudy.cluster.scaled_down import ScaledDownNodes
 from understudy.cluster.services import ClusterPeers, ClusterServices
 from understudy.config.model import AcceptorConfiguration
 from understudy.management.invocation import HandingOver, Reload
-from understudy.ports import Worker
+from understudy.protocols.access import LoginWorkers
 from understudy.protocols.handlers import served
 from understudy.runtime.acceptor import Acceptor
 from understudy.runtime.connector import LoopDialer
@@ -21,7 +21,7 @@ from understudy.store.pages import Pages
 def make_broker(
     parts: NodeParts,
     store: MessageStore,
-    worker: Worker,
+    login_workers: LoginWorkers,
     owner: Owner,
     peers: ClusterPeers,
     reload: Reload | None,
@@ -42,7 +42,7 @@ def make_broker(
         clock=environment.clock,
         timers=parts.turn,
         entropy=environment.entropy,
-        worker=worker,
+        login_workers=login_workers,
         wake=parts.turn.request,
         global_max_size_bytes=parts.configuration.global_max_size_bytes(),
         handing_over=HandingOver(owner.fail_over, owner.fail_back, owner.scale_down),

@@ -13,7 +13,7 @@ from understudy.dataclass import dataclass
 from understudy.discovery.carriers import Carrier, Endpoint
 from understudy.ha.distributed_lock import LockManager
 from understudy.ha.network_check import Prober
-from understudy.limits import WAITING_BODIES_BYTES_MIN, WAITING_BODIES_SHARE
+from understudy.limits import LDAP_LOOKUPS_MAX, WAITING_BODIES_BYTES_MIN, WAITING_BODIES_SHARE
 from understudy.ports import (
     Clock,
     Disk,
@@ -55,6 +55,8 @@ class Environment:
     """Creates the lock of a file."""
     worker: Callable[[Executor], Worker]
     """Creates the worker of an activation."""
+    lookups: Callable[[Executor], Worker]
+    """Creates the worker that asks directories of users, whose threads wait for answers."""
     memory_bytes: int = 1 << 30
     """Memory that the node may use, in bytes."""
     nodes: int = 1
@@ -155,6 +157,7 @@ def system_environment(
         log_writer=log_writer,
         file_lock=lambda path: RealFileLock(path, descriptors),
         worker=lambda executor: ThreadWorker(loop, executor),
+        lookups=lambda executor: ThreadWorker(loop, executor, LDAP_LOOKUPS_MAX),
         memory_bytes=available_memory_bytes() // nodes,
         nodes=nodes,
         network_prober=lambda options: NetworkProber(loop, options),

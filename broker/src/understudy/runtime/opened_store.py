@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from understudy.ha.activation import Step
 from understudy.ports import Fence, HoldableLogWriter, Worker
+from understudy.protocols.access import LoginWorkers
 from understudy.runtime.parts import NodeParts, Owner
 from understudy.runtime.replication import NodeReplication
 from understudy.runtime.scrubbing import scrub_active
@@ -46,6 +47,8 @@ class OpenedStore:
         """One for the journal, one for the bodies of large messages, for which the journal never waits, and one for
         the removal of files."""
         self._worker: Worker | None = None
+        self._lookups: Worker | None = None
+        """Asks directories of users; None: there are none, or the store is closed."""
         self._releases: list[Callable[[], None]] = []
         """Let the writers begin their work."""
 
@@ -61,6 +64,11 @@ class OpenedStore:
         """The worker of this activation."""
         assert self._worker is not None
         return self._worker
+
+    @property
+    def login_workers(self) -> LoginWorkers:
+        """Of this activation."""
+        return LoginWorkers(self.worker, self._lookups)
 
     def steps(self) -> list[Step]:
         """After them, ``store`` is there and its epoch has begun; the writers are held."""
@@ -83,12 +91,17 @@ class OpenedStore:
             each.hold()
         self._releases = [each.release for each in self._writers]
         self._worker = parts.environment.worker(parts.turn)
+        if parts.security.asks_directory:
+            self._lookups = parts.environment.lookups(parts.turn)
 
     def _end_writers(self) -> None:
         """Close the writers that the store does not close itself."""
         if self._worker is not None:
             self._worker.close()
             self._worker = None
+        if self._lookups is not None:
+            self._lookups.close()
+            self._lookups = None
         for large_writer in self._writers[1:2]:
             large_writer.close()
         self._writers = []

@@ -120,7 +120,7 @@ class Serving:
             self._replication.replicas if self._replication is not None else None,
             self.colocation.hosting if self.colocation is not None else None,
         )
-        self.broker = make_broker(parts, store, self._opened.worker, self._owner, peers, self.reload)
+        self.broker = make_broker(parts, store, self._opened.login_workers, self._owner, peers, self.reload)
         self.broker.post_office.paging.bodies_max_bytes = parts.configuration.bodies_max_bytes()
         parts.turn.work = self.broker.post_office.turn
         parts.turn.congestion = store.congestion

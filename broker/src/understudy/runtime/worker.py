@@ -1,4 +1,4 @@
-"""Threads for slow computations: password hashes.
+"""Threads for slow computations, such as password hashes, and for lookups at directories of users.
 
 Implements ``ports.Worker``. The threads start with the first piece of work, so a broker without
 security has none, and are daemons, so that they do not keep a process from exiting.

@@ -8,7 +8,8 @@ clients that reconnect at once is hashed once. A hash of Artemis is replaced by 
 the correct password.
 
 Hashing is slow by design (tens of milliseconds). ``begin`` never does it: it answers from the cache or
-returns a ``PasswordCheck``, which is run on another thread (``logins``).
+returns a ``PasswordCheck``, which is run on another thread (``logins``). If directories can prove passwords as well
+(``login_modules``), a check has a second part, which waits for their answers.
 
 Not here: permissions (``authorization``), and reading the files. Invariant: no password is
 kept after its check, compared in variable time, or included in a message.
@@ -17,14 +18,16 @@ kept after its check, compared in variable time, or included in a message.
 from __future__ import annotations
 
 import hmac
+import logging
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from understudy.dataclass import dataclass
-from understudy.errors import AuthenticationFailed, ConfigError
+from understudy.errors import AuthenticationFailed, ConfigError, SessionRejected
 from understudy.ports import Clock, Entropy
 from understudy.security.certificate_users import CertificateUsers, make_certificate_users
+from understudy.security.login_modules import Decision, LoginModule, decide, decide_without_directory
 from understudy.security.password_hashes import (
     DEFAULT_PARAMETERS,
     HASH_BYTES,
@@ -37,6 +40,8 @@ from understudy.security.password_hashes import (
 )
 from understudy.security.properties_file import entries
 from understudy.tls.certificates import DistinguishedName
+
+log = logging.getLogger(__name__)
 
 #: Longest user name or password that is accepted. Characters.
 CREDENTIAL_CHARACTERS_MAX: Final = 4096
@@ -57,6 +62,10 @@ class Principal:
     """Whether its certificate proved the user; its roles are in another file then."""
     of_cluster: bool = False
     """Another broker that has proved the cluster password; it has every permission, as in Artemis."""
+    by_directory: bool = False
+    """Whether only a directory proved the user: users and roles files say nothing about it."""
+    directory_roles: frozenset[str] = frozenset()
+    """Those of ``roles`` that a directory gave to a user of the users file."""
 
 
 def parse_users(
@@ -139,18 +148,36 @@ class Guest:
     """Whether a client with wrong credentials logs in as the guest, too (guest-login-on-wrong-credentials)."""
 
 
+@dataclass(frozen=True, slots=True)
+class OtherLogins:
+    """Logins besides those of the users file."""
+
+    guest: Guest | None = None
+    """The user of a login without user name and password; None refuses such a login."""
+    certificates: CertificateUsers | None = None
+    """Users of verified certificates of clients; None: a certificate is no login."""
+    modules: tuple[LoginModule, ...] = ()
+    """Login modules that prove passwords, if one of them asks a directory; empty: the users file alone."""
+
+
+NO_OTHERS: Final = OtherLogins()
+
+
 class PasswordCheck:
-    """A check of one password that requires computing a hash."""
+    """A check of one password that requires computing a hash, asking a directory, or both."""
 
     __slots__ = (
         "_authenticator",
+        "_decision",
         "_known",
         "_new",
         "_password",
         "_rehashed",
+        "_right",
         "_salt",
         "_stored",
         "_user",
+        "asks_directory",
         "key",
         "was_right",
     )
@@ -165,13 +192,33 @@ class PasswordCheck:
         self._salt = authenticator.new_salt() if isinstance(self._stored, ArtemisHash) else b""
         self._rehashed = authenticator.rehashed
         self._new: PasswordHash | None = None
+        self._right = False
+        self._decision: Decision | None = None
+        self.asks_directory = not authenticator.has_users_file
+        """Whether the next ``run`` waits for a directory instead of computing."""
         self.key = key
         """Equal for the same user and password; reveals neither."""
         self.was_right = authenticator.was_right(key)
         """Whether this password was correct at an earlier check. It is checked again nevertheless."""
 
-    def run(self) -> bool:
-        """Whether the password is correct. Slow; may be called on any thread, uses no shared state."""
+    def run(self) -> bool | None:
+        """Whether the password is correct. Slow; may be called on any thread, uses no shared state.
+
+        Returns:
+            None if a directory decides: then ``run`` must be called once more, on a thread that may wait.
+        """
+        modules = self._authenticator.modules
+        if self.asks_directory:
+            self._decision = decide(modules, self._user, self._password, self._right)
+            return self._decision.proved
+        self._right = self._verify()
+        if not modules:
+            return self._right
+        self._decision = decide_without_directory(modules, self._user, self._right)
+        self.asks_directory = self._decision is None
+        return None if self._decision is None else self._decision.proved
+
+    def _verify(self) -> bool:
         stored = self._stored
         # The decoy is hashed first and its result is ignored: the order of these two operands matters.
         right = stored.verify(self._password) and self._known
@@ -192,14 +239,20 @@ class PasswordCheck:
 
         Raises:
             AuthenticationFailed: unknown user or wrong password; the message does not say which.
+            SessionRejected: no directory answered, so nothing is known about the password.
         """
         self._password = ""
+        unavailable = () if self._decision is None else self._decision.unavailable
+        for reason in unavailable:
+            log.warning("a directory gave no answer for a login", extra={"user": self._user, "detail": reason})
+        if not right and unavailable:
+            raise SessionRejected("the directory of users gave no answer, try again")
         if not right:
             self._authenticator.forget(self.key)
             return self._authenticator.refuse(f"user {self._user!r} is unknown or the password is wrong")
         if self._new is not None:
             self._authenticator.replace(self._user, self._stored, self._new)
-        return self._authenticator.remember(self._user, self.key)
+        return self._authenticator.remember(self._user, self.key, self._decision)
 
 
 class Authenticator:
@@ -213,8 +266,7 @@ class Authenticator:
         clock: Clock,
         *,
         cache: LoginCache = DEFAULT_CACHE,
-        guest: Guest | None = None,
-        certificates: CertificateUsers | None = None,
+        others: OtherLogins = NO_OTHERS,
         rehashed: Rehashed | None = None,
     ) -> None:
         """Args:
@@ -223,17 +275,17 @@ class Authenticator:
         entropy: Source of the key of the cache and of the decoy's salt.
         clock: For the age of cache entries.
         cache: Limits of the cache of successful checks.
-        guest: The user of a login without user name and password; None refuses such a login.
-        certificates: Users of verified certificates of clients; None: a certificate is no login.
+        others: Logins besides those of the users file.
         rehashed: Keeps the scrypt hash that replaces one of Artemis; None: it is used until the file is read again.
 
         Raises:
             ConfigError: the guest is one of the users.
         """
+        guest, modules = others.guest, others.modules
         if guest is not None and guest.principal.user in users:
             raise ConfigError(f"guest-user {guest.principal.user!r} is in the users file", path="core/guest-user")
         self._guest = guest
-        self._certificates = certificates
+        self._certificates = others.certificates
         self._users = dict(users)
         self._principals = {user: Principal(user, roles.get(user, frozenset())) for user in users}
         self._key = entropy.token(32)
@@ -245,6 +297,9 @@ class Authenticator:
         """Tokens of passwords that were correct, the latest at the end. They authenticate nothing: such a password is
         checked even when ``login_guard`` would refuse it because of failed logins."""
         self._entropy = entropy
+        self.modules = modules
+        self.has_users_file = not modules or any(each.directory is None for each in modules)
+        """Whether the users file proves passwords."""
         self.rehashed = rehashed
         costs = Counter(each.parameters for each in users.values() if isinstance(each, PasswordHash))
         self.parameters = costs.most_common(1)[0][0] if costs else DEFAULT_PARAMETERS
@@ -331,19 +386,33 @@ class Authenticator:
         """Remove the token of a password that was found wrong."""
         self._right.pop(token, None)
 
-    def remember(self, user: str, token: bytes) -> Principal:
-        """The principal of a user whose check succeeded, which is cached."""
+    def remember(self, user: str, token: bytes, decision: Decision | None) -> Principal:
+        """The principal of a user whose check succeeded, which is cached.
+
+        Args:
+            user: The user.
+            token: Of user and password.
+            decision: Of the login modules; None: the users file alone proved the password.
+        """
         self._right[token] = None
         self._right.move_to_end(token)
         if len(self._right) > RIGHT_PASSWORDS_MAX:
             self._right.popitem(last=False)
-        principal = self._principals[user]
+        principal = self._principal(user, decision)
         if self._cache.size > 0 and self._cache.lifetime_ms > 0:
             # use does not renew an entry: a password that was changed is accepted no longer than this
             self._verified[token] = (principal, self._clock.monotonic_ms() + self._cache.lifetime_ms)
             if len(self._verified) > self._cache.size:
                 self._verified.popitem(last=False)
         return principal
+
+    def _principal(self, user: str, decision: Decision | None) -> Principal:
+        if decision is None:
+            return self._principals[user]
+        if not decision.by_users_file:
+            return Principal(user, decision.roles, by_directory=True)
+        roles = self._principals[user].roles | decision.roles
+        return Principal(user, roles, directory_roles=decision.roles)
 
     def _token(self, user: str, password: str) -> bytes:
         """Keyed digest of user and password, which reveals neither."""

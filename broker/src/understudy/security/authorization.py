@@ -21,6 +21,7 @@ from understudy.security.authentication import (
     Authenticator,
     Guest,
     LoginCache,
+    OtherLogins,
     PasswordCheck,
     Principal,
     Rehashed,
@@ -29,6 +30,7 @@ from understudy.security.authentication import (
     parse_users,
 )
 from understudy.security.certificate_users import CertificateUsers
+from understudy.security.login_modules import LoginModule
 from understudy.security.password_hashes import DEFAULT_PARAMETERS, HashParameters
 from understudy.security.settings import FQQN_SEPARATOR, SecuritySettings
 from understudy.tls.certificates import DistinguishedName
@@ -49,6 +51,9 @@ class SecurityPolicy(ABC):
     """Number of calls of ``check`` that granted the permission."""
     refused_count: int = 0
     """Number of calls of ``check`` that refused it."""
+
+    asks_directory: bool = False
+    """Whether logins may wait for a directory."""
 
     @property
     def known_logins(self) -> int:
@@ -77,7 +82,10 @@ class SecurityPolicy(ABC):
     def authenticate(self, user: str | None, password: str | None) -> Principal:
         """The principal of a client; blocks for the time of the check. Raises AuthenticationFailed."""
         found = self.begin(user, password)
-        return found if isinstance(found, Principal) else found.finish(found.run())
+        if isinstance(found, Principal):
+            return found
+        right = found.run()
+        return found.finish(bool(found.run() if right is None else right))
 
     @abstractmethod
     def check(self, principal: Principal, permission: Permission, address: str, queue: str | None = None) -> None:
@@ -127,6 +135,7 @@ class RoleSecurity(SecurityPolicy):
         """
         self.permission_ms = permission_ms
         self._authenticator = authenticator
+        self.asks_directory = any(each.directory is not None for each in authenticator.modules)
         self.settings = settings
         self._cache_size = cache_size
         self._answers: dict[tuple[Principal, Permission, str, str | None], bool] = {}
@@ -157,12 +166,14 @@ class RoleSecurity(SecurityPolicy):
 
     def _current(self, principal: Principal) -> Principal:
         """The principal with the roles that its user has now."""
-        if not self._users_changed:
+        if not self._users_changed or principal.by_directory:
             return principal
         if principal.by_certificate:
             current = self._authenticator.certificate_principal(principal.user)
         else:
             current = self._authenticator.principal(principal.user)
+            if current is not None and principal.directory_roles:
+                current = Principal(principal.user, current.roles | principal.directory_roles)
         return current or Principal(principal.user)
 
     def check(self, principal: Principal, permission: Permission, address: str, queue: str | None = None) -> None:
@@ -224,6 +235,8 @@ class UserTexts:
     """Name of the roles file, for messages."""
     certificates: CertificateTexts | None = None
     """Files of users of certificates; None: there are none, and a certificate is no login."""
+    modules: tuple[LoginModule, ...] = ()
+    """Login modules that prove passwords, if one of them asks a directory; empty: the users file alone."""
 
 
 NO_USERS: Final = UserTexts("", "", "", "")
@@ -285,8 +298,7 @@ def authenticator_of(
         entropy,
         clock,
         cache=LoginCache(configuration.authentication_cache_size, configuration.security_invalidation_interval_ms),
-        guest=_guest(configuration),
-        certificates=_certificate_users(texts.certificates),
+        others=OtherLogins(_guest(configuration), _certificate_users(texts.certificates), texts.modules),
         rehashed=rehashed,
     )
 

@@ -7,6 +7,9 @@ logins have failed (``login_guard``), a password is refused without a check, whe
 and again when its turn comes. Exempt are passwords that were correct before, and further sessions of
 the same user on a connection that has logged in.
 
+Checks that ask a directory run on other threads, with turns of their own, so a directory that does not answer delays
+no user of the users file. Logins that wait count for the same limits.
+
 Invariant: the callback of every accepted login is called exactly once, on the loop, unless it is cancelled.
 """
 
@@ -18,7 +21,7 @@ from collections.abc import Callable
 from functools import partial
 
 from understudy.errors import AuthenticationFailed, BrokerError, SessionRejected, forget_frames
-from understudy.limits import LOGINS_WAITING_MAX, LOGINS_WAITING_OF_HOST_MAX
+from understudy.limits import LDAP_LOOKUPS_MAX, LOGINS_WAITING_MAX, LOGINS_WAITING_OF_HOST_MAX
 from understudy.ports import Worker
 from understudy.security.authentication import PasswordCheck, Principal
 from understudy.security.authorization import SecurityPolicy
@@ -58,25 +61,58 @@ class _Check:
         self.logins: list[Login] = []
 
 
+class _Lane:
+    """Checks for the same threads: those that run, and those that wait in turns by host."""
+
+    __slots__ = ("_at_once", "_turns", "running", "worker")
+
+    def __init__(self, worker: Worker, at_once: int) -> None:
+        self.worker = worker
+        self._at_once = at_once
+        self.running = 0
+        self._turns: OrderedDict[str, deque[_Check]] = OrderedDict()
+        """Waiting checks by the host that asked first; the host whose turn it is comes first."""
+
+    def add(self, host: str, check: _Check) -> None:
+        """Let a check wait for its turn."""
+        self._turns.setdefault(host, deque()).append(check)
+
+    def next(self) -> _Check | None:
+        """The check whose turn it is; None: there is none, or enough of them run."""
+        if self.running >= self._at_once or not self._turns:
+            return None
+        host, waiting = self._turns.popitem(last=False)
+        check = waiting.popleft()
+        if waiting:
+            self._turns[host] = waiting
+        return check
+
+
 class Logins:
     """Password checks in progress: shared between equal logins, taken in turns between hosts."""
 
-    def __init__(self, policy: SecurityPolicy, guard: LoginGuard, worker: Worker, *, at_once: int = 4) -> None:
+    def __init__(
+        self,
+        policy: SecurityPolicy,
+        guard: LoginGuard,
+        worker: Worker,
+        *,
+        lookups: Worker | None = None,
+        at_once: int = 4,
+    ) -> None:
         """Args:
         policy: Checks users and passwords.
         guard: Counts failed logins.
-        worker: Runs the checks on other threads.
-        at_once: Maximum number of checks given to the worker; further ones wait here, in turns by host.
+        worker: Runs checks that are computed.
+        lookups: Runs those that ask a directory; None: there are none.
+        at_once: Maximum number of computed checks given to the worker; further ones wait here, in turns by host.
         """
         self._policy = policy
         self._guard = guard
-        self._worker = worker
-        self._at_once = at_once
-        self._running = 0
+        self._computing = _Lane(worker, at_once)
+        self._asking = _Lane(lookups or worker, LDAP_LOOKUPS_MAX)
         self._checks: dict[bytes, _Check] = {}
         """Pending checks, waiting or running, by key."""
-        self._turns: OrderedDict[str, deque[_Check]] = OrderedDict()
-        """Waiting checks by the host that asked first; the host whose turn it is comes first."""
         self._waiting: Counter[str] = Counter()
         self.succeeded_count = self.failed_count = 0
         """Number of logins so far, if passwords are checked."""
@@ -130,21 +166,21 @@ class Logins:
         check = self._checks.get(found.key)
         if check is None:
             check = self._checks[found.key] = _Check(found)
-            self._turns.setdefault(host, deque()).append(check)
+            self._lane(check).add(host, check)
         check.logins.append(login)
         self._next()
         return login
 
+    def _lane(self, check: _Check) -> _Lane:
+        return self._asking if check.check.asks_directory else self._computing
+
     def _next(self) -> None:
-        while self._running < self._at_once and self._turns:
-            host, waiting = self._turns.popitem(last=False)
-            check = waiting.popleft()
-            if waiting:
-                self._turns[host] = waiting
-            if self._wanted(check):
-                self._run(check)
-            else:
-                del self._checks[check.check.key]
+        for lane in (self._computing, self._asking):
+            while (check := lane.next()) is not None:
+                if self._wanted(check):
+                    self._run(lane, check)
+                else:
+                    del self._checks[check.check.key]
 
     def _wanted(self, check: _Check) -> bool:
         """Refuse the logins whose host has too many failures by now. Whether any login is left."""
@@ -166,20 +202,27 @@ class Logins:
         if not login.exempt:
             self._guard.check(login.host, login.user, proved=login.on_proved)
 
-    def _run(self, check: _Check) -> None:
-        answer: list[bool] = []
-        self._running += 1
-        self._worker.run(lambda: answer.append(check.check.run()), partial(self._ran, check, answer))
+    def _run(self, lane: _Lane, check: _Check) -> None:
+        answer: list[bool | None] = []
+        lane.running += 1
+        lane.worker.run(lambda: answer.append(check.check.run()), partial(self._ran, lane, check, answer))
 
-    def _ran(self, check: _Check, answer: list[bool], error: BaseException | None) -> None:
-        self._running -= 1
+    def _ran(self, lane: _Lane, check: _Check, answer: list[bool | None], error: BaseException | None) -> None:
+        lane.running -= 1
+        if error is None and answer[0] is None:
+            self._lane(check).add(check.logins[0].host, check)
+        else:
+            self._finish(check, bool(answer and answer[0]), error)
+        self._next()
+
+    def _finish(self, check: _Check, right: bool, error: BaseException | None) -> None:
         del self._checks[check.check.key]
         outcome: Principal | BrokerError
         try:
             if error is not None:
                 log.error("a password could not be checked", exc_info=error)
                 raise SessionRejected("the password could not be checked, try again")
-            outcome = check.check.finish(answer[0])
+            outcome = check.check.finish(right)
         except BrokerError as failure:
             forget_frames(failure)
             outcome = failure
@@ -190,7 +233,6 @@ class Logins:
             else:
                 self.succeeded_count += isinstance(outcome, Principal)
             self._tell(login, outcome)
-        self._next()
 
     def _tell(self, login: Login, outcome: Principal | BrokerError) -> None:
         self._forget(login)

@@ -375,6 +375,7 @@ class SharedStorage:
             log_writer=log_writer,
             file_lock=lambda path: self.make_lock(process, path, disk),
             worker=worker,
+            lookups=worker,
         )
 
     def make_log_writer(self, timers: Timers, stream: random.Random, applier: OperationApplier) -> LogWriter:

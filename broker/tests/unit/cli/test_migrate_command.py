@@ -56,7 +56,11 @@ SAMPLES = {
     "own classes": """<diverts><divert name="d"><address>a</address><forwarding-address>b</forwarding-address>
         <transformer><class-name>a.B</class-name></transformer></divert></diverts>""",
     "security plugin": '<security-settings><security-setting-plugin class-name="a.B"/></security-settings>',
-    "login modules": ("login.config", f"activemq {{ {JAAS}LDAPLoginModule required; }};"),
+    "login modules": ("login.config", f"activemq {{ {JAAS}OIDCLoginModule required; }};"),
+    "ldap": (
+        "login.config",
+        f'activemq {{ {JAAS}LDAPLoginModule required connectionURL="ldap://h" authentication=none; }};',
+    ),
     "security manager": (
         "bootstrap.xml",
         '<broker xmlns="http://activemq.apache.org/schema"><security-manager class-name="a.B"/></broker>',

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
-from understudy.cli.user_files import logins_beside, user_files, with_guest
+from understudy.cli.user_files import login_modules, logins_beside, user_files, with_guest
 from understudy.config.bootstrap_file import Bootstrap, read_bootstrap
 from understudy.config.login_config import Logins, read_logins, read_realms
 from understudy.config.model import Configuration
 from understudy.errors import ConfigError
 
 JAAS = "org.apache.activemq.artemis.spi.core.security.jaas."
-#: As `artemis create` writes it, with a guest, a certificate and a directory.
+#: As `artemis create` writes it, with a guest, a certificate and a module that is left aside.
 TEXT = f"""
 /* a comment; with }} signs */
 activemq {{
@@ -24,8 +25,8 @@ activemq {{
        org.apache.activemq.jaas.properties.user="my-users.properties"
        org.apache.activemq.jaas.properties.role="my-roles.properties";
 
-   {JAAS}LDAPLoginModule optional
-       connectionURL="ldap://localhost:389" connectionPassword="a \\"quoted\\" {{secret}}";
+   {JAAS}OIDCLoginModule optional
+       url="http://localhost:389" token="a \\"quoted\\" {{secret}}";
    {JAAS}GuestLoginModule sufficient
        org.apache.activemq.jaas.guest.user="visitor"
        org.apache.activemq.jaas.guest.role="visitors";
@@ -44,10 +45,10 @@ def read(text: str, *realms: str) -> Logins:
 def test_modules_have_class_flag_options_and_line() -> None:
     realms = read_realms(TEXT, "login.config")
     assert list(realms) == ["activemq", "CertLogin", "Empty"]
-    users, directory, _ = realms["activemq"]
+    users, other, _ = realms["activemq"]
     assert (users.name, users.flag, users.line) == ("PropertiesLoginModule", "sufficient", 5)
     assert users.options["reload"] == "true"
-    assert directory.options["connectionPassword"] == 'a "quoted" {secret}'
+    assert other.options["token"] == 'a "quoted" {secret}'
     assert realms["Empty"] == ()
 
 
@@ -57,7 +58,7 @@ def test_known_modules_are_mapped_and_others_are_reported() -> None:
     assert (found.certificate_users_file, found.certificate_roles_file) == ("dns.properties", "dn-roles.properties")
     assert (found.guest_user, found.guest_role, found.guest_on_wrong_credentials) == ("visitor", "visitors", True)
     (warning,) = found.warnings
-    assert warning.startswith("login.config:11 login module LDAPLoginModule is left aside: ")
+    assert warning.startswith("login.config:11 login module OIDCLoginModule is left aside: ")
     assert "secret" not in warning
 
 
@@ -124,3 +125,41 @@ def test_the_files_of_an_instance_are_those_of_its_login_config(tmp_path: Path) 
     assert (guest.guest_login, guest.guest_user, guest.guest_login_on_wrong_credentials) == (True, "visitor", True)
     own = Configuration(guest_login=True, guest_user="ours")
     assert with_guest(own, found) is own
+
+
+LDAP = f'{JAAS}LDAPLoginModule optional connectionURL="ldap://h" authentication=none roleSearchMatching="(m={{0}})"'
+
+
+def test_modules_for_ldap_are_password_modules_in_their_order() -> None:
+    text = f"""activemq {{ {JAAS}PropertiesLoginModule sufficient; {LDAP} roleBase="ou=r"; }};
+    certificates {{ {LDAP} roleBase="ou=r"; }};"""
+    found = read(text, "activemq", "certificates")
+    assert [(each.flag, each.ldap is None) for each in found.passwords] == [("sufficient", True), ("optional", False)]
+    assert found.has_users_file
+    assert [warning.partition(" ")[2] for warning in found.warnings] == [
+        "passwords go to ldap://h:389 unencrypted; ldaps:// or startTls=true encrypts",
+        "login module LDAPLoginModule is left aside: it stands in the realm of certificates",
+    ]
+
+
+def test_without_a_module_for_the_users_file_beside_ldap_that_file_proves_no_password() -> None:
+    assert not read(f"activemq {{ {LDAP} roleBase=x; }};").has_users_file
+    assert read(f"activemq {{ {JAAS}GuestLoginModule optional; }};").has_users_file
+
+
+def test_ldap_with_kerberos_is_left_aside() -> None:
+    found = read(f"activemq {{ {JAAS}LDAPLoginModule required authentication=GSSAPI; }};")
+    assert found.passwords == ()
+    (warning,) = found.warnings
+    assert "login module LDAPLoginModule is left aside: authentication=GSSAPI is Kerberos" in warning
+
+
+def test_without_the_package_for_directories_the_error_names_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ldap3", None)
+    monkeypatch.delitem(sys.modules, "understudy.runtime.ldap", raising=False)
+    with pytest.raises(ConfigError, match="LDAPLoginModule needs the package ldap3") as caught:
+        login_modules(read(f"activemq {{ {LDAP} roleBase=x; }};"))
+    assert caught.value.hint == "pip install 'understudy[ldap]'"
+    assert login_modules(read(f"activemq {{ {JAAS}GuestLoginModule optional; }};")) == ()

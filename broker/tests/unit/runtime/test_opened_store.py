@@ -58,6 +58,7 @@ class _Node:
             environment=self.environment,
             turn=None,
             lock=SimpleNamespace(node_id=NODE_ID),
+            security=SimpleNamespace(asks_directory=False),
             formats=SimpleNamespace(lowest=lambda: 0),
             watch=SimpleNamespace(activated=lambda store, writer: None, closed=self.closed.append),
             loop=SimpleNamespace(create_future=lambda: asyncio.get_running_loop().create_future()),

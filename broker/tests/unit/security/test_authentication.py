@@ -15,6 +15,7 @@ from understudy.security.authentication import (
     Authenticator,
     Guest,
     LoginCache,
+    OtherLogins,
     PasswordCheck,
     Principal,
     parse_roles,
@@ -311,7 +312,7 @@ def test_no_login_succeeds_without_users() -> None:
 def guested(*, on_wrong_credentials: bool = False) -> Authenticator:
     guest = Guest(Principal("guest", frozenset({"guests"})), on_wrong_credentials)
     users = {"ada": PasswordHash.make("pw", CountingEntropy(), CHEAP)}
-    return Authenticator(users, {}, CountingEntropy(), FakeClock(), guest=guest)
+    return Authenticator(users, {}, CountingEntropy(), FakeClock(), others=OtherLogins(guest))
 
 
 def outcome(authenticator: Authenticator, user: str | None, password: str | None) -> Principal:
@@ -340,5 +341,5 @@ def test_the_guest_is_none_of_the_users() -> None:
     with pytest.raises(ConfigError, match="guest-user 'ada'"):
         Authenticator(
             {"ada": PasswordHash.make("pw", CountingEntropy(), CHEAP)}, {}, CountingEntropy(), FakeClock(),
-            guest=Guest(Principal("ada")),
+            others=OtherLogins(Guest(Principal("ada"))),
         )  # fmt: skip

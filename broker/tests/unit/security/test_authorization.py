@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 
+from support.directories import ADA, ADA_ROLES, FakeDirectory, role
 from support.routing import FakeClock
 from understudy.config.model import Configuration, SecuritySettingConfiguration, WildcardConfiguration
 from understudy.errors import AuthenticationFailed, ConfigError, NotAuthorized
@@ -20,6 +21,8 @@ from understudy.security.authorization import (
     authenticator_of,
     security_policy,
 )
+from understudy.security.directory import Entry
+from understudy.security.login_modules import LoginModule
 from understudy.security.password_hashes import HashParameters
 from understudy.security.settings import SecuritySettings
 
@@ -225,6 +228,31 @@ def test_changed_users_and_roles_count_for_clients_that_logged_in_before() -> No
         with pytest.raises(AuthenticationFailed):
             security.authenticate(user, password)
     assert security.authenticate("ada", "other").roles == {"others"}
+
+
+def test_roles_of_a_directory_stay_when_the_users_file_changes() -> None:
+    configuration = Configuration(security_settings=(setting("#", send="a", consume="admins"),))
+    entropy, clock = CountingEntropy(), FakeClock()
+    answers = {"(uid=ada)": [ADA], ADA_ROLES: [role("a")]}
+    mapping = FakeDirectory(answers, authenticateUser="false")
+    proving = FakeDirectory({**answers, "(uid=dan)": [Entry("uid=dan", {})]})
+    modules = LoginModule("sufficient", proving), LoginModule("required"), LoginModule("optional", mapping)
+    before = UserTexts("ada = pw", "users", "admins = ada", "roles", modules=modules)
+    security = security_policy(configuration, entropy, clock, before, allow_plain=True, parameters=CHEAP)
+    assert isinstance(security, RoleSecurity)
+    by_both, by_directory = security.authenticate("ada", "pw"), security.authenticate("dan", "right")
+    assert (by_both.roles, by_directory.roles) == ({"admins", "a"}, frozenset())
+    assert (by_both.by_directory, by_directory.by_directory) == (False, True)
+    for users, sends, consumes in (("ada = pw", True, False), ("eve = pw", False, False)):
+        after = UserTexts(users, "users", "", "roles", modules=modules)
+        security.change_users(
+            authenticator_of(configuration, entropy, clock, after, allow_plain=True, parameters=CHEAP)
+        )
+        assert may(security, by_both, Permission.SEND, "a") == sends
+        assert may(security, by_both, Permission.CONSUME, "a") == consumes
+    proved = security.authenticate("ada", "right")
+    security.change_users(authenticator_of(configuration, entropy, clock, after, allow_plain=True, parameters=CHEAP))
+    assert may(security, proved, Permission.SEND, "a")
 
 
 def test_a_guest_has_only_its_role_and_is_off_by_default() -> None:

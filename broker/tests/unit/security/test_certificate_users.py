@@ -7,7 +7,7 @@ import pytest
 from support.certificates import make
 from understudy.config.model import Permission, SecuritySettingConfiguration
 from understudy.errors import AuthenticationFailed, ConfigError
-from understudy.security.authentication import Authenticator, Guest, Principal, parse_certificate_users
+from understudy.security.authentication import Authenticator, Guest, OtherLogins, Principal, parse_certificate_users
 from understudy.security.authorization import RoleSecurity
 from understudy.security.certificate_users import CertificateUsers
 from understudy.security.settings import SecuritySettings
@@ -38,7 +38,7 @@ class Entropy:
 
 
 def authenticator(certificates: CertificateUsers | None, guest: Guest | None = None) -> Authenticator:
-    return Authenticator({}, {}, Entropy(), ManualTime(), certificates=certificates, guest=guest)
+    return Authenticator({}, {}, Entropy(), ManualTime(), others=OtherLogins(guest, certificates))
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.core import LazyWorker
+from support.directories import ADA, ADA_ROLES, FakeDirectory, role
 from support.routing import FakeClock
 from understudy.errors import AuthenticationFailed, BrokerError, SessionRejected
+from understudy.limits import LDAP_LOOKUPS_MAX
 from understudy.security import logins as logins_module
-from understudy.security.authentication import Authenticator, LoginCache, Principal
+from understudy.security.authentication import Authenticator, LoginCache, OtherLogins, Principal
 from understudy.security.authorization import RoleSecurity
+from understudy.security.directory import DirectorySession, DirectoryUnavailable
 from understudy.security.login_guard import FAILURES_OF_USER_MAX, WINDOW_MS, LoginGuard
+from understudy.security.login_modules import LoginModule
 from understudy.security.logins import Login, Logins
 from understudy.security.password_hashes import HashParameters, PasswordHash
 from understudy.security.settings import SecuritySettings
@@ -34,13 +38,14 @@ class CountingEntropy:
 class SteppedLogins:
     """Logins of three users, whose passwords are their names, over a worker that the test runs step by step."""
 
-    def __init__(self, at_once: int = 1, cache_ms: int = 10_000) -> None:
-        entropy, self.clock, self.worker = CountingEntropy(), FakeClock(), LazyWorker()
+    def __init__(self, at_once: int = 1, cache_ms: int = 10_000, modules: tuple[LoginModule, ...] = ()) -> None:
+        entropy, self.clock, self.worker, self.lookups = CountingEntropy(), FakeClock(), LazyWorker(), LazyWorker()
         users = {user: PasswordHash.make(user, entropy, CHEAP) for user in USERS}
-        authenticator = Authenticator(users, {}, entropy, self.clock, cache=LoginCache(lifetime_ms=cache_ms))
-        self.logins = Logins(
-            RoleSecurity(authenticator, SecuritySettings()), LoginGuard(self.clock), self.worker, at_once=at_once
-        )
+        cache = LoginCache(lifetime_ms=cache_ms)
+        authenticator = Authenticator(users, {}, entropy, self.clock, cache=cache, others=OtherLogins(modules=modules))
+        policy = RoleSecurity(authenticator, SecuritySettings())
+        guard = LoginGuard(self.clock)
+        self.logins = Logins(policy, guard, self.worker, lookups=self.lookups, at_once=at_once)
         self.told: list[tuple[str, Principal | BrokerError]] = []
 
     def ask(
@@ -282,3 +287,76 @@ def test_logins_are_counted_by_their_outcome() -> None:
     assert (rig.logins.succeeded_count, rig.logins.failed_count) == (1, 1)
     assert rig.ask("ann", "ann") == Principal("ann"), "remembered, and still counted as a login"
     assert rig.logins.succeeded_count == 2
+
+
+# --- directories -------------------------------------------------------------------------------------
+
+
+def file_and_directory(directory: FakeDirectory) -> tuple[LoginModule, ...]:
+    return LoginModule("sufficient"), LoginModule("sufficient", directory)
+
+
+class DownDirectory(FakeDirectory):
+    def open(self) -> DirectorySession:
+        raise DirectoryUnavailable("login.config:1 ldap://h:389 gives no answer")
+
+
+def test_a_user_of_the_directory_is_cached_for_the_interval_with_its_roles() -> None:
+    directory = FakeDirectory({"(uid=ada)": [ADA], ADA_ROLES: [role("a")]})
+    rig = SteppedLogins(modules=file_and_directory(directory))
+    rig.ask("ada", "right")
+    assert rig.worker.work() == 1
+    assert rig.told == []
+    assert rig.lookups.work() == 1
+    ada = Principal("ada", frozenset({"a"}), by_directory=True)
+    assert rig.told == [("ada@h", ada)]
+    assert rig.ask("ada", "right") == ada
+    rig.clock.advance(10_000)
+    assert isinstance(rig.ask("ada", "right"), Login)
+
+
+def test_a_directory_that_is_slow_delays_no_user_of_the_users_file() -> None:
+    rig = SteppedLogins(modules=file_and_directory(FakeDirectory({})))
+    for number in range(LDAP_LOOKUPS_MAX + 4):
+        rig.ask(f"user {number}", "guess", host=f"h{number}")
+    rig.worker.work()
+    assert len(rig.lookups.jobs) == LDAP_LOOKUPS_MAX
+    rig.ask("ann", "ann", host="file")
+    rig.worker.work()
+    assert rig.names == ["ann@file"]
+    rig.lookups.work()
+    assert len(rig.told) == LDAP_LOOKUPS_MAX + 5
+    assert rig.logins.waiting_count == 0
+
+
+def test_clients_that_come_back_at_once_share_one_lookup() -> None:
+    directory = FakeDirectory({"(uid=ada)": [ADA]})
+    rig = SteppedLogins(modules=(LoginModule("required", directory),))
+    for number in range(100):
+        rig.ask("ada", "right", host=f"h{number}")
+    assert not rig.worker.jobs
+    rig.lookups.work()
+    assert len(directory.bound) == 1
+    assert len(rig.told) == 100
+
+
+def test_no_answer_of_a_directory_is_no_wrong_password(caplog: pytest.LogCaptureFixture) -> None:
+    rig = SteppedLogins(modules=file_and_directory(DownDirectory({})))
+    for _ in range(FAILURES_OF_USER_MAX + 1):
+        rig.ask("ada", "right")
+        rig.worker.work()
+        rig.lookups.work()
+    assert {type(outcome) for _, outcome in rig.told} == {SessionRejected}
+    assert "a directory gave no answer for a login" in caplog.text
+    assert rig.logins.failed_count == 0
+
+
+def test_a_wrong_password_at_the_directory_counts_as_failed() -> None:
+    rig = SteppedLogins(modules=file_and_directory(FakeDirectory({"(uid=ada)": [ADA]})))
+    for number in range(FAILURES_OF_USER_MAX):
+        rig.ask("ada", f"guess {number}")
+        rig.worker.work()
+        rig.lookups.work()
+    assert all(isinstance(outcome, AuthenticationFailed) for _, outcome in rig.told)
+    with pytest.raises(AuthenticationFailed, match="failed logins"):
+        rig.ask("ada", "another guess")
