@@ -108,7 +108,12 @@ CLUSTER_CONNECTIONS: Final = container(
         row("forward-when-no-consumers", BOOLEAN, None, "Old form: true is STRICT, false is ON_DEMAND."),
         row("max-hops", INTEGER, "1", "How many nodes away queues may be; 0: no messages travel.", minimum=0),
         # 003 says 1,048,576; the code of Artemis has had 10 MiB since 2.0, and members of both kinds meet in clusters
-        row("confirmation-window-size", BYTES, "10M", "Bytes that another member has not confirmed."),
+        row(
+            "confirmation-window-size",
+            BYTES,
+            "10M",
+            "Bytes that another member has not confirmed. The default is that of Artemis's code, its manual says 1M.",
+        ),
         row("producer-window-size", BYTES, "1M", "Bytes sent before credits are required; -1 is no limit."),
         row("client-id", TEXT, None, "How the bridges of this node call themselves to the others."),
         *no_effect(
