@@ -15,7 +15,7 @@ REMEMBERED_MAX: Final = 100
 
 
 class ScaledDownNodes:
-    """The nodes that were scaled down since this one became active."""
+    """The nodes that were scaled down since this one became active, and are not active again."""
 
     def __init__(self, *, can_scale_down: bool = False) -> None:
         """``can_scale_down``: this node has an element ``scale-down``, so clients of other nodes have to wait until
@@ -30,7 +30,7 @@ class ScaledDownNodes:
 
     @property
     def node_ids(self) -> tuple[str, ...]:
-        """Ids of the nodes whose messages this node has taken, the latest last."""
+        """Ids of the nodes whose messages this node has, the latest last."""
         return tuple(self._nodes)
 
     def add(self, node_id: str, own_id: str) -> None:
@@ -47,6 +47,14 @@ class ScaledDownNodes:
         """The messages of a node are at a third one."""
         log.info("a node was scaled down to another one", extra={"node_id": node_id, "to": target_id})
         self.moved(node_id, target_id)
+
+    def serves_again(self, node_id: str) -> None:
+        """A node is active: its messages are there from now on, and its clients wait again when it is scaled down once
+        more, until that is complete. Here they would send again what its duplicate ids do not refuse yet.
+        """
+        if node_id in self._nodes:
+            del self._nodes[node_id]
+            log.info("a node that was scaled down to this one is active again", extra={"node_id": node_id})
 
     def serves_clients_of(self, node_id: str) -> bool:
         """Whether clients of another node may continue here (CHECK_FOR_FAILOVER)."""

@@ -11,11 +11,13 @@ while it is active, the highest durable position is recorded in the instance dir
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Final
 
 from understudy.config.model import Configuration
 from understudy.errors import BrokerError
 from understudy.ports import Disk, LogWriter
+from understudy.store.log.end import ends_before
 from understudy.store.log.follow_pace import FollowPace
 from understudy.store.log.follower import Follower, recover
 from understudy.store.log.operation_context import Voter
@@ -30,6 +32,8 @@ from understudy.store.seen import (
     check_identity,
     position_of,
 )
+
+log = logging.getLogger(__name__)
 
 #: Period for recording the durable position of an active node.
 NOTE_MS: Final = 1_000
@@ -58,6 +62,8 @@ class StoreWatch:
         self._timer: asyncio.TimerHandle | None = None
         self._noting: MessageStore | None = None
         """The store whose positions are recorded."""
+        self._compared: tuple[Position, bool] | None = None
+        """The position that was compared last with the copy on this node, and whether the copy ends before it."""
 
     @property
     def scrub_report(self) -> ScrubReport | None:
@@ -143,10 +149,12 @@ class StoreWatch:
 
     def had(self) -> tuple[str, int, int] | None:
         """Node id, epoch and sequence that the writer of the complete copy on this node had synced: the last position
-        that a later batch in the copy proves. None: the data is no copy, or nothing was recorded.
+        that a later batch in the copy proves. None: the data is no copy, nothing was recorded, or the copy ends before
+        that position. Then the record is wrong or this node has lost the rest itself, which proves nothing about
+        another node (ADR 0124).
 
         Raises:
-            StoreError: the record or the state of the copy cannot be read.
+            StoreError: the record, the state of the copy, or its log cannot be read.
         """
         state = read_replica_state(self._disk, self._configuration.journal_directory)
         if self._seen is None or not self.syncs or state.status is not ReplicaStatus.IN_SYNC:
@@ -154,7 +162,21 @@ class StoreWatch:
         noted = self._seen.read()
         if noted is None or (noted.node_id, noted.epoch) != (state.node_id, state.epoch):
             return None
+        if self._lacks(noted):
+            return None
         return noted.node_id, noted.epoch, noted.sequence
+
+    def _lacks(self, noted: Position) -> bool:
+        """Whether the copy ends before a position. Its files do not change while the node looks for an active one, so
+        they are read once for each position.
+        """
+        if self._compared is None or self._compared[0] != noted:
+            lacks = ends_before(self._disk, self._configuration.journal_directory, noted.epoch, noted.sequence)
+            if lacks:
+                text = "the copy on this node ends before the position that it has noted: nothing is said about it"
+                log.warning(text, extra={"noted": str(noted)})
+            self._compared = (noted, lacks)
+        return self._compared[1]
 
     def put_back(self, store: MessageStore, epoch: int, sequence: int) -> BrokerError | None:
         """The copy of a replica proves that the store of this node had a position. If it has not any more, and no
@@ -197,6 +219,7 @@ class StoreWatch:
         Raises:
             StoreError: the file cannot be removed.
         """
+        self._compared = None
         if self._seen is not None:
             self._seen.forget()
 

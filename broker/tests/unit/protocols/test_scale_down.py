@@ -12,7 +12,9 @@ from understudy.cluster.credentials import ClusterCredentials
 from understudy.cluster.scaled_down import REMEMBERED_MAX, ScaledDownNodes
 from understudy.errors import ClusterSecurityError
 from understudy.wire.core import packets as p
+from understudy.wire.core.transport import TransportConfiguration
 
+CONNECTOR = TransportConfiguration("c", parameters={"host": "h", "port": "1"})
 GONE, ELSEWHERE = "gone-node", "third-node"
 
 
@@ -54,6 +56,23 @@ def test_clients_of_a_node_are_served_once_its_messages_are_here(credentials: Cl
     assert serves(GONE)
     assert not serves("unknown")
     assert moved == [(GONE, ELSEWHERE), (GONE, own_id)]
+
+
+def test_clients_of_a_node_that_is_active_again_wait_for_its_next_scale_down(credentials: ClusterCredentials) -> None:
+    """They sent again here what the node was about to move here: the message was stored twice."""
+    node = CoreNode(credentials=credentials, scaled_down=ScaledDownNodes(can_scale_down=True))
+    own_id, other = node.services.node_id, member(node, credentials)
+
+    def serves() -> bool:
+        return bool(node.client().ask(p.CheckForFailover(GONE), p.CheckForFailoverReply, 1).ok)
+
+    other.send(p.ScaleDownAnnouncement(own_id, GONE), 3)
+    other.send(p.NodeAnnounce(GONE, backup=True, current_event_id=1, connector=CONNECTOR), 3)
+    assert serves(), "only a passive node of its pair runs"
+    other.send(p.NodeAnnounce(GONE, current_event_id=2, connector=CONNECTOR), 3)
+    assert not serves()
+    other.send(p.ScaleDownAnnouncement(own_id, GONE), 3)
+    assert serves()
 
 
 def test_duplicate_ids_are_answered_when_they_are_stored(credentials: ClusterCredentials) -> None:

@@ -12,6 +12,8 @@ from understudy.config.model import Configuration
 from understudy.ids import NodeId
 from understudy.runtime.store_watch import StoreWatch
 from understudy.store.log.operation_context import OperationContext
+from understudy.store.log.records import RecordType
+from understudy.store.log.segment import SegmentHeader, create_segment, frame, seed_of
 from understudy.store.replication.replica_state import ReplicaState, ReplicaStatus, write_replica_state
 from understudy.store.seen import Position, SeenPosition
 from understudy.store.state import SegmentUse, StoreState
@@ -102,3 +104,16 @@ def test_a_complete_copy_says_what_its_writer_had_synced(disk: SimDisk) -> None:
     # noted before this copy
     copy_of(disk, ReplicaStatus.IN_SYNC, 4)
     assert watch.had() is None
+
+
+@pytest.mark.parametrize(("last", "said"), [(639, None), (640, (NODE, 3, 640)), (641, (NODE, 3, 640))])
+def test_a_copy_that_ends_before_the_noted_position_says_nothing_about_its_writer(
+    disk: SimDisk, last: int, said: tuple[str, int, int] | None
+) -> None:
+    """A note that is wrong, or is all that is left of a copy, stopped the active node, and both nodes waited."""
+    SeenPosition(disk, "/instance").note(Position(NODE, 3, 640))
+    copy_of(disk, ReplicaStatus.IN_SYNC, 3)
+    header = SegmentHeader(NODE, 3, 1, 0, 64 * 1024, first_of_epoch=False)
+    records = b"".join(frame(RecordType.TX_COMMIT, 0, last, 4096, seed_of(1, 3), bytes(8)))
+    create_segment(disk, JOURNAL, header, records)
+    assert watch_of(disk).had() == said

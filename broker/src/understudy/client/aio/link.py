@@ -147,6 +147,8 @@ class Link:
         self.entropy = entropy
         self.core = ClientState(url, self, self.clock, _Entropy(entropy), user=user, password=password, start=start)
         self._transport: asyncio.Transport | None = None
+        self._attempt = 0
+        """Number of the dial that has opened the transport; 0: there is none."""
         self._dialling: dict[int, asyncio.Task[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
@@ -191,6 +193,7 @@ class Link:
         if self._transport is not None:
             self._transport.abort()
             self._transport = None
+        self._attempt = 0
         self.pause(False)
 
     def wants_flush(self) -> None:
@@ -224,11 +227,15 @@ class Link:
             transport.abort()
             return
         self._transport = transport
+        self._attempt = attempt
         self.core.transport_up(attempt)
 
     def lost(self, attempt: int, error: Exception | None) -> None:
         """The transport of a dial has ended; ``error`` is the reason, None for an orderly end."""
         self._dialling.pop(attempt, None)
+        if attempt == self._attempt:
+            # a transport that ends while it is paused is not resumed: the next one takes bytes
+            self.hang_up()
         reason = f": {error}" if error is not None else ""
         self.core.transport_lost(attempt, ConnectionLost(f"the connection to {self.core.connector} ended{reason}"))
 

@@ -97,6 +97,7 @@ class ClusterChannel:
         self._asking = connector
         self._owner.services.cluster.votes.announced(packet)
         if not packet.backup:
+            self._owner.services.cluster.scaled_down.serves_again(packet.node_id)
             self._requester = Requester(packet.node_id, connector, packet.backup_group_name)
             member = Member(
                 packet.node_id,

@@ -1,7 +1,8 @@
 """Whether the log really begins and ends where a reader stopped.
 
-Only with the store's lock held, when no other process writes: then unreadable bytes at the end are a torn tail, which
-is no part of the log, or damage, which is an error (docs/journal-format.md s. 2.3).
+Only when no other process writes, as the store's lock is held, or the store is a copy of this node: then unreadable
+bytes at the end are a torn tail, which is no part of the log, or damage, which is an error (docs/journal-format.md
+s. 2.3).
 
 Not here: reading the log up to there (``follower``).
 """
@@ -14,7 +15,7 @@ from understudy.errors import JournalCorrupt
 from understudy.ports import DiskReader
 from understudy.store.log.chain import Chain, Link
 from understudy.store.log.replay import Cursor, Stop, find_later_record
-from understudy.store.log.segment import HEADER_BLOCK_BYTES, read_header, seed_of, segment_name
+from understudy.store.log.segment import HEADER_BLOCK_BYTES, parse_name, read_header, seed_of, segment_name
 from understudy.store.state import StoreState
 
 Torn = tuple[str, int, int]
@@ -106,6 +107,32 @@ def judge_beginning(
             raise JournalCorrupt(
                 "segment is missing, but no record says that it was trimmed", file=f"{directory}/{name}", offset=0
             )
+
+
+def ends_before(disk: DiskReader, directory: str, epoch: int, sequence: int) -> bool:
+    """Whether the records of an epoch end before a sequence.
+
+    False also where no segment shows it, as a snapshot may have all records. Damaged records are passed over: the
+    newest segment with a valid record decides, which has the highest sequences.
+
+    Args:
+        disk: Where the store is; no other process writes to it.
+        directory: Absolute path of the store.
+        epoch: Segments of other epochs are not read.
+        sequence: The sequence that is looked for.
+
+    Raises:
+        DiskFailed: a segment cannot be read.
+    """
+    named = (parsed for parsed in map(parse_name, disk.list(directory)) if parsed is not None and parsed[2])
+    for number in sorted((number for number, of_epoch, _ in named if of_epoch == epoch), reverse=True):
+        data = read_range(disk, f"{directory}/{segment_name(number, epoch)}", HEADER_BLOCK_BYTES)
+        seed = seed_of(number, epoch)
+        if find_later_record(data, HEADER_BLOCK_BYTES, seed, above=sequence - 1, after=-1) is not None:
+            return False
+        if find_later_record(data, HEADER_BLOCK_BYTES, seed, above=0, after=-1) is not None:
+            return True
+    return False
 
 
 def complaint(cursor: Cursor) -> str:

@@ -10,6 +10,7 @@ from tests.support.store_model import contents_of
 
 from understudy.errors import DiskFailed, JournalCorrupt, WrongNode
 from understudy.ids import NodeId
+from understudy.store.log.end import ends_before
 from understudy.store.log.follower import Follower, recover
 from understudy.store.log.records import RecordType, encode_id
 from understudy.store.log.replay import find_later_record
@@ -319,3 +320,19 @@ def test_find_later_record_needs_a_later_batch() -> None:
     assert find_later_record(data, 5000, seed, above=6, after=4999) == 5040
     assert find_later_record(data, 5000, seed, above=8, after=-1) is None
     assert find_later_record(data, 5000, seed_of(2, 1), above=6, after=-1) is None
+
+
+def test_the_newest_segment_with_records_tells_where_an_epoch_ends() -> None:
+    rig = active()
+    for _ in range(60):
+        rig.send()
+    rig.settle()
+    disk, follower = rig.disk("b"), recover(rig.disk("b"), DIRECTORY)
+    epoch, last = follower.chain.epoch, follower.state.sequence
+    assert not ends_before(disk, DIRECTORY, epoch, last)
+    assert ends_before(disk, DIRECTORY, epoch, last + 1)
+    # a damaged record in the middle hides nothing
+    rig.volume.flip_bit(newest(rig), HEADER_BLOCK_BYTES + 50, 1)
+    assert not ends_before(disk, DIRECTORY, epoch, last)
+    # without a record of the epoch nothing is known: a snapshot may have all of them
+    assert not ends_before(disk, DIRECTORY, epoch + 1, last + 1)
