@@ -12,8 +12,11 @@ FRAME_BYTES_BEFORE_LOGIN_MAX = 64 * 1024
 FRAME_BYTES_MAX = 100 * 1024 * 1024
 #: Largest string in a packet. UTF-16 units.
 STRING_UNITS_MAX = 1024 * 1024
-#: Most properties in one message.
+#: Most properties in one message of a client.
 PROPERTIES_MAX = 16 * 1024
+#: Most properties of a message that comes from a broker or its store: those that a broker adds are among them, and
+#: brokers of others have other limits.
+PROPERTIES_READ_MAX = 1_000_000
 #: Largest address or queue name. UTF-16 units.
 NAME_UNITS_MAX = 4096
 #: Most parameters in one transport configuration.

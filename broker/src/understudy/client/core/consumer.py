@@ -268,7 +268,7 @@ class ConsumerState:
             self._large = _LargeMessage(header, delivery_count)
             return
         try:
-            message = message_of_header(header)
+            message = message_of_header(header, trusted=True)
         except BrokerError as error:
             self._errors.append(error)
             self._changed()
@@ -507,7 +507,7 @@ class _LargeMessage:
     def message_id(self) -> int:
         """0 if the header cannot be read."""
         try:
-            return message_of_header(self.header).message_id
+            return message_of_header(self.header, trusted=True).message_id
         except BrokerError:
             return 0
 
@@ -529,7 +529,7 @@ class _LargeMessage:
             raise LimitExceeded(
                 f"large message of {self._kept_bytes} bytes, limit {LARGE_BODY_BYTES_MAX}; it was skipped"
             )
-        return message_of_header(self.header, b"".join(self._pieces))
+        return message_of_header(self.header, b"".join(self._pieces), trusted=True)
 
 
 def inflated(message: Message) -> Message:
@@ -548,4 +548,4 @@ def inflated(message: Message) -> Message:
         raise RemoteProtocolError(f"compressed large message: {error}") from error
     if inflater.unconsumed_tail:
         raise LimitExceeded(f"compressed large message beyond {LARGE_BODY_BYTES_MAX} bytes; it was skipped")
-    return message_of_header(header_of_message(message), body)
+    return message_of_header(header_of_message(message), body, trusted=True)

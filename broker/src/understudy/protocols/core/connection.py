@@ -46,6 +46,7 @@ from understudy.session.prefixes import NO_PREFIXES, AddressPrefixes
 from understudy.session.session import ServerSession
 from understudy.wire.core import packets
 from understudy.wire.core.codec import Frame, FrameDecoder, encode
+from understudy.wire.core.refusals import RefusedPacket
 
 log = logging.getLogger(__name__)
 
@@ -334,8 +335,22 @@ class CoreConnection(Machine[State, Event]):
             ok = asked in (None, self.services.shared.node_id)
             ok = ok or self.services.cluster.scaled_down.serves_clients_of(asked or "")
             self.send(packets.CheckForFailoverReply(ok), SESSION_SETUP_CHANNEL)
+        elif isinstance(packet, RefusedPacket):
+            self._refuse_session_setup(packet)
         else:
             raise UnsupportedPacket(f"{type(packet).__name__} on channel 1")
+
+    def _refuse_session_setup(self, packet: RefusedPacket) -> None:
+        """A name or another text in a request exceeds its limit."""
+        request = packet.packet
+        if isinstance(request, packets.ReattachSession):
+            self.send(packets.ReattachSessionResponse(-1, False), SESSION_SETUP_CHANNEL)
+        elif isinstance(request, packets.CheckForFailover):
+            self.send(packets.CheckForFailoverReply(False), SESSION_SETUP_CHANNEL)
+        elif isinstance(request, (packets.CreateSession, packets.CreateSessionV2)):
+            self.login_failed(request, packet.error)
+        else:
+            raise packet.error
 
     def login_failed(self, request: Create, error: BrokerError) -> None:
         """Refuse the session of a CREATESESSION."""
@@ -397,6 +412,11 @@ class CoreConnection(Machine[State, Event]):
     def _raise_limits(self) -> None:
         self.proved = True
         self.decoder.frame_limit_bytes = FRAME_BYTES_MAX
+        self.decoder.can_refuse = self._can_refuse
+
+    def _can_refuse(self, channel_id: int) -> bool:
+        """Whether a frame of the channel that exceeds a limit fails alone: its sender is known and gets an answer."""
+        return channel_id in self.sessions or channel_id == SESSION_SETUP_CHANNEL
 
     def _reattach(self, packet: packets.ReattachSession) -> bool:
         """Move a session of this peer here (artemis-core s. 7.1); False, with the session ended, if that cannot
