@@ -134,8 +134,9 @@ LOGIN_HELD_BYTES_PAUSE = 64 * 1024
 CONNECTIONS_BEFORE_LOGIN_MAX = 1_000
 #: Connections of one acceptor; parameter ``connectionsAllowed``.
 CONNECTIONS_MAX = 10_000
-#: Sessions of one connection.
+#: Sessions of one connection; acceptor parameter ``sessionsAllowed``, and the most that it may say.
 SESSIONS_PER_CONNECTION_MAX = 2_000
+SESSIONS_ALLOWED_MAX = 100_000
 #: Consumers of one session.
 CONSUMERS_PER_SESSION_MAX = 10_000
 #: Messages excluded from one consumer (outcome *modified* with undeliverable-here).

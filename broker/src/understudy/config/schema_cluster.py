@@ -59,10 +59,11 @@ TRANSPORTS: Final = (
             "acceptor",
             TEXT,
             None,
-            "tcp://host:port?parameters. Carried out: protocols, handshake-timeout, connectionsAllowed, backlog, "
-            "autoStart, httpUpgradeEnabled, tcpSendBufferSize and tcpReceiveBufferSize (1 MiB, unless "
-            "net.core.wmem_max or rmem_max is less; -1: left to the system), anycastPrefix and multicastPrefix "
-            "(comma-separated; cut off names, imply the routing type).",
+            "tcp://host:port?parameters. Carried out: protocols, handshake-timeout, connectionsAllowed, "
+            "sessionsAllowed (of one connection; 2000), backlog, autoStart, httpUpgradeEnabled, "
+            "tcpSendBufferSize and tcpReceiveBufferSize (1 MiB, unless net.core.wmem_max or rmem_max is less; "
+            "-1: left to the system), anycastPrefix and multicastPrefix (comma-separated; cut off names, imply the routing "
+            "type).",
             attributes=(named("Name."),),
             repeated=True,
         ),
@@ -307,7 +308,7 @@ _REPLICATION_BACKUP: Final = container(
     "The server that holds a copy.",
     *_REPLICATION_ROWS,
     _ALLOW_FAILBACK,
-    *no_effect("a replicated backup always becomes a backup again after a failback", _RESTART_BACKUP),
+    _RESTART_BACKUP,
     *refused(_REPLICA_KEEPS, _SCALE_DOWN),
     *_FAILBACK_DELAY,
     aliases=("slave",),

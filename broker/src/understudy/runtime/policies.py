@@ -89,7 +89,7 @@ def _replication_policy(
     options = ReplicationOptions(
         role=Role(configuration.ha_policy.role.value),
         allow_failback=configuration.ha_policy.allow_failback,
-        hosted=settings.of_node is not None,
+        restart_backup=configuration.ha_policy.restart_backup,
         retry_wait_ms=settings.retry_replication_wait_ms,
         peer=settings.coordination_id is not None,
     )

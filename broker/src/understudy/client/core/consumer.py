@@ -253,13 +253,18 @@ class ConsumerState:
             try:
                 message = inflated(message)
             except BrokerError as error:
-                self._errors.append(error)
-                self._give_back(size_bytes)
-                self._changed()
+                self.unreadable(error, size_bytes)
                 return
         self._buffer.append(self._make_received(message, delivery_count, size_bytes, self, stream))
         if len(self._buffer) == 1:
             self._changed()
+
+    def unreadable(self, error: BrokerError, size_bytes: int) -> None:
+        """A message has arrived that cannot be handed over: ``take`` raises the error once."""
+        self._asked = False
+        self._errors.append(error)
+        self._give_back(size_bytes)
+        self._changed()
 
     def large_begins(self, header: bytes, delivery_count: int, body_bytes: int, size_bytes: int) -> None:
         """SESS_RECEIVE_LARGE_MSG."""
@@ -303,9 +308,7 @@ class ConsumerState:
         try:
             message = large.message()
         except BrokerError as error:
-            self._errors.append(error)
-            self._give_back(size_bytes)
-            self._changed()
+            self.unreadable(error, size_bytes)
             return
         self.arrived(message, large.delivery_count, size_bytes)
 

@@ -20,7 +20,7 @@ from understudy.client.core.calls import Call, Calls, Interrupted, Waiter, settl
 from understudy.client.core.confirmations import Confirmations
 from understudy.client.core.consumers import Consumers
 from understudy.client.core.large_sends import LargeBodySend
-from understudy.client.core.options import ClientOptions
+from understudy.client.core.options import ClientOptions, ServingNode
 from understudy.client.core.sends import Pending, ProducerState, Sends
 from understudy.client.core.taken import AcknowledgeMode
 from understudy.client.core.transactions import Transactions
@@ -51,6 +51,7 @@ from understudy.wire.core.packets import (
     SessionStop,
     UniqueAddMetadata,
 )
+from understudy.wire.core.refusals import RefusedPacket
 
 #: First channel version with producer ids on the wire.
 _PRODUCERS_SINCE: Final = 134
@@ -116,6 +117,11 @@ class SessionHost(Protocol):
         """Node id of the broker it is connected to, the same of both nodes of a pair; None: not known."""
         ...
 
+    @property
+    def serving_node(self) -> ServingNode:
+        """The node that made a session last, and its epoch."""
+        ...
+
     def transmit(self, frame: bytes) -> None:
         """Send a frame with the next flush."""
         ...
@@ -176,12 +182,14 @@ class SessionState:
         self.branches = Branches(self, self.transaction, enabled=options.xa)
         self._confirmations = Confirmations(settings.confirmation_window_size)
         self._attached = False
+        self._served_by: ServingNode | None = None
         self._next_producer = 1
         self._temporary: dict[str, CreateQueueV2] = {}
         self._metadata: dict[str, str] = {}
         self._handlers: dict[type[Packet], Callable[[Any, int], None]] = {
             NullResponse: self._on_null_response,
             ReceiveMessage: self.consumers.on_message,
+            RefusedPacket: self._on_refused,
             ExceptionResponse: self._on_exception,
             ProducerCredits: self._on_credits,
             ProducerFailCredits: self._on_fail_credits,
@@ -257,6 +265,7 @@ class SessionState:
     def opened(self) -> None:
         """The server has created it for the first time."""
         self._attached = True
+        self._served_by = self._host.serving_node
         if self.started:
             self.transmit_packet(SessionStart())
         self.calls.open()
@@ -295,12 +304,15 @@ class SessionState:
             error: What ended the connection of the old one.
         """
         self.name = name
+        # a broker that goes on and ended only our connection may have done so for what we sent
+        dropped = self._served_by == self._host.serving_node
+        self._served_by = self._host.serving_node
         self.generation += 1
         doomed = self.transaction.session_lost(in_branch=self.branches.working_in is not None)
         self.consumers.session_lost()
         if doomed:
             self.sends.drop()
-        self.calls.reset(error)
+        self.calls.reset(error, dropped=dropped)
         self._confirmations.reset()
         self._attached = True
         for packet in self._temporary.values():
@@ -314,7 +326,7 @@ class SessionState:
         if self.started:
             self.transmit_packet(SessionStart())
         self.calls.open()
-        self.sends.resend(error)
+        self.sends.resend(error, dropped=dropped)
 
     def end(self, error: BrokerError) -> None:
         """End the session for good: everything waiting fails."""
@@ -523,6 +535,13 @@ class SessionState:
             return
         if not self.calls.fail(error):
             self._host.complaint(f"the broker reports: {error}")
+
+    def _on_refused(self, packet: RefusedPacket, size_bytes: int) -> None:
+        """A frame of the broker was skipped because it exceeds a limit: it fails its receiver and nothing else."""
+        if isinstance(packet.packet, ReceiveMessage):
+            self.consumers.on_unreadable(packet.packet, packet.error, size_bytes)
+        elif not self.calls.fail(packet.error):
+            self._host.complaint(f"a {packet.packet_type.__name__} of the broker was skipped: {packet.error}")
 
     def _on_credits(self, packet: ProducerCredits, size_bytes: int) -> None:
         self.sends.credits_arrived(packet.credits, packet.address)

@@ -36,9 +36,9 @@ class ReplicationOptions:
     role: Role
     allow_failback: bool = True
     """allow-failback: an active backup yields when its primary has caught up and asks for it."""
-    hosted: bool = False
-    """A colocated backup of another node: after yielding it ends, which frees its place. Any other node goes on as a
-    backup; restart-backup has no effect, as in Artemis (artemis-ha s. 1)."""
+    restart_backup: bool = True
+    """restart-backup: after yielding it goes on as a backup, and otherwise it ends. A colocated backup of another node
+    always ends, which frees its place. Artemis does not look at the element with replication (artemis-ha s. 1)."""
     retry_wait_ms: int = 2_000
     """retry-replication-wait."""
     peer: bool = False
@@ -180,17 +180,17 @@ class ReplicationPolicy:
         self._replication.leave()
 
     def give_back(self) -> None:
-        """Give the permission to the primary, and go on as a backup when that is active."""
+        """Give the permission to the primary, and go on as a backup, or end, when that is active."""
         self._pause.gave_back()
         self._authority.hand_over(self._gave_back)
 
     def _gave_back(self) -> None:
         if self._life.state is not NodeState.YIELDED:
             return
-        if self.options.hosted:
-            self._life.stop()
-        else:
+        if self.options.restart_backup:
             self._life.queue_again()
+        else:
+            self._life.stop()
 
     def release(self, ending: Ending) -> BrokerError | None:
         """Give up the connection and the permission."""

@@ -157,5 +157,6 @@ def refusal(found: Standing, node_id: str, sequence: int | None) -> tuple[str, s
         reason = "had a replica in sync when this node ended; that replica may have taken over and have newer data"
     return (
         f"node {node_id}: the data of this node ({number}) {reason}",
-        f"start the other node of the pair: this one copies its data; if that data is lost for good, {_PROMOTE}",
+        f"start the other node of the pair: this one copies its data; if that data is lost for good, {_PROMOTE}; "
+        "changing its role in broker.xml from backup (slave) to primary (master) does not let it activate",
     )

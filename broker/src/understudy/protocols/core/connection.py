@@ -29,7 +29,6 @@ from understudy.limits import (
     NAME_UNITS_MAX,
     OUTGOING_BYTES_BEFORE_LOGIN_MAX,
     OUTGOING_BYTES_PAUSE,
-    SESSIONS_PER_CONNECTION_MAX,
     TURN_COST_MAX,
 )
 from understudy.machine import IGNORED, Machine, To, table
@@ -378,8 +377,12 @@ class CoreConnection(Machine[State, Event]):
         self.services.shared.connections.check_accepting()
         if channel_id < FIRST_SESSION_CHANNEL or channel_id in self.sessions:
             raise RemoteProtocolError(f"session on channel {channel_id}")
-        if len(self.sessions) >= SESSIONS_PER_CONNECTION_MAX:
-            raise SessionRejected(f"more than {SESSIONS_PER_CONNECTION_MAX} sessions on one connection")
+        maximum = self.services.sessions_max
+        if len(self.sessions) >= maximum:
+            raise SessionRejected(
+                f"more than {maximum} sessions on one connection",
+                hint="the parameter sessionsAllowed of the acceptor, or further connections",
+            )
 
     def logged_in(self, request: Create, principal: Principal) -> None:
         """Create the session of a CREATESESSION and answer it.
@@ -430,7 +433,7 @@ class CoreConnection(Machine[State, Event]):
         channel = found.channel
         self.scope.adopt(found.session.connection)
         frames = channel.frames_after(packet.last_confirmed_command_id)
-        if frames is None or channel.channel_id in self.sessions or len(self.sessions) >= SESSIONS_PER_CONNECTION_MAX:
+        if frames is None or channel.channel_id in self.sessions or len(self.sessions) >= services.sessions_max:
             found.close(failed=True)
             return False
         old = channel.connection

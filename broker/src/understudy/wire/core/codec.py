@@ -40,7 +40,7 @@ from understudy.wire.core.packets import (
     ReceiveMessage,
     SessionSend,
 )
-from understudy.wire.core.refusals import KEPT_HEAD_BYTES, RefusedPacket, SkippedFrame, refused_packet
+from understudy.wire.core.refusals import KEPT_HEAD_BYTES, SkippedFrame, refused_packet
 from understudy.wire.sealed import Opener
 
 #: What a client sends before its first frame (artemis-core s. 1.2).

@@ -39,7 +39,7 @@ _I64 = struct.Struct(">q")
 
 
 class RefusedPacket(Packet):
-    """A frame of a known type that was skipped because it, or something in it, exceeds a limit. Made only by the decoder."""
+    """A frame of a known type that was skipped because it, or something in it, exceeds a limit; made by the decoder."""
 
     __slots__ = ("error", "packet", "packet_type")
 
@@ -68,7 +68,8 @@ class RefusedPacket(Packet):
     @property
     def correlation_id(self) -> int:
         """Correlation id of the request; -1 if it has none."""
-        return getattr(self.packet, "correlation_id", -1)
+        correlation_id: int = getattr(self.packet, "correlation_id", -1)
+        return correlation_id
 
 
 def refused_packet(type_number: int, data: bytes, start: int, end: int, version: int, error: LimitExceeded) -> Packet:
@@ -116,7 +117,7 @@ class SkippedFrame:
         self.packet_type = PACKET_TYPES[type_number]
         self._head = bytes(head[:KEPT_HEAD_BYTES])
         self._tail = bytearray()
-        self._left_bytes = self.size_bytes
+        self._left_bytes: int = self.size_bytes
         self._error = LimitExceeded(
             f"a frame of {self.size_bytes} bytes, limit {limit_bytes}",
             hint="a message of that size has to be sent as a large message, in pieces",
@@ -124,7 +125,7 @@ class SkippedFrame:
 
     def skip(self, data: bytes, offset: int) -> int:
         """Take the bytes of the frame from ``offset`` on. Returns the offset after them."""
-        end = min(len(data), offset + self._left_bytes)
+        end: int = min(len(data), offset + self._left_bytes)
         self._left_bytes -= end - offset
         self._tail += memoryview(data)[max(offset, end - _KEPT_TAIL_BYTES) : end]
         del self._tail[:-_KEPT_TAIL_BYTES]
