@@ -62,8 +62,8 @@ TRANSPORTS: Final = (
             "tcp://host:port?parameters. Carried out: protocols, handshake-timeout, connectionsAllowed, "
             "sessionsAllowed (of one connection; 2000), backlog, autoStart, httpUpgradeEnabled, "
             "tcpSendBufferSize and tcpReceiveBufferSize (1 MiB, unless net.core.wmem_max or rmem_max is less; "
-            "-1: left to the system), anycastPrefix and multicastPrefix (comma-separated; cut off names, imply the routing "
-            "type).",
+            "-1: left to the system), anycastPrefix and multicastPrefix (comma-separated; cut off names, imply the "
+            "routing type).",
             attributes=(named("Name."),),
             repeated=True,
         ),
