@@ -13,7 +13,6 @@ from typing import Any
 from understudy.balancing.exchange import MessageExchange
 from understudy.cluster.services import ClusterServices
 from understudy.config.model import Configuration, DurabilityContract
-from understudy.errors import BrokerError
 from understudy.management.controls_by_name import CONTROLS
 from understudy.management.invocation import HandingOver, Invocations, ManagedNode, Reload
 from understudy.management.message_counters import MessageCounters
@@ -27,7 +26,7 @@ from understudy.protocols.access import Access, LoginWorkers
 from understudy.protocols.core.protocol import CoreProtocol
 from understudy.protocols.registry import ConnectionRegistry
 from understudy.protocols.services import ProtocolServices
-from understudy.routing.deployment import deploy
+from understudy.routing.deployment import Refusals, deploy
 from understudy.routing.post_office import PostOffice
 from understudy.routing.restore import restore, settle
 from understudy.routing.settings import AddressSettingsRepository
@@ -205,7 +204,7 @@ class Broker:
         self.post_office.diverts.listeners.append(notifications)
         return notifications
 
-    def reconfigure(self, configuration: Configuration) -> tuple[BrokerError, ...]:
+    def reconfigure(self, configuration: Configuration) -> Refusals:
         """Take addresses, queues, diverts, address settings and security settings of a changed broker.xml. Returns why
         some of them are left out; the others are applied.
         """

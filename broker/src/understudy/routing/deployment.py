@@ -32,12 +32,15 @@ from understudy.routing.updates import CHANGEABLE, change_queue, change_routing_
 
 log = logging.getLogger(__name__)
 
+Refusals = tuple[BrokerError, ...]
+"""Why items of the configuration are left out."""
+
 
 def deploy(
     office: PostOffice,
     addresses: Sequence[AddressConfiguration],
     diverts: Iterable[DivertConfiguration] = (),
-) -> tuple[BrokerError, ...]:
+) -> Refusals:
     """Make or change everything that is configured, and delete the items that the configuration does not have any more
     where ``config-delete-queues`` (queues that came from it) and ``config-delete-addresses`` (addresses that were not
     made on demand, with all their queues and messages) say so. A queue that came from the configuration and is on

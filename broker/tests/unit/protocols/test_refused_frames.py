@@ -157,7 +157,7 @@ def test_a_branch_id_beyond_a_limit_is_answered_as_xa_requests_are() -> None:
 
 
 def test_credits_for_an_address_that_is_too_long_are_granted_so_that_its_message_is_refused() -> None:
-    """A client without credits would wait for ever and never learn why."""
+    """A client without credits would wait and never learn why."""
     _, client = connected()
     give(client, oversized(packets.ProducerRequestCredits(1000, LONG_NAME)))
     assert client.received() == [packets.ProducerCredits(1000, LONG_NAME)]

@@ -185,7 +185,7 @@ class Calls:
         Args:
             error: What ended the connection.
             dropped: Whether the same broker goes on and ended only the connection. A call that it does so for twice
-                fails: asked again, it would end the connection again, for ever.
+                fails: asked again, it would end the connection again.
         """
         line, self._line = self._line, deque()
         for call in line:

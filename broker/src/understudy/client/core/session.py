@@ -20,7 +20,7 @@ from understudy.client.core.calls import Call, Calls, Interrupted, Waiter, settl
 from understudy.client.core.confirmations import Confirmations
 from understudy.client.core.consumers import Consumers
 from understudy.client.core.large_sends import LargeBodySend
-from understudy.client.core.options import ClientOptions, ServingNode
+from understudy.client.core.options import ClientOptions
 from understudy.client.core.sends import Pending, ProducerState, Sends
 from understudy.client.core.taken import AcknowledgeMode
 from understudy.client.core.transactions import Transactions
@@ -29,7 +29,7 @@ from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, DuplicateMetadata, ObjectClosed
 from understudy.message import DUPLICATE_ID, Message
 from understudy.ports import Clock
-from understudy.wire.core.codec import encode, encode_send
+from understudy.wire.core.codec import RefusedPacket, encode, encode_send
 from understudy.wire.core.codes import error_of
 from understudy.wire.core.packets import (
     AddMetadataV2,
@@ -51,7 +51,6 @@ from understudy.wire.core.packets import (
     SessionStop,
     UniqueAddMetadata,
 )
-from understudy.wire.core.refusals import RefusedPacket
 
 #: First channel version with producer ids on the wire.
 _PRODUCERS_SINCE: Final = 134
@@ -117,11 +116,6 @@ class SessionHost(Protocol):
         """Node id of the broker it is connected to, the same of both nodes of a pair; None: not known."""
         ...
 
-    @property
-    def serving_node(self) -> ServingNode:
-        """The node that made a session last, and its epoch."""
-        ...
-
     def transmit(self, frame: bytes) -> None:
         """Send a frame with the next flush."""
         ...
@@ -182,7 +176,6 @@ class SessionState:
         self.branches = Branches(self, self.transaction, enabled=options.xa)
         self._confirmations = Confirmations(settings.confirmation_window_size)
         self._attached = False
-        self._served_by: ServingNode | None = None
         self._next_producer = 1
         self._temporary: dict[str, CreateQueueV2] = {}
         self._metadata: dict[str, str] = {}
@@ -265,7 +258,6 @@ class SessionState:
     def opened(self) -> None:
         """The server has created it for the first time."""
         self._attached = True
-        self._served_by = self._host.serving_node
         if self.started:
             self.transmit_packet(SessionStart())
         self.calls.open()
@@ -297,16 +289,14 @@ class SessionState:
         self.calls.open()
         self.sends.resume()
 
-    def recreated(self, name: str, error: BrokerError) -> None:
+    def recreated(self, name: str, error: BrokerError, *, dropped: bool = False) -> None:
         """The server has a new session for us on the same channel.
 
         Args:
             error: What ended the connection of the old one.
+            dropped: Whether the same broker goes on and ended only the connection.
         """
         self.name = name
-        # a broker that goes on and ended only our connection may have done so for what we sent
-        dropped = self._served_by == self._host.serving_node
-        self._served_by = self._host.serving_node
         self.generation += 1
         doomed = self.transaction.session_lost(in_branch=self.branches.working_in is not None)
         self.consumers.session_lost()

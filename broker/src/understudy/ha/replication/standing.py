@@ -155,8 +155,8 @@ def refusal(found: Standing, node_id: str, sequence: int | None) -> tuple[str, s
         reason = "is a copy; the node that was active may have newer data"
     else:
         reason = "had a replica in sync when this node ended; that replica may have taken over and have newer data"
-    return (
-        f"node {node_id}: the data of this node ({number}) {reason}",
+    hint = (
         f"start the other node of the pair: this one copies its data; if that data is lost for good, {_PROMOTE}; "
-        "changing its role in broker.xml from backup (slave) to primary (master) does not let it activate",
+        "changing its role in broker.xml from backup (slave) to primary (master) does not let it activate"
     )
+    return f"node {node_id}: the data of this node ({number}) {reason}", hint

@@ -44,8 +44,7 @@ from understudy.security.authentication import Principal
 from understudy.session.prefixes import NO_PREFIXES, AddressPrefixes
 from understudy.session.session import ServerSession
 from understudy.wire.core import packets
-from understudy.wire.core.codec import Frame, FrameDecoder, encode
-from understudy.wire.core.refusals import RefusedPacket
+from understudy.wire.core.codec import Frame, FrameDecoder, RefusedPacket, encode
 
 log = logging.getLogger(__name__)
 

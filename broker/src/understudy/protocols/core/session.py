@@ -29,11 +29,11 @@ from understudy.store.reference import Part
 from understudy.wire.core import packets
 from understudy.wire.core.codec import (
     RECEIVE_OVERHEAD_BYTES,
+    RefusedPacket,
     SendBatch,
     encode,
     encode_receive,
 )
-from understudy.wire.core.refusals import RefusedPacket
 
 log = logging.getLogger(__name__)
 

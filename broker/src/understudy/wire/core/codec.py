@@ -41,6 +41,7 @@ from understudy.wire.core.packets import (
     SessionSend,
 )
 from understudy.wire.core.refusals import KEPT_HEAD_BYTES, SkippedFrame, refused_packet
+from understudy.wire.core.refusals import RefusedPacket as RefusedPacket
 from understudy.wire.sealed import Opener
 
 #: What a client sends before its first frame (artemis-core s. 1.2).
@@ -419,20 +420,12 @@ class FrameDecoder:
                     try:
                         packet = decode(data, start, end, version)
                     except LimitExceeded as error:
-                        if self.can_refuse is None or not self.can_refuse(channel_id):
-                            raise
-                        packet = refused_packet(packet_type, data, start, end, version, error)
+                        packet = self._refused(error, packet_type, channel_id, data, start, end)
                     append(_frame((channel_id, packet, size)))
                     cost_left -= cost_of(packet_type, FRAME_COST)
                 offset = end
-        except UnsupportedPacket as error:
-            place = self._consumed_bytes + offset
-            raise UnsupportedPacket(f"packet at byte {place} of the stream: {error}", packet_type=packet_type) from None
         except RemoteProtocolError as error:
-            place = self._consumed_bytes + offset
-            known = PACKET_TYPES.get(packet_type)
-            name = known.__name__ if known is not None else "skipped frame"
-            raise type(error)(f"{name} at byte {place} of the stream: {error}") from error
+            raise self._placed(error, offset, packet_type) from error
         self._consumed_bytes += offset
         if offset != available:
             if frames and frames[-1].packet.TYPE in _BEFORE_SEALED:
@@ -440,6 +433,23 @@ class FrameDecoder:
             else:
                 self._keep(data, offset)
         return frames
+
+    def _placed(self, error: RemoteProtocolError, offset: int, packet_type: int) -> RemoteProtocolError:
+        """The error with the place in the stream at which the frame begins."""
+        place = self._consumed_bytes + offset
+        if isinstance(error, UnsupportedPacket):
+            return UnsupportedPacket(f"packet at byte {place} of the stream: {error}", packet_type=packet_type)
+        known = PACKET_TYPES.get(packet_type)
+        name = known.__name__ if known is not None else "skipped frame"
+        return type(error)(f"{name} at byte {place} of the stream: {error}")
+
+    def _refused(
+        self, error: LimitExceeded, packet_type: int, channel_id: int, data: bytes, start: int, end: int
+    ) -> Packet:
+        """The packet that stands for a frame in which something exceeds a limit. Raises the error if there is none."""
+        if self.can_refuse is None or not self.can_refuse(channel_id):
+            raise error
+        return refused_packet(packet_type, data, start, end, self.version, error)
 
     def _can_skip(self, data: bytes, offset: int, size: int, packet_type: int, channel_id: int) -> bool:
         """Whether the frame at ``offset`` is above the limit, and enough of it is there to skip it."""

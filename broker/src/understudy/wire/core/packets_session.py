@@ -88,7 +88,7 @@ class RemoveProducer(Packet):
 @dataclass(slots=True)
 class ProducerRequestCredits(Packet):
     """Request for credits; answered by ``ProducerCredits`` or ``ProducerFailCredits`` when available. Also one for an
-    address that is too long for a message: a client without credits waits and never sends what is refused.
+    address that is too long for a message: a client without credits waits, and never sends the message that is refused.
     """
 
     TYPE: ClassVar[int] = 79

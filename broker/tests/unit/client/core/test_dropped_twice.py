@@ -1,4 +1,4 @@
-"""A broker that goes on and ends the connection for one request, or sends more than a limit: only that request fails."""
+"""A broker that goes on and ends the connection for a request, or exceeds a limit: only that request fails."""
 
 from __future__ import annotations
 
