@@ -45,6 +45,8 @@ LIST_ITEMS_MAX = 64 * 1024
 XID_PART_BYTES_MAX = 64
 #: XA branches of one node, prepared ones included.
 XA_BRANCHES_MAX = 10_000
+#: Nodes whose replica has moved all messages to this one, and of which a record is kept.
+MOVED_STORES_MAX = 1_000
 #: Largest nonce or proof of a cluster link (login). Bytes.
 AUTHENTICATION_BYTES_MAX = 256
 #: Shortest cluster password. Characters.

@@ -92,7 +92,7 @@ def hosted_configuration(parent: Configuration, backup: HostedBackup) -> Configu
     colocated = parent.ha_policy.colocated
     assert colocated is not None, "a server without the element colocated hosts no backups"
     shift = _Shift(backup.name, colocated.backup_port_offset * (backup.place + 1), colocated.excludes)
-    scales_down = colocated.backup.scale_down is not None
+    scales_down = colocated.backup.moves_instead_of_serving
     connectors = parent.connectors if scales_down else tuple(map(shift.connector, parent.connectors))
     own = StoreDirectories.of(parent)
     directories = backup.directories or own.with_suffix(backup.name)
@@ -126,7 +126,10 @@ def _policy(parent: Configuration, colocated: ColocatedConfiguration, backup: Ho
     replication, scale_down = policy.replication, policy.scale_down
     if replication is not None:
         replication = replace(replication, of_node=backup.node_id)
-    if scale_down is not None and not scale_down.connectors and scale_down.discovery_group is None:
+    if scale_down is not None and replication is not None:
+        # it cannot serve messages that no other node takes
+        scale_down = replace(scale_down, host=parent.cluster_connections[0].connector_ref)
+    elif scale_down is not None and not scale_down.connectors and scale_down.discovery_group is None:
         scale_down = _to_parent(parent, scale_down)
     return replace(
         policy,
@@ -206,7 +209,7 @@ def check_colocated(document: Document, core: Node, configuration: Configuration
     node = policy.children[0].children[0]
     if colocated.backup.replication is None:
         _check_directories(document, core, node, colocated, configuration)
-    if colocated.max_backups > 0 and colocated.backup.scale_down is None:
+    if colocated.max_backups > 0 and not colocated.backup.moves_instead_of_serving:
         _check_ports(document, node, colocated, configuration)
         _check_connectors(document, node, colocated, configuration)
 

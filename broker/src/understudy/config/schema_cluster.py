@@ -27,9 +27,6 @@ from understudy.config.schema_addresses import FILTER
 BOOLEAN, INTEGER, LONG, TEXT = Kind.BOOLEAN, Kind.INTEGER, Kind.LONG, Kind.TEXT
 MS, BYTES, CHOICE, DECIMAL = Kind.MILLISECONDS, Kind.BYTES, Kind.CHOICE, Kind.DECIMAL
 
-_REPLICA_KEEPS: Final = (
-    "a replica that moves its messages away would leave a pair with old data on one node and none on the other"
-)
 _CONNECTOR_REF: Final = row("connector-ref", TEXT, None, "Name of a connector.", repeated=True)
 _CONNECTORS: Final = row("connector-ref", TEXT, None, "Name of a connector.", required=True, repeated=True)
 _DISCOVERY_REF: Final = container(
@@ -309,7 +306,7 @@ _REPLICATION_BACKUP: Final = container(
     *_REPLICATION_ROWS,
     _ALLOW_FAILBACK,
     _RESTART_BACKUP,
-    *refused(_REPLICA_KEEPS, _SCALE_DOWN),
+    _SCALE_DOWN,
     *_FAILBACK_DELAY,
     aliases=("slave",),
 )

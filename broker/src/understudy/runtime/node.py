@@ -84,7 +84,7 @@ class BrokerNode:
             self.replication.position.standby = self.standby
 
     def _make_policy(self, life: Decisions) -> Policy:
-        return make_policy(self.parts, self.standby, self.replication, life, lambda: self.serving.scale_down.complete)
+        return make_policy(self.parts, self.standby, self.replication, life, lambda: self.serving.scale_down.outcome)
 
     # --- properties ---------------------------------------------------------------------------
 
