@@ -47,6 +47,8 @@ XID_PART_BYTES_MAX = 64
 XA_BRANCHES_MAX = 10_000
 #: Nodes whose replica has moved all messages to this one, and of which a record is kept.
 MOVED_STORES_MAX = 1_000
+#: Records without messages of the last batch of a log, in the record of a store that has moved. Bytes.
+LAST_BATCH_BYTES_MAX = 1024 * 1024
 #: Largest nonce or proof of a cluster link (login). Bytes.
 AUTHENTICATION_BYTES_MAX = 256
 #: Shortest cluster password. Characters.

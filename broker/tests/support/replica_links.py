@@ -88,7 +88,8 @@ class ManualAuthority:
     moved: MovedStore | None = None
     """The record that ``find_moved`` finds at once."""
     finding: Callable[[MovedStore], None] | None = None
-    """Of the last call of ``find_moved``."""
+    """Of the last call of ``find_moved``, like the field that follows."""
+    heard: MovedStore | None = None
 
     def may_request(self, *, looked: bool) -> bool:
         return self.complete and (looked or not self.by_votes)
@@ -147,11 +148,8 @@ class ManualAuthority:
         self.calls.append("moved away")
         answer(None)
 
-    def hear_moved(self, moved: MovedStore) -> None:
-        self.moved = moved
-
-    def find_moved(self, found: Callable[[MovedStore], None]) -> None:
-        self.finding = found
+    def find_moved(self, heard: MovedStore | None, found: Callable[[MovedStore], None]) -> None:
+        self.heard, self.finding = heard, found
         if self.moved is not None:
             found(self.moved)
 

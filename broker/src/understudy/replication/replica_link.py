@@ -481,5 +481,5 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
 
 def _moved(answer: packets.ReplicaAnswer, node_id: str | None) -> MovedStore:
     """The record in an answer to a node that looks for ``node_id``."""
-    end = LogEnd(answer.moved_epoch, answer.moved_log_sequence, answer.moved_common)
+    end = LogEnd(answer.moved_epoch, answer.moved_log_sequence, answer.moved_common, answer.moved_last_batch)
     return MovedStore(node_id or "", answer.moved_sequence, end, answer.moved_copied_at, answer.moved_place)

@@ -17,21 +17,24 @@ from understudy.ha.local_sequence import LocalSequence
 from understudy.ha.replaced_file import read_file, replace_file
 from understudy.ha.replication.empty_start import EmptyStartLife
 from understudy.ha.replication.moved_store import MovedStore
+from understudy.limits import LAST_BATCH_BYTES_MAX
 from understudy.ports import Disk, Worker
 from understudy.runtime.copying import store_directories
 from understudy.runtime.parts import NodeParts
 from understudy.store.message_store import MessageStore
 from understudy.store.replication.empty_store import EmptyPlan, begin_store, plan, prune, set_aside
+from understudy.store.replication.last_batch import read_last_batch
 from understudy.store.replication.replica_state import ReplicaStatus, read_replica_state
 from understudy.store.setting_record import SettingKind, SettingRecord
 
-#: Values of the setting about the own store (``common_sequence``).
+#: Values of the setting about the own store (``common_part``).
 _COMMON: Final = "common"
+_LAST_BATCH: Final = "last_batch"
 _COPIED_EPOCH: Final = "copied_epoch"
 NOTE_NAME: Final = "empty-start.json"
 _FORMAT: Final = 1
 _FIELDS: Final = ("sequence", "epoch", "segment", "log_sequence", "common", "saved")
-_NOTE_BYTES_MAX: Final = 4_096
+_NOTE_BYTES_MAX: Final = 4_096 + 2 * LAST_BATCH_BYTES_MAX
 
 
 class EmptyStartFiles:
@@ -57,8 +60,10 @@ class EmptyStartFiles:
         own = self._parts.lock.node_id
         if moved.node_id != own:
             raise WrongNode(f"the record is of node {moved.node_id}, not of {own}")
-        disk, end = self._parts.environment.disk, (moved.end.epoch, moved.end.sequence, moved.end.common)
-        planned = plan(disk, store_directories(self._parts), moved.sequence, end)
+        disk, end = self._parts.environment.disk, moved.end
+        planned = plan(
+            disk, store_directories(self._parts), moved.sequence, (end.epoch, end.sequence, end.common), end.last_batch
+        )
         write_note(disk, self._directory, planned)
 
     def _planned(self) -> EmptyPlan:
@@ -96,25 +101,29 @@ def make_empty_start(parts: NodeParts, local: LocalSequence, worker: Worker, sav
     return EmptyStartLife(EmptyStartFiles(parts, saved_max), local, worker)
 
 
-def common_sequence(parts: NodeParts, store: MessageStore) -> int:
-    """Sequence up to which the log of this active node is that of the node whose copy it was; 0: unknown. Kept in the
-    log, because the segment that shows it may be dropped when its messages have moved away (ADR 0126).
+def common_part(parts: NodeParts, store: MessageStore) -> tuple[int, bytes]:
+    """Sequence up to which the log of this active node is that of the node whose copy it was, and the last batch of
+    that part; 0: unknown. Both are kept in the log, because segments are dropped when their messages have moved away.
 
     Raises:
-        StoreError: it cannot be read or recorded.
+        StoreError: they cannot be read or recorded.
     """
     key = (SettingKind.MOVED_STORE, str(store.node_id))
-    copied = read_replica_state(parts.environment.disk, store_directories(parts).log)
+    disk, directory = parts.environment.disk, store_directories(parts).log
+    copied = read_replica_state(disk, directory)
     known = store.state.settings.get(key)
     if known is None or known.values is None or known.values.get(_COPIED_EPOCH) != copied.epoch:
         own = [use for use in store.state.segments.values() if use.epoch > copied.epoch]
         first = min(own, key=lambda use: use.first_sequence)
         if copied.status is not ReplicaStatus.IN_SYNC or first.epoch != copied.epoch + 1:
-            return 0
-        known = SettingRecord(*key, {_COMMON: first.first_sequence - 1, _COPIED_EPOCH: copied.epoch})
+            return 0, b""
+        common = first.first_sequence - 1
+        last_batch = read_last_batch(disk, directory, common).hex()
+        known = SettingRecord(*key, {_COMMON: common, _LAST_BATCH: last_batch, _COPIED_EPOCH: copied.epoch})
         store.store_setting(known)
-    found = (known.values or {}).get(_COMMON)
-    return found if isinstance(found, int) else 0
+    values = known.values or {}
+    found = values.get(_COMMON)
+    return (found if isinstance(found, int) else 0), bytes.fromhex(str(values.get(_LAST_BATCH, "")))
 
 
 def read_note(disk: Disk, directory: str) -> EmptyPlan | None:
@@ -136,14 +145,16 @@ def read_note(disk: Disk, directory: str) -> EmptyPlan | None:
         found = json.loads(data)
         if found["format"] != _FORMAT:
             raise ValueError(f"format {found['format']}, this Understudy reads {_FORMAT}")
-        return EmptyPlan(*(int(found[name]) for name in _FIELDS))
+        numbers = {name: int(found[name]) for name in _FIELDS}
+        return EmptyPlan(**numbers, last_batch=bytes.fromhex(found[_LAST_BATCH]))
     except (ValueError, KeyError, TypeError) as error:
         raise JournalCorrupt(f"the note of an empty start is damaged: {error}", file=path, offset=0) from error
 
 
 def write_note(disk: Disk, directory: str, planned: EmptyPlan) -> None:
     """Write the note durably. Raises DiskFull or DiskFailed."""
-    values = {"format": _FORMAT} | {name: getattr(planned, name) for name in _FIELDS}
+    values = {"format": _FORMAT, _LAST_BATCH: planned.last_batch.hex()}
+    values |= {name: getattr(planned, name) for name in _FIELDS}
     replace_file(disk, directory, NOTE_NAME, json.dumps(values).encode() + b"\n")
 
 

@@ -130,7 +130,7 @@ def _replication_policy(
         replace(peer_options(cluster), silence_ms=settings.silence_ms),
         used.authority.copied_at,
         lambda: settings.of_node or (None if is_free() else used.authority.data_node_id()),
-        used.authority.listens,
+        lambda: options.role is Role.PRIMARY and policy.standby_life.refused,
         parts.watch.had,
         parts.environment.replication_protocol,
     )

@@ -13,7 +13,7 @@ from understudy.broker import Broker
 from understudy.config.high_availability import ScaleDownConfiguration
 from understudy.ha.policy import ScaleDownOutcome
 from understudy.ha.replication.moved_store import LogEnd, MovedStore
-from understudy.runtime.empty_start import common_sequence
+from understudy.runtime.empty_start import common_part
 from understudy.runtime.parts import NodeParts, Owner
 from understudy.scale_down.plan import ScaleDown
 from understudy.scale_down.transfer import Transfer
@@ -114,8 +114,8 @@ class NodeScaleDown:
         """The present end of the log."""
         store, replication = broker.store, self._parts.configuration.current.ha_policy.replication
         # recorded before the first message moves
-        common = 0 if replication is None else common_sequence(self._parts, store)
-        return LogEnd(store.epoch, store.last_sequence, common)
+        common, last_batch = (0, b"") if replication is None else common_part(self._parts, store)
+        return LogEnd(store.epoch, store.last_sequence, common, last_batch)
 
     async def _choose(self, broker: Broker, pending: SettingRecord | None) -> None:
         self.outcome = None
@@ -138,6 +138,7 @@ class NodeScaleDown:
                 end.epoch,
                 end.sequence,
                 end.common,
+                end.last_batch,
             )
 
         plan = ScaleDown(configuration, broker.cluster, broker.services, self._parts.turn, pending, record)

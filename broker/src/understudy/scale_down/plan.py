@@ -165,6 +165,6 @@ class ScaleDown:
         # answered after the announcement was read
         yield Ask(packets.BindingQuery(self._configuration.management_address), (packets.BindingQueryResponse,))
         moved = self._moved()
-        if moved is not None:
+        if moved is not None and not plain:
             # last: a node that finds it needs nothing from here
             yield from leave_record(moved)

@@ -238,8 +238,8 @@ class LockAuthority:
             claim.take_back(ended)
 
     def moved_record(self, end: LogEnd) -> MovedStore | None:
-        """See ``Authority``: the lock manager keeps it."""
-        return None
+        """See ``Authority``. The lock manager proves it; this one has the last batch of the log."""
+        return MovedStore(self._node_id(), self.sequence, end)
 
     def moved_away(self, end: LogEnd, answer: Answer) -> None:
         """See ``Authority``. A node that ends before its own note activates again, moves nothing and writes both."""
@@ -255,14 +255,18 @@ class LockAuthority:
 
         MovedNumbers(self._manager, self._node_id()).write(self.sequence, end, recorded)
 
-    def hear_moved(self, moved: MovedStore) -> None:
-        """See ``Authority``: the number of the lock manager counts."""
+    def find_moved(self, heard: MovedStore | None, found: Callable[[MovedStore], None]) -> None:
+        """See ``Authority``. The newest data is empty, so older data is not needed, whatever it is. The record of
+        another node says more about the log.
+        """
 
-    def find_moved(self, found: Callable[[MovedStore], None]) -> None:
-        """See ``Authority``. The newest data is empty, so older data is not needed, whatever it is."""
+        def read(moved: MovedStore | None) -> None:
+            if moved is not None:
+                same = heard is not None and (heard.node_id, heard.sequence) == (moved.node_id, moved.sequence)
+                found(heard if heard is not None and same else moved)
+
         if self._available and self._first_start():
-            numbers = MovedNumbers(self._manager, self._node_id())
-            numbers.read(self.sequence, lambda moved: None if moved is None else found(moved))
+            MovedNumbers(self._manager, self._node_id()).read(self.sequence, read)
 
     def position_numbers(self) -> PositionNumbers | None:
         held = self._available and self.fence_lock is not None

@@ -33,6 +33,8 @@ class LogEnd:
     sequence: int
     common: int = 0
     """Sequence up to which it is the log of the node that was active before; 0: unknown."""
+    last_batch: bytes = b""
+    """The batch that ends there (``store.replication.last_batch``); empty: unknown. A lock manager does not keep it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -179,14 +179,11 @@ class Authority(Protocol):
         """
         ...
 
-    def hear_moved(self, moved: MovedStore) -> None:
-        """Another node has answered a registration with the record that it keeps."""
-        ...
-
-    def find_moved(self, found: Callable[[MovedStore], None]) -> None:
+    def find_moved(self, heard: MovedStore | None, found: Callable[[MovedStore], None]) -> None:
         """Look for the record that all messages of the data of this node have moved away.
 
         Args:
+            heard: Record with which another node has answered a registration; None: none has.
             found: Called at most once, with a record that proves it.
 
         Raises:
@@ -338,7 +335,7 @@ class ReplicaListener(Protocol):
         """The active node asks for a promise; see ``Authority.promise``."""
 
     def hear_moved(self, moved: MovedStore) -> None:
-        """A node has the record that the messages of the data of this one have moved; see ``Authority``."""
+        """A node has answered with the record that the messages of the data of this one have moved."""
 
     def fail_over(self) -> None:
         """The active node has stopped, and wants this one to take over: there is nothing left to come."""

@@ -159,6 +159,8 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
         """The same reason, if it is to be logged once enough searches found no active node."""
         self._unfound: str | None = None
         """Why enough searches found no active node; None: they have not ended, or the node asks for the permission."""
+        self._moved: MovedStore | None = None
+        """The record of a node that has the messages of this one, as it was heard last."""
         self._has_more = False
         """The last active node that was found has lost records which this one has."""
 
@@ -211,7 +213,7 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
 
     def hear_moved(self, moved: MovedStore) -> None:
         """See ``ReplicaListener``."""
-        self._authority.hear_moved(moved)
+        self._moved = moved
 
     def fail_over(self) -> None:
         self.fire(StandbyEvent.FAIL_OVER)
@@ -286,9 +288,13 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
             self._find_moved()
 
     def _find_moved(self) -> None:
-        """The active node of the pair may have moved its messages away, and then there is none."""
+        """The active node of the pair may have moved its messages away, and then there is none. The node that has them
+        gets the time of the first searches to say more than a lock manager knows.
+        """
+        if self._moved is None and self._searches <= self._early_searches:
+            return
         try:
-            self._authority.find_moved(lambda moved: self.fire(StandbyEvent.MOVED, moved))
+            self._authority.find_moved(self._moved, lambda moved: self.fire(StandbyEvent.MOVED, moved))
         except BrokerError as error:
             self._life.fail(error)
 
@@ -451,6 +457,11 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
     def _log(self, error: BrokerError) -> None:
         self._unlogged = None
         log.warning("not active", extra={"error": str(error), "hint": error.hint})
+
+    @property
+    def refused(self) -> bool:
+        """Whether other data may be newer than that of this node, by the last answer."""
+        return self._said is not None
 
     @property
     def waiting_because(self) -> str | None:

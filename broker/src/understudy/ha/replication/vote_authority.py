@@ -104,8 +104,6 @@ class VoteAuthority:
         self._claimed: Answer | None = None
         self._heard: WaitingCopy | None = None
         """The last statement of a waiting copy (ADR 0064)."""
-        self._moved: MovedStore | None = None
-        """The last record of a replica that has moved its messages away (ADR 0126)."""
         self._pending: Pending | None = None
         """A vote under way."""
 
@@ -261,14 +259,10 @@ class VoteAuthority:
         """See ``Authority``. A node that ends before its note activates again, moves nothing and writes it."""
         self._local.write_moved(lambda error: answer(failure_of(self._local.path, error)))
 
-    def hear_moved(self, moved: MovedStore) -> None:
-        self._moved = moved
-
-    def find_moved(self, found: Callable[[MovedStore], None]) -> None:
+    def find_moved(self, heard: MovedStore | None, found: Callable[[MovedStore], None]) -> None:
         """See ``Authority``. Only a primary begins anew: a backup waits for it."""
-        moved = self._moved
-        if moved is not None and self._options.primary and has_moved(self._notes(), self._node_id(), moved):
-            found(moved)
+        if heard is not None and self._options.primary and has_moved(self._notes(), self._node_id(), heard):
+            found(heard)
 
     def position_numbers(self) -> PositionNumbers | None:
         """See ``Authority``: the nodes that vote keep no numbers."""

@@ -41,6 +41,7 @@ def keep(store: MessageStore, packet: packets.StoreMoved) -> int:
             "epoch": packet.epoch,
             "log_sequence": packet.log_sequence,
             "common": packet.common,
+            "last_batch": packet.last_batch.hex(),
         },
     )
     known = [each for each in store.state.settings.values() if each.scope is _KIND]
@@ -70,11 +71,25 @@ def answer_for(store: MessageStore, node_id: str) -> packets.ReplicaAnswer | Non
         moved_epoch=moved.epoch,
         moved_log_sequence=moved.log_sequence,
         moved_common=moved.common,
+        moved_last_batch=moved.last_batch,
     )
 
 
 def _packet(record: SettingRecord) -> packets.StoreMoved:
     values = record.values or {}
-    numbers = [values.get(name) for name in ("sequence", "copied_at", "epoch", "log_sequence", "common")]
-    sequence, copied_at, *log_position = (each if isinstance(each, int) else -1 for each in numbers)
-    return packets.StoreMoved(record.match, sequence, copied_at, str(values.get("place", "")), *log_position)
+
+    def number(name: str) -> int:
+        value = values.get(name)
+        return value if isinstance(value, int) else -1
+
+    last_batch = bytes.fromhex(str(values.get("last_batch", "")))
+    return packets.StoreMoved(
+        record.match,
+        number("sequence"),
+        number("copied_at"),
+        str(values.get("place", "")),
+        number("epoch"),
+        number("log_sequence"),
+        number("common"),
+        last_batch,
+    )

@@ -38,6 +38,7 @@ from understudy.store.log.segment import (
 from understudy.store.replication import old_replicas
 from understudy.store.replication.divergence import saved_directories
 from understudy.store.replication.earlier_log import EarlierLog
+from understudy.store.replication.last_batch import apply_last_batch
 from understudy.store.replication.replica_state import ReplicaState, ReplicaStatus, write_replica_state
 from understudy.store.replication.store_files import StoreDirectories
 from understudy.store.setting_record import SettingKind, SettingRecord, encode_setting
@@ -65,9 +66,13 @@ class EmptyPlan:
     """Sequence up to which the data was that of the replica, too; 0: unknown."""
     saved: int
     """Number of the directory ``oldreplica.N`` of the data."""
+    last_batch: bytes
+    """Records of the batch that ends there, which the data may lack (``last_batch``); empty: unknown."""
 
 
-def plan(disk: Disk, directories: StoreDirectories, sequence: int, end: tuple[int, int, int]) -> EmptyPlan:
+def plan(
+    disk: Disk, directories: StoreDirectories, sequence: int, end: tuple[int, int, int], last_batch: bytes
+) -> EmptyPlan:
     """The plan of an empty start that has not begun.
 
     Args:
@@ -75,12 +80,13 @@ def plan(disk: Disk, directories: StoreDirectories, sequence: int, end: tuple[in
         directories: Of the store.
         sequence: Activation sequence of the data that has moved.
         end: Epoch and sequence at the end of its log, and the sequence up to which it is the log of this node.
+        last_batch: The batch that ends there.
     """
     names, (epoch, last, common) = disk.list(directories.log), end
     # activations of this node that failed may have begun later epochs than the one that moved its messages
     begun = max(epoch, newest_epoch(names)) + 1
     saved = old_replicas.next_number(disk, directories)
-    return EmptyPlan(sequence, begun, highest_number(names) + 1, last + 1, common, saved)
+    return EmptyPlan(sequence, begun, highest_number(names) + 1, last + 1, common, saved, last_batch)
 
 
 def set_aside(directories: StoreDirectories, planned: EmptyPlan) -> None:
@@ -150,6 +156,13 @@ def _kept(directories: StoreDirectories, planned: EmptyPlan, node_id: NodeId, id
         earlier = EarlierLog(directories.disk, saved.log, planned.common)
         follower = Follower(earlier, saved.log, node_id=node_id, id_cache_size=id_cache_size)
         follower.finish()
+        follower.close()
+        state = follower.state
+        if state.sequence < planned.common and not apply_last_batch(planned.last_batch, state):
+            log.warning(
+                "the empty store lacks duplicate ids of the last messages: a client may send one of them twice",
+                extra={"directory": saved.log, "sequence": state.sequence, "common": planned.common},
+            )
     except (StoreError, FileNotFoundError) as error:
         log.warning(
             "the empty store begins without the queues, settings and duplicate ids of the earlier data: messages that"
@@ -157,8 +170,7 @@ def _kept(directories: StoreDirectories, planned: EmptyPlan, node_id: NodeId, id
             extra={"directory": saved.log, "error": str(error)},
         )
         return StoreState(id_cache_size)
-    follower.close()
-    return follower.state
+    return state
 
 
 def _records(planned: EmptyPlan, node_id: NodeId, wall_ms: int, state: StoreState) -> Iterator[bytes]:

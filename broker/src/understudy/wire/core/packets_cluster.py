@@ -26,7 +26,8 @@ Another one follows them when a node is scaled down to another Understudy node::
 A replica that took over and was scaled down then leaves a record (ADR 0126)::
 
     -106  StoreMoved        str node id, i64 activation sequence, i64 sequence of the copy, str place,
-                            i64 epoch, i64 sequence of the log, i64 common sequence
+                            i64 epoch, i64 sequence of the log, i64 common sequence,
+                            i32 n, n bytes last batch
 
 Artemis uses the types 10 to 127 and -1 to -22, so -100 and below are free; brokers of Artemis never
 receive them, because a node that is configured to connect to one uses ``ClusterConnect``.
@@ -53,6 +54,7 @@ from understudy.wire.core.layout import (
     OptionalSecret,
     Packet,
     Secret,
+    SizedBytes,
     SizedTexts,
     Text,
     TextOrNull,
@@ -420,6 +422,8 @@ class StoreMoved(Packet):
     log_sequence: I64
     common: I64
     """Sequence up to which it is the log of the node that was active before; 0: unknown."""
+    last_batch: SizedBytes
+    """The batch that ends there (``store.replication.last_batch``); empty: unknown."""
 
 
 def topology_packet(

@@ -131,6 +131,7 @@ class ReplicaAnswer(Packet):
     moved_epoch: I64 = 0
     moved_log_sequence: I64 = 0
     moved_common: I64 = 0
+    moved_last_batch: SizedBytes = b""
 
 
 @dataclass(slots=True)
