@@ -97,7 +97,8 @@ class Node:
         self.calls.append("follow")
 
     def set_aside(self) -> None:
-        """All messages of the node have moved, as its authority finds out."""
+        """All messages of the node have moved, as another node says and its authority finds out."""
+        self.life.hear_moved(MOVED)
         self.authority.moved = MOVED
         self.life.empty_start = self.empty
 

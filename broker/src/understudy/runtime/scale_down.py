@@ -144,7 +144,8 @@ class NodeScaleDown:
         plan = ScaleDown(configuration, broker.cluster, broker.services, self._parts.turn, pending, record)
         membership = self._parts.membership if configuration.ha_policy.moves_instead_of_serving else None
         if membership is not None:
-            # the node is no member of the cluster now, and learns here which nodes are
+            # the node is no member of the cluster now, and learns here which nodes are; it is not the backup any more
+            membership.leave()
             membership.watch(self._parts.lock.node_id)
         await self._until(plan.transfer, plan.transfer.search)
         if membership is not None:

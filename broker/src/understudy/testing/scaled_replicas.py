@@ -18,6 +18,7 @@ from understudy.testing.cluster import SimNode
 from understudy.testing.fault_plan import FaultKind
 from understudy.testing.member_replicas import MemberReplicas, MemberReplicasRun, MemberReplicaStrikes
 from understudy.testing.plan import Plan
+from understudy.testing.replicated_run import ReplicatedRun
 from understudy.testing.steps import LOCK_STEPS, Step
 from understudy.testing.strikes import Strikes
 
@@ -40,10 +41,8 @@ class ScaledReplicaStrikes(MemberReplicaStrikes):
     )
 
 
-class ScaledReplicasRun(MemberReplicasRun):
-    """One run of two or three replicated pairs whose backups move their messages."""
-
-    strikes_class: ClassVar[type[Strikes]] = ScaledReplicaStrikes
+class MovingPairs(ReplicatedRun):
+    """The end of a run of pairs whose backups move their messages."""
 
     async def _take_over(self, pair: Sequence[SimNode]) -> None:
         """See ``ReplicatedRun``; the messages move, and the primary returns without them."""
@@ -67,6 +66,12 @@ class ScaledReplicasRun(MemberReplicasRun):
         server = node.server
         outcome = None if server is None else server.serving.scale_down.outcome
         return outcome is not None and outcome.complete and node.state == "passive"
+
+
+class ScaledReplicasRun(MovingPairs, MemberReplicasRun):
+    """One run of two or three replicated pairs with a witness."""
+
+    strikes_class: ClassVar[type[Strikes]] = ScaledReplicaStrikes
 
 
 class ScaledReplicas(MemberReplicas):

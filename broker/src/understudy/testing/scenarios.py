@@ -14,6 +14,7 @@ from understudy.testing.plan import Plan
 from understudy.testing.quorum import Quorum
 from understudy.testing.replicated_pair import ReplicatedPair
 from understudy.testing.scaled_replicas import ScaledReplicas
+from understudy.testing.scaled_voters import ScaledVoters
 from understudy.testing.scenario import Scenario
 from understudy.testing.ungrouped_pairs import UngroupedPairs
 from understudy.testing.wrong_reads_pair import WrongReads
@@ -70,6 +71,7 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         MemberReplicas(),
         UngroupedPairs(),
         ScaledReplicas(),
+        ScaledVoters(),
         WrongReads(),
     )
 }

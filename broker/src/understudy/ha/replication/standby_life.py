@@ -160,7 +160,7 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
         self._unfound: str | None = None
         """Why enough searches found no active node; None: they have not ended, or the node asks for the permission."""
         self._moved: MovedStore | None = None
-        """The record of a node that has the messages of this one, as it was heard last."""
+        """The record of a node that has the messages of this one, the newest that was heard."""
         self._has_more = False
         """The last active node that was found has lost records which this one has."""
 
@@ -213,7 +213,9 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
 
     def hear_moved(self, moved: MovedStore) -> None:
         """See ``ReplicaListener``."""
-        self._moved = moved
+        if self._moved is None or moved.sequence > self._moved.sequence:
+            # several nodes may have taken messages of this one, each at another time
+            self._moved = moved
 
     def fail_over(self) -> None:
         self.fire(StandbyEvent.FAIL_OVER)

@@ -44,8 +44,12 @@ def keep(store: MessageStore, packet: packets.StoreMoved) -> int:
             "last_batch": packet.last_batch.hex(),
         },
     )
+    present = store.state.settings.get(record.key)
+    if present is not None and _packet(present).sequence > packet.sequence:
+        # an earlier scale-down, whose record has come with the messages of a third node
+        return store.last_sequence
     known = [each for each in store.state.settings.values() if each.scope is _KIND]
-    if len(known) >= MOVED_STORES_MAX and record.key not in store.state.settings:
+    if len(known) >= MOVED_STORES_MAX and present is None:
         raise LimitExceeded(f"records of {len(known)} nodes that were scaled down to this one are kept")
     return store.store_setting(record)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from support.standby import MOVED, Node
 from understudy.errors import ActivationRefused, StoreBehind
 from understudy.ha.replication.ports import Found
@@ -35,6 +37,7 @@ def test_the_data_stays_while_an_active_node_is_known() -> None:
 def test_an_answer_of_the_lock_manager_ends_a_request_that_was_repeated_meanwhile() -> None:
     node = Node()
     node.life.empty_start = node.empty
+    node.life.hear_moved(MOVED)
     node.life.begin()
     node.authority.answer(ActivationRefused("the newest is 8"))
     node.life.not_found("refused")
@@ -48,6 +51,7 @@ def test_an_answer_of_the_lock_manager_ends_a_request_that_was_repeated_meanwhil
 def test_an_answer_that_comes_late_changes_nothing() -> None:
     node = Node()
     node.life.empty_start = node.empty
+    node.life.hear_moved(MOVED)
     node.life.begin()
     node.authority.answer(ActivationRefused("the newest is 8"))
     node.life.not_found("refused")
@@ -76,7 +80,27 @@ def test_data_that_cannot_be_set_aside_ends_the_node() -> None:
     assert node.calls == ["fail: the disk is gone"]
 
 
-def test_a_record_that_another_node_keeps_reaches_the_authority() -> None:
+def test_the_newest_record_that_other_nodes_keep_reaches_the_authority() -> None:
     node = Node()
-    node.life.hear_moved(MOVED)
-    assert node.authority.moved == MOVED
+    node.life.empty_start = node.empty
+    newer = replace(MOVED, sequence=9)
+    for moved in (MOVED, newer, MOVED):
+        node.life.hear_moved(moved)
+    node.life.begin()
+    node.authority.answer(ActivationRefused("the newest is 9"))
+    node.life.not_found("refused")
+    assert node.authority.heard == newer
+
+
+def test_the_node_that_has_the_messages_gets_time_to_say_more_than_a_lock_manager_knows() -> None:
+    node = Node()
+    node.authority.moved = MOVED
+    node.life.empty_start = node.empty
+    node.life.begin()
+    began_ms = node.time.monotonic_ms()
+    while not node.empty.begun:
+        if node.authority.requested is not None:
+            node.authority.answer(ActivationRefused("the newest is 8"))
+        node.life.not_found("refused")
+        node.time.advance(100)
+    assert 1_500 <= node.time.monotonic_ms() - began_ms <= 4_500
