@@ -60,6 +60,8 @@ class MembershipSettings:
     """Only static connectors are dialled."""
     group: str | None = None
     """group-name of the replication."""
+    shares_connector: bool = False
+    """The server that hosts this node has the same connector: it is a member like any other."""
 
 
 class LinkObserver(Protocol):
@@ -137,7 +139,8 @@ class Membership(Machine[State, Event]):
         self._observer: LinkObserver | None = None
         self._topology = topology
         self._own = own
-        self._statics = [each for each in statics if not each.same_place(own)]
+        self._is_own = own.same_place if not settings.shares_connector else lambda each: False
+        self._statics = [each for each in statics if not self._is_own(each)]
         self._discovered: list[TransportConfiguration] = []
         self._settings = settings
         self._credentials = credentials
@@ -198,7 +201,7 @@ class Membership(Machine[State, Event]):
         was connected or is in the topology.
         """
         before = {_place(each) for each in self._discovered}
-        self._discovered = [each for each in connectors if not each.same_place(self._own)][:CLUSTER_NODES_MAX]
+        self._discovered = [each for each in connectors if not self._is_own(each)][:CLUSTER_NODES_MAX]
         now = {_place(each) for each in self._discovered}
         # a node that is heard again is tried again
         self._given_up -= now - before
@@ -453,7 +456,7 @@ class Membership(Machine[State, Event]):
             if not self._topology.lists(each) and _place(each) not in self._given_up:
                 wanted[_place(each)] = (each, None)
         for member in self._topology.members():
-            if member.primary is None or member.primary.same_place(self._own):
+            if member.primary is None or self._is_own(member.primary):
                 continue
             if not self._settings.direct_connections_only or self._is_candidate(member.primary):
                 wanted[_place(member.primary)] = (member.primary, member.node_id)

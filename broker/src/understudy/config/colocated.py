@@ -105,7 +105,10 @@ def hosted_configuration(parent: Configuration, backup: HostedBackup) -> Configu
         name=backup.name,
         acceptors=() if scales_down else tuple(map(shift.acceptor, parent.acceptors)),
         connectors=(*connectors, replace(backup.requester, name=REQUESTER)),
-        cluster_connections=tuple(_with_requester(parent, each) for each in parent.cluster_connections),
+        cluster_connections=tuple(
+            _with_members(parent, each, with_parent=scales_down and colocated.backup.replication is not None)
+            for each in parent.cluster_connections
+        ),
         journal_directory=directories.journal,
         bindings_directory=directories.bindings,
         large_messages_directory=directories.large_messages,
@@ -146,13 +149,15 @@ def _to_parent(parent: Configuration, scale_down: ScaleDownConfiguration) -> Sca
     return replace(scale_down, connectors=(parent.cluster_connections[0].connector_ref,))
 
 
-def _with_requester(
-    parent: Configuration, connection: ClusterConnectionConfiguration
+def _with_members(
+    parent: Configuration, connection: ClusterConnectionConfiguration, *, with_parent: bool
 ) -> ClusterConnectionConfiguration:
+    """A cluster connection with the requesting node, and the parent if that is to vote and to take messages."""
     if connection.connector_ref != parent.pair_connection.connector_ref:
         # it asked on another cluster connection, where its connector is known
         return connection
-    return replace(connection, static_connectors=(*connection.static_connectors, REQUESTER))
+    added = (REQUESTER, connection.connector_ref) if with_parent else (REQUESTER,)
+    return replace(connection, static_connectors=(*connection.static_connectors, *added))
 
 
 @dataclass(frozen=True, slots=True)
