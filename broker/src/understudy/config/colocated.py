@@ -131,7 +131,7 @@ def _policy(parent: Configuration, colocated: ColocatedConfiguration, backup: Ho
         replication = replace(replication, of_node=backup.node_id)
     if scale_down is not None and replication is not None:
         # it cannot serve messages that no other node takes
-        scale_down = replace(scale_down, host=parent.cluster_connections[0].connector_ref)
+        scale_down = replace(scale_down, host=parent.pair_connection.connector_ref)
     elif scale_down is not None and not scale_down.connectors and scale_down.discovery_group is None:
         scale_down = _to_parent(parent, scale_down)
     return replace(
