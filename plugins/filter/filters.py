@@ -15,6 +15,7 @@ from ansible_collections.understudy.broker.plugins.module_utils import (
     health,
     pem,
     roll_guard,
+    store_copies,
     units,
 )
 from ansible_collections.understudy.broker.plugins.module_utils.process import ProcessTable
@@ -215,6 +216,22 @@ def release_drift(results: Mapping[str, Mapping[str, object]]) -> list[str]:
     return health.drift(results)
 
 
+def store_sources(nodes: Sequence[Mapping[str, object]], pairs: Sequence[str] = ()) -> list[str]:
+    """Nodes whose stores are copied; see store_sources.yml."""
+    try:
+        return store_copies.sources([store_copies.Holder.of(node) for node in nodes], pairs)
+    except store_copies.Refused as error:
+        raise AnsibleFilterError(str(error)) from error
+
+
+def newer_stores(others: Mapping[str, Mapping[str, object]], copy: Mapping[str, object]) -> list[str]:
+    """Stores that are newer than a copy; see newer_stores.yml."""
+    try:
+        return store_copies.newer_than(copy, others)
+    except (KeyError, TypeError, ValueError) as error:
+        raise AnsibleFilterError(f"newer_stores: {type(error).__name__}: {error}") from error
+
+
 Result = TypeVar("Result")
 
 
@@ -253,4 +270,6 @@ class FilterModule:
             "release_drift": release_drift,
             "units_in_place": units_in_place,
             "clock_differences": clock_differences,
+            "store_sources": store_sources,
+            "newer_stores": newer_stores,
         }

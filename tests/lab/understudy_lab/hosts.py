@@ -135,6 +135,13 @@ class Lab:
             if self._remote is not None:
                 self._remote.forget(number_of(name))
 
+    def replace(self, name: str) -> None:
+        """Cuts the power of a host, and boots another machine with empty disks under its name and address."""
+        self.cut_power(name)
+        (self.directory / name / "cow.img").unlink()
+        shutil.rmtree(self.directory / name / "files")
+        self.start([name])
+
     def pause(self, name: str) -> None:
         """Stops a host's kernel between two instructions; its clock does not notice."""
         os.kill(self._running(name), signal.SIGSTOP)

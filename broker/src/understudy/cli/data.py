@@ -1,4 +1,5 @@
-"""``understudy data``: offline tools for the log of a store. Strictly read-only, except ``compact``.
+"""``understudy data``: tools for the log of a store. Strictly read-only, except ``compact``, ``restore`` and
+``set-aside``, which a running broker refuses.
 
 They can be used while a broker runs; a record that it is writing appears as the open end of the log.
 """
@@ -16,9 +17,11 @@ import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
+from understudy.cli.data_backup import back_up_store
 from understudy.cli.data_compact import compact_store
 from understudy.cli.data_compare import compare_stores
 from understudy.cli.data_replay import replay_messages
+from understudy.cli.data_restore import restore_copy, set_store_aside
 from understudy.cli.data_salvage import salvage_store
 from understudy.cli.data_transfer import export_messages, import_messages
 from understudy.cli.instances import config_of
@@ -37,15 +40,18 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="JSON instead of te
 
 @click.group()
 def data() -> None:
-    """Inspect the journal of a broker, running or not; only compact changes it."""
+    """Inspect and copy the journal of a broker, running or not; compact, restore and set-aside change one at rest."""
 
 
+data.add_command(back_up_store)
 data.add_command(compact_store)
 data.add_command(compare_stores)
 data.add_command(export_messages)
 data.add_command(import_messages)
 data.add_command(replay_messages)
+data.add_command(restore_copy)
 data.add_command(salvage_store)
+data.add_command(set_store_aside)
 
 
 @data.command("print")

@@ -1,4 +1,4 @@
-"""``understudy data compact``: free the space of dead records. The only data command that writes.
+"""``understudy data compact``: free the space of dead records.
 
 Exit codes: 0 done (or planned, with --dry-run), 1 refused or not completed, 2 usage, 3 the journal
 is damaged or cannot be read.
@@ -14,14 +14,12 @@ from dataclasses import asdict
 
 import click
 
-from understudy.cli.stores import STORE, open_store
+from understudy.cli.stores import STORE, locked_store, open_store
 from understudy.cli.tables import console as make_console
 from understudy.cli.terminal import echo
-from understudy.errors import BrokerError, DiskFailed, DiskFull, JournalCorrupt, StoreVersionUnsupported, WrongNode
+from understudy.errors import BrokerError, DiskFull, JournalCorrupt, StoreVersionUnsupported, WrongNode
 from understudy.runtime.disk import RealDisk
-from understudy.runtime.environment import SystemClock, SystemEntropy
-from understudy.runtime.file_lock import RealFileLock
-from understudy.store.node_lock import NodeLock
+from understudy.runtime.environment import SystemClock
 from understudy.store.retention import RetentionSettings
 from understudy.tools.compaction import Compaction, CompactionPlan, CompactionReport, plan
 from understudy.units import format_bytes
@@ -95,16 +93,9 @@ def _compact(
     *,
     quiet: bool,
 ) -> CompactionReport:
-    path = f"{lock_directory}/server.lock"
-    if not os.path.exists(path):
+    if not os.path.exists(f"{lock_directory}/server.lock"):
         raise click.UsageError(f"{lock_directory} has no server.lock; --lock-directory says where it is")
-    owner = os.stat(path).st_uid
-    if owner != os.geteuid():
-        raise click.UsageError(f"{path} belongs to user {owner}, which cannot open files of another: run as that user")
-    lock = NodeLock(disk, lock_directory, RealFileLock, SystemEntropy())
-    try:
-        if not lock.open() or not lock.try_primary():
-            raise DiskFailed(f"{lock_directory}: a broker has the lock of this store", hint="stop it first")
+    with locked_store(disk, lock_directory) as lock:
         # a node that believes to own the store notices that it does not
         lock.touch()
         console = make_console(err=True)
@@ -117,8 +108,6 @@ def _compact(
                     status.update(f"{segments} segments left, {dropped} dropped, {copied} messages copied")
 
             return compaction.run(progress)
-    finally:
-        lock.close()
 
 
 def _plan_text(planned: CompactionPlan) -> str:

@@ -24,7 +24,8 @@ def reader() -> None:
     """List, register, commit and drop the named readers, for which an active node keeps its log."""
 
 
-def _invoke(place: Place, operation: str, *parameters: object) -> dict[str, Any]:
+def invoke(place: Place, operation: str, *parameters: object) -> dict[str, Any]:
+    """The result of an operation of the broker, which is a JSON object."""
     body = {"resource": "broker", "operation": operation, "parameters": list(parameters)}
     found: dict[str, Any] = json.loads(place.ask("/api/v1/invoke", body=body)["result"])
     return found
@@ -47,7 +48,7 @@ def list_readers(
 
     Exit codes: 0 done, 1 a reader was dropped because it held too much, 3 not reachable.
     """
-    found = _invoke(Place.of(instance, url, token_file, server), "listReadersAsJSON")
+    found = invoke(Place.of(instance, url, token_file, server), "listReadersAsJSON")
     if as_json:
         echo(json.dumps(found, indent=2))
     else:
@@ -97,7 +98,7 @@ def register(
         limit_bytes = parse_bytes(max_bytes)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--max-bytes") from error
-    found = _invoke(place, "registerReader", name, _position(place, position), limit_bytes)
+    found = invoke(place, "registerReader", name, _position(place, position), limit_bytes)
     _show(found, f"{name} holds the log from sequence {found['sequence'] + 1} on", as_json)
 
 
@@ -121,9 +122,9 @@ def commit(
     """Move the reader NAME to POSITION (EPOCH:SEQUENCE, or latest): it has processed everything up to there."""
     place = Place.of(instance, url, token_file, server)
     if position == "latest":
-        confirmed = _invoke(place, "listReadersAsJSON")["confirmed"]
+        confirmed = invoke(place, "listReadersAsJSON")["confirmed"]
         position = f"{confirmed['epoch']}:{confirmed['sequence']}"
-    found = _invoke(place, "commitReader", name, _position(place, position))
+    found = invoke(place, "commitReader", name, _position(place, position))
     _show(found, f"{name} is at epoch {found['epoch']}, sequence {found['sequence']}", as_json)
 
 
@@ -138,7 +139,7 @@ def drop(
     name: str, instance: Path | None, server: str | None, url: str | None, token_file: Path | None, as_json: bool
 ) -> None:
     """Forget the reader NAME. The segments that it holds may be removed from then on."""
-    found = _invoke(Place.of(instance, url, token_file, server), "dropReader", name)
+    found = invoke(Place.of(instance, url, token_file, server), "dropReader", name)
     _show(found, f"{name} dropped at sequence {found['sequence']}", as_json)
 
 
@@ -149,5 +150,5 @@ def _position(place: Place, text: str) -> str:
     epoch, colon, sequence = text.partition(":")
     if not colon or not all(part.isascii() and part.isdecimal() for part in (epoch, sequence)):
         raise click.BadParameter(f"{text!r} is none of earliest, latest, EPOCH:SEQUENCE")
-    node_id = _invoke(place, "listReadersAsJSON")["node_id"]
+    node_id = invoke(place, "listReadersAsJSON")["node_id"]
     return json.dumps({"node_id": node_id, "epoch": int(epoch), "sequence": int(sequence)})

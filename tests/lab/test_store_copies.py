@@ -1,0 +1,124 @@
+"""Goal: a lost machine is replaced and a store is copied under load without the loss of a message, as ledgers prove.
+
+Method: a replicated pair with a witness as in test_quorum.py. The store is copied while clients send; then the host of the
+replica, and after that the one of the primary, loses its disks and comes back as a new machine of the same name. At
+the end the copy is put back over newer data, which has to be allowed explicitly.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from understudy_lab.hosts import Lab
+from understudy_lab.pair import (
+    BACKUP,
+    CLIENT,
+    INSTANCE,
+    PRIMARY,
+    UNDERSTUDY,
+    Load,
+    assert_kept,
+    await_that,
+    deploy,
+    longest_window_s,
+    make_ready,
+    play,
+    record,
+    serves,
+)
+
+TABLE = "store_copies"
+INVENTORY = "quorum"
+NAMES = {PRIMARY: "a1", BACKUP: "a2"}
+COPY = "/opt/understudy/backups/monday"
+
+
+@pytest.fixture(scope="module")
+def pair(lab: Lab) -> Lab:
+    """The hosts with the witness and the pair deployed."""
+    return deploy(
+        lab, INVENTORY, TABLE, "playbooks/witness.yml", "tests/lab/playbooks/clients.yml", "playbooks/site.yml"
+    )
+
+
+def judge(load: Load, row: dict[str, object]) -> None:
+    """Ends a load, records its figures, and proves that nothing was lost."""
+    report = load.end()
+    counts = report["counts"]
+    assert isinstance(counts, dict)
+    kept = {name: counts[name] for name in ("confirmed", "lost", "duplicated", "unresolved")}
+    record(TABLE, {**row, "window_s": longest_window_s(report), **kept})
+    assert_kept(report)
+
+
+def messages_at(lab: Lab, host: str) -> int:
+    """Messages in the queues of the broker on a host."""
+    found = json.loads(lab.output(host, f"{UNDERSTUDY} queue stat --instance {INSTANCE} --json"))
+    return sum(int(queue["message_count"]) for queue in found)
+
+
+def test_the_store_is_copied_under_load(pair: Lab) -> None:
+    make_ready(pair)
+    load = Load(pair)
+    load.await_progress(500)
+    played = play(pair, INVENTORY, "playbooks/backup_store.yml", options=("-e", "backup_name=monday"))
+    assert played.code == 0, played.output[-3000:]
+    load.await_progress(200)
+    judge(load, {"play": "backup_store", "seconds": round(played.seconds, 1)})
+    # the replica in sync was copied, not the active node
+    made = json.loads(pair.output(BACKUP, f"cat {COPY}/a2/backup.json"))
+    assert made["reader"] is None
+    assert made["sequence"] > 500
+    assert pair.execute(PRIMARY, f"ls {COPY}").code != 0
+
+
+@pytest.mark.parametrize("lost", [BACKUP, PRIMARY], ids=["backup", "primary"])
+def test_a_lost_machine_is_replaced_under_load(pair: Lab, lost: str) -> None:
+    make_ready(pair)
+    other = PRIMARY if lost == BACKUP else BACKUP
+    load = Load(pair)
+    load.await_progress(500)
+    pair.replace(lost)
+    await_that(lambda: serves(pair, other), "the other node serves", 60.0)
+    load.await_progress(200)
+    name = NAMES[lost]
+    refused = play(pair, INVENTORY, "playbooks/replace_host.yml", options=("-e", f"replace_node={NAMES[other]}"))
+    assert refused.code != 0
+    assert "already" in refused.output or "No partner of" in refused.output
+    played = play(pair, INVENTORY, "playbooks/replace_host.yml", options=("-e", f"replace_node={name}"))
+    assert played.code == 0, played.output[-3000:]
+    make_ready(pair)
+    load.await_progress(200)
+    judge(load, {"play": f"replace_host {name}", "seconds": round(played.seconds, 1)})
+
+
+def test_a_copy_is_put_back_only_over_older_data_or_with_the_explicit_option(pair: Lab) -> None:
+    active, _ = make_ready(pair)
+    assert active == PRIMARY
+    pair.output(CLIENT, "mkdir -p load")
+    produce = f"cd load; {UNDERSTUDY} produce --url tcp://10.77.0.12:61616 --user drill --password-file password"
+    pair.output(CLIENT, f"{produce} --queue drill --count 300")
+    played = play(pair, INVENTORY, "playbooks/backup_store.yml", options=("-e", "backup_name=full"))
+    assert played.code == 0, played.output[-3000:]
+    pair.output(CLIENT, f"{produce} --queue drill --count 200")
+    assert messages_at(pair, PRIMARY) == 500
+    copied = pair.output(BACKUP, "cd /opt/understudy/backups/full; tar cz a2 | base64 -w0")
+    pair.output(
+        PRIMARY,
+        f"mkdir -p /opt/understudy/backups; cd /opt/understudy/backups; echo '{copied}' | base64 -d | tar xz;"
+        " chown -R --reference=/opt/understudy/instance/run .",
+    )
+    restore = ("-e", "restore_from=/opt/understudy/backups/a2")
+    refused = play(pair, INVENTORY, "playbooks/restore_store.yml", options=restore)
+    assert refused.code != 0
+    assert "runs; stop the pair first" in refused.output
+    assert play(pair, INVENTORY, "playbooks/stop.yml").code == 0
+    refused = play(pair, INVENTORY, "playbooks/restore_store.yml", options=restore)
+    assert refused.code != 0
+    assert "the present store is newer" in refused.output, refused.output[-3000:]
+    restored = play(pair, INVENTORY, "playbooks/restore_store.yml", options=(*restore, "-e", "restore_over_newer=true"))
+    assert restored.code == 0, restored.output[-3000:]
+    record(TABLE, {"play": "restore_store", "seconds": round(restored.seconds, 1)})
+    make_ready(pair)
+    assert messages_at(pair, PRIMARY) == 300
