@@ -24,6 +24,7 @@ from ansible_collections.understudy.broker.plugins.module_utils.rollout_model im
     RESTART,
     ROLLBACK,
     SHARED_STORE,
+    SWITCHOVER,
     UPDATE,
     VOTES,
     Node,
@@ -33,6 +34,7 @@ from ansible_collections.understudy.broker.plugins.module_utils.rollout_model im
     Wave,
 )
 from ansible_collections.understudy.broker.plugins.module_utils.rollout_record import Event, Phase, step
+from ansible_collections.understudy.broker.plugins.module_utils.rollout_versions import why_not_together
 
 
 @dataclass
@@ -58,6 +60,15 @@ class _Unit:
         """It is a wave of its own whatever the scope: others answer for it, or vote, while it is down."""
         return any(
             node.colocated or (node.policy == REPLICATION and node.lock_manager == VOTES) for node in self.members
+        )
+
+    @property
+    def switches(self) -> bool:
+        """Its nodes go one after the other, and the service is handed over in between."""
+        return (
+            len(self.members) > 1
+            and not self.members[0].colocated
+            and all(node.roll_order == SWITCHOVER for node in self.members)
         )
 
     @property
@@ -162,6 +173,10 @@ def _judge(unit: _Unit, order: Order, rolls: tuple[str, str], allowed: set[str])
     active = tuple(node for node in unit.members if node.running and node.state == "active")
     if len(active) > 1:
         unit.reasons.append(f"{active[0].name} and {active[1].name} of pair {unit.name} are both active")
+    if unit.switches:
+        unit.serving = active
+        unit.reasons += _unfit_to_switch(unit, order)
+        return unit
     if unit.begun:
         unit.serving = active or tuple(n for n in unit.members if n.record is not None and n.record.served)
         if not unit.serving:
@@ -176,6 +191,37 @@ def _judge(unit: _Unit, order: Order, rolls: tuple[str, str], allowed: set[str])
         # a partner that goes on running would take over from the node that stops
         unit.changed = unit.members
     return unit
+
+
+def _unfit_to_switch(unit: _Unit, order: Order) -> list[str]:
+    """Why the nodes of a pair cannot go one after the other."""
+    if not unit.begun:
+        reasons = _unfit(unit)
+    elif not unit.serving:
+        said = "; ".join(_says(node) for node in unit.members)
+        reasons = [
+            f"no node of pair {unit.name} is active: {said}; bring the one into service that served last, with site"
+        ]
+    else:
+        reasons = _crossed(unit)
+    for node in unit.changed:
+        wanted = _wanted(node, order)
+        problem = next((why for other in unit.members if (why := why_not_together(other.release, wanted))), "")
+        if problem:
+            reasons.append(
+                f"pair {unit.name} cannot be rolled by switchover: {problem}; set broker_roll_order to together for it"
+            )
+            break
+    return reasons
+
+
+def _wanted(node: Node, order: Order) -> str:
+    """The release that a node gets."""
+    if order.kind == UPDATE and order.target:
+        return order.target
+    if order.kind == ROLLBACK and node.saved is not None:
+        return node.saved.release
+    return node.release
 
 
 def _is_done(node: Node, roll: str) -> bool:
@@ -271,12 +317,12 @@ def _waves(units: Sequence[_Unit], order: Order, roll: str, seen: Sequence[Node]
     rest = [unit for unit in units if not unit.begun]
     together = [unit for unit in begun if not unit.alone]
     for group in ([together] if together else []) + [[unit] for unit in begun if unit.alone]:
-        yield _wave(group, resumed=True)
+        yield from _stages(group, resumed=True)
     proved = any(_is_done(node, roll) for node in seen)
     if rest and not begun and not proved:
         canary = next((unit for unit in rest if unit.name == order.canary), rest[0])
         rest.remove(canary)
-        yield _wave([canary])
+        yield from _stages([canary])
     batches: dict[str, list[_Unit]] = {}
     for unit in rest:
         key = f"unit {unit.name}"
@@ -286,7 +332,74 @@ def _waves(units: Sequence[_Unit], order: Order, roll: str, seen: Sequence[Node]
             key = f"group {unit.group}"
         batches.setdefault(key, []).append(unit)
     for batch in batches.values():
-        yield _wave(batch)
+        yield from _stages(batch)
+
+
+def _stages(units: Sequence[_Unit], *, resumed: bool = False) -> Iterator[Wave]:
+    """The waves of units that go together: one, or with a switchover one for each half of the pairs."""
+    together = [unit for unit in units if not unit.switches]
+    switching = [unit for unit in units if unit.switches]
+    if together:
+        yield _wave(together, resumed=resumed)
+    for served in (False, True):
+        halves = {unit.name: [node for node in unit.changed if (node in unit.serving) is served] for unit in switching}
+        touched = [unit for unit in switching if halves[unit.name]]
+        if touched:
+            begun = any(not node.in_place for unit in touched for node in halves[unit.name])
+            yield _half(touched, halves, resumed=resumed and begun)
+
+
+def _half(units: Sequence[_Unit], halves: dict[str, list[Node]], *, resumed: bool) -> Wave:
+    """The wave of the passive nodes of some pairs, or of their active ones, which hand their service over first."""
+    phases: dict[str, list[str]] = {phase: [] for phase in PHASES}
+    gates: dict[str, str] = {}
+    switches: dict[str, str] = {}
+    for unit in units:
+        for node in halves[unit.name]:
+            at = node.phase if node.record is not None and node.record.unfinished else Phase.BEGUN
+            runs = at in (Phase.BEGUN, Phase.RESTORING)
+            gates[node.name] = _gate_of_half(unit, node, returns=node in unit.serving or not runs)
+            phases["begin"].append(node.name)
+            phases["finish"].append(node.name)
+            if node.in_place:
+                phases["preflight"].append(node.name)
+            if runs and node in unit.serving:
+                phases["switch"].append(node.name)
+                switches[node.name] = _successor(unit, node)
+            elif runs:
+                phases["stop_backups"].append(node.name)
+            if runs or at is Phase.STOPPED:
+                phases["apply"].append(node.name)
+            if at is not Phase.STARTED:
+                phases["start_backups"].append(node.name)
+    return Wave(
+        name=", ".join(unit.name for unit in units) + (" (switch)" if phases["switch"] else " (passive nodes)"),
+        units=tuple(unit.name for unit in units),
+        phases={phase: tuple(hosts) for phase, hosts in phases.items()},
+        gates=gates,
+        serving=tuple(switches),
+        resumed=resumed,
+        switches=switches,
+    )
+
+
+def _successor(unit: _Unit, node: Node) -> str:
+    """The node that takes over: one that is in sync, or will be when the passive nodes have had their wave."""
+    others = [other for other in unit.members if other is not node]
+    return min(others, key=lambda other: not other.ready).name
+
+
+def _gate_of_half(unit: _Unit, node: Node, *, returns: bool) -> str:
+    """The state that a node of a switchover reaches after its start.
+
+    Args:
+        unit: its pair.
+        node: the node.
+        returns: it served before, so that with failback it takes the service back.
+    """
+    if len(unit.members) > 2:
+        return "active" if returns and node.start_gate == "active" else "ready"
+    return node.start_gate if returns or node.start_gate == "passive" else "ready"
 
 
 def _wave(units: Sequence[_Unit], *, resumed: bool = False) -> Wave:

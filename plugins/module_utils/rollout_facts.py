@@ -21,6 +21,8 @@ INVENTORY = {
     "group": "rolling_group",
     "coordination": "coordination_id",
     "lock_manager": "lock_manager",
+    "roll_order": "roll_order",
+    "start_gate": "start_gate",
     "advertised": "advertised",
 }
 """Fields of a node by the name of its value in the topology."""

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ansible_collections.understudy.broker.plugins.module_utils.rollout_record import Phase, Record, aim_of, found
 
 UPDATE, RESTART, ROLLBACK = KINDS = ("update", "restart", "rollback")
 PAIR, GROUP, ALL = SCOPES = ("pair", "group", "all")
 FAIL_BACK, KEEP = SERVING_BACKUPS = ("failback", "keep")
+TOGETHER, SWITCHOVER = ROLL_ORDERS = ("together", "switchover")
 
 PHASES = (
     "bring_back",
@@ -19,6 +20,7 @@ PHASES = (
     "begin",
     "stop_backups",
     "stop_primaries",
+    "switch",
     "apply",
     "start_primaries",
     "start_backups",
@@ -62,6 +64,9 @@ class Node:
     lock_manager: str = ""
     failback: bool = False
     """Whether its pair gives the service back to the primary as soon as that is in sync."""
+    roll_order: str = TOGETHER
+    start_gate: str = "ready"
+    """State that a start of the node ends in while its pair is whole."""
     backup_request: bool = False
     """Whether a colocated node asks another one to host its backup."""
     reachable: bool = True
@@ -137,6 +142,24 @@ class Wave:
     leading: tuple[str, ...] = ()
     """Hosts that start first."""
     resumed: bool = False
+    switches: Mapping[str, str] = field(default_factory=dict)
+    """The node that takes over, by the active node that hands its service over to it."""
+
+    @property
+    def interruption(self) -> str:
+        """How long clients of the wave are without service."""
+        if self.phases["stop_primaries"]:
+            return "from the stop of the primaries to their start"
+        returns = [name for name in self.phases["switch"] if self.gates[name] == "active"]
+        if returns:
+            return "two switches of at most 1 s each: the primary takes the service back (broker_failback)"
+        if self.phases["switch"]:
+            return "one switch of at most 1 s"
+        if any(self.gates[name] == "active" for name in self.phases["start_backups"]):
+            return "one switch of at most 1 s: the primary takes the service back (broker_failback)"
+        if self.phases["start_primaries"]:
+            return "until the primaries have started"
+        return "none"
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -152,6 +175,8 @@ class Wave:
             "serving": list(self.serving),
             "leading": list(self.leading),
             "resumed": self.resumed,
+            "switches": dict(self.switches),
+            "interruption": self.interruption,
         }
 
 
@@ -179,12 +204,15 @@ class Plan:
                 hosts = [f"{name}{self._until(wave, phase, name)}" for name in wave.phases[phase]]
                 if hosts:
                     text.append(f"  {phase.replace('_', ' ')}: {', '.join(hosts)}")
+            text.append(f"  without service: {wave.interruption}")
         if self.unchanged:
             text.append(f"left alone: {', '.join(self.unchanged)}")
         return text
 
     @staticmethod
     def _until(wave: Wave, phase: str, name: str) -> str:
+        if phase == "switch":
+            return f" (to {wave.switches[name]})"
         return f" (until {wave.gates[name]})" if phase in ("start_primaries", "start_backups") else ""
 
     def as_dict(self) -> dict[str, object]:

@@ -1,7 +1,7 @@
 """Goal: a lost machine is replaced and a store is copied under load without the loss of a message, as ledgers prove.
 
-Method: a replicated pair with a witness as in test_quorum.py. The store is copied while clients send; then the host of the
-replica, and after that the one of the primary, loses its disks and comes back as a new machine of the same name. At
+Method: a replicated pair with a witness as in test_quorum.py. The store is copied while clients send; then the host of
+the replica, and after that the one of the primary, loses its disks and comes back as a new machine of the same name. At
 the end the copy is put back over newer data, which has to be allowed explicitly.
 """
 

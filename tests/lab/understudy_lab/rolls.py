@@ -51,8 +51,13 @@ class Generation:
     """Options of the playbooks."""
 
 
-def generations(scratch: Path) -> tuple[Generation, Generation]:
-    """The former and the present one; they differ in the release, and in one element of broker.xml."""
+def generations(scratch: Path, other: str = FORMER_VERSION) -> tuple[Generation, Generation]:
+    """Another one and the present one; they differ in the release, and in one element of broker.xml.
+
+    Args:
+        scratch: directory for the source of the other release.
+        other: its version.
+    """
     former = scratch / "former"
     shutil.rmtree(former, ignore_errors=True)
     former.mkdir(parents=True)
@@ -60,14 +65,14 @@ def generations(scratch: Path) -> tuple[Generation, Generation]:
         copy = shutil.copytree if (ROOT / "broker" / name).is_dir() else shutil.copy2
         copy(ROOT / "broker" / name, former / name)
     version = former / "src/understudy/__init__.py"
-    text, found = re.subn(r'(?m)^__version__ = ".*"$', f'__version__ = "{FORMER_VERSION}"', version.read_text())
+    text, found = re.subn(r'(?m)^__version__ = ".*"$', f'__version__ = "{other}"', version.read_text())
     assert found == 1
     version.write_text(text)
     present = re.search(r'(?m)^__version__ = "(.*)"$', (ROOT / "broker/src/understudy/__init__.py").read_text())
     assert present is not None
     common = {"broker_gate_timeout_s": GATE_TIMEOUT_S}
     return (
-        Generation(FORMER_VERSION, _options({**common, "broker_install_source": str(former)})),
+        Generation(other, _options({**common, "broker_install_source": str(former)})),
         Generation(present[1], _options({**common, "broker_cluster_max_hops": 2})),
     )
 

@@ -159,7 +159,7 @@ def _judge(copy: StoreDirectories, place: _Place, source: str, *, over_newer: bo
     if reason is not None and not over_newer:
         raise StoreBehind(
             f"refused: {reason}",
-            hint="compare them with `understudy data compare`; --over-newer restores all the same, and keeps the"
+            hint="compare them with `understudy data compare`; --over-newer gives the newer data up, and keeps the"
             " present store in oldreplica.N",
         )
     return reason

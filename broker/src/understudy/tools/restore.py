@@ -11,7 +11,6 @@ Not here: locks of the store and notes of the instance (``cli.data_restore``); m
 from __future__ import annotations
 
 import json
-import posixpath
 from typing import Final
 
 from understudy.dataclass import dataclass
@@ -138,7 +137,7 @@ class Restore:
         for directory, name in keys:
             target = self._present.path(directory, name)
             if "/" in name:
-                disk.make_directory(posixpath.dirname(target))
+                disk.make_directory(target.rpartition("/")[0])
             disk.rename(self._staging.path(directory, name), target)
         for path in (f"{self._present.log}/{DIRECTORY_NAME}", self._present.bodies, self._present.log):
             if disk.exists(path):
@@ -180,7 +179,7 @@ class Restore:
         finally:
             file.close()
         disk.rename(path + ".tmp", path)
-        disk.sync_directory(posixpath.dirname(path))
+        disk.sync_directory(path.rpartition("/")[0])
 
     def _clear(self) -> None:
         """Remove the staged files; the note of completeness goes first."""

@@ -11,7 +11,6 @@ Not here: which node is copied and its reader (``cli.data_backup``); a copy in t
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Final
@@ -269,7 +268,7 @@ class _Pass:
         kept = set()
         for directory, name in list_store(disk, source):
             if is_entry(directory, name) and not is_unfinished(directory, name):
-                self._target.disk.make_directory(posixpath.dirname(self._target.path(directory, name)))
+                self._target.disk.make_directory(_directory_of(self._target.path(directory, name)))
                 self._copy_file(directory, name, again=True)
         for entry in (found.entry for found in read_entries(self._target.disk, self._target.log)):
             body = f"{entry.file_id}.large"
@@ -283,7 +282,7 @@ class _Pass:
     def _damaged(self, file: str, offset: int, message: str) -> JournalCorrupt:
         """An error that names the file of the source, also where the copy of it was read."""
         place = file.replace(self._target.log, self._source.log, 1)
-        hint = "see it with `understudy data verify`, and read what is intact with `understudy data salvage`"
+        hint = "see it with `understudy data verify`, and read the intact records with `understudy data salvage`"
         return JournalCorrupt(message, file=place, offset=offset, hint=hint)
 
     def _size(self, directory: Directory, name: str) -> int:
@@ -295,11 +294,15 @@ class _Pass:
 
     def _sync(self) -> None:
         disk = self._target.disk
-        folders = {posixpath.dirname(self._target.path(*key)) for key in list_store(disk, self._target)}
+        folders = {_directory_of(self._target.path(*key)) for key in list_store(disk, self._target)}
         for path in sorted({*folders, self._target.log, self._target.bodies}, reverse=True):
             disk.sync_directory(path)
-        for path in sorted({posixpath.dirname(self._target.log), posixpath.dirname(self._target.bodies)}):
+        for path in sorted({_directory_of(self._target.log), _directory_of(self._target.bodies)}):
             disk.sync_directory(path)
+
+
+def _directory_of(path: str) -> str:
+    return path.rpartition("/")[0]
 
 
 def _number(name: str) -> int:

@@ -106,7 +106,7 @@ def test_a_copy_of_a_running_store_has_all_that_was_confirmed_before_it(seed: in
     stream = random.Random(seed)
 
     def happens(path: str) -> None:
-        # a broker that is quicker than the copy for ever cannot be copied without a reader
+        # a broker that is always quicker than the copy cannot be copied without a reader
         if stream.random() < 0.1:
             act(rig, 3)
 

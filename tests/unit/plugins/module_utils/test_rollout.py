@@ -269,7 +269,8 @@ def units(draw: st.DrawFn, name: str) -> list[Node]:
         policy = "shared_store" if kind == "pair" else "replication"
         backups = draw(st.integers(1, 2))
         manager = "votes" if kind == "votes" else "witness"
-        nodes = pair(name, policy, backups, group=group, lock_manager=manager)
+        order = draw(st.sampled_from(["together", "together", "switchover"]))
+        nodes = pair(name, policy, backups, group=group, lock_manager=manager, roll_order=order)
         serving = draw(st.integers(0, backups))
         nodes = [replace(n, state="active" if at == serving else "passive") for at, n in enumerate(nodes)]
         if kind == "peers":
@@ -341,6 +342,15 @@ class Cluster:
             if node.state == "active":
                 assert not any(other.running for other in self.others(name)), "its partner would take over"
             self.set(name, running=False, state="stopped", ready=False)
+            self.record(name, Event.STOP)
+        elif phase == "switch":
+            taker = self.nodes[wave.switches[name]]
+            assert node.state == "active"
+            assert taker.running
+            assert taker.ready
+            assert taker.release == plan.target, "the partner has had its wave"
+            self.set(name, running=False, state="stopped", ready=False)
+            self.set(taker.name, state="active")
             self.record(name, Event.STOP)
         elif phase == "apply":
             assert not node.running, "a running broker must not find another file"
@@ -490,3 +500,129 @@ def test_broken_unit_is_refused_and_names_its_node(nodes: list[Node], data: st.D
         assert any(victim.name in wave.phases["bring_back"] for wave in make_plan(broken, order).waves)
     else:
         assert victim.name in refusal(broken, order)
+
+
+# --- switchover ------------------------------------------------------------------------------------
+
+
+def switching(name: str = "east", policy: str = "replication", **both: object) -> list[Node]:
+    """A pair in service whose nodes go one after the other; without failback unless ``both`` says otherwise."""
+    return pair(name, policy, roll_order="switchover", release="2.0-aaa", **both)  # type: ignore[arg-type]
+
+
+SWITCH = replace(ORDER, target="2.1-bbb")
+
+
+def test_the_passive_node_goes_first_and_the_active_one_hands_its_service_over() -> None:
+    passive, active = make_plan(switching(), SWITCH).waves
+    assert hosts(passive) == {
+        "preflight": ["east_2"],
+        "begin": ["east_2"],
+        "stop_backups": ["east_2"],
+        "apply": ["east_2"],
+        "start_backups": ["east_2"],
+        "finish": ["east_2"],
+    }
+    assert (passive.interruption, passive.serving, passive.switches) == ("none", (), {})
+    assert hosts(active) == {
+        "preflight": ["east_1"],
+        "begin": ["east_1"],
+        "switch": ["east_1"],
+        "apply": ["east_1"],
+        "start_backups": ["east_1"],
+        "finish": ["east_1"],
+    }
+    assert active.switches == {"east_1": "east_2"}
+    assert active.interruption == "one switch of at most 1 s"
+
+
+def test_a_primary_with_failback_takes_the_service_back() -> None:
+    nodes = change(change(switching(), "east_1", start_gate="active"), "east_2", start_gate="passive")
+    passive, active = make_plan(nodes, SWITCH).waves
+    assert (passive.gates, active.gates) == ({"east_2": "passive"}, {"east_1": "active"})
+    assert active.interruption.startswith("two switches of at most 1 s each")
+
+
+def test_a_switchover_starts_from_where_the_pair_is() -> None:
+    nodes = change(change(switching(), "east_1", state="passive"), "east_2", state="active")
+    passive, active = make_plan(nodes, SWITCH).waves
+    assert (passive.hosts, active.hosts) == (("east_1",), ("east_2",))
+    assert active.switches == {"east_2": "east_1"}
+
+
+def test_the_plan_says_the_interruption_of_each_wave() -> None:
+    lines = make_plan([*switching(), *pair("west", release="2.0-aaa")], SWITCH).lines()
+    assert [line.strip() for line in lines if "without service" in line] == [
+        "without service: none",
+        "without service: one switch of at most 1 s",
+        "without service: from the stop of the primaries to their start",
+    ]
+    assert "  switch: east_1 (to east_2)" in lines
+
+
+@pytest.mark.parametrize("policy", ["replication", "shared_store"])
+def test_releases_that_do_not_link_are_refused(policy: str) -> None:
+    nodes = pair("east", policy, roll_order="switchover", release="0.0.9-aaa")
+    said = refusal(nodes, replace(ORDER, target="0.2.0-bbb"))
+    assert "pair east cannot be rolled by switchover: nodes of 0.0.9-aaa and 0.2.0-bbb do not link" in said
+    assert "set broker_roll_order to together" in said
+    (wave,) = make_plan(
+        [replace(node, roll_order="together") for node in nodes], replace(ORDER, target="0.2.0-bbb")
+    ).waves
+    assert wave.phases["stop_primaries"] == ("east_1",)
+
+
+def test_a_rollback_over_the_border_is_refused_too() -> None:
+    saved = Saved("20250101T000000Z", "0.0.9-aaa", spent=False)
+    nodes = pair("east", "replication", roll_order="switchover", release="0.2.0-bbb", pending=(), saved=saved)
+    assert "do not link" in refusal(nodes, Order("rollback", "20260101T000000Z"))
+
+
+def test_an_interrupted_first_half_goes_on_and_the_second_half_follows() -> None:
+    nodes = change(
+        switching(),
+        "east_2",
+        running=False,
+        ready=False,
+        state="stopped",
+        record=record(Phase.STOPPED, target="2.1-bbb"),
+    )
+    passive, active = make_plan(nodes, SWITCH).waves
+    assert passive.resumed
+    assert hosts(passive) == {
+        "begin": ["east_2"],
+        "apply": ["east_2"],
+        "start_backups": ["east_2"],
+        "finish": ["east_2"],
+    }
+    assert not active.resumed
+    assert active.phases["preflight"] == active.phases["switch"] == ("east_1",)
+    assert active.switches == {"east_1": "east_2"}
+
+
+def test_an_interrupted_second_half_goes_on_without_another_switch() -> None:
+    nodes = change(switching(), "east_2", state="active", release="2.1-bbb", pending=())
+    down = record(Phase.STOPPED, served=True, target="2.1-bbb")
+    nodes = change(nodes, "east_1", running=False, ready=False, state="stopped", record=down)
+    (wave,) = make_plan(nodes, SWITCH).waves
+    assert hosts(wave) == {"begin": ["east_1"], "apply": ["east_1"], "start_backups": ["east_1"], "finish": ["east_1"]}
+    assert (wave.phases["switch"], wave.resumed) == ((), True)
+
+
+def test_a_half_is_not_resumed_while_no_node_serves() -> None:
+    nodes = change(switching(), "east_2", running=False, ready=False, state="stopped", release="2.1-bbb", pending=())
+    down = record(Phase.STOPPED, served=True, target="2.1-bbb")
+    nodes = change(nodes, "east_1", running=False, ready=False, state="stopped", record=down)
+    assert "no node of pair east is active" in refusal(nodes, SWITCH)
+
+
+def test_a_pair_that_is_not_whole_and_a_single_node_are_not_switched() -> None:
+    nodes = change(switching(), "east_2", ready=False, reason="a lag of 9 bytes")
+    assert "east_2 is passive (a lag of 9 bytes) of pair east, not in sync" in refusal(nodes, SWITCH)
+    (wave,) = make_plan([single("alone", roll_order="switchover")], SWITCH).waves
+    assert wave.phases["stop_primaries"] == ("alone",)
+
+
+def test_only_the_passive_node_differs() -> None:
+    (wave,) = make_plan(change(switching(), "east_1", pending=()), SWITCH).waves
+    assert (wave.hosts, wave.phases["switch"]) == (("east_2",), ())
