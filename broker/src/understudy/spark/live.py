@@ -28,7 +28,7 @@ def live_references(spark: SparkSession, directories: Sequence[str], **options: 
     Raises:
         StoreError: as ``read_journal``.
     """
-    return live(read_journal(spark, list(directories), "changes", **options))
+    return live(read_journal(spark, list(directories), "changes", where=(), **options))
 
 
 def live(changes: DataFrame) -> DataFrame:

@@ -92,7 +92,7 @@ def verdict(
     # one copy after the other, so that a copy that cannot be read is named before the others are read
     for directory in directories:
         try:
-            records = read_journal(spark, [directory], "records", columns, **options)
+            records = read_journal(spark, [directory], "records", columns, (), **options)
         except JournalCorrupt as error:
             # the first record of an epoch or a header: which segments are the log is not known
             checked[directory] = CheckedCopy(directory, 0, 0, 0, 1)

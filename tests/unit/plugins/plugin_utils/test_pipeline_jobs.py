@@ -106,7 +106,10 @@ def test_a_url_of_the_job_wins_and_a_login_is_given_only_to_replay() -> None:
         ({"arguments": ["--url=tcp://b:hidden@a:1"]}, "a URL with a password"),
         ({"arguments": ["--url=tcp://a:1?keyStorePassword=hidden"]}, "a URL with a password"),
         ({"arguments": ["a\nb"]}, "a line break"),
-        ({"arguments": ["s3a://bucket/store", "-o", "/srv/a"]}, "has s3a://bucket/store; files of the scheme s3a: are not"),
+        (
+            {"arguments": ["s3a://bucket/store", "-o", "/srv/a"]},
+            "has s3a://bucket/store; files of the scheme s3a: are not",
+        ),
         ({"arguments": ["/srv/a", "-o", "s3a://bucket/x"]}, "has s3a://bucket/x; files of the scheme s3a: are not"),
         ({"arguments": ["/srv/a", "--parquet=hdfs://n/x"]}, "has hdfs://n/x; files of the scheme hdfs: are not"),
         ({"memory_mib": 100}, "memory_mib is 100; give a whole number of at least 1024"),
@@ -127,7 +130,15 @@ def test_a_job_that_cannot_be_set_up_is_named(job: dict[str, object], problem: s
 
 
 def test_urls_of_brokers_and_of_local_files_are_no_paths_of_another_scheme() -> None:
-    arguments = ["--url", "tcp://b:1", "--server=http://a:8161", "--filter", "x = 'a:/b'", "file:///srv/a", "--resume=/b"]
+    arguments = [
+        "--url",
+        "tcp://b:1",
+        "--server=http://a:8161",
+        "--filter",
+        "x = 'a:/b'",
+        "file:///srv/a",
+        "--resume=/b",
+    ]
     assert one(job="replay", arguments=arguments)["arguments"] == arguments
 
 

@@ -200,8 +200,8 @@ class ReplicationPolicy:
         self._replication.leave()
 
     def give_back(self) -> None:
-        """Give the permission to the primary, and go on as a backup, or end, when that is active. A node whose messages have
-        moved leaves the record of it first. One that has some left does not wait for another node: it tries again.
+        """Give the permission to the primary, and go on as a backup, or end, when that is active. A node whose messages
+        have moved leaves the record of it first. One that has some left does not wait for another node: it tries again.
         """
         self._pause.gave_back()
         outcome = self._moved()
