@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from understudy.config.ldap_login import LdapLogin, Search, read_ldap_login
+from understudy.config.logins.ldap_login import LdapLogin, Search, read_ldap_login
 from understudy.security.directory import DirectorySession, Entry
 
 OPTIONS = {

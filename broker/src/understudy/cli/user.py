@@ -10,7 +10,7 @@ import click
 from understudy.cli.terminal import echo
 from understudy.errors import ConfigError
 from understudy.runtime.environment import SystemEntropy
-from understudy.runtime.users_file import replace
+from understudy.runtime.logins.users_file import replace
 from understudy.security.password_hashes import PasswordHash, is_plain, is_scram
 from understudy.security.properties_file import entries, replaced
 

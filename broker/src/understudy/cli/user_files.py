@@ -17,15 +17,15 @@ from understudy.config.instance_files import (
     ROLES_FILE,
     USERS_FILE,
 )
-from understudy.config.login_config import Logins, read_logins
+from understudy.config.logins.login_config import Logins, read_logins
 from understudy.config.model import Configuration
 from understudy.config.password_codec import KEY_VARIABLE
 from understudy.config.servers import LoadedConfig
 from understudy.errors import ConfigError
 from understudy.runtime.environment import SystemClock, SystemEntropy
+from understudy.runtime.logins.users_file import UsersFile
 from understudy.runtime.node import BrokerNode
 from understudy.runtime.reloading import ConfigurationFiles
-from understudy.runtime.users_file import UsersFile
 from understudy.security.authorization import (
     NO_USERS,
     CertificateTexts,
@@ -118,7 +118,7 @@ def login_modules(logins: Logins) -> tuple[LoginModule, ...]:
         return ()
     try:
         # ldap3 is an optional dependency
-        from understudy.runtime.ldap import LdapDirectory
+        from understudy.runtime.logins.ldap import LdapDirectory
     except ImportError as error:
         place = next(each.ldap.place for each in logins.passwords if each.ldap is not None)
         raise ConfigError(

@@ -9,7 +9,7 @@ from typing import Final
 
 from lxml import etree
 
-from understudy.config.login_config import DEFAULT_REALM
+from understudy.config.logins.login_config import DEFAULT_REALM
 from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
 from understudy.limits import CONFIG_BYTES_MAX

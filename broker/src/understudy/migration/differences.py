@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from understudy.config.login_config import LEFT_ASIDE
+from understudy.config.logins.login_config import LEFT_ASIDE
 from understudy.config.model import ADD_HEADERS_TRANSFORMER
 from understudy.config.transport import KNOWN_PROTOCOLS, SERVED_PROTOCOLS
 from understudy.dataclass import dataclass

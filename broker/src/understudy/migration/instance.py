@@ -15,7 +15,7 @@ from lxml import etree
 from understudy.config.bootstrap_file import Bootstrap, read_bootstrap
 from understudy.config.document import ConfigErrors
 from understudy.config.instance_files import BOOTSTRAP_FILE, CONFIG_FILE, LOGIN_FILE, ROLES_FILE, USERS_FILE
-from understudy.config.login_config import Logins, read_logins
+from understudy.config.logins.login_config import Logins, read_logins
 from understudy.config.model import ConfigWarning
 from understudy.config.reader import read_broker_xml
 from understudy.config.servers import LoadedConfig

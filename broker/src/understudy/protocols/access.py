@@ -65,7 +65,7 @@ class LoginWorkers:
 
     computing: Worker
     asking: Worker | None = None
-    """For checks that ask a directory; None: there are none."""
+    """Threads for checks that ask a directory; None: no check does."""
 
 
 class Access:

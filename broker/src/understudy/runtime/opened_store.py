@@ -67,7 +67,7 @@ class OpenedStore:
 
     @property
     def login_workers(self) -> LoginWorkers:
-        """Of this activation."""
+        """Threads of this activation for checks of passwords."""
         return LoginWorkers(self.worker, self._lookups)
 
     def steps(self) -> list[Step]:

@@ -65,7 +65,7 @@ class Principal:
     by_directory: bool = False
     """Whether only a directory proved the user: users and roles files say nothing about it."""
     directory_roles: frozenset[str] = frozenset()
-    """Those of ``roles`` that a directory gave to a user of the users file."""
+    """The part of ``roles`` that a directory gave to a user of the users file."""
 
 
 def parse_users(
@@ -390,7 +390,7 @@ class Authenticator:
         """The principal of a user whose check succeeded, which is cached.
 
         Args:
-            user: The user.
+            user: Name of the login.
             token: Of user and password.
             decision: Of the login modules; None: the users file alone proved the password.
         """

@@ -4,7 +4,7 @@ A lookup finds the entry of the user, proves the password by a bind as that entr
 manual, "Security", *LDAPLoginModule*; RFC 4515 for filters, RFC 4514 for names). Two rules are stricter than those of
 Artemis: a filter that finds two users proves neither, and names of entries are escaped in every filter.
 
-Not here: connections (``runtime.ldap``). Invariant: no character of a client's user name has a meaning in a filter,
+Not here: connections (``runtime.logins.ldap``). Invariant: no character of a user name has a meaning in a filter,
 and a bind never has an empty name or password, which a server would take for an anonymous one.
 """
 
@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
-from understudy.config.ldap_login import LdapLogin, Search
+from understudy.config.logins.ldap_login import LdapLogin, Search
 from understudy.dataclass import dataclass
 from understudy.errors import ConnectionFailed
 from understudy.limits import LDAP_EXPANDED_MAX, LDAP_ROLES_MAX

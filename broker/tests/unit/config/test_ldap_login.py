@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from understudy.config.ldap_login import DEFAULT_TIMEOUT_MS, TIMEOUT_MS_MAX, LdapLogin, read_ldap_login
-from understudy.config.message_format import MessageFormat
+from understudy.config.logins.ldap_login import DEFAULT_TIMEOUT_MS, TIMEOUT_MS_MAX, LdapLogin, read_ldap_login
+from understudy.config.logins.message_format import MessageFormat
 from understudy.config.password_codec import PasswordCodec
 from understudy.errors import ConfigError
 

@@ -9,7 +9,7 @@ import pytest
 
 from understudy.cli.user_files import login_modules, logins_beside, user_files, with_guest
 from understudy.config.bootstrap_file import Bootstrap, read_bootstrap
-from understudy.config.login_config import Logins, read_logins, read_realms
+from understudy.config.logins.login_config import Logins, read_logins, read_realms
 from understudy.config.model import Configuration
 from understudy.errors import ConfigError
 
@@ -158,7 +158,7 @@ def test_without_the_package_for_directories_the_error_names_the_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "ldap3", None)
-    monkeypatch.delitem(sys.modules, "understudy.runtime.ldap", raising=False)
+    monkeypatch.delitem(sys.modules, "understudy.runtime.logins.ldap", raising=False)
     with pytest.raises(ConfigError, match="LDAPLoginModule needs the package ldap3") as caught:
         login_modules(read(f"activemq {{ {LDAP} roleBase=x; }};"))
     assert caught.value.hint == "pip install 'understudy[ldap]'"

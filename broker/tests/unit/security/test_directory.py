@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.directories import ADA, ADA_ROLES, FakeDirectory, role
-from understudy.config.ldap_login import Search
+from understudy.config.logins.ldap_login import Search
 from understudy.limits import LDAP_EXPANDED_MAX
 from understudy.security.directory import DirectorySession, DirectoryUnavailable, Entry, escaped, look_up, values_of
 from understudy.security.login_modules import LoginModule, decide, decide_without_directory

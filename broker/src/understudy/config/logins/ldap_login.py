@@ -3,7 +3,7 @@
 Source: Artemis manual, "Security", *LDAPLoginModule*. The options for TLS (``startTls`` and those of ``_TLS``) are not
 in Artemis, whose module takes them from the Java virtual machine.
 
-Not here: the lookups (``security.directory``) and the connections (``runtime.ldap``).
+Not here: the lookups (``security.directory``) and the connections (``runtime.logins.ldap``).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import field
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from understudy.config.message_format import MessageFormat
+from understudy.config.logins.message_format import MessageFormat
 from understudy.config.password_codec import codec_of, is_masked
 from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
@@ -76,7 +76,7 @@ class LdapLogin:
     """The options of one login module."""
 
     servers: tuple[LdapServer, ...]
-    """In the order in which they are tried."""
+    """Servers, the first one that is tried first."""
     username: str | None
     """Name of the entry with which searches are made; None: searches are anonymous."""
     password: str | None = field(repr=False)

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Final
 
-from understudy.config.ldap_login import LdapLogin, read_ldap_login
+from understudy.config.logins.ldap_login import LdapLogin, read_ldap_login
 from understudy.dataclass import dataclass
 from understudy.errors import ConfigError
 from understudy.limits import LOGIN_CONFIG_CHARACTERS_MAX

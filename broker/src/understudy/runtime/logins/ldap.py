@@ -14,7 +14,7 @@ from typing import Any, Final
 import ldap3
 from ldap3.core.exceptions import LDAPExceptionError
 
-from understudy.config.ldap_login import LdapLogin, LdapServer, Search
+from understudy.config.logins.ldap_login import LdapLogin, LdapServer, Search
 from understudy.limits import LDAP_LOOKUP_MS_MAX
 from understudy.security.directory import DirectorySession, DirectoryUnavailable, Entry
 from understudy.tls.contexts import client_context

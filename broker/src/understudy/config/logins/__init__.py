@@ -1,0 +1,1 @@
+"""Login modules of Artemis: ``login.config`` and the options of its modules."""

@@ -1,0 +1,1 @@
+"""Files of users that the node changes, and connections to directories of users."""
