@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import signal
 import socket
@@ -14,8 +13,7 @@ import pytest
 
 from support.ports import free_port
 from support.processes import COMMAND, Node, Pair
-from support.replicated import ReplicatedPair, logged, wait_in_sync, wait_logged, wait_until
-from support.voting_pairs import VotingPairs
+from support.replicated import ReplicatedPair, wait_in_sync, wait_until
 from understudy.client.sync import connect
 
 
@@ -132,42 +130,6 @@ def test_a_connector_of_the_client_replaces_the_announced_one_of_its_name(pair: 
     assert bodies == [b"before", b"after"]
 
 
-@pytest.mark.long
-def test_eleven_servers_of_two_groups_pair_within_their_group(tmp_path: Path) -> None:
-    """Three primaries and four backups are one group, two and two another: one backup of the first is spare."""
-    made = VotingPairs(tmp_path, pairs=6)
-    del made.nodes["primary6"]
-    fish = {"primary1", "primary2", "primary3", "backup1", "backup2", "backup3", "backup4"}
-    for name, node in made.nodes.items():
-        number = name.removeprefix("primary").removeprefix("backup")
-        group = "fish" if name in fish else "bird"
-        _change(node, f"<group-name>pair{number}</group-name>", f"<group-name>{group}</group-name>")
-    try:
-        for name, node in made.nodes.items():
-            if name.startswith("primary"):
-                node.start().wait_ready("active")
-        for name, node in made.nodes.items():
-            if name.startswith("backup"):
-                node.start()
-        primaries = [made[f"primary{number}"] for number in range(1, 6)]
-        for primary in primaries:
-            wait_logged(primary, "replica in sync")
-        backups = {name: node for name, node in made.nodes.items() if name.startswith("backup")}
-
-        def spare() -> list[str]:
-            return [name for name, node in backups.items() if "in line" in json.dumps(node.get("/health/ready")[1])]
-
-        wait_until(lambda: len(spare()) == 1, *backups.values())
-        (name,) = spare()
-        assert name in fish
-        killed = next(each for each in sorted(fish - {name}) if each.startswith("backup"))
-        backups.pop(killed).kill()
-        wait_until(lambda: sum(logged(primary, "replica in sync") for primary in primaries) == 6, *primaries)
-        assert spare() == []
-    finally:
-        made.end()
-
-
 def test_two_peers_with_one_coordination_id_compete_and_the_other_one_is_the_backup(
     make_pair: Callable[..., ReplicatedPair],
 ) -> None:
@@ -182,7 +144,7 @@ def test_two_peers_with_one_coordination_id_compete_and_the_other_one_is_the_bac
         _change(pair.backup, old, new)
     pair.start()
     ids = {str(node.facts()["node_id"]).replace("-", "") for node in (pair.primary, pair.backup)}
-    assert ids == {b"peer-journal-001".hex()}
+    assert ids == {b"peer.journal.001".hex()}
     _run("produce", "--url", pair.url, "--queue", "q", "--count", 10)
     pair.primary.kill()
     pair.backup.wait_ready("active")
