@@ -390,8 +390,6 @@ class Authenticator:
         """The principal of a user whose check succeeded, which is cached.
 
         Args:
-            user: Name of the login.
-            token: Of user and password.
             decision: Of the login modules; None: the users file alone proved the password.
         """
         self._right[token] = None

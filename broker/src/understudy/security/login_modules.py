@@ -81,7 +81,6 @@ def decide(
     Args:
         modules: In their order.
         user: User name of the login.
-        password: Of the login.
         right: Whether the password is that of the users file.
         ask: Asks a directory.
     """

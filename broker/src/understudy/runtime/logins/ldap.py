@@ -34,12 +34,7 @@ class LdapDirectory:
     """The servers of one login module. Implements ``Directory``."""
 
     def __init__(self, options: LdapLogin) -> None:
-        """Args:
-        options: Of the module.
-
-        Raises:
-            ConfigError: the trust store cannot be read or used.
-        """
+        """Raises ConfigError: the trust store of the options cannot be read or used."""
         self.options = options
         self._context = None if options.tls is None else client_context(options.tls)
         self._first = 0
