@@ -20,7 +20,9 @@ def quiet():
 
 
 #: Bugs that no seed of theirs shows at present, with the reason. A seed that does removes the row.
-OPEN = {"moved-branch-forgotten": "seed 836 does not show it any more, nor do about 200 others; the cause is not known"}
+OPEN = {
+    "moved-branch-forgotten": "seed 836 does not show it any more, nor do about 200 others and runs with many stops of two members"
+}
 
 
 def every_bug():

@@ -78,6 +78,7 @@ QUORUM_REGRESSIONS = {
     121: "a node that was started again announced a backup that it did not have in sync",
     178: "a pair did not start by itself whose replica ended before it was in sync again",
     262: "a node that was stopped got the vote to stay after its replica had taken over",
+    62: "a node whose disk and whose copy were unusable had only the copy repaired: the simulation was wrong",
     6: "a replica stated a position that its own log does not have: the active node stopped, and both waited",
 }
 #: Likewise of the scenario `members`.

@@ -150,7 +150,7 @@ class ReplicatedStrikes(Strikes):
         if repair is None:
             return False
         self.expected |= {JournalCorrupt, StoreBehind}
-        self.repairs[passive.name] = repair
+        self.to_repair(passive.name, repair)
         active.down_s = 1.0 + fault.duration_s
         self.cluster.kill(active.name)
         return True

@@ -157,6 +157,16 @@ class Strikes:
             return self._kill_client(fault.target)
         return True
 
+    def to_repair(self, name: str, repair: Callable[[], None]) -> None:
+        """Remember how a node is repaired that cannot activate, beside the repairs of earlier faults of it."""
+        before = self.repairs.get(name, lambda: None)
+
+        def both() -> None:
+            before()
+            repair()
+
+        self.repairs[name] = both
+
     def _two_nodes(self, fault: Fault) -> tuple[str, str]:
         pairs = list(itertools.combinations(self.cluster.nodes, 2))
         return pairs[fault.number % len(pairs)]
@@ -199,7 +209,7 @@ class Strikes:
 
         disk = broken.crash_point.disk
         disk.fail(activating, fault.operations, fault.choice)
-        self.repairs[broken.name] = disk.repair
+        self.to_repair(broken.name, disk.repair)
         active.down_s = fault.duration_s
         self.cluster.kill(active.name)
         return True
