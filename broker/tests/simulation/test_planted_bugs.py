@@ -20,9 +20,7 @@ def quiet():
 
 
 #: Bugs that no seed of theirs shows at present, with the reason. A seed that does removes the row.
-OPEN = {
-    "moved-branch-forgotten": "seed 836 does not show it any more, nor do about 200 others and runs with many stops of two members"
-}
+OPEN = {"moved-branch-forgotten": "neither seed 836 nor runs with many stops of two members show it any more"}
 
 
 def every_bug():
