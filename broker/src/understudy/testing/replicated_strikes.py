@@ -17,7 +17,7 @@ from understudy.testing.fault_plan import PAIR_LATER_KINDS, Fault, FaultKind
 from understudy.testing.sim_disk import SimVolume
 from understudy.testing.sim_loop import Death, SimProcess
 from understudy.testing.steps import Step, StepCrash, name_of
-from understudy.testing.strikes import JOURNAL, Strikes
+from understudy.testing.strikes import JOURNAL, Strikes, add_repair
 
 #: Virtual seconds between the copy of a disk and its return: longer than the pause between two notes of the position.
 PUT_BACK_AFTER_S: Final = 4.5
@@ -150,7 +150,7 @@ class ReplicatedStrikes(Strikes):
         if repair is None:
             return False
         self.expected |= {JournalCorrupt, StoreBehind}
-        self.to_repair(passive.name, repair)
+        add_repair(self.repairs, passive.name, repair)
         active.down_s = 1.0 + fault.duration_s
         self.cluster.kill(active.name)
         return True

@@ -30,6 +30,17 @@ JOURNAL: Final = f"{STORE}/journal"
 LEASE_S: Final = 4.0
 
 
+def add_repair(repairs: dict[str, Callable[[], None]], name: str, repair: Callable[[], None]) -> None:
+    """Add the repair of a node that cannot activate to those of earlier faults of it."""
+    before = repairs.get(name, lambda: None)
+
+    def both() -> None:
+        before()
+        repair()
+
+    repairs[name] = both
+
+
 class Strikes:
     """Injects faults into one run."""
 
@@ -157,16 +168,6 @@ class Strikes:
             return self._kill_client(fault.target)
         return True
 
-    def to_repair(self, name: str, repair: Callable[[], None]) -> None:
-        """Remember how a node is repaired that cannot activate, beside the repairs of earlier faults of it."""
-        before = self.repairs.get(name, lambda: None)
-
-        def both() -> None:
-            before()
-            repair()
-
-        self.repairs[name] = both
-
     def _two_nodes(self, fault: Fault) -> tuple[str, str]:
         pairs = list(itertools.combinations(self.cluster.nodes, 2))
         return pairs[fault.number % len(pairs)]
@@ -209,7 +210,7 @@ class Strikes:
 
         disk = broken.crash_point.disk
         disk.fail(activating, fault.operations, fault.choice)
-        self.to_repair(broken.name, disk.repair)
+        add_repair(self.repairs, broken.name, disk.repair)
         active.down_s = fault.duration_s
         self.cluster.kill(active.name)
         return True
