@@ -26,7 +26,7 @@ from understudy_lab.rolls import (
 )
 
 HOSTS = 6
-RATE = 100
+RATE = 20
 PHASES = {
     "Stop backups": "begun",
     "Stop primaries": "begun",
@@ -39,8 +39,14 @@ PHASES = {
 
 
 @pytest.fixture(scope="module")
-def cluster(lab: Lab) -> Cluster:
+def deployed(lab: Lab) -> Cluster:
     return deploy_cluster(lab)
+
+
+@pytest.fixture
+def cluster(deployed: Cluster) -> Cluster:
+    deployed.look()
+    return deployed
 
 
 def health(cluster: Cluster) -> tuple[Played, dict[str, object]]:
