@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ansible_collections.understudy.broker.plugins.module_utils.management import NodeState
 from ansible_collections.understudy.broker.plugins.module_utils.pairs import Member, crossed
@@ -196,26 +196,27 @@ def drift(results: Mapping[str, Mapping[str, object]]) -> list[str]:
 
 
 def _row(name: str, result: Mapping[str, object], inventory: Mapping[str, object]) -> Row:
-    static = {
-        "name": name,
-        "pair": str(inventory.get("pair") or ""),
-        "role": str(inventory.get("ha_role") or ""),
-        "policy": str(inventory.get("ha_policy") or ""),
-        "directory": str(inventory.get("instance_directory") or ""),
-    }
+    row = Row(
+        name,
+        pair=str(inventory.get("pair") or ""),
+        role=str(inventory.get("ha_role") or ""),
+        policy=str(inventory.get("ha_policy") or ""),
+        directory=str(inventory.get("instance_directory") or ""),
+        state=UNREACHABLE,
+    )
     if "deployed" not in result:
         why = " ".join(str(result.get("msg") or "Ansible has no answer of it").split())
-        return Row(**static, state=UNREACHABLE, reason=why)
+        return replace(row, reason=why)
     if result.get("failed") is True:
-        return Row(**static, state=UNREADABLE, reason=" ".join(str(result.get("msg") or "no message").split()))
+        return replace(row, state=UNREADABLE, reason=" ".join(str(result.get("msg") or "no message").split()))
     state = NodeState.from_dict({"node": {}, **_mapping(result, "broker")})
     record = _mapping(_mapping(result, "rollout"), "record")
     phase = str(record.get("phase") or "")
     manager = _mapping(_mapping(state.node, "ha"), "without_lock_manager")
     witness, endpoints = _mapping(result, "witness"), _mapping(result, "endpoints")
     partners = inventory.get("partners")
-    return Row(
-        **static,
+    return replace(
+        row,
         state=state.state if result.get("deployed") is True else NOT_DEPLOYED,
         ready=state.ready,
         following=state.following,

@@ -107,16 +107,13 @@ def judge(states: Sequence[RollState], here: Holder, table: ProcessTable, *, com
         if state.hold is not None and _left_changes(state.hold.roll, states, complete=complete)
     }
     stopped = {state.record.roll for state in states if state.record is not None and state.record.unfinished}
-    rolls = sorted((stopped | cut_off) - running - {state.hold.roll for state in states if _own(state, here)})
+    own = {state.hold.roll for state in states if state.hold is not None and state.hold.holder == here}
+    rolls = sorted((stopped | cut_off) - running - own)
     return Verdict(
         tuple(_under_way(hold, held) for hold, held in live.items()),
         tuple(_unfinished(roll, states) for roll in rolls),
         tuple(state.name for state in over if state.hold is not None and state.hold.roll not in cut_off | stopped),
     )
-
-
-def _own(state: RollState, here: Holder) -> bool:
-    return state.hold is not None and state.hold.holder == here
 
 
 def _left_changes(roll: str, states: Iterable[RollState], *, complete: bool) -> bool:
