@@ -274,18 +274,20 @@ def _judge(name: str, group: Sequence[Row]) -> Pair:
     if len(active) > 1:
         told = f"{_names(active)} serve at the same time. Stop all but one at once (docs/reliability.md)."
     elif active:
-        told = _served(active[0], heirs, [row for row in group if row not in (*active, *heirs)], alone=len(group) == 1)
+        told = _served(active[0], heirs, [row for row in group if row not in (*active, *heirs)], group)
     else:
         told = _unserved(heirs, [row for row in group if row not in heirs])
     return Pair(name, _tuple(group), _tuple(active), _tuple(heirs), whole, f"{title}: {told}")
 
 
-def _served(active: Row, heirs: Sequence[Row], others: Sequence[Row], *, alone: bool) -> str:
+def _served(active: Row, heirs: Sequence[Row], others: Sequence[Row], group: Sequence[Row]) -> str:
     serves = f"{active.name} serves" + ("" if active.ready else f" and is not ready ({active.reason})")
-    if alone:
+    if len(group) == 1:
         return f"{serves}; it has no partner that takes over."
     if not others:
-        return f"{serves}, and {_names(heirs)} may take over. Nothing is to be done."
+        rolled = any(row.roll_phase for row in group)
+        step = "Resume or undo the roll as said above." if rolled else "Nothing is to be done."
+        return f"{serves}, and {_names(heirs)} may take over. {step}"
     may = f"{_names(heirs)} may take over" if heirs else "NO NODE MAY TAKE OVER"
     return f"{serves}, and {may}. {' '.join(_remedy(row, active) for row in others)}"
 

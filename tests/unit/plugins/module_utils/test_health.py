@@ -134,6 +134,11 @@ def test_clocks_are_reported_when_the_times_of_the_question_cannot_explain_the_d
     )
 
 
+def test_a_whole_pair_in_an_unfinished_roll_is_not_done() -> None:
+    told = made(node("active", rollout={"record": {"phase": "begun"}}), node("passive"))
+    assert told["pairs"][0]["sentence"].endswith("a2 may take over. Resume or undo the roll as said above.")
+
+
 def test_a_node_without_a_pair_has_a_sentence_too() -> None:
     told = report({"c1": node("active")}, {"c1": {"ha_role": "primary"}}, {}).as_dict()
     assert told["healthy"] is True
