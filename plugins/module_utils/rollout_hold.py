@@ -118,19 +118,19 @@ class Hold:
         """Seconds since the last step. A clock that was set back makes it young, never old."""
         return max(0, now_ms - self.renewed_ms) // 1000
 
-    def refusal(self, node: str, age_s: int, way_out: str = "-e rolling_take_over=true") -> str:
+    def refusal(self, node: str, age_s: int, override: str = "-e rolling_take_over=true") -> str:
         """Why another roll, or an action on the node, cannot begin.
 
         Args:
             node: name of the node.
             age_s: seconds since the last step.
-            way_out: what goes on all the same.
+            override: what continues regardless.
         """
         left_s = max(1, LEASE_S - age_s)
         return (
             f"{node} is in the roll {self.roll}, which {self.holder} carries out (last step {age_s} s ago); wait for "
             f"its end. If that run has ended, this is seen after {left_s} s, on {self.holder.controller} at once, or "
-            f"set {way_out}"
+            f"set {override}"
         )
 
 

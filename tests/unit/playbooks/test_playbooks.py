@@ -136,7 +136,7 @@ def test_failover_and_failback_look_for_rolls() -> None:
         assert text.index("tasks/switch_look.yml") < text.index("understudy.broker.failover:")
 
 
-def test_every_module_that_acts_on_a_node_is_told_of_the_way_out() -> None:
+def test_every_module_that_acts_on_a_node_is_told_of_the_override() -> None:
     """A roll gives its own hold; an operator gives broker_ignore_hold."""
     for path in FILES:
         if path.name.startswith("drill") or "events" in path.parts or "drill" in path.name:
