@@ -11,12 +11,14 @@ import json
 import pytest
 from understudy_lab.hosts import Lab
 from understudy_lab.pair import ROOT, Load, assert_kept, deploy, longest_window_s, make_ready, play, record
-from understudy_lab.rolls import FORMER_VERSION, Generation, generations
+from understudy_lab.rolls import FORMER_VERSION, PRESENT_VERSION, Generation, generations
 
 TABLE = "switchover"
 INVENTORY = "quorum"
-SIBLING_VERSION = "0.2.0.1"
+SIBLING_VERSION = f"{PRESENT_VERSION}.1"
 """Of the same generation of links as the present release."""
+STRANGER_VERSION = FORMER_VERSION if tuple(map(int, PRESENT_VERSION.split("."))) >= (0, 2) else "0.2.0"
+"""Of another generation."""
 GAP_MAX_S = 1.0
 
 
@@ -62,7 +64,7 @@ def test_an_update_hands_the_service_over(pair: Lab, failback: bool) -> None:
 
 def test_releases_that_do_not_link_are_refused_and_nothing_is_stopped(pair: Lab) -> None:
     make_ready(pair)
-    former, _ = generations(ROOT / ".scratch" / "lab-switchover", FORMER_VERSION)
+    former, _ = generations(ROOT / ".scratch" / "lab-switchover", STRANGER_VERSION)
     refused = play(pair, INVENTORY, "playbooks/rolling_update.yml", options=options(former))
     assert refused.code != 0
     assert "do not link" in refused.output, refused.output[-3000:]

@@ -36,6 +36,7 @@ NODES = {"a1": "h2", "a2": "h3", "b1": "h5", "b2": "h6"}
 PAIRS = {"east": ("h2", "h3"), "west": ("h5", "h6")}
 UNITS = {host: f"understudy-{name}" for name, host in NODES.items()}
 FORMER_VERSION = "0.0.9"
+PRESENT_VERSION = re.search(r'(?m)^__version__ = "(.*)"$', (ROOT / "broker/src/understudy/__init__.py").read_text())[1]  # type: ignore[index]
 ROLL_TIMEOUT_S = 1800.0
 GATE_TIMEOUT_S = 60
 TABLE = "rolling_update"
@@ -68,12 +69,10 @@ def generations(scratch: Path, other: str = FORMER_VERSION) -> tuple[Generation,
     text, found = re.subn(r'(?m)^__version__ = ".*"$', f'__version__ = "{other}"', version.read_text())
     assert found == 1
     version.write_text(text)
-    present = re.search(r'(?m)^__version__ = "(.*)"$', (ROOT / "broker/src/understudy/__init__.py").read_text())
-    assert present is not None
     common = {"broker_gate_timeout_s": GATE_TIMEOUT_S}
     return (
         Generation(other, _options({**common, "broker_install_source": str(former)})),
-        Generation(present[1], _options({**common, "broker_cluster_max_hops": 2})),
+        Generation(PRESENT_VERSION, _options({**common, "broker_cluster_max_hops": 2})),
     )
 
 
