@@ -24,11 +24,13 @@ def live_references(spark: SparkSession, directories: Sequence[str], **options: 
 
     Args:
         spark: A session of ``open_session``.
+        directories: Of journals.
+        options: Of the source.
 
     Raises:
         StoreError: as ``read_journal``.
     """
-    return live(read_journal(spark, list(directories), "changes", where=(), **options))
+    return live(read_journal(spark, list(directories), "changes", None, (), **options))
 
 
 def live(changes: DataFrame) -> DataFrame:
