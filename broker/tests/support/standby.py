@@ -47,8 +47,12 @@ class ManualEmptyStart:
 
     def __init__(self) -> None:
         self.pending = self.closed = False
+        self.heard: MovedStore | None = None
         self.begun: list[MovedStore | None] = []
         self.ended: Callable[[BrokerError | None], None] = lambda error: None
+
+    def hear(self, moved: MovedStore) -> None:
+        self.heard = moved
 
     def is_pending(self) -> bool:
         return self.pending
@@ -98,9 +102,9 @@ class Node:
 
     def set_aside(self) -> None:
         """All messages of the node have moved, as another node says and its authority finds out."""
+        self.life.empty_start = self.empty
         self.life.hear_moved(MOVED)
         self.authority.moved = MOVED
-        self.life.empty_start = self.empty
 
     def in_sync(self) -> None:
         """Get it into sync."""

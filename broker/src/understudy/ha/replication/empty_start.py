@@ -100,6 +100,8 @@ class EmptyStartLife(Machine[EmptyState, EmptyEvent]):
         self._files = files
         self._local = local
         self._worker = worker
+        self.heard: MovedStore | None = None
+        """See ``EmptyStart``."""
         self._ended: Answer = lambda error: None
         self._round = 0
         """Number of the present start: a step of an earlier one that was closed says nothing."""
@@ -109,6 +111,11 @@ class EmptyStartLife(Machine[EmptyState, EmptyEvent]):
     def is_pending(self) -> bool:
         """See ``EmptyStart``."""
         return self._files.noted() is not None
+
+    def hear(self, moved: MovedStore) -> None:
+        """See ``EmptyStart``: several nodes may have taken messages of this one, each at another time."""
+        if self.heard is None or moved.sequence > self.heard.sequence:
+            self.heard = moved
 
     def begin(self, moved: MovedStore | None, ended: Answer) -> None:
         """See ``EmptyStart``."""

@@ -127,7 +127,6 @@ class LockAuthority:
         return self._node_id() if own else None
 
     def may_request(self, *, looked: bool) -> bool:
-
         known = self._local.load() is not None
         return self._complete() and (known or self._first_start()) and not self._local.moved_away
 

@@ -270,6 +270,15 @@ class Found(Enum):
 class EmptyStart(Protocol):
     """Sets the data of this node aside and begins an empty store (ADR 0126)."""
 
+    @property
+    def heard(self) -> MovedStore | None:
+        """The newest record with which another node has answered; None: none has."""
+        ...
+
+    def hear(self, moved: MovedStore) -> None:
+        """Another node has answered with the record that it keeps."""
+        ...
+
     def is_pending(self) -> bool:
         """Whether one was begun and has not ended: the data is of no use.
 

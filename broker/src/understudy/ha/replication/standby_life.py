@@ -213,9 +213,8 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
 
     def hear_moved(self, moved: MovedStore) -> None:
         """See ``ReplicaListener``."""
-        if self._moved is None or moved.sequence > self._moved.sequence:
-            # several nodes may have taken messages of this one, each at another time
-            self._moved = moved
+        if self.empty_start is not None:
+            self.empty_start.hear(moved)
 
     def fail_over(self) -> None:
         self.fire(StandbyEvent.FAIL_OVER)
@@ -287,16 +286,16 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
         if self._promotion is not None:
             self._promote_unless_found()
         elif self.empty_start is not None and self.replica.found is Found.NOTHING:
-            self._find_moved()
+            self._find_moved(self.empty_start.heard)
 
-    def _find_moved(self) -> None:
+    def _find_moved(self, heard: MovedStore | None) -> None:
         """The active node of the pair may have moved its messages away, and then there is none. The node that has them
         gets the time of the first searches to say more than a lock manager knows.
         """
-        if self._moved is None and self._searches <= self._early_searches:
+        if heard is None and self._searches <= self._early_searches:
             return
         try:
-            self._authority.find_moved(self._moved, lambda moved: self.fire(StandbyEvent.MOVED, moved))
+            self._authority.find_moved(heard, lambda moved: self.fire(StandbyEvent.MOVED, moved))
         except BrokerError as error:
             self._life.fail(error)
 

@@ -246,7 +246,6 @@ class VoteAuthority:
             claimed(error)
 
     def share(self, replica: str, answer: Answer) -> None:
-
         self._shared.write(self.sequence, replica, lambda error: answer(failure_of(self._shared.path, error)))
 
     def moved_record(self, end: LogEnd) -> MovedStore | None:

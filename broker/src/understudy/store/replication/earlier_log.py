@@ -6,10 +6,35 @@ had not confirmed, is not part of the store any more.
 
 from __future__ import annotations
 
+from understudy.ids import NodeId
 from understudy.ports import DiskReader, FileReader
+from understudy.store.log.follower import Follower
 from understudy.store.log.replay import read_frames
 from understudy.store.log.segment import parse_name, read_header, seed_of
 from understudy.store.snapshots.snapshot import parse_snapshot_name
+from understudy.store.state import StoreState
+
+
+def earlier_state(
+    disk: DiskReader, directory: str, sequence: int, *, node_id: NodeId, id_cache_size: int
+) -> StoreState:
+    """The state that a log described at a sequence.
+
+    Args:
+        disk: Where the log is.
+        directory: Absolute path of the log.
+        sequence: Of the last record that counts.
+        node_id: Whose log it must be.
+        id_cache_size: Duplicate ids kept per address.
+
+    Raises:
+        StoreError, FileNotFoundError: it cannot be read.
+    """
+    earlier = EarlierLog(disk, directory, sequence)
+    follower = Follower(earlier, directory, node_id=node_id, id_cache_size=id_cache_size)
+    follower.finish()
+    follower.close()
+    return follower.state
 
 
 class EarlierLog:

@@ -24,7 +24,6 @@ from understudy.ids import NodeId, uuid_bytes
 from understudy.ports import Disk
 from understudy.store.log.chain import highest_number, newest_epoch
 from understudy.store.log.checkpoint import encode_checkpoint, encode_item
-from understudy.store.log.follower import Follower
 from understudy.store.log.records import RecordType, encode_epoch, encode_trim
 from understudy.store.log.segment import (
     HEADER_BLOCK_BYTES,
@@ -37,7 +36,7 @@ from understudy.store.log.segment import (
 )
 from understudy.store.replication import old_replicas
 from understudy.store.replication.divergence import saved_directories
-from understudy.store.replication.earlier_log import EarlierLog
+from understudy.store.replication.earlier_log import earlier_state
 from understudy.store.replication.last_batch import apply_last_batch
 from understudy.store.replication.replica_state import ReplicaState, ReplicaStatus, write_replica_state
 from understudy.store.replication.store_files import StoreDirectories
@@ -153,11 +152,7 @@ def _kept(directories: StoreDirectories, planned: EmptyPlan, node_id: NodeId, id
     try:
         if not planned.common:
             raise StoreError("the record does not say where the replica took over")
-        earlier = EarlierLog(directories.disk, saved.log, planned.common)
-        follower = Follower(earlier, saved.log, node_id=node_id, id_cache_size=id_cache_size)
-        follower.finish()
-        follower.close()
-        state = follower.state
+        state = earlier_state(directories.disk, saved.log, planned.common, node_id=node_id, id_cache_size=id_cache_size)
         if state.sequence < planned.common and not apply_last_batch(planned.last_batch, state):
             log.warning(
                 "the empty store lacks duplicate ids of the last messages: a client may send one of them twice",

@@ -2,7 +2,7 @@
 
 A batch is begun when the one before is synced, so of a log that its replica has, the active node may lack this batch
 and no other. A node that begins empty, and whose own log ends before, gets these records without their messages: a
-producer sends again what it has no confirmation of, and its duplicate ids are in that batch.
+producer sends messages again that were not confirmed, and their duplicate ids are in that batch.
 
 Format, little-endian: u64 sequence of the first record of the batch; then for each kept record u64 sequence, u8 type,
 u8 flags, u16 zero, u32 length of the payload, payload as in the log.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from support.local_files import StepWorker, local_sequence
@@ -104,3 +106,10 @@ def test_steps_of_a_start_that_was_closed_say_nothing() -> None:
     start.begin(None)
     start.run()
     assert start.answers == [None]
+
+
+def test_the_newest_record_that_other_nodes_keep_counts() -> None:
+    start, newer = Start(), replace(MOVED, sequence=9)
+    for moved in (MOVED, newer, MOVED):
+        start.life.hear(moved)
+    assert start.life.heard == newer

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from support.standby import MOVED, Node
 from understudy.errors import ActivationRefused, StoreBehind
 from understudy.ha.replication.ports import Found
@@ -80,16 +78,13 @@ def test_data_that_cannot_be_set_aside_ends_the_node() -> None:
     assert node.calls == ["fail: the disk is gone"]
 
 
-def test_the_newest_record_that_other_nodes_keep_reaches_the_authority() -> None:
+def test_the_record_that_another_node_keeps_reaches_the_authority() -> None:
     node = Node()
-    node.life.empty_start = node.empty
-    newer = replace(MOVED, sequence=9)
-    for moved in (MOVED, newer, MOVED):
-        node.life.hear_moved(moved)
+    node.set_aside()
     node.life.begin()
-    node.authority.answer(ActivationRefused("the newest is 9"))
+    node.authority.answer(ActivationRefused("the newest is 8"))
     node.life.not_found("refused")
-    assert node.authority.heard == newer
+    assert node.authority.heard == MOVED
 
 
 def test_the_node_that_has_the_messages_gets_time_to_say_more_than_a_lock_manager_knows() -> None:
