@@ -17,15 +17,15 @@ import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
-from understudy.cli.data_backup import back_up_store
 from understudy.cli.data_compact import compact_store
 from understudy.cli.data_compare import compare_stores
 from understudy.cli.data_replay import replay_messages
-from understudy.cli.data_restore import restore_copy, set_store_aside
 from understudy.cli.data_salvage import salvage_store
 from understudy.cli.data_transfer import export_messages, import_messages
 from understudy.cli.instances import config_of
 from understudy.cli.run import read_configuration
+from understudy.cli.store_copies.backup import back_up_store
+from understudy.cli.store_copies.restore import restore_copy, set_store_aside
 from understudy.cli.stores import STORE, open_store
 from understudy.cli.tables import console as make_console
 from understudy.cli.terminal import echo

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import click
 
-from understudy.cli.data_backup import directories_of, read_description
 from understudy.cli.instances import config_of
 from understudy.cli.run import read_configuration
 from understudy.cli.serving import notes_directory
+from understudy.cli.store_copies.backup import directories_of, read_description
 from understudy.cli.stores import locked_store
 from understudy.cli.terminal import echo
 from understudy.errors import BrokerError, DiskFailed, JournalCorrupt, LargeMessageFailed, StoreBehind
