@@ -260,7 +260,6 @@ class Message:
 
         Args:
             data: Contains it.
-            start: Its first byte.
             end: The byte after it; None: all bytes of ``data`` belong to it.
             trusted: Whether it comes from a broker or its store. The limits for messages of clients do not hold for
                 such a message: what a broker has taken can be read.

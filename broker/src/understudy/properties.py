@@ -184,8 +184,6 @@ class Properties(MutableMapping[str, PropertyValue]):
 
         Args:
             data: Contains them.
-            offset: Of the flag byte.
-            end: Of the message.
             trusted: Whether they come from a broker or its store, and not from a client.
 
         Raises:

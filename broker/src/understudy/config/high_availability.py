@@ -89,7 +89,7 @@ class ScaleDownConfiguration:
     commit_interval: int = _SCALE_DOWN.number("commit-interval")
     """Messages that are removed in one transaction; -1: as they are confirmed."""
     host: str | None = None
-    """Of a colocated replica: connector of the server that hosts it, which is tried last."""
+    """Connector of the server that hosts a colocated replica, which is tried last."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,7 @@ class ScaleDownOutcome:
     complete: bool
     """No message is left here."""
     end: LogEnd
-    """Of the log."""
+    """End of the log."""
 
 
 class Decisions(Protocol):

@@ -87,7 +87,6 @@ def _delete_queues(office: PostOffice, configured: Collection[tuple[str, str]]) 
     """Delete the queues that came from the configuration and are not in it any more, or are on another address there.
 
     Args:
-        office: Of the node.
         configured: Names of the addresses and queues of the configuration.
     """
     for queue in office.queues():

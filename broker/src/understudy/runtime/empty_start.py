@@ -38,11 +38,10 @@ _NOTE_BYTES_MAX: Final = 4_096 + 2 * LAST_BATCH_BYTES_MAX
 
 
 class EmptyStartFiles:
-    """The files of the store of one node."""
+    """The files of the store of one node. Implements ``Files``."""
 
     def __init__(self, parts: NodeParts, saved_max: int) -> None:
         """Args:
-        parts: Of the node.
         saved_max: max-saved-replicated-journals-size.
         """
         self._parts = parts
@@ -51,12 +50,10 @@ class EmptyStartFiles:
         self.path = f"{self._directory}/{NOTE_NAME}"
 
     def noted(self) -> int | None:
-        """See ``Files``."""
         note = read_note(self._parts.environment.disk, self._directory)
         return None if note is None else note.sequence
 
     def note(self, moved: MovedStore) -> None:
-        """See ``Files``."""
         own = self._parts.lock.node_id
         if moved.node_id != own:
             raise WrongNode(f"the record is of node {moved.node_id}, not of {own}")
@@ -72,13 +69,11 @@ class EmptyStartFiles:
         return note
 
     def set_aside(self) -> None:
-        """See ``Files``."""
         # the files are about to be others: a position that was seen here does not apply to them
         self._parts.watch.forget()
         set_aside(store_directories(self._parts), self._planned())
 
     def begin_store(self) -> None:
-        """See ``Files``."""
         wall_ms = self._parts.environment.clock.wall_ms()
         node_id, id_cache_size = self._parts.lock.node_id, self._parts.configuration.current.id_cache_size
         begin_store(store_directories(self._parts), self._planned(), node_id, wall_ms, id_cache_size=id_cache_size)
@@ -93,7 +88,6 @@ def make_empty_start(parts: NodeParts, local: LocalSequence, worker: Worker, sav
     """The empty start of a node.
 
     Args:
-        parts: Of the node.
         local: Activation sequence of its data.
         worker: Carries out the steps.
         saved_max: max-saved-replicated-journals-size.
@@ -131,7 +125,6 @@ def read_note(disk: Disk, directory: str) -> EmptyPlan | None:
 
     Args:
         disk: Where it is.
-        directory: Of the lock files.
 
     Raises:
         JournalCorrupt: it is damaged.

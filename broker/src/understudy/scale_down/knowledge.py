@@ -25,7 +25,6 @@ def tell_known(office: PostOffice, *, plain: bool) -> Steps[None]:
     """Tell the target the duplicate ids of all addresses, and the records that this node keeps.
 
     Args:
-        office: Of this node.
         plain: The target is an Artemis broker, which takes neither.
     """
     for address in list(office.directory.addresses.values()):

@@ -331,7 +331,6 @@ def open_archive(
     """An archive to write to, locked; made if the directory is missing or empty. Remains of killed runs are removed.
 
     Args:
-        directory: Of the archive.
         keep_ms: Former generations stay so long after they were replaced.
         now_ms: The time.
 

@@ -172,7 +172,6 @@ def without_times(records: DataFrame, adds: DataFrame, begin_ms: int, bucket_ms:
     Args:
         records: With ``kind`` and ``at_ms``.
         adds: Messages with ``at_ms``.
-        begin_ms: Of the first interval.
         bucket_ms: Length of an interval.
     """
     begin = _bucket(F.col("at_ms"), begin_ms, bucket_ms).alias("begin_ms")

@@ -107,7 +107,6 @@ def read_archive(spark: SparkSession, archive: str) -> DataFrame:
 
     Args:
         spark: Any session.
-        archive: Its directory.
 
     Raises:
         ConfigError: the directory is no archive, or nothing was published.

@@ -24,8 +24,6 @@ def live_references(spark: SparkSession, directories: Sequence[str], **options: 
 
     Args:
         spark: A session of ``open_session``.
-        directories: Of journals.
-        options: Of the source.
 
     Raises:
         StoreError: as ``read_journal``.

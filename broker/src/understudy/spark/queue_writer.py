@@ -181,7 +181,6 @@ class _Sending:
     def __init__(self, options: SinkOptions, task: str) -> None:
         """
         Args:
-            options: Of the sink.
             task: Begin of the duplicate ids of the task, and its name.
         """
         self._options = options

@@ -21,7 +21,6 @@ class Operator:
 
     def __init__(self, cluster: SimCluster, pair: Sequence[str] | None = None) -> None:
         """Args:
-        cluster: Of the pair.
         pair: Names of its two nodes; None: the cluster has no others.
         """
         self.promotions = 0

@@ -51,7 +51,6 @@ class ScaledVotersRun(MovingPairs, MembersRun):
         return self._last_active(nodes).storage
 
     def _judge_store(self) -> None:
-        """See ``MembersRun``."""
         MembersRun._judge_store(self)
 
     def judge(self) -> tuple[Violation, ...]:

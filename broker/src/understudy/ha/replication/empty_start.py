@@ -27,7 +27,7 @@ class Files(Protocol):
     """The files of the store, and the note about an empty start. Each call blocks and may be repeated."""
 
     path: str
-    """Of the note, for errors."""
+    """Path of the note, for errors."""
 
     def noted(self) -> int | None:
         """Activation sequence of the data that has moved, by the note; None: there is none. Raises StoreError."""
@@ -92,7 +92,6 @@ class EmptyStartLife(Machine[EmptyState, EmptyEvent]):
         """Nothing is read yet.
 
         Args:
-            files: Of this node.
             local: Activation sequence of its data.
             worker: Carries out the steps.
         """
@@ -109,7 +108,6 @@ class EmptyStartLife(Machine[EmptyState, EmptyEvent]):
     # --- EmptyStart --------------------------------------------------------------------------------
 
     def is_pending(self) -> bool:
-        """See ``EmptyStart``."""
         return self._files.noted() is not None
 
     def hear(self, moved: MovedStore) -> None:
@@ -118,7 +116,6 @@ class EmptyStartLife(Machine[EmptyState, EmptyEvent]):
             self.heard = moved
 
     def begin(self, moved: MovedStore | None, ended: Answer) -> None:
-        """See ``EmptyStart``."""
         self._ended = ended
         if moved is None:
             self.fire(EmptyEvent.GO_ON)
@@ -126,7 +123,6 @@ class EmptyStartLife(Machine[EmptyState, EmptyEvent]):
             self.fire(EmptyEvent.BEGIN, moved)
 
     def close(self) -> None:
-        """See ``EmptyStart``."""
         self.fire(EmptyEvent.CLOSE)
 
     # --- steps -------------------------------------------------------------------------------------

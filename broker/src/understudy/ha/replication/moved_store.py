@@ -59,7 +59,6 @@ class MovedNumbers:
     def __init__(self, manager: LockManager, node_id: str) -> None:
         """Args:
         manager: It is available.
-        node_id: Of the store.
         """
         self._node_id = node_id
         self._position = PositionNumbers(manager, node_id)
@@ -72,7 +71,6 @@ class MovedNumbers:
 
         Args:
             sequence: Activation sequence of the data.
-            end: Of its log.
             answer: Called once.
         """
         changes = self._position.changes(None, NotedPosition(end.epoch, end.sequence))

@@ -161,17 +161,14 @@ class Authority(Protocol):
         """The record that the node which takes all messages of this active one is to keep; None: it keeps none (ADR
         0126).
 
-        Args:
-            end: Of the log.
-
         Raises:
             StoreError: the notes about the data cannot be read.
         """
         ...
 
     def moved_away(self, end: LogEnd, answer: Answer) -> None:
-        """With the permission: all messages of this node have moved to another one, which has the record of it. Note
-        that the data of this node is of no use, and let the other node of the pair find that out.
+        """Note, with the permission, that the data of this node is of no use, because all messages have moved to
+        another node, which has the record of it; let the other node of the pair find that out.
 
         Args:
             end: Of the log, to which nothing is appended any more.

@@ -52,7 +52,7 @@ class StandbyState(Enum):
     PAUSED = auto()
     """No permission, and no active node; both are tried again soon."""
     EMPTYING = auto()
-    """Its last replica has moved all messages to another node: it sets its data aside and begins an empty store."""
+    """The last replica has moved all messages to another node: the node sets its data aside and begins empty."""
     PROMOTING = auto()
     """An administrator said that the data of this node is to count as the newest."""
     COPYING = auto()
@@ -212,7 +212,6 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
             answer(f"the node is no replica in sync ({self._state.name})")
 
     def hear_moved(self, moved: MovedStore) -> None:
-        """See ``ReplicaListener``."""
         if self.empty_start is not None:
             self.empty_start.hear(moved)
 

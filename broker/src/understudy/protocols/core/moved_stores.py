@@ -24,7 +24,6 @@ def keep(store: MessageStore, packet: packets.StoreMoved) -> int:
     """Record that the messages of a store are here; the sequence.
 
     Args:
-        store: Of this node.
         packet: Of the node that has moved them.
 
     Raises:

@@ -37,7 +37,6 @@ class CoreProtocol:
 
         Args:
             cluster: With the topology of the cluster connection of the acceptor.
-            sessions_max: Of one connection.
         """
         services = CoreServices(self._shared, cluster, self._reattachments, self._resend_budget, sessions_max)
         return partial(CoreConnection, services)

@@ -22,4 +22,4 @@ class CoreServices:
     reattachments: Reattachments[Any]
     resend_budget: ResendBudget = field(default_factory=ResendBudget)
     sessions_max: int = SESSIONS_PER_CONNECTION_MAX
-    """Of one connection; acceptor parameter ``sessionsAllowed``."""
+    """Limit of one connection; acceptor parameter ``sessionsAllowed``."""

@@ -84,14 +84,12 @@ class EarlierLog:
         return False
 
     def open(self, path: str, *, read_only: bool = False) -> FileReader:
-        """See ``DiskReader``."""
         file = self._disk.open(path, read_only=True)
         directory, _, name = path.rpartition("/")
         end = self._ends.get(name) if directory == self._directory else None
         return file if end is None else _CutFile(file, *end)
 
     def list(self, directory: str) -> list[str]:
-        """See ``DiskReader``."""
         names = self._disk.list(directory)
         return names if directory != self._directory else [name for name in names if self._sees(name)]
 
@@ -112,27 +110,21 @@ class _CutFile:
 
     @property
     def path(self) -> str:
-        """See ``FileReader``."""
         return self._file.path
 
     def size(self) -> int:
-        """See ``FileReader``."""
         return self._size_bytes
 
     def read(self, offset: int, length: int) -> bytes:
-        """See ``FileReader``."""
         data = self._file.read(offset, max(0, min(length, self._end - offset)))
         return data.ljust(max(0, min(length, self._size_bytes - offset)), b"\0")
 
     def forget_cached(self, offset: int, length: int) -> None:
-        """See ``FileReader``."""
         self._file.forget_cached(offset, length)
 
     def data_ranges(self, offset: int) -> list[tuple[int, int]]:
-        """See ``FileReader``."""
         found = self._file.data_ranges(offset)
         return [(begin, min(end, self._end)) for begin, end in found if begin < self._end]
 
     def close(self) -> None:
-        """See ``FileReader``."""
         self._file.close()

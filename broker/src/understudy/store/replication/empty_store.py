@@ -58,7 +58,7 @@ class EmptyPlan:
     sequence: int
     """Activation sequence of the data that has moved; the empty store gets it."""
     epoch: int
-    """Of the first segment of the empty log; the fields below likewise."""
+    """Epoch of the first segment of the empty log; the fields below likewise."""
     segment: int
     log_sequence: int
     common: int
@@ -76,7 +76,6 @@ def plan(
 
     Args:
         disk: Where the store is.
-        directories: Of the store.
         sequence: Activation sequence of the data that has moved.
         end: Epoch and sequence at the end of its log, and the sequence up to which it is the log of this node.
         last_batch: The batch that ends there.
@@ -109,9 +108,7 @@ def begin_store(
     """Begin the empty log, and note that its files are those of this node.
 
     Args:
-        directories: Of the store.
         planned: Where it begins.
-        node_id: Of the store.
         wall_ms: Present time, epoch milliseconds.
         id_cache_size: Duplicate ids kept per address.
 

@@ -46,7 +46,6 @@ def read_last_batch(disk: DiskReader, directory: str, sequence: int) -> bytes:
 
     Args:
         disk: Where the log is.
-        directory: Of the log.
         sequence: Of the last record of the batch.
 
     Raises:

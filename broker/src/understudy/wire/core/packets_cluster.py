@@ -410,7 +410,7 @@ class StoreMoved(Packet):
 
     TYPE: ClassVar[int] = -106
     node_id: Name
-    """Of the store."""
+    """Node id of the store."""
     sequence: I64
     """Activation sequence of the data that has moved."""
     copied_at: I64
@@ -418,7 +418,7 @@ class StoreMoved(Packet):
     place: Text
     """``host:port`` of the connector of the replica."""
     epoch: I64
-    """Of the end of its log, like the sequence that follows."""
+    """Epoch of the end of its log, like the sequence that follows."""
     log_sequence: I64
     common: I64
     """Sequence up to which it is the log of the node that was active before; 0: unknown."""

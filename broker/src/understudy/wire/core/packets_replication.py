@@ -73,8 +73,8 @@ class ReplicaProblem(IntEnum):
     PUT_BACK = 9
     """The node has lost records that it had synced, which the registration has proved: it stops (ADR 0118)."""
     MOVED = 10
-    """It is not the active node of the pair, whose last replica has moved all messages here: the answer has the record
-    of it (ADR 0126)."""
+    """The node is not the active one of the pair, whose last replica has moved all messages here: the answer has the
+    record of it (ADR 0126)."""
 
 
 @dataclass(slots=True)
