@@ -240,8 +240,8 @@ class ResourceManager:
         raise XaError(f"the branch was rolled back: {error}", xa_code=branch.undone or XaCode.ROLLED_BACK) from error
 
     def _refuse_prepare(self, branch: Branch, error: BrokerError) -> NoReturn:
-        """Refuse like ``_undo``; the branch is known until its manager rolls it back, or until its timeout: managers roll
-        back after any error of ``prepare``, and an unknown branch would tell them that its outcome is not known.
+        """Refuse like ``_undo``; the branch is known until its manager rolls it back, or until its timeout: managers
+        roll back after any error of ``prepare``, and an unknown branch would tell them that its outcome is not known.
         """
         if not isinstance(error, TransactionError) and not branch.transaction.rollback_only:
             raise error

@@ -6,7 +6,8 @@ record, and then the copy itself is read. If it is not whole, because the broker
 body of a message that was consumed meanwhile, another pass takes the files that are new. A named reader that holds the
 log from its beginning keeps the segments in place, so that a pass normally suffices. At the end every byte is verified.
 
-Not here: which node is copied and its reader (``cli.store_copies.backup``); a copy in the place of a store (``tools.restore``).
+Not here: which node is copied and its reader (``cli.store_copies.backup``); a copy in the place of a store
+(``tools.restore``).
 """
 
 from __future__ import annotations

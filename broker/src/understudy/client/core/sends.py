@@ -151,7 +151,7 @@ class Sends:
         self._suspects: frozenset[int] = frozenset()
         """Correlation ids of the sends that were unconfirmed when the broker, which goes on, ended the connection."""
         self._careful = False
-        """Whether sends are repeated one at a time, because the broker ended the connection twice for one of several."""
+        """Whether sends are repeated one at a time, because the broker ended the connection twice for some of them."""
         self.on_idle: Callable[[], None] | None = None
         """Called once when every send is confirmed, then reset."""
         self._after_backlog: list[Callable[[], None]] = []
