@@ -26,7 +26,7 @@ from understudy.protocols.access import Access, LoginWorkers
 from understudy.protocols.core.protocol import CoreProtocol
 from understudy.protocols.registry import ConnectionRegistry
 from understudy.protocols.services import ProtocolServices
-from understudy.routing.deployment import check_deployable, deploy
+from understudy.routing.deployment import Refusals, deploy
 from understudy.routing.post_office import PostOffice
 from understudy.routing.restore import restore, settle
 from understudy.routing.settings import AddressSettingsRepository
@@ -72,7 +72,7 @@ class Broker:
         self.resources = self._resources(configuration, clock, timers)
         self.resources.restore(store.state)
         settle(self.post_office, configuration.internal_naming_prefix)
-        deploy(self.post_office, configuration.addresses, configuration.diverts, refuse=False)
+        deploy(self.post_office, configuration.addresses, configuration.diverts)
         self.post_office.auto_deletion.sweep_at_activation()
         self.services = ProtocolServices(
             node_id=store.node_id,
@@ -204,15 +204,12 @@ class Broker:
         self.post_office.diverts.listeners.append(notifications)
         return notifications
 
-    def reconfigure(self, configuration: Configuration) -> None:
-        """Take addresses, queues, diverts, address settings and security settings of a changed broker.xml.
-
-        Raises:
-            BrokerError: they cannot be carried out here; nothing was changed, unless the disk became full on the way.
+    def reconfigure(self, configuration: Configuration) -> Refusals:
+        """Take addresses, queues, diverts, address settings and security settings of a changed broker.xml. Returns why
+        some of them are left out; the others are applied.
         """
-        check_deployable(self.post_office, configuration.addresses, configuration.diverts)
         self.settings.configure(configuration)
-        deploy(self.post_office, configuration.addresses, configuration.diverts)
+        return deploy(self.post_office, configuration.addresses, configuration.diverts)
 
     def stop_accepting(self, *, critical: bool = False) -> None:
         """Refuse new sessions; present ones continue until they are closed.

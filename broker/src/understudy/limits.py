@@ -12,8 +12,11 @@ FRAME_BYTES_BEFORE_LOGIN_MAX = 64 * 1024
 FRAME_BYTES_MAX = 100 * 1024 * 1024
 #: Largest string in a packet. UTF-16 units.
 STRING_UNITS_MAX = 1024 * 1024
-#: Most properties in one message.
+#: Most properties in one message of a client.
 PROPERTIES_MAX = 16 * 1024
+#: Most properties of a message that comes from a broker or its store: those that a broker adds are among them, and
+#: brokers of others have other limits.
+PROPERTIES_READ_MAX = 1_000_000
 #: Largest address or queue name. UTF-16 units.
 NAME_UNITS_MAX = 4096
 #: Most parameters in one transport configuration.
@@ -42,6 +45,10 @@ LIST_ITEMS_MAX = 64 * 1024
 XID_PART_BYTES_MAX = 64
 #: XA branches of one node, prepared ones included.
 XA_BRANCHES_MAX = 10_000
+#: Nodes whose replica has moved all messages to this one, and of which a record is kept.
+MOVED_STORES_MAX = 1_000
+#: Records without messages of the last batch of a log, in the record of a store that has moved. Bytes.
+LAST_BATCH_BYTES_MAX = 1024 * 1024
 #: Largest nonce or proof of a cluster link (login). Bytes.
 AUTHENTICATION_BYTES_MAX = 256
 #: Shortest cluster password. Characters.
@@ -131,8 +138,9 @@ LOGIN_HELD_BYTES_PAUSE = 64 * 1024
 CONNECTIONS_BEFORE_LOGIN_MAX = 1_000
 #: Connections of one acceptor; parameter ``connectionsAllowed``.
 CONNECTIONS_MAX = 10_000
-#: Sessions of one connection.
+#: Sessions of one connection; acceptor parameter ``sessionsAllowed``, and the most that it may say.
 SESSIONS_PER_CONNECTION_MAX = 2_000
+SESSIONS_ALLOWED_MAX = 100_000
 #: Consumers of one session.
 CONSUMERS_PER_SESSION_MAX = 10_000
 #: Messages excluded from one consumer (outcome *modified* with undeliverable-here).

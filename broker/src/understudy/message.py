@@ -255,8 +255,14 @@ class Message:
         return self.with_properties(properties)
 
     @classmethod
-    def decode(cls, data: bytes, start: int = 0, end: int | None = None) -> Message:
+    def decode(cls, data: bytes, start: int = 0, end: int | None = None, *, trusted: bool = False) -> Message:
         """The message in ``data[start:end]``, which it must fill exactly.
+
+        Args:
+            data: Contains it.
+            end: The byte after it; None: all bytes of ``data`` belong to it.
+            trusted: Whether it comes from a broker or its store. The limits for messages of clients do not hold for
+                such a message: what a broker has taken can be read.
 
         Raises:
             RemoteProtocolError: anything that is not the layout, naming the offset.
@@ -282,7 +288,7 @@ class Message:
             raw = encoded[offset + 4 : stop]
             address = _ADDRESSES.get(raw)
             if address is None or not offset + 4 <= stop <= size:
-                address = _decode_address(raw, offset, stop, size)
+                address = _decode_address(raw, offset, stop, size, trusted)
             self.address = address
             offset = stop
         else:
@@ -306,7 +312,7 @@ class Message:
             self.properties = NO_PROPERTIES
             behind += 1
         else:
-            self.properties, behind = Properties.decode(encoded, behind, size)
+            self.properties, behind = Properties.decode(encoded, behind, size, trusted=trusted)
         if behind != size:
             raise RemoteProtocolError(f"{size - behind} bytes after the message's properties")
         return self
@@ -390,11 +396,11 @@ class LargeMessage(Message):
         """Does nothing: the id was assigned when the file of the body was created."""
 
 
-def _decode_address(raw: bytes, offset: int, stop: int, size: int) -> str:
+def _decode_address(raw: bytes, offset: int, stop: int, size: int, trusted: bool) -> str:
     length = stop - offset - 4
     if length < 0 or length & 1 or stop > size:
         raise RemoteProtocolError(f"message address of {length} bytes at offset {offset}")
-    if length > 2 * NAME_UNITS_MAX:
+    if length > 2 * NAME_UNITS_MAX and not trusted:
         raise LimitExceeded(f"address of {length // 2} characters, limit {NAME_UNITS_MAX}")
     address = utf_16_le_decode(raw, "surrogatepass", True)[0]
     if length <= _ADDRESS_BYTES_MAX:

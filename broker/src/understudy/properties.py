@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from understudy.errors import LimitExceeded, LocalProtocolError, RemoteProtocolError
 from understudy.kernel import names
-from understudy.limits import PROPERTIES_MAX, STRING_UNITS_MAX
+from understudy.limits import PROPERTIES_MAX, PROPERTIES_READ_MAX, STRING_UNITS_MAX
 
 NULL: Final = 0
 BOOLEAN: Final = 2
@@ -83,12 +83,12 @@ def encode_name(text: str) -> bytes:
     return encoded
 
 
-def decode_simple_string(data: bytes, offset: int, end: int) -> tuple[str, int]:
+def decode_simple_string(data: bytes, offset: int, end: int, units_max: int = STRING_UNITS_MAX) -> tuple[str, int]:
     """The string at ``offset`` and the offset after it.
 
     Raises:
         RemoteProtocolError: odd or negative length, or it runs past ``end``.
-        LimitExceeded: longer than ``STRING_UNITS_MAX``.
+        LimitExceeded: longer than ``units_max``.
     """
     start = offset + 4
     if start > end:
@@ -97,8 +97,8 @@ def decode_simple_string(data: bytes, offset: int, end: int) -> tuple[str, int]:
     stop: int = start + length
     if length < 0 or length & 1 or stop > end:
         raise RemoteProtocolError(f"string of {length} bytes at offset {offset}, {end - start} bytes left")
-    if length > 2 * STRING_UNITS_MAX:
-        raise LimitExceeded(f"string of {length // 2} characters, limit {STRING_UNITS_MAX}")
+    if length > 2 * units_max:
+        raise LimitExceeded(f"string of {length // 2} characters, limit {units_max}")
     # The codec function itself: a third of the cost of bytes.decode, which looks it up by name.
     return utf_16_le_decode(data[start:stop], "surrogatepass", True)[0], stop
 
@@ -179,12 +179,17 @@ class Properties(MutableMapping[str, PropertyValue]):
         return b"".join(parts)
 
     @classmethod
-    def decode(cls, data: bytes, offset: int, end: int) -> tuple[Properties, int]:
+    def decode(cls, data: bytes, offset: int, end: int, *, trusted: bool = False) -> tuple[Properties, int]:
         """The properties at ``offset`` and the offset after them.
+
+        Args:
+            data: Contains them.
+            trusted: Whether they come from a broker or its store, and not from a client.
 
         Raises:
             RemoteProtocolError: anything that is not the format.
-            LimitExceeded: more than ``PROPERTIES_MAX`` entries.
+            LimitExceeded: more than ``PROPERTIES_MAX`` entries, ``PROPERTIES_READ_MAX`` of a broker; or a text of a
+                client of more than ``STRING_UNITS_MAX``.
         """
         if offset >= end:
             raise RemoteProtocolError(f"properties cut off at offset {offset}")
@@ -194,7 +199,7 @@ class Properties(MutableMapping[str, PropertyValue]):
             self.may_be_reserved = False
             return self, offset + 1
         if end - offset > _BLOCK_BYTES_MAX:
-            self._items, offset, self.may_be_reserved = _decode_entries(data, offset, end)
+            self._items, offset, self.may_be_reserved = _decode_entries(data, offset, end, trusted)
             return self, offset
         block = data[offset:end]
         known = _BLOCKS.get(block)
@@ -202,7 +207,7 @@ class Properties(MutableMapping[str, PropertyValue]):
             self._items = known.copy()
             self.may_be_reserved = False
             return self, end
-        self._items, offset, self.may_be_reserved = _decode_entries(data, offset, end)
+        self._items, offset, self.may_be_reserved = _decode_entries(data, offset, end, trusted)
         if offset == end and not self.may_be_reserved:
             if len(_BLOCKS) >= _BLOCKS_MAX:
                 _BLOCKS.clear()
@@ -226,7 +231,9 @@ class _NoProperties(Properties):
 NO_PROPERTIES: Final = _NoProperties()
 
 
-def _decode_entries(data: bytes, offset: int, end: int) -> tuple[dict[str, tuple[int, PropertyValue]], int, bool]:
+def _decode_entries(
+    data: bytes, offset: int, end: int, trusted: bool
+) -> tuple[dict[str, tuple[int, PropertyValue]], int, bool]:
     """The entries of the block at ``offset``, whose flag byte is known to be set; the offset after it; and whether it
     contains a reserved name.
     """
@@ -234,11 +241,13 @@ def _decode_entries(data: bytes, offset: int, end: int) -> tuple[dict[str, tuple
         raise RemoteProtocolError(f"properties cut off at offset {offset}")
     unpack_length = _I32.unpack_from
     (count,) = unpack_length(data, offset + 1)
-    if count > PROPERTIES_MAX:
-        raise LimitExceeded(f"{count} properties, limit {PROPERTIES_MAX}")
+    count_max = PROPERTIES_READ_MAX if trusted else PROPERTIES_MAX
+    if count > count_max:
+        raise LimitExceeded(f"{count} properties, limit {count_max}")
     if count < 0:
         raise RemoteProtocolError(f"{count} properties at offset {offset}")
     offset += 5
+    units_max = end if trusted else STRING_UNITS_MAX
     items: dict[str, tuple[int, PropertyValue]] = {}
     keys = _KEYS
     reserved = False
@@ -253,7 +262,7 @@ def _decode_entries(data: bytes, offset: int, end: int) -> tuple[dict[str, tuple
         if key is None:
             key = _RESERVED_KEYS.get(raw)
             if key is None:
-                key, stop = decode_simple_string(data, offset, end)
+                key, stop = decode_simple_string(data, offset, end, units_max)
                 _remember_key(bytes(raw), key)
             reserved = reserved or key.startswith(RESERVED_PREFIXES)
         if stop >= end or stop < start:
@@ -265,7 +274,7 @@ def _decode_entries(data: bytes, offset: int, end: int) -> tuple[dict[str, tuple
             items[key] = (tag, fixed.unpack_from(data, offset)[0])
             offset += fixed.size
         elif tag == STRING:
-            text, offset = decode_simple_string(data, offset, end)
+            text, offset = decode_simple_string(data, offset, end, units_max)
             items[key] = (STRING, text)
         else:
             items[key], offset = _decode_value(key, tag, data, offset, end)

@@ -50,6 +50,7 @@ _SAMPLES: dict[layout.Encoding, object] = {
         (layout.I64OrNull, 6),
         (layout.Name, "orders"),
         (layout.NameOrNull, "orders::queue"),
+        (layout.SimpleString, "orders"),
         (layout.SimpleStringOrNull, "a = 1 AND b LIKE 'x%'"),
         (layout.Text, "a text of more than nine"),
         (layout.TextOrNull, "short"),

@@ -112,6 +112,7 @@ STRATEGIES: dict[layout.Encoding, st.SearchStrategy[Any]] = {
         (layout.I64OrNull, st.none() | integers(64)),
         (layout.Name, names),
         (layout.NameOrNull, st.none() | names),
+        (layout.SimpleString, texts),
         (layout.SimpleStringOrNull, st.none() | texts),
         (layout.Text, texts),
         (layout.TextOrNull, st.none() | texts),

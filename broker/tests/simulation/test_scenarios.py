@@ -33,7 +33,7 @@ from understudy.testing.simulate import quiet_logging
 from understudy.testing.wrong_reads_pair import WRONG_READS_KINDS
 
 #: Seeds of all scenarios in a short run, in blocks of so many.
-SEEDS = 175
+SEEDS = 190
 BLOCK = 5
 #: Of each scenario, its seeds here. `make simulation-long` runs more of them.
 SHORT = {
@@ -47,6 +47,8 @@ SHORT = {
     "member-pairs": range(10),
     "member-replicas": range(10),
     "ungrouped-pairs": range(5),
+    "scaled-replicas": range(10),
+    "scaled-voters": range(5),
     "wrong-reads": range(5),
 }
 

@@ -14,7 +14,13 @@ PORT_OFFSET: Final = 7
 
 
 def colocated_members(
-    directory: Path, kind: str = "shared-store", count: int = 2, inner: str = "", *, stops_over: bool = False
+    directory: Path,
+    kind: str = "shared-store",
+    count: int = 2,
+    inner: str = "",
+    *,
+    stops_over: bool = False,
+    hosted: str = "",
 ) -> Members:
     """Members that request backups of each other.
 
@@ -24,6 +30,7 @@ def colocated_members(
         count: Of members.
         inner: More elements of ``colocated``.
         stops_over: Whether the backup takes over after a clean stop; a replica always does.
+        hosted: More elements of ``backup``.
     """
     primary = backup = ""
     if kind == "replication":
@@ -38,7 +45,7 @@ def colocated_members(
           <backup-request-retry-interval>300</backup-request-retry-interval>
           <backup-port-offset>{PORT_OFFSET}</backup-port-offset>{inner}
           <excludes>{refs}</excludes>
-          <primary>{primary}</primary><backup>{backup}</backup>
+          <primary>{primary}</primary><backup>{backup}{hosted}</backup>
         </colocated></{kind}></ha-policy>"""
 
     return Members(directory, count, extra=extra)

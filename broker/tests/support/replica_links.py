@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from understudy.errors import BrokerError
 from understudy.ha.policy import WithoutManager
+from understudy.ha.replication.moved_store import LogEnd, MovedStore
 from understudy.ha.replication.ports import Cause, ReplicaPromises
 from understudy.ha.replication.promotion import Promotion
 from understudy.ha.replication.standing import WaitingCopy
@@ -84,6 +85,11 @@ class ManualAuthority:
     replica: ReplicaPromises | None = None
     promises: list[tuple[int, str | None]] = field(default_factory=list)
     """Answers of the replica to requests for a promise."""
+    moved: MovedStore | None = None
+    """The record that ``find_moved`` finds at once."""
+    finding: Callable[[MovedStore], None] | None = None
+    """Of the last call of ``find_moved``, like the field that follows."""
+    heard: MovedStore | None = None
 
     def may_request(self, *, looked: bool) -> bool:
         return self.complete and (looked or not self.by_votes)
@@ -134,6 +140,18 @@ class ManualAuthority:
     def take_back(self, taken_back: Callable[[], None]) -> None:
         self.calls.append("take back")
         taken_back()
+
+    def moved_record(self, end: LogEnd) -> MovedStore | None:
+        return None
+
+    def moved_away(self, end: LogEnd, answer: Callable[[BrokerError | None], None]) -> None:
+        self.calls.append("moved away")
+        answer(None)
+
+    def find_moved(self, heard: MovedStore | None, found: Callable[[MovedStore], None]) -> None:
+        self.heard, self.finding = heard, found
+        if self.moved is not None:
+            found(self.moved)
 
     def position_numbers(self) -> None:
         return None

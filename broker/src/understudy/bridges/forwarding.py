@@ -281,7 +281,7 @@ class Forwarding:
                 together = 1
                 try:
                     before = deliveries[sent] if deliveries else 0
-                    message = self._conversion.convert(Message.decode(encoded[sent]), ids[sent], before)
+                    message = self._conversion.convert(Message.decode(encoded[sent], trusted=True), ids[sent], before)
                 except IllegalState as error:
                     self._refuse(part.part(sent, sent + 1), error)
                     sent, refused = sent + 1, refused + 1

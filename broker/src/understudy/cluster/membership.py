@@ -60,6 +60,8 @@ class MembershipSettings:
     """Only static connectors are dialled."""
     group: str | None = None
     """group-name of the replication."""
+    shares_connector: bool = False
+    """The server that hosts this node has the same connector: it is a member like any other."""
 
 
 class LinkObserver(Protocol):
@@ -129,15 +131,14 @@ class Membership(Machine[State, Event]):
         self.links: dict[_Place, MemberLink] = {}
         """Links by host, port and name of the server there."""
         self.on_twin: Callable[[TransportConfiguration, bool], None] | None = None
-        """Called with the connector of another node that is active under the id of this active one, and whether this
-        one is the younger."""
+        """Called with the connector of a node that is active under the id of this one, and whether this is younger."""
         self.pair_state: Callable[[], packets.PairState | None] = lambda: None
         """State of the replicated pair while this node is active; None: it has no replicated pair."""
         self.unreached = UnreachedMembers()
         self._observer: LinkObserver | None = None
         self._topology = topology
         self._own = own
-        self._statics = [each for each in statics if not each.same_place(own)]
+        self._statics = [each for each in statics if settings.shares_connector or not each.same_place(own)]
         self._discovered: list[TransportConfiguration] = []
         self._settings = settings
         self._credentials = credentials
@@ -165,9 +166,8 @@ class Membership(Machine[State, Event]):
         self.fire(Event.ANNOUNCE)
 
     def join(self, node_id: str) -> None:
-        """Active: announce this node to every member, again when its replica has come into sync. Its entry is in the
-        topology already.
-        """
+        """Active: announce this node, whose entry is in the topology already, to every member; again when its replica
+        has come into sync."""
         self.node_id = node_id
         self.fire(Event.JOIN)
 
@@ -198,7 +198,7 @@ class Membership(Machine[State, Event]):
         was connected or is in the topology.
         """
         before = {_place(each) for each in self._discovered}
-        self._discovered = [each for each in connectors if not each.same_place(self._own)][:CLUSTER_NODES_MAX]
+        self._discovered = [each for each in connectors if not self._leads_here(each)][:CLUSTER_NODES_MAX]
         now = {_place(each) for each in self._discovered}
         # a node that is heard again is tried again
         self._given_up -= now - before
@@ -447,13 +447,16 @@ class Membership(Machine[State, Event]):
         finally:
             self._updating = False
 
+    def _leads_here(self, connector: TransportConfiguration) -> bool:
+        return connector.same_place(self._own) and not self._settings.shares_connector
+
     def _wanted(self) -> dict[_Place, tuple[TransportConfiguration, str | None]]:
         wanted: dict[_Place, tuple[TransportConfiguration, str | None]] = {}
         for each in self._candidates():
             if not self._topology.lists(each) and _place(each) not in self._given_up:
                 wanted[_place(each)] = (each, None)
         for member in self._topology.members():
-            if member.primary is None or member.primary.same_place(self._own):
+            if member.primary is None or self._leads_here(member.primary):
                 continue
             if not self._settings.direct_connections_only or self._is_candidate(member.primary):
                 wanted[_place(member.primary)] = (member.primary, member.node_id)

@@ -92,7 +92,7 @@ def hosted_configuration(parent: Configuration, backup: HostedBackup) -> Configu
     colocated = parent.ha_policy.colocated
     assert colocated is not None, "a server without the element colocated hosts no backups"
     shift = _Shift(backup.name, colocated.backup_port_offset * (backup.place + 1), colocated.excludes)
-    scales_down = colocated.backup.scale_down is not None
+    scales_down = colocated.backup.moves_instead_of_serving
     connectors = parent.connectors if scales_down else tuple(map(shift.connector, parent.connectors))
     own = StoreDirectories.of(parent)
     directories = backup.directories or own.with_suffix(backup.name)
@@ -105,7 +105,10 @@ def hosted_configuration(parent: Configuration, backup: HostedBackup) -> Configu
         name=backup.name,
         acceptors=() if scales_down else tuple(map(shift.acceptor, parent.acceptors)),
         connectors=(*connectors, replace(backup.requester, name=REQUESTER)),
-        cluster_connections=tuple(_with_requester(parent, each) for each in parent.cluster_connections),
+        cluster_connections=tuple(
+            _with_members(parent, each, with_parent=scales_down and colocated.backup.replication is not None)
+            for each in parent.cluster_connections
+        ),
         journal_directory=directories.journal,
         bindings_directory=directories.bindings,
         large_messages_directory=directories.large_messages,
@@ -126,7 +129,10 @@ def _policy(parent: Configuration, colocated: ColocatedConfiguration, backup: Ho
     replication, scale_down = policy.replication, policy.scale_down
     if replication is not None:
         replication = replace(replication, of_node=backup.node_id)
-    if scale_down is not None and not scale_down.connectors and scale_down.discovery_group is None:
+    if scale_down is not None and replication is not None:
+        # it cannot serve messages that no other node takes
+        scale_down = replace(scale_down, host=parent.pair_connection.connector_ref)
+    elif scale_down is not None and not scale_down.connectors and scale_down.discovery_group is None:
         scale_down = _to_parent(parent, scale_down)
     return replace(
         policy,
@@ -143,13 +149,15 @@ def _to_parent(parent: Configuration, scale_down: ScaleDownConfiguration) -> Sca
     return replace(scale_down, connectors=(parent.cluster_connections[0].connector_ref,))
 
 
-def _with_requester(
-    parent: Configuration, connection: ClusterConnectionConfiguration
+def _with_members(
+    parent: Configuration, connection: ClusterConnectionConfiguration, *, with_parent: bool
 ) -> ClusterConnectionConfiguration:
+    """A cluster connection with the requesting node, and the parent if that is to vote and to take messages."""
     if connection.connector_ref != parent.pair_connection.connector_ref:
         # it asked on another cluster connection, where its connector is known
         return connection
-    return replace(connection, static_connectors=(*connection.static_connectors, REQUESTER))
+    added = (REQUESTER, connection.connector_ref) if with_parent else (REQUESTER,)
+    return replace(connection, static_connectors=(*connection.static_connectors, *added))
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +214,7 @@ def check_colocated(document: Document, core: Node, configuration: Configuration
     node = policy.children[0].children[0]
     if colocated.backup.replication is None:
         _check_directories(document, core, node, colocated, configuration)
-    if colocated.max_backups > 0 and colocated.backup.scale_down is None:
+    if colocated.max_backups > 0 and not colocated.backup.moves_instead_of_serving:
         _check_ports(document, node, colocated, configuration)
         _check_connectors(document, node, colocated, configuration)
 

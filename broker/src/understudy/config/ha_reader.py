@@ -165,7 +165,16 @@ class HighAvailabilityReader:
         values = self._plain(node, HighAvailabilityPolicy)
         if kind.element.name == "replication":
             values["replication"] = self._replication(node, clusters)
-        return HighAvailabilityPolicy(role=Role(role), scale_down=self._scale_down(node, clusters), **values)
+        policy = HighAvailabilityPolicy(role=Role(role), scale_down=self._scale_down(node, clusters), **values)
+        replication = policy.replication
+        voting = replication is not None and replication.lock_manager is None
+        if voting and policy.moves_instead_of_serving and any(each.artemis_members for each in clusters):
+            message = "scale-down of a replica without a manager, in a cluster with artemis-members: no Artemis broker"
+            hint = "write a manager, which keeps the record of it (docs/scale-down.md)"
+            raise self._document.error_at(
+                node.child("scale-down") or node, f"{message} keeps the record of it", hint=hint
+            )
+        return policy
 
     def _colocated(
         self, kind: Node, node: Node, clusters: Sequence[ClusterConnectionConfiguration]

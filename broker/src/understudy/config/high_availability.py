@@ -88,6 +88,8 @@ class ScaleDownConfiguration:
     """Members that were heard in it are tried."""
     commit_interval: int = _SCALE_DOWN.number("commit-interval")
     """Messages that are removed in one transaction; -1: as they are confirmed."""
+    host: str | None = None
+    """Connector of the server that hosts a colocated replica, which is tried last."""
 
 
 @dataclass(frozen=True, slots=True)

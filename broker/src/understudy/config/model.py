@@ -149,6 +149,8 @@ class AcceptorConfiguration:
     handshake_timeout_ms: int = limits.HANDSHAKE_TIMEOUT_MS
     """Time for the first bytes of a known protocol; 0 means no limit."""
     connections_allowed: int = limits.CONNECTIONS_MAX
+    sessions_allowed: int = limits.SESSIONS_PER_CONNECTION_MAX
+    """Limit of one connection."""
     tcp_send_buffer_bytes: int = 1024 * 1024
     """-1 leaves it to the system; so does a size that the system does not grant."""
     tcp_receive_buffer_bytes: int = 1024 * 1024

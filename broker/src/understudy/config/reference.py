@@ -41,7 +41,6 @@ WAITS_FOR: Final = {
     "mqtt-": "the MQTT protocol",
     "mirror-": "mirroring over AMQP connections",
     "broker-connections": "the AMQP 1.0 protocol",
-    "ha-policy/replication": "nothing: messages that leave a replica are old data on one node and lost on the other",
     "cluster-connections/": "nothing: the elements of `cluster-connection` say the same",
     "connection-routers": "connection routers, which are not planned yet",
     "federations": "federation, which is not planned yet",

@@ -27,9 +27,6 @@ from understudy.config.schema_addresses import FILTER
 BOOLEAN, INTEGER, LONG, TEXT = Kind.BOOLEAN, Kind.INTEGER, Kind.LONG, Kind.TEXT
 MS, BYTES, CHOICE, DECIMAL = Kind.MILLISECONDS, Kind.BYTES, Kind.CHOICE, Kind.DECIMAL
 
-_REPLICA_KEEPS: Final = (
-    "a replica that moves its messages away would leave a pair with old data on one node and none on the other"
-)
 _CONNECTOR_REF: Final = row("connector-ref", TEXT, None, "Name of a connector.", repeated=True)
 _CONNECTORS: Final = row("connector-ref", TEXT, None, "Name of a connector.", required=True, repeated=True)
 _DISCOVERY_REF: Final = container(
@@ -59,10 +56,11 @@ TRANSPORTS: Final = (
             "acceptor",
             TEXT,
             None,
-            "tcp://host:port?parameters. Carried out: protocols, handshake-timeout, connectionsAllowed, backlog, "
-            "autoStart, httpUpgradeEnabled, tcpSendBufferSize and tcpReceiveBufferSize (1 MiB, unless "
-            "net.core.wmem_max or rmem_max is less; -1: left to the system), anycastPrefix and multicastPrefix "
-            "(comma-separated; cut off names, imply the routing type).",
+            "tcp://host:port?parameters. Carried out: protocols, handshake-timeout, connectionsAllowed, "
+            "sessionsAllowed (of one connection; 2000), backlog, autoStart, httpUpgradeEnabled, "
+            "tcpSendBufferSize and tcpReceiveBufferSize (1 MiB, unless net.core.wmem_max or rmem_max is less; "
+            "-1: left to the system), anycastPrefix and multicastPrefix (comma-separated; cut off names, imply the "
+            "routing type).",
             attributes=(named("Name."),),
             repeated=True,
         ),
@@ -307,8 +305,8 @@ _REPLICATION_BACKUP: Final = container(
     "The server that holds a copy.",
     *_REPLICATION_ROWS,
     _ALLOW_FAILBACK,
-    *no_effect("a replicated backup always becomes a backup again after a failback", _RESTART_BACKUP),
-    *refused(_REPLICA_KEEPS, _SCALE_DOWN),
+    _RESTART_BACKUP,
+    _SCALE_DOWN,
     *_FAILBACK_DELAY,
     aliases=("slave",),
 )

@@ -40,7 +40,7 @@ _NUMBERS: Final = frozenset(
         "backlog", "batchDelay", "connect-timeout-millis", "connectionTtl", "connectionTtlMax",
         "connectionTtlMin", "connectionsAllowed", "handshake-timeout", "httpClientIdleScanPeriod",
         "httpClientIdleTime", "httpResponseTime", "httpServerScanPeriod", "localPort", "nioRemotingThreads",
-        "quietPeriod", "remotingThreads", "shutdownTimeout", "socksPort", "socksVersion",
+        "quietPeriod", "remotingThreads", "sessionsAllowed", "shutdownTimeout", "socksPort", "socksVersion",
         "stompConsumerCredits", "stompConsumerWindowSize", "stompMaxFramePayloadLength",
         "stompMinLargeMessageSize", "stomp-min-large-message-size", "tcpReceiveBufferSize", "tcpSendBufferSize",
         "webSocketMaxFramePayloadLength", "writeBufferHighWaterMark", "writeBufferLowWaterMark", "amqpCredits",
@@ -65,8 +65,8 @@ _KNOWN: Final = _BOOLEANS | _NUMBERS | _TEXTS
 _ACCEPTOR_USES: Final = frozenset(
     {
         "activemqServerName", "anycastPrefix", "autoStart", "backlog", "clusterConnection", "connectionsAllowed",
-        "handshake-timeout", "httpUpgradeEnabled", "multicastPrefix", "protocol", "protocols", "sslEnabled",
-        "tcpReceiveBufferSize", "tcpSendBufferSize",
+        "handshake-timeout", "httpUpgradeEnabled", "multicastPrefix", "protocol", "protocols", "sessionsAllowed",
+        "sslEnabled", "tcpReceiveBufferSize", "tcpSendBufferSize",
     }
 )  # fmt: skip
 
@@ -111,6 +111,15 @@ def read_acceptor(node: Node, document: Document, tls: TlsReader) -> AcceptorCon
         protocols=protocols,
         handshake_timeout_ms=handshake_seconds * 1000,
         connections_allowed=limits.CONNECTIONS_MAX if allowed < 0 else allowed,
+        sessions_allowed=_number(
+            node,
+            document,
+            parameters,
+            "sessionsAllowed",
+            limits.SESSIONS_PER_CONNECTION_MAX,
+            limits.SESSIONS_ALLOWED_MAX,
+            minimum=1,
+        ),
         tcp_send_buffer_bytes=_number(node, document, parameters, "tcpSendBufferSize", 1024 * 1024, INT_MAX),
         tcp_receive_buffer_bytes=_number(node, document, parameters, "tcpReceiveBufferSize", 1024 * 1024, INT_MAX),
         tcp_no_delay=parameters.get("tcpNoDelay") is not False,

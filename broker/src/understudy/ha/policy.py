@@ -18,6 +18,7 @@ from typing import Final, Protocol
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError
 from understudy.ha.activation import Step
+from understudy.ha.replication.moved_store import LogEnd
 from understudy.ports import Fence
 
 
@@ -85,6 +86,16 @@ class Ending:
     """The error that ends it; None: it was stopped."""
     fail_over: bool
     """The stop asked for another node to take over, whatever is configured."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleDownOutcome:
+    """The result of the activation of a backup that moves its messages instead of serving them."""
+
+    complete: bool
+    """No message is left here."""
+    end: LogEnd
+    """End of the log."""
 
 
 class Decisions(Protocol):

@@ -292,12 +292,4 @@ DIFFERENCES: Final = (
         "`global-max-size` limits messages in memory; the log goes to standard error",
         _nowhere,
     ),
-    Difference(
-        "scale-down of a replica",
-        "`scale-down` in a replicated backup",
-        "Refused: a pair would be left with old data on one node",
-        "Remove it, or use a shared store",
-        lambda instance: (f"{each.file}:{each.line}" for each in instance.errors if each.path.endswith("/scale-down")),
-        blocks=True,
-    ),
 )

@@ -19,6 +19,7 @@ from understudy.cluster.credentials import ClusterCredentials
 from understudy.cluster.handshake import prove
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, ReplicaFailed
+from understudy.ha.replication.moved_store import LogEnd, MovedStore
 from understudy.ha.replication.ports import Found, ReplicaListener
 from understudy.limits import FRAME_BYTES_MAX, REPLICATED_SUBMISSION_BYTES_MAX
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
@@ -93,6 +94,8 @@ class ReplicaOptions:
     """``Authority.copied_at``."""
     node_id: Callable[[], str | None] = lambda: None
     """Node id of the only node of which this one becomes the replica; None: of any node of the group."""
+    asks_all: Callable[[], bool] = lambda: False
+    """Whether every member of the cluster is asked: one of them may have the messages of this node (ADR 0126)."""
     had: Callable[[], tuple[str, int, int] | None] = lambda: None
     """Node id, epoch and sequence that the writer of the complete copy of this node had synced; None: no copy."""
     protocol: int = REPLICATION_PROTOCOL
@@ -378,6 +381,8 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
             if answer.problem == ReplicaProblem.PUT_BACK:
                 hint = "this node waits; `understudy promote --accept-data-loss` lets it serve with its records"
                 log.error("the active node has lost records of this one", extra={"error": answer.text, "hint": hint})
+            if answer.problem == ReplicaProblem.MOVED:
+                self._listener.hear_moved(_moved(answer, self.options.node_id()))
             if answer.problem in _LASTING and self._peer is not None:
                 self._refusals.refuse(self._peer, answer.text)
             self.fire(ReplicaEvent.REFUSED, answer.text)
@@ -472,3 +477,9 @@ class ReplicaLink(Machine[ReplicaState, ReplicaEvent]):
             _E.ENDED: ILLEGAL,
         },
     )
+
+
+def _moved(answer: packets.ReplicaAnswer, node_id: str | None) -> MovedStore:
+    """The record in an answer to a node that looks for ``node_id``."""
+    end = LogEnd(answer.moved_epoch, answer.moved_log_sequence, answer.moved_common, answer.moved_last_batch)
+    return MovedStore(node_id or "", answer.moved_sequence, end, answer.moved_copied_at, answer.moved_place)

@@ -15,7 +15,14 @@ from dataclasses import replace
 
 from understudy.config.model import AddressConfiguration, ConfigDeletionPolicy, DivertConfiguration, RoutingType
 from understudy.config.model import QueueConfiguration as ConfiguredQueue
-from understudy.errors import AddressError, DiskFull, InvalidQueueConfiguration, LimitExceeded, QueueExists
+from understudy.errors import (
+    AddressError,
+    BrokerError,
+    DiskFull,
+    InvalidQueueConfiguration,
+    LimitExceeded,
+    QueueExists,
+)
 from understudy.routing.address import Address
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.divert import Divert
@@ -25,97 +32,86 @@ from understudy.routing.updates import CHANGEABLE, change_queue, change_routing_
 
 log = logging.getLogger(__name__)
 
+Refusals = tuple[BrokerError, ...]
+"""Why items of the configuration are left out."""
+
 
 def deploy(
     office: PostOffice,
     addresses: Sequence[AddressConfiguration],
     diverts: Iterable[DivertConfiguration] = (),
-    *,
-    refuse: bool = True,
-) -> None:
+) -> Refusals:
     """Make or change everything that is configured, and delete the items that the configuration does not have any more
     where ``config-delete-queues`` (queues that came from it) and ``config-delete-addresses`` (addresses that were not
-    made on demand, with all their queues and messages) say so.
+    made on demand, with all their queues and messages) say so. A queue that came from the configuration and is on
+    another address there now is deleted in the same case, with its messages, and made anew, as in Artemis.
 
     Args:
         addresses: With their queues.
         diverts: Made after them.
-        refuse: False: an address, queue or divert that cannot be made as configured is logged and left out, so that a
-            backup whose file does not fit the store takes over.
 
-    Raises:
-        QueueExists: a queue of that name is on another address; it is never moved.
-        and everything ``Directory.create_queue`` and ``change_queue`` raise.
+    Returns:
+        Why an address, queue or divert is not as configured, each logged. It is left out, and everything else is
+        applied: a backup whose file does not fit the store takes over, and one conflict in a changed file keeps
+        nothing else back.
     """
     directory = office.directory
-    named: set[str] = set()
+    refused: list[BrokerError] = []
+    named = {entry.name for wanted in addresses for entry in wanted.queues}
+    _delete_queues(office, {(wanted.name, entry.name) for wanted in addresses for entry in wanted.queues})
     for wanted in addresses:
         types = _routing_types(wanted)
-        named.update(entry.name for entry in wanted.queues)
-        with _refusals(refuse, wanted.name):
+        with _refusals(refused, wanted.name):
             address = directory.addresses.get(wanted.name)
             if address is None:
                 address = directory.create_address(wanted.name, types)
             else:
                 directory.add_routing_types(address, types)
             for entry in wanted.queues:
-                with _refusals(refuse, wanted.name, entry.name):
+                with _refusals(refused, wanted.name, entry.name):
                     _deploy_queue(office, _configured(entry, wanted.name))
             _drop_routing_types(office, address, types)
-    for queue in office.queues():
-        gone = queue.configuration.configuration_managed and queue.name not in named
-        if gone and queue.address.settings.config_delete_queues is ConfigDeletionPolicy.FORCE:
-            directory.delete_queue(queue.name, disconnect=True)
     # a queue that is on another address than the file says was left out, and keeps its messages
     kept = {queue.address.name for queue in office.queues() if queue.name in named}
     _delete_addresses(office, kept.union(wanted.name for wanted in addresses))
     usable: list[DivertConfiguration] = []
     for each in diverts:
-        with _refusals(refuse, each.address, each.name):
+        with _refusals(refused, each.address, each.name):
             Divert(each)
             usable.append(each)
     office.diverts.deploy(usable)
+    return tuple(refused)
+
+
+def _delete_queues(office: PostOffice, configured: Collection[tuple[str, str]]) -> None:
+    """Delete the queues that came from the configuration and are not in it any more, or are on another address there.
+
+    Args:
+        configured: Names of the addresses and queues of the configuration.
+    """
+    for queue in office.queues():
+        gone = queue.configuration.configuration_managed and (queue.address.name, queue.name) not in configured
+        if gone and queue.address.settings.config_delete_queues is ConfigDeletionPolicy.FORCE:
+            log.warning(
+                "queue gone from the configuration",
+                extra={"queue": queue.name, "address": queue.address.name, "messages": queue.message_count},
+            )
+            office.directory.delete_queue(queue.name, disconnect=True)
 
 
 @contextmanager
-def _refusals(raised: bool, address: str, name: str = "") -> Iterator[None]:
-    """Log why an address, or a queue or divert of it, is not as configured, unless the error is to be raised."""
+def _refusals(refused: list[BrokerError], address: str, name: str = "") -> Iterator[None]:
+    """Log and collect why an address, or a queue or divert of it, is not as configured."""
     try:
         yield
     except (AddressError, LimitExceeded, DiskFull) as error:
-        if raised:
-            raise
+        place = f"{name!r} of address {address!r}" if name else f"address {address!r}"
+        refused.append(InvalidQueueConfiguration(f"{place} is left out: {error}"))
         log.error(
             "an address, queue or divert of the configuration is left out",
             # ``name`` is a field of every log record
             extra={"address": address, "item": name, "error": str(error)},
         )
-
-
-def check_deployable(
-    office: PostOffice, addresses: Iterable[AddressConfiguration], diverts: Iterable[DivertConfiguration]
-) -> None:
-    """Find obstacles that would keep ``deploy`` from carrying out a changed configuration on a running node, before
-    anything is changed.
-
-    Raises:
-        QueueExists: a queue of that name is on another address.
-        InvalidQueueConfiguration: a queue has more consumers than it is to allow, or a name cannot be used.
-        InvalidSelector, LimitExceeded
-    """
-    for divert in diverts:
-        Divert(divert)
-    for wanted in addresses:
-        for entry in wanted.queues:
-            existing = office.directory.queues.get(entry.name)
-            if existing is None:
-                continue
-            _check_address(existing, wanted.name)
-            limit = entry.max_consumers
-            if limit is not None and 0 <= limit < existing.consumers.count:
-                raise InvalidQueueConfiguration(
-                    f"queue {entry.name!r} has {existing.consumers.count} consumers, more than {limit}"
-                )
 
 
 def _routing_types(wanted: AddressConfiguration) -> list[RoutingType]:
@@ -150,7 +146,10 @@ def _deploy_queue(office: PostOffice, wanted: QueueConfiguration) -> None:
 
 def _check_address(existing: Queue, address: str) -> None:
     if existing.address.name != address:
-        raise QueueExists(f"queue {existing.name!r} exists on address {existing.address.name!r}, not {address!r}")
+        raise QueueExists(
+            f"queue {existing.name!r} exists on address {existing.address.name!r}, not {address!r}",
+            hint="delete it there, or set config-delete-queues to FORCE for that address, which deletes its messages",
+        )
 
 
 def _configured(entry: ConfiguredQueue, address: str) -> QueueConfiguration:

@@ -86,11 +86,13 @@ def _vote_authority(
             "no other pair can vote: if the two nodes of this pair do not reach each other, both become active",
             extra={"hint": "configure a manager such as a witness (docs/lock-managers.md), or a network check"},
         )
+    own = parts.configuration.own_connector()
     return VoteAuthority(
         VoteAuthorityOptions(
             configuration.ha_policy.role is ConfiguredRole.PRIMARY,
             replication.check_for_active_server,
             replication.vote_on_replication_failure,
+            "" if own is None else f"{own.host}:{own.port}",
         ),
         local,
         SharedNote(environment.disk, configuration.node_manager_lock_directory, worker),

@@ -62,7 +62,9 @@ def make_acceptor(
     """
     current, environment = parts.configuration.current, parts.environment
     cluster = broker.cluster.of(configuration.cluster_connection)
-    handlers = {protocol.wire: protocol.handler(cluster) for protocol in broker.protocols}
+    handlers = {
+        protocol.wire: protocol.handler(cluster, configuration.sessions_allowed) for protocol in broker.protocols
+    }
     return Acceptor(
         configuration,
         parts.turn,

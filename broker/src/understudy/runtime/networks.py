@@ -70,7 +70,9 @@ def membership_settings(
         connections: At least one.
     """
     connection, replication = connections[0], configuration.ha_policy.replication
+    policy = configuration.ha_policy
     return MembershipSettings(
+        shares_connector=policy.scale_down is not None and policy.scale_down.host is not None,
         link=LinkSettings(
             connection.retry_interval_ms,
             connection.retry_interval_multiplier,

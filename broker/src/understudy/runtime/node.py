@@ -84,7 +84,7 @@ class BrokerNode:
             self.replication.position.standby = self.standby
 
     def _make_policy(self, life: Decisions) -> Policy:
-        return make_policy(self.parts, self.standby, self.replication, life, lambda: self.serving.scale_down.complete)
+        return make_policy(self.parts, self.standby, self.replication, life, lambda: self.serving.scale_down.outcome)
 
     # --- properties ---------------------------------------------------------------------------
 
@@ -214,19 +214,18 @@ class BrokerNode:
             await self._state_changed.wait()
         return self.state
 
-    def reconfigure(self, configuration: Configuration) -> None:
+    def reconfigure(self, configuration: Configuration) -> tuple[BrokerError, ...]:
         """Apply the elements of a changed broker.xml that a running node accepts (``config.changes``), at once while it
-        is active, else when it activates.
-
-        Raises:
-            BrokerError: it cannot be carried out; see ``Broker.reconfigure``.
+        is active, else when it activates. Returns why some of them are left out; see ``Broker.reconfigure``.
         """
+        refused: tuple[BrokerError, ...] = ()
         if self.broker is not None:
-            self.broker.reconfigure(configuration)
+            refused = self.broker.reconfigure(configuration)
             self.parts.turn.request()
         else:
             self.parts.security.settings.configure(configuration.security_settings)
         self.parts.configuration.current = configuration
+        return refused
 
     # --- runtime.parts.Owner -------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from functools import partial
 
 from understudy.errors import ConfigError
 from understudy.ha.local_sequence import LocalSequence
-from understudy.ha.policy import Decisions, Policy, Role
+from understudy.ha.policy import Decisions, Policy, Role, ScaleDownOutcome
 from understudy.ha.replication.policy import ReplicationOptions, ReplicationPolicy
 from understudy.ha.shared_store import SharedStoreOptions, SharedStorePolicy
 from understudy.replication.replica_link import ReplicaLink, ReplicaOptions
@@ -54,19 +54,19 @@ def make_policy(
     standby: NodeStandby,
     replication: NodeReplication | None,
     life: Decisions,
-    all_moved: Callable[[], bool],
+    outcome: Callable[[], ScaleDownOutcome | None],
 ) -> Policy:
     """The policy that element ``ha-policy`` names.
 
     Args:
         standby: The node while another one is active.
         life: Takes the decisions.
-        all_moved: Whether the last scale-down of the node left no message here.
+        outcome: Of the scale-down in the present activation of a backup; None: no other node took the messages.
     """
     configuration, environment = parts.configuration.current, parts.environment
     policy = configuration.ha_policy
     if replication is not None:
-        return _replication_policy(parts, standby, replication, life)
+        return _replication_policy(parts, standby, replication, life, outcome)
     options = SharedStoreOptions(
         role=Role(policy.role.value),
         failover_on_shutdown=policy.failover_on_shutdown,
@@ -75,6 +75,11 @@ def make_policy(
         lock_timeout_ms=configuration.journal_lock_acquisition_timeout_ms,
     )
     clock = environment.lock_clock or environment.clock
+
+    def all_moved() -> bool:
+        moved = outcome()
+        return moved is not None and moved.complete
+
     scaled_down = all_moved if policy.moves_instead_of_serving else None
     shared = SharedStorePolicy(options, life, standby, parts.lock, clock, environment.timers, scaled_down)
     standby.check = StandbyFaults(parts, shared).find
@@ -82,19 +87,28 @@ def make_policy(
 
 
 def _replication_policy(
-    parts: NodeParts, standby: NodeStandby, replication: NodeReplication, life: Decisions
+    parts: NodeParts,
+    standby: NodeStandby,
+    replication: NodeReplication,
+    life: Decisions,
+    outcome: Callable[[], ScaleDownOutcome | None],
 ) -> ReplicationPolicy:
     configuration, used = parts.configuration.current, replication.used
     settings = used.settings
     options = ReplicationOptions(
         role=Role(configuration.ha_policy.role.value),
         allow_failback=configuration.ha_policy.allow_failback,
-        hosted=settings.of_node is not None,
+        restart_backup=configuration.ha_policy.restart_backup,
         retry_wait_ms=settings.retry_replication_wait_ms,
         peer=settings.coordination_id is not None,
     )
     clock = parts.environment.lock_clock or parts.environment.clock
-    policy = ReplicationPolicy(options, life, standby, used.authority, replication, parts.turn, clock)
+    moves = configuration.ha_policy.moves_instead_of_serving
+
+    def moved() -> ScaleDownOutcome | None:
+        return outcome() if moves else None
+
+    policy = ReplicationPolicy(options, life, standby, used.authority, replication, parts.turn, clock, moved)
     own = parts.configuration.own_connector()
     if own is None or parts.credentials is None:
         raise ConfigError("replication needs a cluster-connection", path="core/ha-policy/replication")
@@ -116,6 +130,7 @@ def _replication_policy(
         replace(peer_options(cluster), silence_ms=settings.silence_ms),
         used.authority.copied_at,
         lambda: settings.of_node or (None if is_free() else used.authority.data_node_id()),
+        lambda: options.role is Role.PRIMARY and policy.standby_life.refused,
         parts.watch.had,
         parts.environment.replication_protocol,
     )
@@ -130,6 +145,7 @@ def _replication_policy(
         parts.turn,
     )
     policy.set_replica(replica)
+    policy.standby_life.empty_start = standby.empty_start(used.local, used.worker, saved_max)
     policy.standby_life.why_not_serve = parts.watch.why_not_serve
     policy.standby_life.all_heard = partial(parts.discovery.all_heard, cluster.discovery_group)
     policy.standby_life.not_asked = lambda: members_not_asked(parts, replica_options, replica.answered)

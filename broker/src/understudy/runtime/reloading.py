@@ -3,8 +3,8 @@
 Every ``configuration-file-refresh-period`` the time, size and inode of broker.xml and of the files that it includes are
 compared with the last ones; those of the files of users and roles every second, because a removed user must not wait
 for that period. A changed file is read and checked on a thread. An error in it is logged once, with element and line,
-and nothing changes; otherwise the node applies the changes that need no restart, and logs them and every changed
-element that needs one.
+and nothing changes; otherwise the node applies the changes that need no restart, and logs them, every address, queue
+and divert that does not fit the store and is left out, and every changed element that needs a restart.
 
 A passive node reads a changed file as well and uses it when it activates. The management operation
 ``reloadConfigurationFile`` and the signal SIGHUP do the same, also if the period is -1. Key stores, trust stores and
@@ -108,7 +108,7 @@ class ConfigurationFiles:
         errors: list[BrokerError] = []
         try:
             self._config_stamp = await _in_thread(_stamps, self._config)
-            errors += filter(None, [await self._reload()])
+            errors += await self._reload()
             if self._users:
                 self._users_stamp = await _in_thread(_stamps, self._users)
                 errors += filter(None, [await self._reload_users()])
@@ -129,7 +129,7 @@ class ConfigurationFiles:
                 self._config_stamp = stamps
                 await self._reload()
 
-    async def _reload(self) -> BrokerError | None:
+    async def _reload(self) -> tuple[BrokerError, ...]:
         node = self._node
         try:
             loaded = await _in_thread(self._read)
@@ -141,20 +141,25 @@ class ConfigurationFiles:
                     file=str(self._config[0]),
                     hint="restart the node",
                 )
-            node.reconfigure(change.configuration)
+            refused = node.reconfigure(change.configuration)
         except BrokerError as error:
             log.error("changed configuration not applied", extra={"code": error.code, "error": str(error)})
-            return error
+            return (error,)
         await self._watch_included(loaded.included)
         for warning in loaded.warnings:
             log.warning("configuration", extra={"detail": str(warning)})
         log.info(
             "configuration reloaded",
-            extra={"file": str(self._config[0]), "applied": list(change.applied), "state": node.state},
+            extra={
+                "file": str(self._config[0]),
+                "applied": list(change.applied),
+                "left_out": list(map(str, refused)),
+                "state": node.state,
+            },
         )
         if change.restart:
             log.warning("changes in the configuration that need a restart", extra={"elements": list(change.restart)})
-        return None
+        return refused
 
     async def _watch_included(self, included: tuple[str, ...]) -> None:
         """Watch the files that the new broker.xml includes."""

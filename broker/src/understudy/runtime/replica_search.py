@@ -24,7 +24,11 @@ def replica_candidates(
     configured = [parts.configuration.connectors.transport(name) for name in cluster.static_connectors]
     configured += parts.discovery.connectors(cluster.discovery_group)
     own, members = _members(parts, options)
-    return candidates(own, configured, members, options.group)
+    found = candidates(own, configured, members, options.group)
+    if options.asks_all():
+        others = (each.primary for each in parts.topology.members())
+        found += [each for each in others if each is not None and not any(map(each.same_place, found))]
+    return found
 
 
 def members_not_asked(

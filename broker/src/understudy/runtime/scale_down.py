@@ -11,10 +11,14 @@ from typing import Final
 from understudy.balancing.cluster_flows import ClusterFlows
 from understudy.broker import Broker
 from understudy.config.high_availability import ScaleDownConfiguration
+from understudy.ha.policy import ScaleDownOutcome
+from understudy.ha.replication.moved_store import LogEnd, MovedStore
+from understudy.runtime.empty_start import common_part
 from understudy.runtime.parts import NodeParts, Owner
 from understudy.scale_down.plan import ScaleDown
 from understudy.scale_down.transfer import Transfer
 from understudy.store.setting_record import SettingKind, SettingRecord
+from understudy.wire.core import packets
 
 log = logging.getLogger(__name__)
 
@@ -35,8 +39,10 @@ class NodeScaleDown:
         self._owner = owner
         self._plan: ScaleDown | None = None
         """The plan, from the choice of the target to the end; None: messages stay here."""
-        self.complete = False
-        """Whether the last one left no message here."""
+        self.outcome: ScaleDownOutcome | None = None
+        """Outcome of the last one; None: no node took the messages."""
+        self.record: Callable[[LogEnd], MovedStore | None] = lambda end: None
+        """Make the record of a replica that the target is to keep; set by the node."""
         self._requested: ScaleDownConfiguration | None = None
         """Settings of one that an administrator asked for."""
 
@@ -56,8 +62,13 @@ class NodeScaleDown:
 
     @property
     def group_name(self) -> str | None:
-        """``group-name``, which the other members learn."""
-        return None if self._settings is None else self._settings.group_name
+        """``group-name``, which the other members learn. A node that hosts backups takes messages of the group that
+        they have.
+        """
+        settings, colocated = self._settings, self._parts.configuration.current.ha_policy.colocated
+        if settings is None and colocated is not None:
+            settings = colocated.backup.scale_down
+        return None if settings is None else settings.group_name
 
     def is_pending(self, broker: Broker) -> bool:
         """Whether a scale-down was interrupted: the target may have messages that are still here."""
@@ -94,17 +105,47 @@ class NodeScaleDown:
             if self._plan is None:
                 # of a backup: the next attempt may choose another node
                 self._forget(broker, pending)
+                replication = self._parts.configuration.current.ha_policy.replication
+                if replication is not None and replication.of_node is not None:
+                    # a colocated backup cannot serve
+                    self.outcome = ScaleDownOutcome(False, self._end(broker))
+
+    def _end(self, broker: Broker) -> LogEnd:
+        """The present end of the log."""
+        store, replication = broker.store, self._parts.configuration.current.ha_policy.replication
+        # recorded before the first message moves
+        common, last_batch = (0, b"") if replication is None else common_part(self._parts, store)
+        return LogEnd(store.epoch, store.last_sequence, common, last_batch)
 
     async def _choose(self, broker: Broker, pending: SettingRecord | None) -> None:
-        self.complete = False
+        self.outcome = None
+        self._end(broker)
         configuration = self._parts.configuration.current
         if self._requested is not None:
             policy = replace(configuration.ha_policy, scale_down=self._requested)
             configuration = replace(configuration, ha_policy=policy)
-        plan = ScaleDown(configuration, broker.cluster, broker.services, self._parts.turn, pending)
+
+        def record() -> packets.StoreMoved | None:
+            moved = self.record(self._end(broker))
+            if moved is None:
+                return None
+            end = moved.end
+            return packets.StoreMoved(
+                moved.node_id,
+                moved.sequence,
+                moved.copied_at,
+                moved.place,
+                end.epoch,
+                end.sequence,
+                end.common,
+                end.last_batch,
+            )
+
+        plan = ScaleDown(configuration, broker.cluster, broker.services, self._parts.turn, pending, record)
         membership = self._parts.membership if configuration.ha_policy.moves_instead_of_serving else None
         if membership is not None:
-            # the node is no member of the cluster now, and learns here which nodes are
+            # the node is no member of the cluster now, and learns here which nodes are; it is not the backup any more
+            membership.leave()
             membership.watch(self._parts.lock.node_id)
         await self._until(plan.transfer, plan.transfer.search)
         if membership is not None:
@@ -151,8 +192,8 @@ class NodeScaleDown:
         facts = {"node_id": None if target is None else target.node_id, "messages": plan.moving.moved}
         if not plan.in_doubt and self._owner.error is None:
             plan.forget_target()
-        if plan.transfer.complete and not left:
-            self.complete = True
+        self.outcome = ScaleDownOutcome(plan.transfer.complete and not left, self._end(broker))
+        if self.outcome.complete:
             log.info("scaled down", extra=facts)
             return
         log.error(

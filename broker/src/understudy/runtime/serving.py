@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable
 from typing import Final
 
 from understudy.broker import Broker
@@ -61,6 +62,8 @@ class Serving:
         self._owner = owner
         self.scale_down = NodeScaleDown(parts, owner)
         self._replication = replication
+        if replication is not None:
+            self.scale_down.record = replication.used.authority.moved_record
         self.colocation = make_colocation(parts)
         """Backups hosted here and asked for; None without a colocated policy."""
         self.broker: Broker | None = None
@@ -76,8 +79,10 @@ class Serving:
     def steps(self) -> list[Step]:
         """After them, clients are served; or, in a backup with scale-down, the messages have moved to another node."""
         policy = self._parts.configuration.current.ha_policy
-        if policy.moves_instead_of_serving:
-            return [Step("choose a node", self._choose_target), Step("move messages", self._move_messages)]
+        moving = [Step("choose a node", self._choose_target), Step("move messages", self._move_messages)]
+        if policy.moves_instead_of_serving and (policy.replication is None or policy.replication.of_node is not None):
+            # without a target the primary finds the messages in the shared store; a colocated backup has no acceptors
+            return moving
         steps = [
             Step("finish a scale-down", self._finish_scale_down),
             Step("open acceptors", self._open_acceptors, self._close_acceptors),
@@ -86,11 +91,28 @@ class Serving:
             Step("start the bridges", self._start_bridges, self._stop_bridges),
             Step("begin housekeeping", self._begin_housekeeping, self._end_housekeeping),
         ]
+        if policy.moves_instead_of_serving:
+            # without a target the primary gets the messages from this node, as its replica
+            return [*moving, *map(self._unless_moved, steps)]
         if policy.scales_down or not policy.is_pair:
             # messages move when the clients have left, to a node that is chosen before; management may ask for it
             steps.insert(0, Step("prepare to move messages", _nothing, self._move_messages))
             steps.append(Step("prepare to choose a node", _nothing, self._choose_target))
         return steps
+
+    def _unless_moved(self, step: Step) -> Step:
+        """The step, if no other node has taken the messages; its undo only after it was done."""
+        begun = False
+
+        def do() -> Awaitable[None] | None:
+            nonlocal begun
+            begun = self.scale_down.outcome is None
+            return step.do() if begun else None
+
+        def undo() -> Awaitable[None] | None:
+            return step.undo() if begun and step.undo is not None else None
+
+        return Step(step.name, do, undo)
 
     def _colocation_steps(self) -> list[Step]:
         colocation = self.colocation

@@ -9,6 +9,10 @@ from typing import Final
 
 from understudy.errors import StoreError, StoreVersionUnsupported
 from understudy.ha.activation import Step
+from understudy.ha.local_sequence import LocalSequence
+from understudy.ha.replication.ports import EmptyStart
+from understudy.ports import Worker
+from understudy.runtime.empty_start import make_empty_start
 from understudy.runtime.parts import NodeParts, Owner
 from understudy.store.log.follower import Follower
 
@@ -84,6 +88,10 @@ class NodeStandby:
             return True
         member = self._parts.topology.member(self._parts.lock.node_id)
         return member is not None and member.backup is not None
+
+    def empty_start(self, local: LocalSequence, worker: Worker, saved_max: int) -> EmptyStart:
+        """The empty start of this node, when its messages have moved to another one; see ``make_empty_start``."""
+        return make_empty_start(self._parts, local, worker, saved_max)
 
     # --- activation ----------------------------------------------------------------------------
 

@@ -38,8 +38,10 @@ def candidates(
     named = [cluster.connectors.transport(name) for name in settings.connectors]
     if settings.discovery_group is not None:
         named += cluster.discovered(settings.discovery_group)
-    if not named:
+    if not named and settings.host is None:
         return known
+    if settings.host is not None:
+        named.append(cluster.connectors.transport(settings.host))
     if settings.group_name is None:
         return named
     return [*known, *(each for each in named if not any(map(each.same_place, known)))]

@@ -6,9 +6,8 @@ announcement, after which the target serves the clients of this node. Source: ar
 
 from __future__ import annotations
 
-import logging
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
 
 from understudy.balancing.cluster_bridge import bridge_configuration
 from understudy.bridges.target import TargetAccess, TargetSession
@@ -16,8 +15,8 @@ from understudy.cluster.services import ClusterServices
 from understudy.config.model import Configuration
 from understudy.ports import Timers
 from understudy.protocols.services import ProtocolServices
-from understudy.routing.queues.queue import Queue
 from understudy.scale_down.candidates import candidates, settings_of
+from understudy.scale_down.knowledge import leave_record, tell_known
 from understudy.scale_down.messages import MovingMessages
 from understudy.scale_down.remote_queues import RemoteQueues
 from understudy.scale_down.transactions import BranchMoves
@@ -25,11 +24,6 @@ from understudy.scale_down.transfer import Stage, Transfer, TransferSettings
 from understudy.scale_down.work import Ask, Pause, Steps
 from understudy.store.setting_record import SettingKind, SettingRecord
 from understudy.wire.core import packets
-
-log = logging.getLogger(__name__)
-
-#: Duplicate ids in one packet.
-_IDS_MAX: Final = 200
 
 
 class ScaleDown:
@@ -42,12 +36,15 @@ class ScaleDown:
         services: ProtocolServices,
         timers: Timers,
         pending: SettingRecord | None,
+        moved: Callable[[], packets.StoreMoved | None] = lambda: None,
     ) -> None:
         """Args:
         configuration: Of the node, with a cluster connection.
         cluster: With the topology and the connections to other brokers.
         pending: Of the scale-down that was interrupted: its target has to be the same. None: there is none.
+        moved: The record that the target is to keep once everything is there (ADR 0126).
         """
+        self._moved = moved
         settings = settings_of(configuration)
         self._pending = pending
         self.record: SettingRecord | None = None
@@ -119,17 +116,17 @@ class ScaleDown:
     def left_behind(self) -> dict[str, int]:
         """Messages that are still here, by queue."""
         directory = self._services.sessions.post_office.directory
-        kept = (queue for queue in directory.queues.values() if not queue.internal or self._leads_to(queue))
+        kept = (queue for queue in directory.queues.values() if not queue.internal or self._leads_to(queue.name))
         return {queue.name: queue.message_count for queue in kept if queue.message_count and not queue.temporary}
 
-    def _leads_to(self, queue: Queue) -> str | None:
-        """The node id that a store-and-forward queue leads to; None: it is none."""
+    def _leads_to(self, queue: str) -> str | None:
+        """The node id to which the store-and-forward queue of a name leads; None: it is none."""
         # a name of a cluster connection may begin with that of another one
-        prefix = max((each for each in self._kept_prefixes if queue.name.startswith(each)), key=len, default=None)
-        return None if prefix is None else queue.name.removeprefix(prefix)
+        prefix = max((each for each in self._kept_prefixes if queue.startswith(each)), key=len, default=None)
+        return None if prefix is None else queue.removeprefix(prefix)
 
-    def _kept_for_target(self, queue: Queue) -> bool | None:
-        """Whether a store-and-forward queue leads to the target; None: it is none."""
+    def _kept_for_target(self, queue: str) -> bool | None:
+        """Whether the store-and-forward queue of a name leads to the target; None: it is none."""
         node_id, member = self._leads_to(queue), self.transfer.target
         return None if node_id is None else member is not None and node_id == member.node_id
 
@@ -145,7 +142,7 @@ class ScaleDown:
         remote = self._remote_queues(target)
         yield from self.moving.move_queues(target, remote)
         for queue in list(self._services.sessions.post_office.directory.queues.values()):
-            for_target = self._kept_for_target(queue)
+            for_target = self._kept_for_target(queue.name)
             if for_target is not None and queue.message_count:
                 yield from self.moving.move_kept(target, remote, queue, leads_to_target=for_target)
 
@@ -158,22 +155,16 @@ class ScaleDown:
         yield from self._finish(target)
 
     def _finish(self, target: TargetSession) -> Steps[None]:
-        yield from self._move_duplicate_ids(target)
+        credentials = self._cluster.credentials
+        plain = credentials is not None and credentials.plain_for(target.target) is not None
+        yield from tell_known(self._services.sessions.post_office, plain=plain)
         member = self.transfer.target
         assert member is not None
         announcement = packets.ScaleDownAnnouncement(member.node_id, self._services.node_id)
         target.tell(announcement, of_cluster=True)
         # answered after the announcement was read
         yield Ask(packets.BindingQuery(self._configuration.management_address), (packets.BindingQueryResponse,))
-
-    def _move_duplicate_ids(self, target: TargetSession) -> Steps[None]:
-        credentials = self._cluster.credentials
-        plain = credentials is not None and credentials.plain_for(target.target) is not None
-        for address in list(self._services.sessions.post_office.directory.addresses.values()):
-            ids = tuple(address.duplicate_ids)
-            if ids and plain:
-                log.warning("duplicate ids are not moved to an Artemis broker", extra={"address": address.name})
-                continue
-            for begin in range(0, len(ids), _IDS_MAX):
-                packet = packets.DuplicateIds(address.name, ids[begin : begin + _IDS_MAX])
-                yield Ask(packet, (packets.NullResponse,), of_cluster=True)
+        moved = self._moved()
+        if moved is not None and not plain:
+            # last: a node that finds it needs nothing from here
+            yield from leave_record(moved)

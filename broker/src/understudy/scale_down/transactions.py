@@ -46,7 +46,7 @@ class BranchMoves:
     """The prepared branches of a node on their way to the target."""
 
     def __init__(
-        self, target: TargetSession, remote: RemoteQueues, moving: MovingMessages, kept: Callable[[Queue], bool | None]
+        self, target: TargetSession, remote: RemoteQueues, moving: MovingMessages, kept: Callable[[str], bool | None]
     ) -> None:
         """Args:
         target: Ready, with an XA session.
@@ -96,7 +96,7 @@ class BranchMoves:
         entries: dict[tuple[int, str, int], _Entry] = {}
         for queue, reference in sends:
             # a message that is kept for another node goes by itself
-            key = (reference.message_id, "" if self._kept(queue) is None else queue.name, 0)
+            key = (reference.message_id, "" if self._kept(queue.name) is None else queue.name, 0)
             remote_id = yield from self._id_of(queue)
             if remote_id is None:
                 return None
@@ -113,7 +113,7 @@ class BranchMoves:
         return list(entries.values())
 
     def _id_of(self, queue: Queue) -> Steps[int | None]:
-        for_target = self._kept(queue)
+        for_target = self._kept(queue.name)
         if for_target is None:
             return (yield from self._remote.id_of(queue))
         # its messages name their queues themselves
@@ -127,7 +127,7 @@ class BranchMoves:
                 message = entry.queue.read(entry.reference)
             except MessageUnreadable:
                 return None
-            for_target = self._kept(entry.queue)
+            for_target = self._kept(entry.queue.name)
             if for_target is not None:
                 kept = message_of_third(message, entry.queue, leads_to_target=for_target)
                 if kept is None:

@@ -118,6 +118,8 @@ class Branch(Machine[State, Event]):
         self.expires_ms = expires_ms
         self.undone: XaCode | None = None
         """Code that ``end`` answers to the sessions that were working in the branch when its work was undone."""
+        self.refusal = ""
+        """Why it could not be prepared or committed and was rolled back; empty if it was not for such a reason."""
         self.members: list[BranchMember] = []
         """Sessions that work in it."""
 

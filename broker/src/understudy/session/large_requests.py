@@ -120,6 +120,19 @@ class LargeRequests:
         except BrokerError as error:
             self._give_up(upload, error)
 
+    def refuse(self, error: BrokerError) -> None:
+        """A large message is announced by a header that cannot be read, for instance because it exceeds a limit. Its
+        pieces are dropped, and its sender gets the error as the answer to the last one.
+        """
+        self._discard_unfinished()
+        upload = self._upload = Upload(self._store, Message(b""))
+        self._touched_ms = self._clock.monotonic_ms()
+        self._give_up(upload, error)
+
+    def give_up(self, error: BrokerError) -> None:
+        """A piece cannot be taken. Raises IllegalState when nothing was announced."""
+        self._give_up(self._open(), error)
+
     def _give_up(self, upload: Upload, error: BrokerError) -> None:
         """Discard it; its sender gets the error as the answer to the last piece."""
         forget_frames(error)

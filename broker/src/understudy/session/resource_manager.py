@@ -10,6 +10,7 @@ Not here: what a session asks about branches (``xa``).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import Final, NoReturn
 
@@ -27,6 +28,8 @@ from understudy.session.moved_branches import MovedBranches
 from understudy.session.transaction import Transaction, Work
 from understudy.store.reference import MessageReference
 from understudy.store.state import StoreState, TransactionRecord
+
+log = logging.getLogger(__name__)
 
 Returned = dict[Queue, list[MessageReference]]
 """Acknowledged deliveries of a transaction that was rolled back, to be given back to their queues."""
@@ -82,6 +85,10 @@ class ResourceManager:
 
     def create(self, xid: Xid, event: Event, timeout_ms: int, work: Work) -> Branch:
         """A new branch. Raises XaError: the name is taken, or there are too many."""
+        known = self._branches.get(xid)
+        if known is not None and known.state is State.ROLLED_BACK and known.refusal:
+            # its manager took the rollback code of its prepare as the end of it
+            self.roll_back(known)
         if xid in self._branches or xid in self._heuristics or self._moved.has_come(xid):
             raise XaError("there is a branch of this name", xa_code=XaCode.DUPLICATE_XID)
         if len(self._branches) >= XA_BRANCHES_MAX:
@@ -148,7 +155,7 @@ class ResourceManager:
         try:
             branch.transaction.prepare(encode_name(Kind.BRANCH, branch.xid))
         except BrokerError as error:
-            self._undo(branch, error)
+            self._refuse_prepare(branch, error)
         branch.fire(Event.PREPARE)
         if came:
             # after the branch in the log: only one that is here may be remembered
@@ -180,10 +187,14 @@ class ResourceManager:
         return {} if undone else branch.transaction.roll_back()
 
     def _check_not_undone(self, branch: Branch) -> None:
-        """Raises XaError(ROLLED_BACK): a session rolled it back, which its manager learns by this."""
+        """Raises XaError(ROLLED_BACK): it was rolled back, by a session or because it could not be prepared, which its
+        manager learns by this.
+        """
         if branch.state is State.ROLLED_BACK:
-            self.roll_back(branch)
-            raise XaError("the branch was rolled back by its session", xa_code=XaCode.ROLLED_BACK)
+            if not branch.refusal:
+                self.roll_back(branch)
+            reason = branch.refusal or "its session has done so"
+            raise XaError(f"the branch was rolled back: {reason}", xa_code=branch.undone or XaCode.ROLLED_BACK)
 
     def undo(self, branch: Branch, member: BranchMember) -> Returned:
         """A session rolls back the work in a branch that it is associated with, and leaves it. The branch is remembered
@@ -226,6 +237,19 @@ class ResourceManager:
         if not isinstance(error, TransactionError) and not branch.transaction.rollback_only:
             raise error
         self.give_back(self.roll_back(branch))
+        raise XaError(f"the branch was rolled back: {error}", xa_code=branch.undone or XaCode.ROLLED_BACK) from error
+
+    def _refuse_prepare(self, branch: Branch, error: BrokerError) -> NoReturn:
+        """Refuse like ``_undo``; the branch is known until its manager rolls it back, or until its timeout: managers
+        roll back after any error of ``prepare``, and an unknown branch would tell them that its outcome is not known.
+        """
+        if not isinstance(error, TransactionError) and not branch.transaction.rollback_only:
+            raise error
+        branch.refusal = str(error)
+        branch.fire(Event.UNDO)
+        self.give_back(branch.transaction.roll_back())
+        # the exception of a standard client has no text
+        log.warning("a branch was rolled back", extra={"xid": str(branch.xid), "reason": branch.refusal})
         raise XaError(f"the branch was rolled back: {error}", xa_code=branch.undone or XaCode.ROLLED_BACK) from error
 
     def left(self, branch: Branch, member: BranchMember) -> None:

@@ -466,7 +466,7 @@ class MessageRows(Rows):
         encoded = self._cut(pc.add(self._at_fields, 19), self.ends).to_pylist()
         for row, raw in enumerate(encoded):
             try:
-                found.append(Properties.decode(raw, 0, len(raw))[0] if raw[0] else Properties())
+                found.append(Properties.decode(raw, 0, len(raw), trusted=True)[0] if raw[0] else Properties())
             except RemoteProtocolError as error:
                 offset = self.block.origin + self.starts[row].as_py()
                 raise JournalCorrupt(str(error), file=self.block.piece.path, offset=offset) from error

@@ -183,7 +183,9 @@ def message_of(row: Row) -> Message:
     """
     large = large_of(row)
     body = bytes(row["body"]) if large is None else large.encode()
-    return Message.decode(b"".join(((len(body) + BODY_END_BIAS).to_bytes(4, "big"), body, bytes(row["header"]))))
+    return Message.decode(
+        b"".join(((len(body) + BODY_END_BIAS).to_bytes(4, "big"), body, bytes(row["header"]))), trusted=True
+    )
 
 
 def pieces_of(body: bytes, piece_bytes: int) -> Sequence[bytes]:

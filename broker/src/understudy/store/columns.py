@@ -301,7 +301,7 @@ class Columns:
         if body is None:
             return None
         large = self.files is not None and row in self.files
-        return LargeMessage.decode(body) if large else Message.decode(body)
+        return (LargeMessage if large else Message).decode(body, trusted=True)
 
     def references(self) -> list[MessageReference]:
         """Every row as an object."""

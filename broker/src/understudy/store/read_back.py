@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from understudy.dataclass import dataclass
@@ -27,7 +28,7 @@ log = logging.getLogger(__name__)
 _OPEN_FILES_MAX: Final = 64
 #: Decoders of messages and of large messages, by encoding.
 DECODERS: Final[dict[int, tuple[Callable[[bytes], Message], Callable[[bytes], Message]]]] = {
-    Encoding.CORE: (Message.decode, LargeMessage.decode),
+    Encoding.CORE: (partial(Message.decode, trusted=True), partial(LargeMessage.decode, trusted=True)),
 }
 _MESSAGES: Final = (int(RecordType.MESSAGE_ADD), int(RecordType.MESSAGE_MOVE))
 

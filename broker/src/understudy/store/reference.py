@@ -293,7 +293,7 @@ class RunSlice(Sequence[MessageReference]):
         # queues that hold the same run hold the same messages, so that they are in memory once
         message = shared.get(row) if shared is not None else None
         if message is None:
-            message = Message.decode(run.encoded(row))
+            message = Message.decode(run.encoded(row), trusted=True)
             if shared is not None:
                 shared[row] = message
         location = pack_location(run.segment, *run.place(row)) if self.durable else None

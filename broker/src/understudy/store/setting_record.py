@@ -1,6 +1,7 @@
 """SETTING records: address settings and security settings that management added or removed at run time, the
-target of a scale-down that is not complete, XA branches that it moved, the bindings of message groups in a cluster,
-bridges that management created, and named readers (docs/journal-format.md s. 4.15).
+target of a scale-down that is not complete, XA branches that it moved, stores of other nodes whose messages have moved
+here, the bindings of message groups in a cluster, bridges that management created, and named readers
+(docs/journal-format.md s. 4.15).
 
 The store keeps the values as a JSON object and does not interpret them: ``config.json_settings``
 does. A later record for the same kind and match replaces an earlier one; a record without values
@@ -35,6 +36,8 @@ class SettingKind(StrEnum):
     """A connector that management added; the match is its name."""
     MOVED_BRANCH = "moved-branch"
     """The node to which a scale-down moved the prepared XA branch whose name is the match, in hexadecimal digits."""
+    MOVED_STORE = "moved-store"
+    """A replica of the node whose id is the match has moved all messages of its store here (ADR 0126)."""
     READER = "reader"
     """The reader of the log whose name is the match (``store.named_readers``)."""
 
@@ -50,6 +53,7 @@ _VERSIONS: Final = {
     SettingKind.SECURITY: FORMAT_VERSION_FIRST,
     SettingKind.CONNECTOR: 3,
     SettingKind.MOVED_BRANCH: 4,
+    SettingKind.MOVED_STORE: 5,
 }
 
 

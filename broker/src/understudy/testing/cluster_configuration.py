@@ -126,7 +126,8 @@ class PairOptions:
     """``message-load-balancing`` of members of a cluster: each group of nodes is one. A member with a single node has
     no backup, the nodes of any other one have a shared store unless they are ``replicated``."""
     scale_down: bool = False
-    """A member that is stopped cleanly moves its messages to another one."""
+    """A member that is stopped cleanly moves its messages to another one; of replicated pairs, a backup that takes
+    over does."""
     grouping: bool = False
     """The first member decides about message groups, and the others ask it."""
     group_names: bool = True
@@ -174,6 +175,7 @@ def _configuration(node: NodeRole, nodes: tuple[NodeRole, ...], options: PairOpt
     peers = [other.name for other in nodes if other is not node]
     if node.role == "backup":
         role_options = f"<allow-failback>{str(options.allow_failback).lower()}</allow-failback>"
+        role_options += "<scale-down/>" * (options.scale_down and options.replicated)
     else:
         role_options = "" if node.waits else "<wait-for-activation>false</wait-for-activation>"
     groups = {other.group for other in nodes}

@@ -14,6 +14,7 @@ MODULES = (
     "understudy.ha.node",
     "understudy.ha.vote_round",
     "understudy.ha.replication.standby_life",
+    "understudy.ha.replication.empty_start",
     "understudy.ha.replication.standing_lock",
     "understudy.ha.votes",
     "understudy.ha.network_check",

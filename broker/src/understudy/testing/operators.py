@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from understudy.errors import BrokerError
@@ -18,11 +19,14 @@ AGAIN_S: Final = 1.0
 class Operator:
     """An operator of a pair without a lock manager."""
 
-    def __init__(self, cluster: SimCluster) -> None:
-        """``cluster``: the pair."""
+    def __init__(self, cluster: SimCluster, pair: Sequence[str] | None = None) -> None:
+        """Args:
+        pair: Names of its two nodes; None: the cluster has no others.
+        """
         self.promotions = 0
         """Commands that were run."""
         self._cluster = cluster
+        self._pair = tuple(cluster.nodes) if pair is None else pair
         self._loop = cluster.loop
 
     def look(self) -> None:
@@ -30,7 +34,7 @@ class Operator:
         both nodes run waits for an operator (ADR 0064). The replica ended between the notes of both nodes.
         """
         standings = {}
-        for node in self._cluster.nodes.values():
+        for node in (self._cluster.nodes[name] for name in self._pair):
             replication = node.server.replication if node.server is not None else None
             if replication is None or node.state != "passive":
                 return

@@ -9,6 +9,7 @@ from typing import Any, Final
 from understudy.runtime.scale_down import NodeScaleDown
 from understudy.scale_down.messages import MovingMessages
 from understudy.session.moved_branches import MovedBranches
+from understudy.testing import planted_empty_start_bugs  # noqa: F401  # for BUGS
 from understudy.testing.fault_plan import Fault, FaultKind
 from understudy.testing.members_run import MembersRun
 from understudy.testing.plan import Plan

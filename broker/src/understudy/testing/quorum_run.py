@@ -27,9 +27,9 @@ _NUMBERS: Final = (2, 2, 4)
 _LINKED_S: Final = 20.0
 _HEARD_S: Final = 1.0
 #: Virtual seconds after healing at which an operator looks at the pair.
-_OPERATOR_S: Final = 10.0
+OPERATOR_S: Final = 10.0
 #: Checks of what nodes report about themselves.
-_REPORTED: Final = frozenset({"two-active", "zombie"})
+REPORTED: Final = frozenset({"two-active", "zombie"})
 
 
 class QuorumRun(ReplicatedRun):
@@ -83,7 +83,7 @@ class QuorumRun(ReplicatedRun):
     def _heal(self) -> None:
         """See ``ScenarioRun``; an operator looks at the pair soon afterwards."""
         super()._heal()
-        self.loop.call_later(_OPERATOR_S, self._operator.look)
+        self.loop.call_later(OPERATOR_S, self._operator.look)
 
     def judge(self) -> tuple[Violation, ...]:
         """See ``ScenarioRun``; the voters end for no error.
@@ -92,9 +92,7 @@ class QuorumRun(ReplicatedRun):
         active, so one that is cut off counts itself as active until its replica is silent for too long, and its log
         goes on. It confirms nothing meanwhile, because its replica does not: the rows of the clients are judged.
         """
-        self.cluster.epochs.violations = [
-            each for each in self.cluster.epochs.violations if each.check not in _REPORTED
-        ]
+        self.cluster.epochs.violations = [each for each in self.cluster.epochs.violations if each.check not in REPORTED]
         ends = [
             Violation("ended", f"{node.name} ended with {type(error).__name__}: {error}")
             for node in self.voters.nodes.values()

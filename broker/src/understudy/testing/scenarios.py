@@ -13,6 +13,8 @@ from understudy.testing.members import MemberPairs, Members
 from understudy.testing.plan import Plan
 from understudy.testing.quorum import Quorum
 from understudy.testing.replicated_pair import ReplicatedPair
+from understudy.testing.scaled_replicas import ScaledReplicas
+from understudy.testing.scaled_voters import ScaledVoters
 from understudy.testing.scenario import Scenario
 from understudy.testing.ungrouped_pairs import UngroupedPairs
 from understudy.testing.wrong_reads_pair import WrongReads
@@ -68,6 +70,8 @@ SCENARIOS: Final[dict[str, Scenario]] = {
         MemberPairs(),
         MemberReplicas(),
         UngroupedPairs(),
+        ScaledReplicas(),
+        ScaledVoters(),
         WrongReads(),
     )
 }

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import ClassVar, Final
 
 from understudy.testing.cluster import SimNode
 from understudy.testing.fault_plan import Fault, FaultKind
 from understudy.testing.replicated_strikes import ReplicatedStrikes
 from understudy.testing.sim_loop import Death
 from understudy.testing.sim_witness import SimWitness
-from understudy.testing.steps import LOCK_STEPS
+from understudy.testing.steps import LOCK_STEPS, Step
 
 #: The second loss of ``FaultKind.WITNESS_GONE_THEN``.
 SECOND_LOSSES: Final = (
@@ -31,7 +31,7 @@ SECOND_LOSSES: Final = (
 class WitnessedStrikes(ReplicatedStrikes):
     """The faults of a pair with a witness."""
 
-    steps_drawn = LOCK_STEPS
+    steps_drawn: ClassVar[Sequence[Step]] = LOCK_STEPS
     witnesses: Sequence[SimWitness]
     """One, or the members of a group."""
 

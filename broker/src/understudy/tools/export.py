@@ -320,7 +320,7 @@ def message_line(live: LiveMessage, transaction_id: int = 0) -> str:
     Raises:
         RemoteProtocolError: the log has a message that is none.
     """
-    message = Message.decode(live.record.encoded)
+    message = Message.decode(live.record.encoded, trusted=True)
     user_id = message.user_id
     return _line(
         "message",
@@ -478,7 +478,7 @@ def _parse_message(fields: dict[str, Any], header: ExportHeader | None) -> Expor
         properties=properties,
     )
     # a message that cannot be read back must not be sent
-    Message.decode(message.encoded)
+    Message.decode(message.encoded, trusted=True)
     return ExportedMessage(
         _text(fields["queue"]),
         header.node_id,

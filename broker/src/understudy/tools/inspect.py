@@ -361,7 +361,7 @@ def _check_open(
 def _check_message(path: str, frame: Frame, record: Record) -> Problem | None:
     if isinstance(record, MessageRecord):
         try:
-            Message.decode(record.encoded)
+            Message.decode(record.encoded, trusted=True)
         except RemoteProtocolError as error:
             return Problem(path, frame.offset, f"message {record.message_id} cannot be decoded: {error}")
     return None
@@ -413,7 +413,7 @@ def describe(logged: LoggedRecord, node_id: str | None) -> dict[str, object]:
 
 def _describe_message(encoded: bytes) -> dict[str, object]:
     try:
-        message = Message.decode(encoded)
+        message = Message.decode(encoded, trusted=True)
     except RemoteProtocolError as error:
         return {"size_bytes": len(encoded), "undecodable": str(error)}
     return {"size_bytes": len(encoded), "address": message.address, "timestamp": message.timestamp}

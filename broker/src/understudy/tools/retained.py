@@ -63,7 +63,7 @@ class RetainedMessage:
         Raises:
             RemoteProtocolError: the log has a message that is none.
         """
-        return Message.decode(self.record.encoded).replace()
+        return Message.decode(self.record.encoded, trusted=True).replace()
 
 
 def retained_messages(disk: Disk, directory: str, counts: RetainedCounts) -> Iterator[RetainedMessage]:

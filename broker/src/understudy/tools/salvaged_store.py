@@ -105,7 +105,7 @@ class _Writing:
 
     def _store_message(self, queue_id: int, reference: MessageReference, record: MessageRecord, tx_id: int) -> None:
         large = bool(record.flags & MESSAGE_LARGE)
-        message = LargeMessage.decode(record.encoded) if large else Message.decode(record.encoded)
+        message = (LargeMessage if large else Message).decode(record.encoded, trusted=True)
         if isinstance(message, LargeMessage):
             self._copy_body(message)
         self._store.store_message(

@@ -36,12 +36,16 @@ _I64 = struct.Struct(">q")
 class Reader:
     """Reads primitives one after the other from ``data[offset:end]``."""
 
-    __slots__ = ("data", "end", "offset")
+    __slots__ = ("_skips_excess", "data", "end", "offset")
 
-    def __init__(self, data: bytes, offset: int = 0, end: int | None = None) -> None:
+    def __init__(self, data: bytes, offset: int = 0, end: int | None = None, *, skips_excess: bool = False) -> None:
+        """``skips_excess``: a string or bytes above their limit are skipped and read as empty, so that the fields after
+        them can be read.
+        """
         self.data = data
         self.offset = offset
         self.end = len(data) if end is None else end
+        self._skips_excess = skips_excess
 
     @property
     def remaining(self) -> int:
@@ -98,7 +102,10 @@ class Reader:
         start = self.offset
         size = self.i32()
         if size_max is not None and size > size_max:
-            raise LimitExceeded(f"{size} bytes at offset {start}, limit {size_max}")
+            if not self._skips_excess:
+                raise LimitExceeded(f"{size} bytes at offset {start}, limit {size_max}")
+            self._take(size)
+            return b""
         return self.raw(size)
 
     def simple_string(self, units_max: int = STRING_UNITS_MAX) -> str:
@@ -107,7 +114,9 @@ class Reader:
         size = self.i32()
         if size < 0 or size & 1:
             raise RemoteProtocolError(f"string of {size} bytes at offset {start}")
-        _check_units(size >> 1, units_max, start)
+        if self._exceeds(size >> 1, units_max, start):
+            self._take(size)
+            return ""
         return utf_16_le_decode(self.raw(size), "surrogatepass", True)[0]
 
     def string(self, units_max: int = STRING_UNITS_MAX) -> str:
@@ -116,13 +125,23 @@ class Reader:
         units = self.i32()
         if units < 0:
             raise RemoteProtocolError(f"string of {units} characters at offset {start}")
-        _check_units(units, units_max, start)
+        if self._exceeds(units, units_max, start):
+            # above the limit it is a SimpleString, whose own length says how much is skipped
+            size = self.i32()
+            self._take(size)
+            return ""
         if units < SHORT_STRING_UNITS:
             return self.raw(2 * units).decode("utf-16-be", "surrogatepass")
         text = self.simple_string(units_max) if units >= LONG_STRING_UNITS else self._utf(start)
         if _units_of(text) != units:
             raise RemoteProtocolError(f"string at offset {start} does not have the {units} characters that it declares")
         return text
+
+    def _exceeds(self, units: int, units_max: int, offset: int) -> bool:
+        """Whether a string has to be skipped for its length."""
+        if units > units_max and not self._skips_excess:
+            raise LimitExceeded(f"string of {units} characters at offset {offset}, limit {units_max}")
+        return units > units_max
 
     def _utf(self, start: int) -> str:
         size = _U16.unpack_from(self.data, self._take(2))[0]
@@ -230,8 +249,3 @@ def _split_pairs(text: str) -> str:
     """The text with every character beyond U+FFFF as its two surrogates."""
     raw = text.encode("utf-16-le", "surrogatepass")
     return "".join(map(chr, struct.unpack(f"<{len(raw) >> 1}H", raw)))
-
-
-def _check_units(units: int, units_max: int, offset: int) -> None:
-    if units > units_max:
-        raise LimitExceeded(f"string of {units} characters at offset {offset}, limit {units_max}")

@@ -91,6 +91,75 @@ def test_a_hosted_backup_with_scale_down_has_no_acceptors_and_moves_to_its_paren
     assert hosted.ha_policy.scale_down.connectors == ("own",)
 
 
+#: "A typical configuration" of scale-down and backups in the HA document of EAP, as it is printed there.
+TYPICAL = """
+<backup-request-retries>44</backup-request-retries>
+<backup-request-retry-interval>33</backup-request-retry-interval>
+<max-backups>3</max-backups>
+<request-backup>false</request-backup>
+<backup-port-offset>33</backup-port-offset>
+<master>
+<group-name>purple</group-name>
+<check-for-live-server>true</check-for-live-server>
+<cluster-name>abcdefg</cluster-name>
+</master>
+<slave>
+<group-name>tiddles</group-name>
+<max-saved-replicated-journals-size>22</max-saved-replicated-journals-size>
+<cluster-name>33rrrrr</cluster-name>
+<restart-backup>false</restart-backup>
+<scale-down>
+<!--a grouping of servers that can be scaled down to-->
+<group-name>boo!</group-name>
+<!--either a discovery group-->
+<discovery-group-ref discovery-group-name="wahey"/>
+</scale-down>
+</slave>
+"""
+
+
+def test_the_typical_configuration_of_scale_down_and_backups_is_usable() -> None:
+    group = "<group-address>231.7.7.7</group-address><group-port>9876</group-port>"
+    before = f'<discovery-groups><discovery-group name="wahey">{group}</discovery-group></discovery-groups>'
+    text = XML.format(inner=TYPICAL, kind="replication", before=before)
+    clusters = [
+        f'<cluster-connection name="{name}"><address>{address}</address><connector-ref>own</connector-ref>'
+        "<static-connectors><connector-ref>other</connector-ref></static-connectors></cluster-connection>"
+        for name, address in (("abcdefg", "a"), ("33rrrrr", "b"))
+    ]
+    begin, end = text.index("<cluster-connections>"), text.index("</cluster-connections>")
+    text = text[:begin] + "<cluster-connections>" + "".join(clusters) + text[end:]
+    parent = read_broker_xml(text.encode(), file="broker.xml", base_directory="/i").configuration
+    colocated = parent.ha_policy.colocated
+    assert colocated is not None
+    hosted = hosted_configuration(parent, backup())
+    assert hosted.acceptors == ()
+    assert hosted.ha_policy.moves_instead_of_serving
+    found = hosted.ha_policy.scale_down
+    assert found is not None
+    assert (found.group_name, found.discovery_group, found.host) == ("boo!", "wahey", "own")
+    assert hosted.ha_policy.replication is not None
+    assert hosted.ha_policy.replication.max_saved_replicated_journals_size == 22
+
+
+def test_a_hosted_replica_that_moves_its_messages_knows_its_host_as_a_member() -> None:
+    parent = read(EXCLUDES + "<backup><scale-down/></backup>", kind="replication").configuration
+    hosted = hosted_configuration(parent, backup())
+    assert "own" in hosted.cluster_connections[0].static_connectors
+    off = "<backup><scale-down><enabled>false</enabled></scale-down></backup>"
+    hosted = hosted_configuration(read(EXCLUDES + off, kind="replication").configuration, backup())
+    assert hosted.acceptors, "it serves"
+    assert "own" not in hosted.cluster_connections[0].static_connectors
+
+
+def test_no_artemis_broker_keeps_the_record_of_a_pair_that_votes() -> None:
+    text = XML.format(inner=EXCLUDES + "<backup><scale-down/></backup>", kind="replication", before="")
+    member = "<artemis-members><connector-ref>other</connector-ref></artemis-members>"
+    text = text.replace("</static-connectors>", f"</static-connectors>{member}")
+    with pytest.raises(ConfigError, match="no Artemis broker keeps the record of it"):
+        read_broker_xml(text.encode(), file="broker.xml")
+
+
 @pytest.mark.parametrize(("inner", "text"), [
     ("<backup-port-offset>0</backup-port-offset>", "would both listen on port 61616"),
     ("<backup-port-offset>4000</backup-port-offset>", "the highest is 65535"),

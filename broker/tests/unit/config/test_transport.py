@@ -8,7 +8,7 @@ from support.config import read
 from understudy.config.model import AcceptorConfiguration, ConnectorConfiguration
 from understudy.config.servers import LoadedConfig
 from understudy.errors import ConfigError
-from understudy.limits import CONNECTIONS_MAX
+from understudy.limits import CONNECTIONS_MAX, SESSIONS_PER_CONNECTION_MAX
 
 
 def load(url: str) -> LoadedConfig:
@@ -32,6 +32,8 @@ def test_a_plain_url() -> None:
     assert found.protocols == ("CORE",)
     assert found.handshake_timeout_ms == 10_000
     assert found.connections_allowed == CONNECTIONS_MAX
+    assert found.sessions_allowed == SESSIONS_PER_CONNECTION_MAX
+    assert acceptor("tcp://0.0.0.0:5445?sessionsAllowed=9000").sessions_allowed == 9000
     assert found.url == "tcp://0.0.0.0:5445"
 
 

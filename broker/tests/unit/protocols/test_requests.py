@@ -13,7 +13,6 @@ from understudy.config.model import Permission, RoutingType
 from understudy.errors import NotAuthorized, XaCode
 from understudy.ids import Xid
 from understudy.message import FORCED_DELIVERY
-from understudy.protocols.core import connection as connection_module
 from understudy.routing.configuration import QueueConfiguration
 from understudy.session import consuming as session_module
 from understudy.wire.core import packets
@@ -367,9 +366,9 @@ def test_commits_and_rollbacks_are_answered_without_a_transaction_too() -> None:
     assert client.received() == [], "the channel is gone"
 
 
-def test_sessions_of_a_connection_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_module, "SESSIONS_PER_CONNECTION_MAX", 2)
+def test_sessions_of_a_connection_are_bounded() -> None:
     node = CoreNode()
+    node.core.sessions_max = 2
     client = node.client()
     for channel_id in (10, 11):
         client.create_session(str(channel_id) * 18, channel_id, window=-1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,11 +12,14 @@ from support.core import CoreNode, CountingEntropy
 from understudy.cluster.credentials import ClusterCredentials
 from understudy.cluster.scaled_down import REMEMBERED_MAX, ScaledDownNodes
 from understudy.errors import ClusterSecurityError
+from understudy.protocols.core import moved_stores
 from understudy.wire.core import packets as p
+from understudy.wire.core.packets_replication import ReplicaProblem
 from understudy.wire.core.transport import TransportConfiguration
 
 CONNECTOR = TransportConfiguration("c", parameters={"host": "h", "port": "1"})
 GONE, ELSEWHERE = "gone-node", "third-node"
+MOVED = p.StoreMoved(GONE, 4, 3, "replica:61616", 5, 700, 600, b"batch")
 
 
 def member(node: CoreNode, credentials: ClusterCredentials) -> Any:
@@ -30,7 +34,7 @@ def credentials() -> ClusterCredentials:
     return ClusterCredentials("cluster", PASSWORD, CountingEntropy())
 
 
-@pytest.mark.parametrize("packet", [p.ScaleDownAnnouncement("node", GONE), p.DuplicateIds("a", (b"x",))])
+@pytest.mark.parametrize("packet", [p.ScaleDownAnnouncement("node", GONE), p.DuplicateIds("a", (b"x",)), MOVED])
 def test_a_stranger_announces_nothing(packet: p.Packet, credentials: ClusterCredentials) -> None:
     node = CoreNode(credentials=credentials)
     with pytest.raises(ClusterSecurityError):
@@ -96,3 +100,37 @@ def test_the_nodes_that_are_remembered_are_limited() -> None:
     assert len(nodes.node_ids) == REMEMBERED_MAX
     assert not nodes.serves_clients_of("9")
     assert nodes.serves_clients_of("10")
+
+
+def test_the_record_of_a_store_is_kept_and_given_to_the_node_that_looks_for_it(credentials: ClusterCredentials) -> None:
+    node = CoreNode(credentials=credentials)
+    other = member(node, credentials)
+    other.send(MOVED, 3)
+    node.sync()
+    assert any(isinstance(each, p.NullResponse) for each in other.received())
+    other.send(replace(MOVED, sequence=2), 3)
+    node.sync()
+    connector = TransportConfiguration("c", parameters={"host": "192.0.2.1", "port": "1"})
+
+    def answer(node_id: str | None) -> p.ReplicaAnswer:
+        asking = member(node, credentials)
+        registration = p.ReplicaRegistration(3, "n", None, False, connector, node_id)
+        found = asking.ask(registration, p.ReplicaAnswer, 2)
+        assert isinstance(found, p.ReplicaAnswer)
+        return found
+
+    found = answer(GONE)
+    assert (found.problem, found.moved_sequence, found.moved_copied_at) == (ReplicaProblem.MOVED, 4, 3)
+    assert (found.moved_place, found.moved_epoch, found.moved_log_sequence) == ("replica:61616", 5, 700)
+    assert (found.moved_common, found.moved_last_batch) == (600, b"batch")
+    assert answer(ELSEWHERE).problem == answer(None).problem == ReplicaProblem.NOT_CONFIGURED
+
+
+def test_records_have_a_limit(credentials: ClusterCredentials, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(moved_stores, "MOVED_STORES_MAX", 1)
+    node = CoreNode(credentials=credentials)
+    other = member(node, credentials)
+    other.send(MOVED, 3)
+    other.send(replace(MOVED, node_id=ELSEWHERE), 3)
+    node.sync()
+    assert any(isinstance(each, p.ExceptionResponse) for each in other.received())

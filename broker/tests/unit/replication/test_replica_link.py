@@ -6,6 +6,7 @@ import pytest
 
 from support.cluster_links import PASSWORD, SealableEnd
 from understudy.cluster.credentials import ClusterCredentials
+from understudy.ha.replication.moved_store import LogEnd, MovedStore
 from understudy.ha.replication.ports import Found
 from understudy.replication.replica_link import ReplicaEvent, ReplicaLink, ReplicaOptions, ReplicaState
 from understudy.testing.manual_time import ManualTime
@@ -57,6 +58,9 @@ class Parts(SealableEnd):
     def lost(self, reason: str) -> None: ...
 
     def fail_over(self) -> None: ...
+
+    def hear_moved(self, moved: MovedStore) -> None:
+        self.moved = moved
 
     def not_found(self, reason: str) -> None:
         self.reasons.append(reason)
@@ -170,3 +174,18 @@ def test_the_registration_names_the_position_and_lost_records_are_logged(caplog:
     assert link.state is ReplicaState.IDLE
     (record,) = (each for each in caplog.records if each.levelname == "ERROR")
     assert record.error == "its disk was put back"  # type: ignore[attr-defined]
+
+
+def test_the_record_of_a_node_that_has_the_messages_reaches_the_listener() -> None:
+    parts, time = Parts(), ManualTime()
+    own, other = (TransportConfiguration("c", parameters={"host": "192.0.2.1", "port": port}) for port in ("1", "2"))
+    options = ReplicaOptions("n", own, None, False, credentials(parts), PeerOptions(), node_id=lambda: "node")
+    link = ReplicaLink(options, lambda: [other], parts, lambda owner: parts, parts, time, time, parts)  # type: ignore
+    link.seek()
+    link.fire(ReplicaEvent.PROVED, parts.link)
+    moved = {"moved_sequence": 4, "moved_copied_at": 3, "moved_place": "r:1", "moved_epoch": 5}
+    rest = {"moved_log_sequence": 700, "moved_common": 600, "moved_last_batch": b"batch"}
+    answer = packets.ReplicaAnswer(ReplicaProblem.MOVED, "moved here", **moved, **rest)  # type: ignore[arg-type]
+    parts.link.receive_data(encode(answer, REPLICATION_CHANNEL))
+    assert parts.moved == MovedStore("node", 4, LogEnd(5, 700, 600, b"batch"), 3, "r:1")
+    assert link.found is Found.NOTHING

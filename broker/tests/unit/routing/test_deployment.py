@@ -9,9 +9,8 @@ import pytest
 from support.routing import World, callback_of, text
 from understudy.config.model import AddressConfiguration, ConfigDeletionPolicy, DivertConfiguration, RoutingType
 from understudy.config.model import QueueConfiguration as DeployedQueue
-from understudy.errors import InvalidQueueConfiguration, InvalidSelector, QueueExists
 from understudy.message import ROUTING_TYPE
-from understudy.routing.deployment import check_deployable, deploy
+from understudy.routing.deployment import deploy
 
 ANYCAST = RoutingType.ANYCAST
 
@@ -39,8 +38,8 @@ def test_deploying_makes_what_is_missing_and_moves_nothing() -> None:
     elsewhere = AddressConfiguration(
         "other", frozenset({RoutingType.ANYCAST}), (DeployedQueue("orders", "other", RoutingType.ANYCAST),)
     )
-    with pytest.raises(QueueExists, match="not 'other'"):
-        deploy(world.office, [elsewhere])
+    (refused,) = deploy(world.office, [elsewhere])
+    assert "not 'other'" in str(refused)
 
 
 def test_an_activation_leaves_out_a_queue_that_cannot_be_made(caplog: pytest.LogCaptureFixture) -> None:
@@ -56,13 +55,12 @@ def test_an_activation_leaves_out_a_queue_that_cannot_be_made(caplog: pytest.Log
         )),
         anycast(DeployedQueue("last", "last", ANYCAST)),
     ]  # fmt: skip
-    deploy(world.office, wanted, refuse=False)
+    refused = deploy(world.office, wanted)
     queues = {name: queue.address.name for name, queue in world.office.directory.queues.items()}
     assert queues == {"q": "a", "good": "b", "last": "last"}
     assert [(record.address, record.item) for record in caplog.records] == [("b", "q"), ("b", "bad")]  # type: ignore[attr-defined]
     assert "exists on address 'a', not 'b'" in caplog.records[0].error  # type: ignore[attr-defined]
-    with pytest.raises(QueueExists):
-        deploy(world.office, wanted)
+    assert [str(each).split(" is left out")[0] for each in refused] == ["'q' of address 'b'", "'bad' of address 'b'"]
 
 
 def test_a_queue_that_is_there_becomes_what_the_configuration_says() -> None:
@@ -152,17 +150,39 @@ def test_an_address_routes_as_configured_unless_a_queue_needs_another_way() -> N
     assert addresses["b"].routing_types == both
 
 
-def test_a_configuration_that_cannot_be_deployed_changes_nothing() -> None:
+def test_one_conflict_keeps_no_other_change_of_a_configuration_back() -> None:
     world = World()
     world.queue("q")
     session = world.session()
     for number in range(2):
         session.create_consumer(number, "q")
-    elsewhere = AddressConfiguration("other", frozenset({ANYCAST}), (DeployedQueue("q", "other", ANYCAST),))
-    with pytest.raises(QueueExists, match="not 'other'"):
-        check_deployable(world.office, [elsewhere], [])
-    with pytest.raises(InvalidQueueConfiguration, match="2 consumers, more than 1"):
-        check_deployable(world.office, [anycast(DeployedQueue("q", "q", ANYCAST, max_consumers=1))], [])
-    with pytest.raises(InvalidSelector):
-        check_deployable(world.office, [], [DivertConfiguration("d", "a", "b", filter="a =")])
-    assert "other" not in world.office.directory.addresses
+    refused = deploy(
+        world.office,
+        [
+            AddressConfiguration("other", frozenset({ANYCAST}), (DeployedQueue("q", "other", ANYCAST),)),
+            anycast(DeployedQueue("new", "new", ANYCAST)),
+        ],
+        [DivertConfiguration("bad", "a", "b", filter="a ="), DivertConfiguration("good", "a", "b")],
+    )
+    assert ["not 'other'" in str(refused[0]), "'bad' of address 'a'" in str(refused[1])] == [True, True]
+    assert "new" in world.office.directory.queues
+    assert set(world.office.diverts.by_name) == {"good"}
+    (refused_queue,) = deploy(world.office, [anycast(DeployedQueue("q", "q", ANYCAST, max_consumers=1))])
+    assert "2 consumers, more than 1" in str(refused_queue)
+
+
+def test_a_queue_that_moves_to_another_address_is_made_anew_only_if_its_deletion_is_asked_for() -> None:
+    world = World({"forced": {"config_delete_queues": ConfigDeletionPolicy.FORCE}})
+    for address in ("forced", "kept"):
+        deploy(world.office, [anycast(DeployedQueue(address, address, ANYCAST))])
+        world.session().send(text("m", address))
+
+    def elsewhere(name: str) -> AddressConfiguration:
+        return AddressConfiguration("other", frozenset({ANYCAST}), (DeployedQueue(name, "other", ANYCAST),))
+
+    assert deploy(world.office, [elsewhere("forced"), anycast(DeployedQueue("kept", "kept", ANYCAST))]) == ()
+    queues = world.office.directory.queues
+    assert (queues["forced"].address.name, queues["forced"].message_count) == ("other", 0)
+    (refused,) = deploy(world.office, [elsewhere("kept")])
+    assert "config-delete-queues" in str(refused)
+    assert (queues["kept"].address.name, queues["kept"].message_count) == ("kept", 1)

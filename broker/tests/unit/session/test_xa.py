@@ -183,7 +183,8 @@ def test_what_failed_cannot_commit() -> None:
     session.send(text("a"))
     session.branches.end(XID, failed=True)
     refused(XaCode.ROLLED_BACK, lambda: session.branches.prepare(XID))
-    refused(XaCode.UNKNOWN_XID, lambda: commit(session))
+    refused(XaCode.ROLLED_BACK, lambda: commit(session))
+    session.branches.roll_back(XID)
     session.branches.failed(OTHER)
     refused(XaCode.PROTOCOL, lambda: commit(session, one_phase=True, xid=OTHER))
     session.branches.end(OTHER, failed=False)
@@ -206,6 +207,47 @@ def test_a_duplicate_id_is_found_before_the_promise() -> None:
     world.session().send(text("b", properties={DUPLICATE_ID: "y"}))
     commit(session)
     assert count(world) == 3, "a promise is kept even so"
+
+
+def test_a_branch_that_could_not_be_prepared_is_known_until_its_rollback() -> None:
+    world = World()
+    session = xa_session(world)
+    world.session().send(text("b", properties={DUPLICATE_ID: "x"}))
+    session.branches.start(XID)
+    session.send(text("a", properties={DUPLICATE_ID: "x"}))
+    session.branches.end(XID, failed=False)
+    for _ in range(2):
+        with pytest.raises(XaError, match="duplicate id") as told:
+            session.branches.prepare(XID)
+        assert told.value.xa_code == XaCode.ROLLED_BACK
+    assert session.branches.in_doubt() == ()
+    session.branches.roll_back(XID)
+    refused(XaCode.UNKNOWN_XID, lambda: session.branches.roll_back(XID))
+    assert count(world) == 1
+    assert len(world.resources) == 0
+
+
+def test_a_branch_that_could_not_be_prepared_is_forgotten_after_its_timeout() -> None:
+    world = World()
+    aging(world)
+    session = xa_session(world)
+    session.branches.start(XID)
+    session.branches.end(XID, failed=True)
+    refused(XaCode.ROLLED_BACK, lambda: session.branches.prepare(XID))
+    world.clock.advance(20_000)
+    assert len(world.resources) == 0
+
+
+def test_a_prepared_branch_cannot_be_joined() -> None:
+    world = World()
+    session = xa_session(world)
+    session.branches.start(XID)
+    session.send(text("a"))
+    session.branches.end(XID, failed=False)
+    session.branches.prepare(XID)
+    refused(XaCode.PROTOCOL, lambda: session.branches.join(XID))
+    commit(session)
+    assert count(world) == 1
 
 
 def test_answers_wait_for_the_log() -> None:
@@ -531,6 +573,7 @@ def test_a_branch_in_which_a_send_was_refused_is_rolled_back_and_says_so(one_pha
         refused(XaCode.ROLLED_BACK, lambda: commit(session, one_phase=True))
     else:
         refused(XaCode.ROLLED_BACK, lambda: session.branches.prepare(XID))
+        session.branches.roll_back(XID)
     assert len(world.resources) == 0
     assert world.office.directory.addresses["q"].message_count == 0
 

@@ -70,7 +70,7 @@ def decode_map(body: bytes) -> Properties:
         RemoteProtocolError: it is no map body.
         LimitExceeded: too many entries.
     """
-    entries, stop = Properties.decode(body, 0, len(body))
+    entries, stop = Properties.decode(body, 0, len(body), trusted=True)
     if stop != len(body):
         raise RemoteProtocolError(f"{len(body) - stop} bytes after the entries of a map message")
     return entries

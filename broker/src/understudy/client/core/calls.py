@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Any, Protocol, TypeVar
 
 from understudy.dataclass import dataclass
-from understudy.errors import BrokerError, CallTimedOut, LocalProtocolError
+from understudy.errors import BrokerError, CallTimedOut, ConnectionLost, LocalProtocolError
 from understudy.ports import Clock
 from understudy.wire.core.packets import NullResponse, Packet
 
@@ -72,6 +72,8 @@ class Call:
     """Errors that mean "already done" once the call was issued twice."""
     sent: bool = False
     reissued: bool = False
+    dropped: bool = False
+    """Whether the broker, which goes on, has ended the connection while this call was in flight."""
     correlation_id: int = 0
     deadline_ms: int | None = None
 
@@ -177,14 +179,22 @@ class Calls:
             if self._failover_timeout_ms >= 0:
                 self._deadline(call, self._failover_timeout_ms)
 
-    def reset(self, error: BrokerError) -> None:
-        """The server's side of the channel is gone: decide the calls that belonged to it."""
+    def reset(self, error: BrokerError, *, dropped: bool = False) -> None:
+        """The server's side of the channel is gone: decide the calls that belonged to it.
+
+        Args:
+            error: What ended the connection.
+            dropped: Whether the same broker goes on and ended only the connection. A call that it does so for twice
+                fails: asked again, it would end the connection again.
+        """
         line, self._line = self._line, deque()
         for call in line:
             if not call.sent and not call.bound:
                 self._line.append(call)
+            elif call.interrupted is Interrupted.REISSUE and call.dropped and dropped:
+                call.done(None, twice_dropped(call.name, error))
             elif call.interrupted is Interrupted.REISSUE:
-                call.sent, call.reissued = False, True
+                call.sent, call.reissued, call.dropped = False, True, dropped
                 self._line.append(call)
             else:
                 _interrupt(call, error)
@@ -262,6 +272,14 @@ class Calls:
     def _deadline(self, call: Call, delay_ms: int) -> None:
         call.deadline_ms = self._clock.monotonic_ms() + delay_ms
         self._wake_at(call.deadline_ms)
+
+
+def twice_dropped(name: str, error: BrokerError) -> ConnectionLost:
+    """The error of a request for which the broker has ended the connection twice."""
+    return ConnectionLost(
+        f"{name}: the broker has ended the connection twice while it was under way: {error}",
+        hint="it is not repeated; the log of the broker says why it ended the connection",
+    )
 
 
 def _interrupt(call: Call, error: BrokerError) -> None:

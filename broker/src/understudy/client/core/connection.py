@@ -347,6 +347,7 @@ class ClientState:
         """Begin the protocol on a new transport: magic, ping, topology; ``node_id`` is the node that must answer."""
         self._decoder = FrameDecoder("client")
         self._decoder.version = self.version
+        self._decoder.can_refuse = self.sessions.__contains__
         self._retry_ms = None
         connector = self.connector
         assert connector is not None

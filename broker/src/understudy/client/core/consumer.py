@@ -253,13 +253,18 @@ class ConsumerState:
             try:
                 message = inflated(message)
             except BrokerError as error:
-                self._errors.append(error)
-                self._give_back(size_bytes)
-                self._changed()
+                self.unreadable(error, size_bytes)
                 return
         self._buffer.append(self._make_received(message, delivery_count, size_bytes, self, stream))
         if len(self._buffer) == 1:
             self._changed()
+
+    def unreadable(self, error: BrokerError, size_bytes: int) -> None:
+        """A message has arrived that cannot be handed over: ``take`` raises the error once."""
+        self._asked = False
+        self._errors.append(error)
+        self._give_back(size_bytes)
+        self._changed()
 
     def large_begins(self, header: bytes, delivery_count: int, body_bytes: int, size_bytes: int) -> None:
         """SESS_RECEIVE_LARGE_MSG."""
@@ -268,7 +273,7 @@ class ConsumerState:
             self._large = _LargeMessage(header, delivery_count)
             return
         try:
-            message = message_of_header(header)
+            message = message_of_header(header, trusted=True)
         except BrokerError as error:
             self._errors.append(error)
             self._changed()
@@ -303,9 +308,7 @@ class ConsumerState:
         try:
             message = large.message()
         except BrokerError as error:
-            self._errors.append(error)
-            self._give_back(size_bytes)
-            self._changed()
+            self.unreadable(error, size_bytes)
             return
         self.arrived(message, large.delivery_count, size_bytes)
 
@@ -507,7 +510,7 @@ class _LargeMessage:
     def message_id(self) -> int:
         """0 if the header cannot be read."""
         try:
-            return message_of_header(self.header).message_id
+            return message_of_header(self.header, trusted=True).message_id
         except BrokerError:
             return 0
 
@@ -529,7 +532,7 @@ class _LargeMessage:
             raise LimitExceeded(
                 f"large message of {self._kept_bytes} bytes, limit {LARGE_BODY_BYTES_MAX}; it was skipped"
             )
-        return message_of_header(self.header, b"".join(self._pieces))
+        return message_of_header(self.header, b"".join(self._pieces), trusted=True)
 
 
 def inflated(message: Message) -> Message:
@@ -548,4 +551,4 @@ def inflated(message: Message) -> Message:
         raise RemoteProtocolError(f"compressed large message: {error}") from error
     if inflater.unconsumed_tail:
         raise LimitExceeded(f"compressed large message beyond {LARGE_BODY_BYTES_MAX} bytes; it was skipped")
-    return message_of_header(header_of_message(message), body)
+    return message_of_header(header_of_message(message), body, trusted=True)

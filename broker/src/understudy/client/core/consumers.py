@@ -423,6 +423,12 @@ class Consumers:
         if consumer is not None:
             consumer.arrived(packet.message, packet.delivery_count, size_bytes)
 
+    def on_unreadable(self, packet: ReceiveMessage, error: BrokerError, size_bytes: int) -> None:
+        """A delivery beyond the limits was skipped: the receiver gets the error, and the next call goes on after it."""
+        consumer = self._consumers.get(packet.consumer_id)
+        if consumer is not None:
+            consumer.unreadable(error, size_bytes)
+
     def on_large_message(self, packet: ReceiveLargeMessage, size_bytes: int) -> None:
         """A SESS_RECEIVE_LARGE_MSG has arrived; one for a closed consumer is dropped."""
         consumer = self._consumers.get(packet.consumer_id)

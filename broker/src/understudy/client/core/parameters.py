@@ -85,6 +85,7 @@ REFUSED: Final[Mapping[str, str]] = {
     "wantClientAuth": _ACCEPTOR,
     "connectionsAllowed": _ACCEPTOR,
     "handshake-timeout": _ACCEPTOR,
+    "sessionsAllowed": _ACCEPTOR,
 }
 
 #: Spellings that are met as well.

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from understudy.client.core.calls import Call, Calls
-from understudy.client.core.options import Connector
+from understudy.client.core.options import Connector, ServingNode
 from understudy.client.core.session import SessionState
 from understudy.errors import (
     AuthenticationFailed,
@@ -45,6 +45,11 @@ class RestorationHost(Protocol):
     @property
     def cause(self) -> BrokerError:
         """The error that ended the connection before."""
+        ...
+
+    @property
+    def serving_node(self) -> ServingNode:
+        """The node that made a session last, and its epoch."""
         ...
 
     def greeted(self) -> None:
@@ -96,6 +101,7 @@ class Restoration:
         calls: The control channel's, for this transport alone.
         """
         self._host = host
+        self._before = host.serving_node
         self.calls = calls
         calls.open()
         self._checked = False
@@ -187,7 +193,8 @@ class Restoration:
                 self._host.learn_version(packet.server_version)
                 self._host.learn_epoch(packet.epoch or 0)
                 if session.closed is None:
-                    session.recreated(name, self._host.cause)
+                    dropped = self._before == self._host.serving_node
+                    session.recreated(name, self._host.cause, dropped=dropped)
                 self._restored()
 
         create = self._host.create_session

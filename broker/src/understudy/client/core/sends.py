@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from understudy.client.core.calls import Waiter
+from understudy.client.core.calls import Waiter, twice_dropped
 from understudy.client.core.large_sends import LargeBodySend
 from understudy.errors import AddressFull, BrokerError, IllegalState, SendOutcomeUnknown
 from understudy.message import Message
@@ -147,7 +147,11 @@ class Sends:
         self._current: Pending | None = None
         """The large message under way."""
         self._again: deque[Pending] = deque()
-        """Sends that are repeated once the large message before them is finished."""
+        """Sends that are repeated once those before them are finished."""
+        self._suspects: frozenset[int] = frozenset()
+        """Correlation ids of the sends that were unconfirmed when the broker, which goes on, ended the connection."""
+        self._careful = False
+        """Whether sends are repeated one at a time, because the broker ended the connection twice for some of them."""
         self.on_idle: Callable[[], None] | None = None
         """Called once when every send is confirmed, then reset."""
         self._after_backlog: list[Callable[[], None]] = []
@@ -211,9 +215,14 @@ class Sends:
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
         pending.producer.finished()
+        self._answered()
+        return True
+
+    def _answered(self) -> None:
+        if self._careful and not self._unconfirmed:
+            self._advance()
         if not self.busy:
             self._idle()
-        return True
 
     def refused(self, correlation_id: int, error: BrokerError) -> bool:
         """An EXCEPTION for a send; whether there is one it was for."""
@@ -221,8 +230,7 @@ class Sends:
         if pending is None:
             return False
         _fail(pending, error)
-        if not self.busy:
-            self._idle()
+        self._answered()
         return True
 
     def credits_arrived(self, credits_bytes: int, address: str) -> None:
@@ -279,6 +287,8 @@ class Sends:
     def _advance(self) -> None:
         """Retransmit the sends that are queued for repetition, then send new messages until the next large one."""
         while self._attached and self._current is None and self._again:
+            if self._careful and self._unconfirmed:
+                break
             pending = self._again.popleft()
             if pending.body is not None:
                 self._begin(pending)
@@ -287,28 +297,40 @@ class Sends:
                     self._host.awaiting_confirmation()
                 self._unconfirmed[pending.correlation_id] = pending
                 self._host.transmit(pending.frame)
-        self._open = self._attached and self._current is None
+        self._careful = self._careful and bool(self._again or self._unconfirmed)
+        self._open = self._attached and self._current is None and not self._again
         if self._open:
             for address, gate in self._gates.items():
                 self._release(gate, address)
 
-    def resend(self, error: BrokerError) -> None:
+    def resend(self, error: BrokerError, *, dropped: bool = False) -> None:
         """The session is a new one at the server: send everything unanswered again, in order.
 
         Args:
             error: What ended the old one, for sends that must not be repeated.
+            dropped: As for ``Calls.reset``: a send that was alone on its way both times fails; of several, each is
+                repeated alone.
         """
         for gate in self._gates.values():
             gate.balance = gate.arriving = 0
         sent, self._unconfirmed = self._unconfirmed, {}
         current, self._current = self._current, None
         again: deque[Pending] = deque()
+        known = {each.correlation_id for each in (*sent.values(), *((current,) if current is not None else ()))}
+        common = self._suspects & known if dropped else frozenset()
+        blamed = bool(common) and len(known) == 1
+        self._careful = bool(common) and not blamed
+        self._suspects = frozenset(known) if dropped else frozenset()
         for pending in sent.values():
-            if pending.resend:
+            if blamed and pending.resend:
+                _fail(pending, twice_dropped("send", error))
+            elif pending.resend:
                 again.append(pending)
             else:
                 _fail(pending, _unknown(error))
-        if current is not None:
+        if current is not None and blamed:
+            _fail(current, twice_dropped("send of a large message", error))
+        elif current is not None:
             # its last piece was never sent, so it is not there
             again.append(current)
         self._again = again + self._again

@@ -29,7 +29,7 @@ from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, DuplicateMetadata, ObjectClosed
 from understudy.message import DUPLICATE_ID, Message
 from understudy.ports import Clock
-from understudy.wire.core.codec import encode, encode_send
+from understudy.wire.core.codec import RefusedPacket, encode, encode_send
 from understudy.wire.core.codes import error_of
 from understudy.wire.core.packets import (
     AddMetadataV2,
@@ -182,6 +182,7 @@ class SessionState:
         self._handlers: dict[type[Packet], Callable[[Any, int], None]] = {
             NullResponse: self._on_null_response,
             ReceiveMessage: self.consumers.on_message,
+            RefusedPacket: self._on_refused,
             ExceptionResponse: self._on_exception,
             ProducerCredits: self._on_credits,
             ProducerFailCredits: self._on_fail_credits,
@@ -288,11 +289,12 @@ class SessionState:
         self.calls.open()
         self.sends.resume()
 
-    def recreated(self, name: str, error: BrokerError) -> None:
+    def recreated(self, name: str, error: BrokerError, *, dropped: bool = False) -> None:
         """The server has a new session for us on the same channel.
 
         Args:
             error: What ended the connection of the old one.
+            dropped: Whether the same broker goes on and ended only the connection.
         """
         self.name = name
         self.generation += 1
@@ -300,7 +302,7 @@ class SessionState:
         self.consumers.session_lost()
         if doomed:
             self.sends.drop()
-        self.calls.reset(error)
+        self.calls.reset(error, dropped=dropped)
         self._confirmations.reset()
         self._attached = True
         for packet in self._temporary.values():
@@ -314,7 +316,7 @@ class SessionState:
         if self.started:
             self.transmit_packet(SessionStart())
         self.calls.open()
-        self.sends.resend(error)
+        self.sends.resend(error, dropped=dropped)
 
     def end(self, error: BrokerError) -> None:
         """End the session for good: everything waiting fails."""
@@ -523,6 +525,13 @@ class SessionState:
             return
         if not self.calls.fail(error):
             self._host.complaint(f"the broker reports: {error}")
+
+    def _on_refused(self, packet: RefusedPacket, size_bytes: int) -> None:
+        """A frame of the broker was skipped because it exceeds a limit: it fails its receiver and nothing else."""
+        if isinstance(packet.packet, ReceiveMessage):
+            self.consumers.on_unreadable(packet.packet, packet.error, size_bytes)
+        elif not self.calls.fail(packet.error):
+            self._host.complaint(f"a {packet.packet_type.__name__} of the broker was skipped: {packet.error}")
 
     def _on_credits(self, packet: ProducerCredits, size_bytes: int) -> None:
         self.sends.credits_arrived(packet.credits, packet.address)

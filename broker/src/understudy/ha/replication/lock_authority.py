@@ -18,13 +18,13 @@ from typing import Final
 from understudy.errors import ActivationRefused, BrokerError, LockLost, LockManagerUnavailable
 from understudy.ha.activation_sequence import ActivationRequest
 from understudy.ha.distributed_lock import DistributedLock, LockManager
-from understudy.ha.local_sequence import LocalSequence
+from understudy.ha.local_sequence import LocalSequence, failure_of
 from understudy.ha.noted_position import PositionNumbers
 from understudy.ha.policy import WithoutManager
 from understudy.ha.replication.given_promise import GivenPromise
-from understudy.ha.replication.lock_promotion import LockPromotion
+from understudy.ha.replication.lock_promotion import LockPromotion, Outcome
+from understudy.ha.replication.moved_store import LogEnd, MovedNumbers, MovedStore
 from understudy.ha.replication.ports import Answer, Cause, ReplicaPromises
-from understudy.ha.replication.promotion import Promotion
 from understudy.ha.replication.standing import WaitingCopy
 from understudy.ha.replication.standing_lock import StandingLock, StandingState
 from understudy.ha.sequence_claim import SequenceClaim
@@ -127,7 +127,8 @@ class LockAuthority:
         return self._node_id() if own else None
 
     def may_request(self, *, looked: bool) -> bool:
-        return self._complete() and (self._local.load() is not None or self._first_start())
+        known = self._local.load() is not None
+        return self._complete() and (known or self._first_start()) and not self._local.moved_away
 
     def request(self, cause: Cause, answer: Answer) -> None:
         """See ``Authority``. The lock decides, whatever the cause; a promise of this node is kept first, unless the
@@ -235,6 +236,37 @@ class LockAuthority:
 
             claim.take_back(ended)
 
+    def moved_record(self, end: LogEnd) -> MovedStore | None:
+        """See ``Authority``. The lock manager proves it; this one has the last batch of the log."""
+        return MovedStore(self._node_id(), self.sequence, end)
+
+    def moved_away(self, end: LogEnd, answer: Answer) -> None:
+        """See ``Authority``. A node that ends before its own note activates again, moves nothing and writes both."""
+        if not self._available or self.fence_lock is None:
+            answer(LockLost(f"{self._manager.name} is not available"))
+            return
+
+        def recorded(error: BrokerError | None) -> None:
+            if error is not None:
+                answer(error)
+            else:
+                self._local.write_moved(lambda failure: answer(failure_of(self._local.path, failure)))
+
+        MovedNumbers(self._manager, self._node_id()).write(self.sequence, end, recorded)
+
+    def find_moved(self, heard: MovedStore | None, found: Callable[[MovedStore], None]) -> None:
+        """See ``Authority``. The newest data is empty, so older data is not needed, whatever it is. The record of
+        another node says more about the log.
+        """
+
+        def read(moved: MovedStore | None) -> None:
+            if moved is not None:
+                same = heard is not None and (heard.node_id, heard.sequence) == (moved.node_id, moved.sequence)
+                found(heard if heard is not None and same else moved)
+
+        if self._available and self._first_start():
+            MovedNumbers(self._manager, self._node_id()).read(self.sequence, read)
+
     def position_numbers(self) -> PositionNumbers | None:
         held = self._available and self.fence_lock is not None
         return PositionNumbers(self._manager, self._node_id()) if held else None
@@ -303,7 +335,7 @@ class LockAuthority:
         if handed_over is not None:
             handed_over()
 
-    def promote(self, answer: Callable[[Promotion | BrokerError], None]) -> None:
+    def promote(self, answer: Callable[[Outcome], None]) -> None:
         """See ``Authority``. The lock shows that no other node is active."""
         if not self._available:
             answer(LockManagerUnavailable(f"{self._manager.name} is not available"))
@@ -313,7 +345,7 @@ class LockAuthority:
             answer(ActivationRefused(f"node {self._node_id()}: the data of this node is a copy that was not completed"))
         elif self._promotion is None:
 
-            def ended(outcome: Promotion | BrokerError) -> None:
+            def ended(outcome: Outcome) -> None:
                 self._promotion = None
                 answer(outcome)
 

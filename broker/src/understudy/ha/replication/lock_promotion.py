@@ -19,6 +19,10 @@ from understudy.ha.sequence_verdict import newest
 log = logging.getLogger(__name__)
 
 
+Outcome = Promotion | BrokerError
+"""The sequences before and after, or the error because of which nothing has changed."""
+
+
 class LockPromotion:
     """One promotion, while the lock manager is available."""
 
@@ -27,7 +31,7 @@ class LockPromotion:
         node_id: str,
         manager: LockManager,
         local: LocalSequence,
-        answer: Callable[[Promotion | BrokerError], None],
+        answer: Callable[[Outcome], None],
     ) -> None:
         """Nothing is asked before ``begin``.
 
@@ -86,5 +90,5 @@ class LockPromotion:
 
         self._local.write(value, written)
 
-    def _end(self, outcome: Promotion | BrokerError) -> None:
+    def _end(self, outcome: Outcome) -> None:
         self._lock.release(lambda error: self._answer(outcome))

@@ -11,14 +11,14 @@ is copied (``replication.active_link``, ``replication.replica_link``).
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError
 from understudy.ha.activation import Step
 from understudy.ha.failback_pause import FailbackPause
-from understudy.ha.policy import Decisions, Ending, NodeState, Role, Standby, WithoutManager
+from understudy.ha.policy import Decisions, Ending, NodeState, Role, ScaleDownOutcome, Standby, WithoutManager
 from understudy.ha.replication.ports import Authority, Replica, Replication
 from understudy.ha.replication.standby_life import StandbyLife, StandbyState
 from understudy.ports import Clock, Fence, Timers
@@ -36,9 +36,9 @@ class ReplicationOptions:
     role: Role
     allow_failback: bool = True
     """allow-failback: an active backup yields when its primary has caught up and asks for it."""
-    hosted: bool = False
-    """A colocated backup of another node: after yielding it ends, which frees its place. Any other node goes on as a
-    backup; restart-backup has no effect, as in Artemis (artemis-ha s. 1)."""
+    restart_backup: bool = True
+    """restart-backup: after yielding it goes on as a backup, and otherwise it ends. A colocated backup of another node
+    always ends, which frees its place. Artemis does not look at the element with replication (artemis-ha s. 1)."""
     retry_wait_ms: int = 2_000
     """retry-replication-wait."""
     peer: bool = False
@@ -64,6 +64,7 @@ class ReplicationPolicy:
         replication: Replication,
         timers: Timers,
         clock: Clock,
+        moved: Callable[[], ScaleDownOutcome | None] = lambda: None,
     ) -> None:
         """Args:
         life: Takes the decisions.
@@ -71,7 +72,10 @@ class ReplicationPolicy:
         authority: Gives the permission to be active.
         replication: The replica of this node while it is active.
         clock: Boot time.
+        moved: Of a backup with scale-down: the outcome of the present activation; None: no other node took the
+            messages, and it serves them (ADR 0126).
         """
+        self._moved = moved
         self.options = options
         self._life = life
         self._timers = timers
@@ -122,17 +126,33 @@ class ReplicationPolicy:
 
     def activation(self, opening: Sequence[Step], serving: Sequence[Step]) -> Sequence[Step]:
         """The permission becomes a claim first, and the claim is committed when nothing can fail any more that has to
-        do with the data of this node (ADR 0112); replicas are accepted until the store is closed.
+        do with the data of this node (ADR 0112); replicas are accepted until the store is closed, unless the messages
+        have moved away.
         """
         replication = self._replication
-        return (*replication.steps(), *opening, replication.commit_step(), *serving, replication.accept_step())
+        accept = replication.accept_step()
+
+        def accept_unless_moved() -> Awaitable[None] | None:
+            return accept.do() if self._moved() is None else None
+
+        last = Step(accept.name, accept_unless_moved, accept.undo)
+        return (*replication.steps(), *opening, replication.commit_step(), *serving, last)
 
     # --- active ------------------------------------------------------------------------------------
 
     def serve(self) -> None:
         self._pause.serves()
         self._authority.watch(self._life.fail, self._proved)
-        self._replication.watch(self._replica_asks)
+        if self._moved() is None:
+            self._replication.watch(self._replica_asks)
+        else:
+            # the data stays a copy, by which the node that was active before recognises it
+            self._timers.call_later(0, self._give_up)
+
+    def _give_up(self) -> None:
+        """The messages have moved: there is nothing to serve."""
+        if self._life.state is NodeState.ACTIVE:
+            self._life.fail_back()
 
     def _replica_asks(self) -> None:
         """A replica that wants to be active again is in sync. Only a backup yields: two primaries would yield to each
@@ -180,14 +200,32 @@ class ReplicationPolicy:
         self._replication.leave()
 
     def give_back(self) -> None:
-        """Give the permission to the primary, and go on as a backup when that is active."""
+        """Give the permission to the primary, and go on as a backup, or end, when that is active. A node whose messages
+        have moved leaves the record of it first. One that has some left does not wait for another node: it tries again.
+        """
         self._pause.gave_back()
-        self._authority.hand_over(self._gave_back)
+        outcome = self._moved()
+        if outcome is None:
+            self._hand_over(ends=not self.options.restart_backup)
+        elif outcome.complete:
+            self._authority.moved_away(outcome.end, self._left_record)
+        else:
+            self._hand_over(ends=False)
 
-    def _gave_back(self) -> None:
+    def _left_record(self, error: BrokerError | None) -> None:
+        if error is not None:
+            hint = "this node activates again, and leaves the record then; the other node of the pair waits for it"
+            log.error("the record of a scale-down is not written", extra={"error": str(error), "hint": hint})
+        self._hand_over(ends=not self.options.restart_backup and error is None)
+
+    def _hand_over(self, *, ends: bool) -> None:
+        if self._life.state is NodeState.YIELDED:
+            self._authority.hand_over(lambda: self._gave_back(ends=ends))
+
+    def _gave_back(self, *, ends: bool) -> None:
         if self._life.state is not NodeState.YIELDED:
             return
-        if self.options.hosted:
+        if ends:
             self._life.stop()
         else:
             self._life.queue_again()

@@ -10,6 +10,7 @@ from understudy.errors import BrokerError
 from understudy.ha.activation import Step
 from understudy.ha.noted_position import PositionNumbers
 from understudy.ha.policy import WithoutManager
+from understudy.ha.replication.moved_store import LogEnd, MovedStore
 from understudy.ha.replication.promotion import Promotion
 from understudy.ha.replication.standing import WaitingCopy
 from understudy.ports import Fence
@@ -156,6 +157,37 @@ class Authority(Protocol):
         """
         ...
 
+    def moved_record(self, end: LogEnd) -> MovedStore | None:
+        """The record that the node which takes all messages of this active one is to keep; None: it keeps none (ADR
+        0126).
+
+        Raises:
+            StoreError: the notes about the data cannot be read.
+        """
+        ...
+
+    def moved_away(self, end: LogEnd, answer: Answer) -> None:
+        """Note, with the permission, that the data of this node is of no use, because all messages have moved to
+        another node, which has the record of it; let the other node of the pair find that out.
+
+        Args:
+            end: Of the log, to which nothing is appended any more.
+            answer: Called once. After an error the node may activate with its data again.
+        """
+        ...
+
+    def find_moved(self, heard: MovedStore | None, found: Callable[[MovedStore], None]) -> None:
+        """Look for the record that all messages of the data of this node have moved away.
+
+        Args:
+            heard: Record with which another node has answered a registration; None: none has.
+            found: Called at most once, with a record that proves it.
+
+        Raises:
+            StoreError: the notes about the data cannot be read.
+        """
+        ...
+
     def position_numbers(self) -> PositionNumbers | None:
         """The position of the store of this node outside of the pair; None: nothing keeps it, or the permission is not
         held.
@@ -232,6 +264,40 @@ class Found(Enum):
     """An active node was found that has lost records which the copy of this node has: it stops serving (ADR 0118)."""
 
 
+class EmptyStart(Protocol):
+    """Sets the data of this node aside and begins an empty store (ADR 0126)."""
+
+    @property
+    def heard(self) -> MovedStore | None:
+        """The newest record with which another node has answered; None: none has."""
+        ...
+
+    def hear(self, moved: MovedStore) -> None:
+        """Another node has answered with the record that it keeps."""
+        ...
+
+    def is_pending(self) -> bool:
+        """Whether one was begun and has not ended: the data is of no use.
+
+        Raises:
+            StoreError: the note about it cannot be read.
+        """
+        ...
+
+    def begin(self, moved: MovedStore | None, ended: Answer) -> None:
+        """Begin, or go on where an earlier process was.
+
+        Args:
+            moved: The record that proves that the data is not needed; None: go on.
+            ended: Called once; after an error it may be begun again.
+        """
+        ...
+
+    def close(self) -> None:
+        """Do not call back."""
+        ...
+
+
 class Replica(Protocol):
     """The copy of the active node's store on this node, and the connection by which it is kept up to date."""
 
@@ -273,6 +339,9 @@ class ReplicaListener(Protocol):
 
     def promise_asked(self, sequence: int, duration_ms: int, answer: Callable[[str | None], None]) -> None:
         """The active node asks for a promise; see ``Authority.promise``."""
+
+    def hear_moved(self, moved: MovedStore) -> None:
+        """A node has answered with the record that the messages of the data of this one have moved."""
 
     def fail_over(self) -> None:
         """The active node has stopped, and wants this one to take over: there is nothing left to come."""

@@ -16,7 +16,8 @@ from typing import ClassVar, Final
 
 from understudy.errors import ActivationRefused, BrokerError, ManagementError
 from understudy.ha.policy import Decisions, Standby
-from understudy.ha.replication.ports import Authority, Cause, Found, Listener, Replica
+from understudy.ha.replication.moved_store import MovedStore
+from understudy.ha.replication.ports import Authority, Cause, EmptyStart, Found, Listener, Replica
 from understudy.ha.replication.promotion import Promotion
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.ports import Timer, Timers
@@ -50,6 +51,8 @@ class StandbyState(Enum):
     """The node looks for an active node that takes a replica."""
     PAUSED = auto()
     """No permission, and no active node; both are tried again soon."""
+    EMPTYING = auto()
+    """The last replica has moved all messages to another node: the node sets its data aside and begins empty."""
     PROMOTING = auto()
     """An administrator said that the data of this node is to count as the newest."""
     COPYING = auto()
@@ -76,6 +79,9 @@ class StandbyEvent(Enum):
     RETRY = auto()
     PROMOTE = auto()
     PROMOTED = auto()
+    MOVED = auto()
+    """Payload: the record that the data of this node is not needed; None: an earlier process has found it."""
+    EMPTIED = auto()
     ACCEPTED = auto()
     NOT_FOUND = auto()
     """Payload: the reason."""
@@ -126,6 +132,8 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
         """Whether the candidates of ``replica`` are complete: other nodes that broadcast have had time to be heard."""
         self.why_not_serve: Callable[[], BrokerError | None] = lambda: None
         """The reason why the data of this node must not be served, whatever the authority says."""
+        self.empty_start: EmptyStart | None = None
+        """Set before ``begin``; None: the data is never set aside."""
         self.listener: Listener | None = None
         """Set once, before ``begin``; None: the node does not listen while it waits."""
         self.not_asked: Callable[[], Sequence[str]] = lambda: ()
@@ -151,6 +159,8 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
         """The same reason, if it is to be logged once enough searches found no active node."""
         self._unfound: str | None = None
         """Why enough searches found no active node; None: they have not ended, or the node asks for the permission."""
+        self._moved: MovedStore | None = None
+        """The record of a node that has the messages of this one, the newest that was heard."""
         self._has_more = False
         """The last active node that was found has lost records which this one has."""
 
@@ -201,6 +211,10 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
         else:
             answer(f"the node is no replica in sync ({self._state.name})")
 
+    def hear_moved(self, moved: MovedStore) -> None:
+        if self.empty_start is not None:
+            self.empty_start.hear(moved)
+
     def fail_over(self) -> None:
         self.fire(StandbyEvent.FAIL_OVER)
 
@@ -209,6 +223,9 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
     def _request_or_seek(self) -> None:
         self._forget_timer()
         try:
+            if self.empty_start is not None and self.empty_start.is_pending():
+                self.fire(StandbyEvent.MOVED, None)
+                return
             why = self.why_not_serve()
             if why is not None:
                 self.fire(StandbyEvent.REFUSED, why)
@@ -267,6 +284,42 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
         self._timer = self._timers.call_later(wait_ms, lambda: self.fire(StandbyEvent.RETRY))
         if self._promotion is not None:
             self._promote_unless_found()
+        elif self.empty_start is not None and self.replica.found is Found.NOTHING:
+            self._find_moved(self.empty_start.heard)
+
+    def _find_moved(self, heard: MovedStore | None) -> None:
+        """The active node of the pair may have moved its messages away, and then there is none. The node that has them
+        gets the time of the first searches to say more than a lock manager knows.
+        """
+        if heard is None and self._searches <= self._early_searches:
+            return
+        try:
+            self._authority.find_moved(heard, lambda moved: self.fire(StandbyEvent.MOVED, moved))
+        except BrokerError as error:
+            self._life.fail(error)
+
+    def _begin_empty(self, moved: MovedStore | None) -> None:
+        self._stop_listening()
+        self._forget_timer()
+        # the lock manager may have answered while the permission is requested again
+        self._authority.cancel()
+        assert self.empty_start is not None
+        if moved is not None:
+            log.warning(
+                "all messages of this node have moved to another one: its data is set aside, and it begins empty",
+                extra={"node_id": moved.node_id, "sequence": moved.sequence},
+            )
+        self.empty_start.begin(moved, self._emptied)
+
+    def _emptied(self, error: BrokerError | None) -> None:
+        if error is not None:
+            self._life.fail(error)
+        else:
+            self.fire(StandbyEvent.EMPTIED)
+
+    def _begin_anew(self) -> None:
+        self._said = self._unlogged = self._unfound = None
+        self._request_or_seek()
 
     def _log_refusal(self, error: BrokerError) -> None:
         """Log a refusal. A hint that accepts a loss of data comes only when every member that may be the active node
@@ -385,6 +438,8 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
         self._stop_listening()
         self._forget_timer()
         self._answer_promotion(ManagementError("the node ends"))
+        if self.empty_start is not None:
+            self.empty_start.close()
         self._authority.cancel()
         self.replica.end(lambda: None)
 
@@ -402,6 +457,11 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
     def _log(self, error: BrokerError) -> None:
         self._unlogged = None
         log.warning("not active", extra={"error": str(error), "hint": error.hint})
+
+    @property
+    def refused(self) -> bool:
+        """Whether other data may be newer than that of this node, by the last answer."""
+        return self._said is not None
 
     @property
     def waiting_because(self) -> str | None:
@@ -430,6 +490,10 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
             (_S.PAUSED, _E.RETRY): To(_S.REQUESTING, _request_or_seek),
             (_S.PAUSED, _E.STOP): To(_S.IDLE, _stop),
             (_S.PAUSED, _E.PROMOTE): To(_S.PROMOTING, _promote),
+            (_S.PAUSED, _E.MOVED): To(_S.EMPTYING, _begin_empty),
+            (_S.REQUESTING, _E.MOVED): To(_S.EMPTYING, _begin_empty),
+            (_S.EMPTYING, _E.EMPTIED): To(_S.REQUESTING, _begin_anew),
+            (_S.EMPTYING, _E.STOP): To(_S.IDLE, _stop),
             (_S.PROMOTING, _E.PROMOTED): To(_S.REQUESTING, _request_or_seek),
             (_S.PROMOTING, _E.STOP): To(_S.IDLE, _stop),
             (_S.COPYING, _E.SYNCED): To(_S.IN_SYNC, _synced),
@@ -457,6 +521,9 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
             _E.PROMOTE: ILLEGAL,
             # the node ended meanwhile
             _E.PROMOTED: IGNORED,
+            # the lock manager answers while the node has gone on
+            _E.MOVED: IGNORED,
+            _E.EMPTIED: IGNORED,
             _E.ACCEPTED: ILLEGAL,
             _E.NOT_FOUND: IGNORED,
             _E.SYNCED: ILLEGAL,

@@ -11,6 +11,7 @@ from enum import Enum, auto
 from typing import Final
 
 from understudy.dataclass import dataclass
+from understudy.ha.replication.moved_store import MovedStore
 
 _PROMOTE: Final = (
     "run 'understudy promote --accept-data-loss' here: messages that only the other node has are lost then"
@@ -41,6 +42,8 @@ class Notes:
     """Sequence of this node, as the active one, when a replica last came into sync with it; None: none has."""
     shared_with: str | None = None
     """``host:port`` of that replica; None: the note is from before ADR 0064."""
+    moved_away: bool = False
+    """All messages of the data have moved to other nodes since its sequence was written (ADR 0126)."""
 
 
 class Standing(Enum):
@@ -56,12 +59,16 @@ class Standing(Enum):
     """The node was active and had a replica in sync. That one may have taken over."""
     NEWEST = auto()
     """No other node had a copy of the data when this node last began to serve or went on alone."""
+    MOVED = auto()
+    """All messages of the data have moved to other nodes. Another node of the pair begins anew, or has begun."""
 
 
 def standing(notes: Notes) -> Standing:
     """The standing of a node with these notes."""
     if notes.origin is Origin.INCOMPLETE:
         return Standing.INCOMPLETE
+    if notes.moved_away:
+        return Standing.MOVED
     if notes.origin is Origin.COPIED:
         # a take-over raises the sequence first; then the data is that of this node, whether it has served or not
         claimed = notes.sequence is not None and notes.sequence > notes.copied_at
@@ -113,6 +120,18 @@ def was_last_active(notes: Notes, node_id: str, copy: WaitingCopy) -> bool:
     return (copy.node_id, copy.place) == (node_id, notes.shared_with) and copy.copied_at <= notes.sequence
 
 
+def has_moved(notes: Notes, node_id: str, moved: MovedStore) -> bool:
+    """Whether the record of a replica proves that every message of this node has moved away (ADR 0126).
+
+    At one activation sequence at most one replica comes into sync, because the loss of a replica raises the sequence.
+    The record is of that replica, by its place, and of the copy that it made at the present sequence of this node. So
+    it had everything that this node has confirmed. A record of an earlier copy says nothing about this data.
+    """
+    if standing(notes) is not Standing.SHARED or notes.shared_with is None:
+        return False
+    return (moved.node_id, moved.place, moved.copied_at) == (node_id, notes.shared_with, notes.sequence)
+
+
 class Start(Enum):
     """Action of a node without a lock manager at its start, and each time it looks for an active node again."""
 
@@ -151,11 +170,17 @@ def refusal(found: Standing, node_id: str, sequence: int | None) -> tuple[str, s
             f"node {node_id}: a backup without data does not activate before it was in sync with an active node",
             "start the primary of the pair",
         )
+    if found is Standing.MOVED:
+        return (
+            f"node {node_id}: all messages of this node have moved to another one",
+            "start the primary of the pair: it begins without messages, and this node becomes its replica",
+        )
     if found is Standing.REPLICA:
         reason = "is a copy; the node that was active may have newer data"
     else:
         reason = "had a replica in sync when this node ended; that replica may have taken over and have newer data"
-    return (
-        f"node {node_id}: the data of this node ({number}) {reason}",
-        f"start the other node of the pair: this one copies its data; if that data is lost for good, {_PROMOTE}",
+    hint = (
+        f"start the other node of the pair: this one copies its data; if that data is lost for good, {_PROMOTE}; "
+        "changing its role in broker.xml from backup (slave) to primary (master) does not let it activate"
     )
+    return f"node {node_id}: the data of this node ({number}) {reason}", hint

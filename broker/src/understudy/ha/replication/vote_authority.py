@@ -16,11 +16,12 @@ from collections.abc import Callable
 from typing import Final
 
 from understudy.dataclass import dataclass
-from understudy.errors import ActivationRefused, BrokerError, DiskFailed, LockLost
-from understudy.ha.local_sequence import LocalSequence
+from understudy.errors import ActivationRefused, BrokerError, LockLost
+from understudy.ha.local_sequence import LocalSequence, failure_of
 from understudy.ha.network_check import NetworkCheck
 from understudy.ha.noted_position import PositionNumbers
 from understudy.ha.policy import WithoutManager
+from understudy.ha.replication.moved_store import LogEnd, MovedStore
 from understudy.ha.replication.ports import Answer, Cause, ReplicaPromises
 from understudy.ha.replication.promotion import Promotion
 from understudy.ha.replication.shared_note import SharedNote
@@ -30,6 +31,7 @@ from understudy.ha.replication.standing import (
     Standing,
     Start,
     WaitingCopy,
+    has_moved,
     refusal,
     standing,
     start,
@@ -61,6 +63,8 @@ class VoteAuthorityOptions:
     """check-for-active-server."""
     vote_on_failure: bool = False
     """vote-on-replication-failure."""
+    place: str = ""
+    """``host:port`` of the own connector."""
 
 
 class VoteAuthority:
@@ -120,7 +124,8 @@ class VoteAuthority:
     def _notes(self) -> Notes:
         origin, copied_at = self._copy()
         shared_at = self._shared.load()
-        return Notes(origin, self._local.load(), copied_at, shared_at, self._shared.replica)
+        sequence = self._local.load()
+        return Notes(origin, sequence, copied_at, shared_at, self._shared.replica, self._local.moved_away)
 
     def listens(self) -> bool:
         return self.standing() is Standing.SHARED
@@ -231,7 +236,7 @@ class VoteAuthority:
         def written(error: BaseException | None) -> None:
             if error is None:
                 log.info("activation sequence", extra={"node": self._node_id(), "sequence": value})
-            self._end_claim(_failure(self._local.path, error))
+            self._end_claim(failure_of(self._local.path, error))
 
         self._local.write(value, written)
 
@@ -241,7 +246,22 @@ class VoteAuthority:
             claimed(error)
 
     def share(self, replica: str, answer: Answer) -> None:
-        self._shared.write(self.sequence, replica, lambda error: answer(_failure(self._shared.path, error)))
+        self._shared.write(self.sequence, replica, lambda error: answer(failure_of(self._shared.path, error)))
+
+    def moved_record(self, end: LogEnd) -> MovedStore | None:
+        """See ``Authority``. Data that is no copy any more is not recognised by the node that was active before."""
+        origin, copied_at = self._copy()
+        known = copied_at if origin is Origin.COPIED else -1
+        return MovedStore(self._node_id(), self.sequence, end, known, self._options.place)
+
+    def moved_away(self, end: LogEnd, answer: Answer) -> None:
+        """See ``Authority``. A node that ends before its note activates again, moves nothing and writes it."""
+        self._local.write_moved(lambda error: answer(failure_of(self._local.path, error)))
+
+    def find_moved(self, heard: MovedStore | None, found: Callable[[MovedStore], None]) -> None:
+        """See ``Authority``. Only a primary begins anew: a backup waits for it."""
+        if heard is not None and self._options.primary and has_moved(self._notes(), self._node_id(), heard):
+            found(heard)
 
     def position_numbers(self) -> PositionNumbers | None:
         """See ``Authority``: the nodes that vote keep no numbers."""
@@ -283,16 +303,10 @@ class VoteAuthority:
         value = max(0, self.sequence, self._copy()[1]) + 1
 
         def written(error: BaseException | None) -> None:
-            answer(_failure(self._local.path, error) or Promotion(self._node_id(), before, None, value))
+            answer(failure_of(self._local.path, error) or Promotion(self._node_id(), before, None, value))
 
         self._local.write(value, written)
 
     def close(self) -> None:
         self._answer = self._claimed = None
         self._end_vote()
-
-
-def _failure(path: str, error: BaseException | None) -> BrokerError | None:
-    if error is None or isinstance(error, BrokerError):
-        return error
-    return DiskFailed(f"{path}: {error}")

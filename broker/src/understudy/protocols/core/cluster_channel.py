@@ -15,9 +15,11 @@ from understudy.cluster.handshake import DiallerProof
 from understudy.cluster.topology import Member
 from understudy.errors import BrokerError
 from understudy.protocols.core.link import CoreLink
+from understudy.protocols.core.moved_stores import keep
 from understudy.protocols.core.replication_channel import ReplicationChannel
 from understudy.store.log.format_version import FORMAT_VERSION_FIRST
 from understudy.wire.core import packets, packets_replication
+from understudy.wire.core.codes import code_of
 from understudy.wire.core.transport import TransportConfiguration
 
 log = logging.getLogger(__name__)
@@ -86,6 +88,8 @@ class ClusterChannel:
             self._scaled_down(packet)
         elif isinstance(packet, packets.DuplicateIds) and self._proof.authorized:
             self._learn_duplicate_ids(packet)
+        elif isinstance(packet, packets.StoreMoved) and self._proof.authorized:
+            self._keep_moved(packet)
         else:
             self._proof.receive(packet, self._owner.cluster_authorized)
 
@@ -187,6 +191,17 @@ class ClusterChannel:
         """
         office = self._owner.services.shared.sessions.post_office
         office.learn_duplicate_ids(packet.address, packet.ids, self._duplicate_ids_stored)
+
+    def _keep_moved(self, packet: packets.StoreMoved) -> None:
+        """All messages of the store of another node are here: keep the record of it, and answer when it is durable."""
+        store = self._owner.services.shared.sessions.post_office.store
+        try:
+            sequence = keep(store, packet)
+        except BrokerError as error:
+            log.error("the record of a node that was scaled down here is not kept", extra={"error": str(error)})
+            self._owner.send(packets.ExceptionResponse(code_of(error), str(error), None), CLUSTER_CHANNEL)
+            return
+        store.context.when_durable(sequence, lambda: self._owner.send(packets.NullResponse(), CLUSTER_CHANNEL))
 
     def _duplicate_ids_stored(self, error: BrokerError | None) -> None:
         self._owner.send(packets.NullResponse(), CLUSTER_CHANNEL)

@@ -29,7 +29,6 @@ from understudy.limits import (
     NAME_UNITS_MAX,
     OUTGOING_BYTES_BEFORE_LOGIN_MAX,
     OUTGOING_BYTES_PAUSE,
-    SESSIONS_PER_CONNECTION_MAX,
     TURN_COST_MAX,
 )
 from understudy.machine import IGNORED, Machine, To, table
@@ -45,7 +44,7 @@ from understudy.security.authentication import Principal
 from understudy.session.prefixes import NO_PREFIXES, AddressPrefixes
 from understudy.session.session import ServerSession
 from understudy.wire.core import packets
-from understudy.wire.core.codec import Frame, FrameDecoder, encode
+from understudy.wire.core.codec import Frame, FrameDecoder, RefusedPacket, encode
 
 log = logging.getLogger(__name__)
 
@@ -334,8 +333,22 @@ class CoreConnection(Machine[State, Event]):
             ok = asked in (None, self.services.shared.node_id)
             ok = ok or self.services.cluster.scaled_down.serves_clients_of(asked or "")
             self.send(packets.CheckForFailoverReply(ok), SESSION_SETUP_CHANNEL)
+        elif isinstance(packet, RefusedPacket):
+            self._refuse_session_setup(packet)
         else:
             raise UnsupportedPacket(f"{type(packet).__name__} on channel 1")
+
+    def _refuse_session_setup(self, packet: RefusedPacket) -> None:
+        """A name or another text in a request exceeds its limit."""
+        request = packet.packet
+        if isinstance(request, packets.ReattachSession):
+            self.send(packets.ReattachSessionResponse(-1, False), SESSION_SETUP_CHANNEL)
+        elif isinstance(request, packets.CheckForFailover):
+            self.send(packets.CheckForFailoverReply(False), SESSION_SETUP_CHANNEL)
+        elif isinstance(request, (packets.CreateSession, packets.CreateSessionV2)):
+            self.login_failed(request, packet.error)
+        else:
+            raise packet.error
 
     def login_failed(self, request: Create, error: BrokerError) -> None:
         """Refuse the session of a CREATESESSION."""
@@ -363,8 +376,12 @@ class CoreConnection(Machine[State, Event]):
         self.services.shared.connections.check_accepting()
         if channel_id < FIRST_SESSION_CHANNEL or channel_id in self.sessions:
             raise RemoteProtocolError(f"session on channel {channel_id}")
-        if len(self.sessions) >= SESSIONS_PER_CONNECTION_MAX:
-            raise SessionRejected(f"more than {SESSIONS_PER_CONNECTION_MAX} sessions on one connection")
+        maximum = self.services.sessions_max
+        if len(self.sessions) >= maximum:
+            raise SessionRejected(
+                f"more than {maximum} sessions on one connection",
+                hint="the parameter sessionsAllowed of the acceptor, or further connections",
+            )
 
     def logged_in(self, request: Create, principal: Principal) -> None:
         """Create the session of a CREATESESSION and answer it.
@@ -397,6 +414,11 @@ class CoreConnection(Machine[State, Event]):
     def _raise_limits(self) -> None:
         self.proved = True
         self.decoder.frame_limit_bytes = FRAME_BYTES_MAX
+        self.decoder.can_refuse = self._can_refuse
+
+    def _can_refuse(self, channel_id: int) -> bool:
+        """Whether a frame of the channel that exceeds a limit fails alone: its sender is known and gets an answer."""
+        return channel_id in self.sessions or channel_id == SESSION_SETUP_CHANNEL
 
     def _reattach(self, packet: packets.ReattachSession) -> bool:
         """Move a session of this peer here (artemis-core s. 7.1); False, with the session ended, if that cannot
@@ -410,7 +432,7 @@ class CoreConnection(Machine[State, Event]):
         channel = found.channel
         self.scope.adopt(found.session.connection)
         frames = channel.frames_after(packet.last_confirmed_command_id)
-        if frames is None or channel.channel_id in self.sessions or len(self.sessions) >= SESSIONS_PER_CONNECTION_MAX:
+        if frames is None or channel.channel_id in self.sessions or len(self.sessions) >= services.sessions_max:
             found.close(failed=True)
             return False
         old = channel.connection

@@ -32,13 +32,14 @@ class CoreProtocol:
         self._reattachments: Reattachments[CoreSession] = Reattachments(clock, timers)
         self._resend_budget = ResendBudget()
 
-    def handler(self, cluster: ClusterServices) -> HandlerFactory:
+    def handler(self, cluster: ClusterServices, sessions_max: int) -> HandlerFactory:
         """Makes the handlers of the connections of an acceptor.
 
         Args:
             cluster: With the topology of the cluster connection of the acceptor.
         """
-        return partial(CoreConnection, CoreServices(self._shared, cluster, self._reattachments, self._resend_budget))
+        services = CoreServices(self._shared, cluster, self._reattachments, self._resend_budget, sessions_max)
+        return partial(CoreConnection, services)
 
     def close(self) -> None:
         """End the sessions that wait to be reattached, when the node stops."""

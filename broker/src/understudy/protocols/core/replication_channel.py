@@ -9,6 +9,7 @@ from typing import Final
 
 from understudy.errors import ClusterSecurityError, RemoteProtocolError
 from understudy.protocols.core.link import CoreLink
+from understudy.protocols.core.moved_stores import answer_for
 from understudy.wire.core import packets
 from understudy.wire.core.packets_replication import REPLICATION_CHANNEL, ReplicaProblem
 
@@ -37,6 +38,8 @@ class ReplicationChannel:
         replicas = self._owner.services.cluster.replicas
         if not authorized:
             raise ClusterSecurityError(f"{self.peer}: {type(packet).__name__} before the credentials were proved")
+        if self._answer_of_moved(packet):
+            return
         if replicas is None:
             self.send(packets.ReplicaAnswer(ReplicaProblem.NOT_CONFIGURED, "this node is not configured to replicate"))
         elif isinstance(packet, _FIRST):
@@ -48,6 +51,15 @@ class ReplicationChannel:
             replicas.received(self, packet)
         else:
             raise RemoteProtocolError(f"{self.peer}: {type(packet).__name__} before a registration")
+
+    def _answer_of_moved(self, packet: packets.Packet) -> bool:
+        """Whether the packet was answered: it is the registration of a node whose messages have moved here."""
+        if not isinstance(packet, _FIRST) or packet.node_id in (None, self._owner.services.shared.node_id):
+            return False
+        answer = answer_for(self._owner.services.shared.sessions.post_office.store, packet.node_id)
+        if answer is not None:
+            self.send(answer)
+        return answer is not None
 
     def connection_lost(self, reason: str) -> None:
         """The socket was closed."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from understudy.cluster.services import ClusterServices
 from understudy.dataclass import dataclass
+from understudy.limits import SESSIONS_PER_CONNECTION_MAX
 from understudy.protocols.core.reattachment import Reattachments
 from understudy.protocols.core.resend import ResendBudget
 from understudy.protocols.services import ProtocolServices
@@ -20,3 +21,5 @@ class CoreServices:
     cluster: ClusterServices
     reattachments: Reattachments[Any]
     resend_budget: ResendBudget = field(default_factory=ResendBudget)
+    sessions_max: int = SESSIONS_PER_CONNECTION_MAX
+    """Limit of one connection; acceptor parameter ``sessionsAllowed``."""

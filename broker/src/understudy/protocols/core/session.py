@@ -13,7 +13,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from understudy.errors import BrokerError, UnsupportedPacket, forget_frames
 from understudy.limits import GROUP_HELD_REQUEST_BYTES, LARGE_BACKLOG_BYTES_PAUSE
@@ -29,6 +29,7 @@ from understudy.store.reference import Part
 from understudy.wire.core import packets
 from understudy.wire.core.codec import (
     RECEIVE_OVERHEAD_BYTES,
+    RefusedPacket,
     SendBatch,
     encode,
     encode_receive,
@@ -153,11 +154,37 @@ class CoreSession(SessionAnswers):
     def _refuse(self, packet: packets.Packet, error: BrokerError) -> None:
         if self.gives_up(error):
             return
-        if type(packet) in _ALWAYS_ANSWERED or _answer_wanted(packet):
+        packet_type = packet.packet_type if isinstance(packet, RefusedPacket) else type(packet)
+        if packet_type in _ALWAYS_ANSWERED or _answer_wanted(packet):
             correlation_id = getattr(packet, "correlation_id", NO_CORRELATION)
             self.session.in_order(self._fail, None if correlation_id == NO_CORRELATION else correlation_id, error)
         else:
-            log.info("request failed", extra={"packet": type(packet).__name__, "error": str(error)})
+            log.info("request failed", extra={"packet": packet_type.__name__, "error": str(error)})
+
+    def _skipped(self, refused: RefusedPacket) -> None:
+        """A frame was skipped because something in it exceeds a limit: that request fails, and its transaction. Others
+        of the connection go on.
+        """
+        error, packet_type, session = refused.error, refused.packet_type, self.session
+        log.warning(
+            "request refused",
+            extra={"session": self._alias, "packet": packet_type.__name__, "error": str(error)},
+        )
+        if packet_type is packets.SessionSend:
+            done = partial(self._done_with, refused.correlation_id) if refused.requires_response else None
+            session.failed(error, done, session.sending_transaction)
+        elif packet_type is packets.SessionSendLarge:
+            self.channel.connection.hold(self)
+            session.large.refuse(error)
+        elif packet_type is packets.SessionSendContinuation:
+            session.large.give_up(error)
+            self._continue_large(cast(packets.SessionSendContinuation, refused.packet))
+        elif packet_type in xa.ANSWERED:
+            xa.refuse(self, error)
+        elif packet_type in _HANDLERS:
+            raise error
+        else:
+            raise UnsupportedPacket(f"{packet_type.__name__} on session channel {self._channel_id}")
 
     # --- producing -----------------------------------------------------------------------------
 
@@ -238,7 +265,13 @@ class CoreSession(SessionAnswers):
 
     def _send_large(self, packet: packets.SessionSendLarge) -> None:
         self.channel.connection.hold(self)
-        self.session.large.begin(packets.message_of_header(packet.header))
+        try:
+            header = packets.message_of_header(packet.header)
+        except BrokerError as error:
+            # its pieces are on their way: the answer to the last one says why
+            self.session.large.refuse(error)
+        else:
+            self.session.large.begin(header)
 
     def _continue_large(self, packet: packets.SessionSendContinuation) -> None:
         if packet.continues:
@@ -480,6 +513,7 @@ def _answer_wanted(packet: Any) -> bool:
 _HANDLERS: Final[dict[type, Handler]] = {
     packets.SessionSend: CoreSession._send_message,
     SendBatch: CoreSession._send_batch,
+    RefusedPacket: CoreSession._skipped,
     packets.SessionSendLarge: CoreSession._send_large,
     packets.SessionSendContinuation: CoreSession._continue_large,
     packets.Commit: CoreSession._commit,
@@ -500,4 +534,4 @@ _HANDLERS: Final[dict[type, Handler]] = {
 }
 
 #: Every packet that is carried out on a session channel.
-SESSION_PACKETS: Final = frozenset(_HANDLERS) - {SendBatch}
+SESSION_PACKETS: Final = frozenset(_HANDLERS) - {SendBatch, RefusedPacket}

@@ -57,6 +57,11 @@ def _refusal(handler: SessionAnswers, error: BrokerError) -> packets.Packet:
     return packets.XaResponse(True, code, handler.text_of(error))
 
 
+def refuse(handler: SessionAnswers, error: BrokerError) -> None:
+    """Answer a request that was skipped."""
+    handler.reply(_refusal(handler, error))
+
+
 def _failed(handler: SessionAnswers, packet: packets.XaFailed) -> None:
     handler.session.branches.failed(packet.xid)
 
@@ -75,6 +80,9 @@ def _set_timeout(handler: SessionAnswers, packet: packets.XaSetTimeout) -> None:
 def _get_timeout(handler: SessionAnswers, _: packets.XaGetTimeout) -> None:
     handler.reply(packets.XaGetTimeoutResponse(handler.session.branches.timeout_s))
 
+
+#: Requests that are answered by XA_RESP.
+ANSWERED: Final = frozenset((*_REQUESTS, packets.XaCommit))
 
 HANDLERS: Final[dict[type, Callable[[SessionAnswers, Any], None]]] = {
     **dict.fromkeys(_REQUESTS, _request),

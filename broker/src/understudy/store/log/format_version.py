@@ -8,6 +8,7 @@ that needs it (``store.log_format``): in a new segment, so that an older node re
 2. SETTING records of scale-down, message groups, bridges and named readers.
 3. SETTING records of connectors.
 4. SETTING records of XA branches that a scale-down moved.
+5. SETTING records of stores of other nodes, whose messages have moved here.
 """
 
 from __future__ import annotations
@@ -16,4 +17,4 @@ from typing import Final
 
 FORMAT_VERSION_FIRST: Final = 1
 #: Newest version that this Understudy reads.
-FORMAT_VERSION: Final = 4
+FORMAT_VERSION: Final = 5

@@ -20,7 +20,7 @@ from understudy.errors import JournalCorrupt
 from understudy.kernel import crc32, scan
 from understudy.kernel.records import BAD, BLANK, ENDED, MORE, OTHER, SHORT
 from understudy.limits import RECORD_BYTES_MAX
-from understudy.ports import File
+from understudy.ports import FileReader
 from understudy.store.columns import Rows
 from understudy.store.log.records import HEADER, HEADER_BYTES, RecordType, decode
 from understudy.store.log.segment import HEADER_BLOCK_BYTES
@@ -157,7 +157,7 @@ def _nothing_known(offset: int) -> int:
 
 
 def read_frames(
-    file: File, seed: int, stop: int | None = None, damaged_at: Callable[[int], int] = _nothing_known
+    file: FileReader, seed: int, stop: int | None = None, damaged_at: Callable[[int], int] = _nothing_known
 ) -> Iterator[tuple[Frame, bytes]]:
     """The valid records of a segment from its beginning, with their bytes, up to the first that
     is not, or up to the offset ``stop``. Damaged records whose length ``damaged_at`` knows are passed over.

@@ -6,7 +6,8 @@ makes one frame. Not here: the meaning of packets, the order in which a peer may
 Invariants: the length of a frame is checked against the limit as soon as its four bytes are received; every
 byte is copied a bounded number of times however the input is split; input that violates the
 protocol raises ``RemoteProtocolError``, ``LimitExceeded`` or ``UnsupportedPacket``, and the decoder
-raises the same error from then on.
+raises the same error from then on. On channels that ``can_refuse`` names, a frame that exceeds a limit is
+skipped and returned as a ``RefusedPacket`` instead.
 
 The packets that make up most of the traffic are read and written by functions of their own, with one
 ``struct`` call for all fixed fields: this module accounts for most of the broker's cost of a message.
@@ -39,6 +40,8 @@ from understudy.wire.core.packets import (
     ReceiveMessage,
     SessionSend,
 )
+from understudy.wire.core.refusals import KEPT_HEAD_BYTES, SkippedFrame, refused_packet
+from understudy.wire.core.refusals import RefusedPacket as RefusedPacket
 from understudy.wire.sealed import Opener
 
 #: What a client sends before its first frame (artemis-core s. 1.2).
@@ -164,7 +167,7 @@ def _decode_receive(data: bytes, start: int, end: int, version: int) -> Packet:
     if tail < start:
         raise RemoteProtocolError(f"{end - start} bytes are too few for a message")
     consumer_id, delivery_count = _RECEIVE_TAIL.unpack_from(data, tail)
-    return ReceiveMessage(Message.decode(data, start, tail), consumer_id, delivery_count)
+    return ReceiveMessage(Message.decode(data, start, tail, trusted=True), consumer_id, delivery_count)
 
 
 def _decode_acknowledge(data: bytes, start: int, end: int, version: int) -> Packet:
@@ -231,8 +234,10 @@ class FrameDecoder:
         "_expects_magic",
         "_opener",
         "_pending",
+        "_skipped",
         "_wanted_bytes",
         "backlog",
+        "can_refuse",
         "frame_limit_bytes",
         "groups_confirms",
         "groups_sends",
@@ -257,6 +262,8 @@ class FrameDecoder:
         """Whether ``SessionSend`` frames are returned as ``SendBatch``, from channel version 134 on."""
         self.groups_confirms = False
         """Whether ``NullResponse`` frames with correlation ids are returned as ``ConfirmBatch``."""
+        self.can_refuse: Callable[[int], bool] | None = None
+        """Whether a frame of a channel that exceeds a limit fails alone; None: such a frame ends the connection."""
         self.turn_cost_max = _UNLIMITED
         """Maximum cost of the packets that one call returns: that of ``_COSTS``, and 1 for each message of a batch."""
         self.backlog = b""
@@ -269,6 +276,8 @@ class FrameDecoder:
         self._expects_magic = role == "server"
         self._error: RemoteProtocolError | None = None
         self._opener: Opener | None = None
+        self._skipped: SkippedFrame | None = None
+        """The frame of which the next input is the rest."""
 
     @property
     def pending_bytes(self) -> int:
@@ -293,6 +302,7 @@ class FrameDecoder:
         self._pending = bytearray()
         self.backlog = b""
         self._error = None
+        self._skipped = self.can_refuse = None
 
     def receive_data(self, data: bytes | bytearray | memoryview) -> list[Frame]:
         """The packets that ``data`` completes, in order; the caller drops packets of unknown channels.
@@ -366,6 +376,8 @@ class FrameDecoder:
         packet_type = 0
         cost_left = self.turn_cost_max
         try:
+            if self._skipped is not None:
+                offset = self._skip(data, offset, frames)
             while available - offset >= FRAME_HEAD_BYTES:
                 if cost_left <= 0:
                     self._consumed_bytes += offset
@@ -374,7 +386,12 @@ class FrameDecoder:
                 length, packet_type, channel_id = unpack_head(data, offset)
                 size = length + 4
                 if length < LENGTH_MIN or size > limit:
-                    break
+                    if not self._can_skip(data, offset, size, packet_type, channel_id):
+                        break
+                    self._skipped = SkippedFrame(data[offset : offset + KEPT_HEAD_BYTES], limit)
+                    offset = self._skip(data, offset, frames)
+                    cost_left -= FRAME_COST
+                    continue
                 end = offset + size
                 if end > available:
                     break
@@ -399,17 +416,16 @@ class FrameDecoder:
                     append(_frame((channel_id, batch, end - offset)))
                     cost_left -= sends.count
                 else:
-                    packet = decode(data, offset + FRAME_HEAD_BYTES, end, version)
+                    start = offset + FRAME_HEAD_BYTES
+                    try:
+                        packet = decode(data, start, end, version)
+                    except LimitExceeded as error:
+                        packet = self._refused(error, packet_type, channel_id, data, start, end)
                     append(_frame((channel_id, packet, size)))
                     cost_left -= cost_of(packet_type, FRAME_COST)
                 offset = end
-        except UnsupportedPacket as error:
-            place = self._consumed_bytes + offset
-            raise UnsupportedPacket(f"packet at byte {place} of the stream: {error}", packet_type=packet_type) from None
         except RemoteProtocolError as error:
-            place = self._consumed_bytes + offset
-            name = PACKET_TYPES[packet_type].__name__
-            raise type(error)(f"{name} at byte {place} of the stream: {error}") from error
+            raise self._placed(error, offset, packet_type) from error
         self._consumed_bytes += offset
         if offset != available:
             if frames and frames[-1].packet.TYPE in _BEFORE_SEALED:
@@ -417,6 +433,43 @@ class FrameDecoder:
             else:
                 self._keep(data, offset)
         return frames
+
+    def _placed(self, error: RemoteProtocolError, offset: int, packet_type: int) -> RemoteProtocolError:
+        """The error with the place in the stream at which the frame begins."""
+        place = self._consumed_bytes + offset
+        if isinstance(error, UnsupportedPacket):
+            return UnsupportedPacket(f"packet at byte {place} of the stream: {error}", packet_type=packet_type)
+        known = PACKET_TYPES.get(packet_type)
+        name = known.__name__ if known is not None else "skipped frame"
+        return type(error)(f"{name} at byte {place} of the stream: {error}")
+
+    def _refused(
+        self, error: LimitExceeded, packet_type: int, channel_id: int, data: bytes, start: int, end: int
+    ) -> Packet:
+        """The packet that stands for a frame in which something exceeds a limit. Raises the error if there is none."""
+        if self.can_refuse is None or not self.can_refuse(channel_id):
+            raise error
+        return refused_packet(packet_type, data, start, end, self.version, error)
+
+    def _can_skip(self, data: bytes, offset: int, size: int, packet_type: int, channel_id: int) -> bool:
+        """Whether the frame at ``offset`` is above the limit, and enough of it is there to skip it."""
+        return (
+            self.can_refuse is not None
+            and size > self.frame_limit_bytes
+            and len(data) - offset >= KEPT_HEAD_BYTES
+            and packet_type in PACKET_TYPES
+            and self.can_refuse(channel_id)
+        )
+
+    def _skip(self, data: bytes, offset: int, frames: list[Frame]) -> int:
+        """Skip bytes of the frame that is being skipped. Returns the offset after them."""
+        skipped = self._skipped
+        assert skipped is not None, "called for a skipped frame"
+        offset = skipped.skip(data, offset)
+        if skipped.whole:
+            self._skipped = None
+            frames.append(Frame(skipped.channel_id, skipped.packet(self.version), skipped.size_bytes))
+        return offset
 
     def _keep(self, data: bytes, offset: int) -> None:
         """Buffer the incomplete frame at ``offset``, unless its length is invalid."""
@@ -426,12 +479,16 @@ class FrameDecoder:
             (length,) = _I32.unpack_from(data, offset)
             if length < LENGTH_MIN:
                 raise RemoteProtocolError(f"frame of length {length} at byte {self._consumed_bytes} of the stream")
-            if length + 4 > self.frame_limit_bytes:
+            if length + 4 <= self.frame_limit_bytes:
+                self._wanted_bytes = length + 4
+            elif self.can_refuse is not None and left < KEPT_HEAD_BYTES:
+                # whether it can be skipped is known then
+                self._wanted_bytes = KEPT_HEAD_BYTES
+            else:
                 raise LimitExceeded(
                     f"frame of {length + 4} bytes at byte {self._consumed_bytes} of the stream, "
                     f"limit {self.frame_limit_bytes}"
                 )
-            self._wanted_bytes = length + 4
         else:
             self._wanted_bytes = 4
         if left:

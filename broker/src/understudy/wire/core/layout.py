@@ -216,6 +216,8 @@ I64OrNull = Annotated[int | None, _nullable(_I64, b"\xff")]
 #: ``ss``, with the limit for names of addresses, queues and nodes.
 Name = Annotated[str, _NAME]
 NameOrNull = Annotated[str | None, _nullable(_NAME, b"\x01")]
+#: ``ss``, with the limit for text.
+SimpleString = Annotated[str, _SIMPLE_STRING]
 #: ``ss?``, with the limit for text: filters.
 SimpleStringOrNull = Annotated[str | None, _nullable(_SIMPLE_STRING, b"\x01")]
 #: ``str``.

@@ -60,6 +60,7 @@ from understudy.wire.core.packets_cluster import (
     QuorumVoteReply,
     ScaleDownAnnouncement,
     StoreFormat,
+    StoreMoved,
     topology_packet,
 )
 from understudy.wire.core.packets_connection import (
@@ -299,6 +300,7 @@ __all__ = [
     "SessionStart",
     "SessionStop",
     "StoreFormat",
+    "StoreMoved",
     "SubscribeTopology",
     "SubscribeTopologyV2",
     "SyncDataType",
@@ -427,6 +429,7 @@ _TYPES: Final[tuple[type[Packet], ...]] = (
     ClusterProof,
     ClusterAccept,
     DuplicateIds,
+    StoreMoved,
     ReplicationResponse,
     ReplicationResponseV2,
     ReplicationAppend,

@@ -1,6 +1,6 @@
 """Packets between brokers on channel 3, and topology updates for clients and brokers (artemis-core s. 8.1, 9.1).
 
-Six types are our own, for connections between two Understudy nodes. ``ClusterConnect`` sends the
+Seven types are our own, for connections between two Understudy nodes. ``ClusterConnect`` sends the
 cluster password to any server that accepts the connection. Instead, the dialling node begins with
 ``ClusterHello``: the cluster user, a fresh nonce, and the end that it means to reach. The other node answers
 ``ClusterNonce``, its own fresh nonce, from which nothing can be learned. The dialling node proves that it knows the
@@ -22,6 +22,12 @@ its own kind. Both are known so that the log can say which release is too old::
 Another one follows them when a node is scaled down to another Understudy node::
 
     -103  DuplicateIds      str address, i32 count, count times: i32 n, n bytes id
+
+A replica that took over and was scaled down then leaves a record (ADR 0126)::
+
+    -106  StoreMoved        str node id, i64 activation sequence, i64 sequence of the copy, str place,
+                            i64 epoch, i64 sequence of the log, i64 common sequence,
+                            i32 n, n bytes last batch
 
 Artemis uses the types 10 to 127 and -1 to -22, so -100 and below are free; brokers of Artemis never
 receive them, because a node that is configured to connect to one uses ``ClusterConnect``.
@@ -48,6 +54,7 @@ from understudy.wire.core.layout import (
     OptionalSecret,
     Packet,
     Secret,
+    SizedBytes,
     SizedTexts,
     Text,
     TextOrNull,
@@ -393,6 +400,30 @@ class DuplicateIds(Packet):
     address: Name
     ids: SizedTexts
     """Oldest first."""
+
+
+@dataclass(slots=True)
+class StoreMoved(Packet):
+    """Own packet: a replica has moved all messages of its store here; answered by NullResponse when the record of it is
+    stored, or by ExceptionResponse.
+    """
+
+    TYPE: ClassVar[int] = -106
+    node_id: Name
+    """Node id of the store."""
+    sequence: I64
+    """Activation sequence of the data that has moved."""
+    copied_at: I64
+    """Activation sequence of the active node of which it was the copy; -1: unknown."""
+    place: Text
+    """``host:port`` of the connector of the replica."""
+    epoch: I64
+    """Epoch of the end of its log, like the sequence that follows."""
+    log_sequence: I64
+    common: I64
+    """Sequence up to which it is the log of the node that was active before; 0: unknown."""
+    last_batch: SizedBytes
+    """The batch that ends there (``store.replication.last_batch``); empty: unknown."""
 
 
 def topology_packet(

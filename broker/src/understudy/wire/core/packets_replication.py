@@ -72,6 +72,9 @@ class ReplicaProblem(IntEnum):
     """The backup is configured as primary, and so is the node (ADR 0119)."""
     PUT_BACK = 9
     """The node has lost records that it had synced, which the registration has proved: it stops (ADR 0118)."""
+    MOVED = 10
+    """The node is not the active one of the pair, whose last replica has moved all messages here: the answer has the
+    record of it (ADR 0126)."""
 
 
 @dataclass(slots=True)
@@ -109,6 +112,7 @@ class ReplicaAnswer(Packet):
     """The answer of the active node to a registration."""
 
     TYPE: ClassVar[int] = -111
+    GROUPS: ClassVar[tuple[str, ...]] = ("moved_sequence",)
     problem: I32
     """A ``ReplicaProblem``."""
     text: Text
@@ -119,6 +123,15 @@ class ReplicaAnswer(Packet):
     """Node id of the store of the active node."""
     epoch: I64 = 0
     """Epoch of its activation."""
+    moved_sequence: I64 = -1
+    """MOVED: activation sequence of the data that has moved; -1 otherwise. The fields that follow are those of
+    ``StoreMoved``."""
+    moved_copied_at: I64 = -1
+    moved_place: Text = ""
+    moved_epoch: I64 = 0
+    moved_log_sequence: I64 = 0
+    moved_common: I64 = 0
+    moved_last_batch: SizedBytes = b""
 
 
 @dataclass(slots=True)

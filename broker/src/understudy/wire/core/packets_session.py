@@ -23,6 +23,7 @@ from understudy.wire.core.layout import (
     NameOrNull,
     Packet,
     Rest,
+    SimpleString,
     SimpleStringOrNull,
     SizedBytes,
     Text,
@@ -47,15 +48,22 @@ def _read_message(reader: Reader) -> Message:
 MessageField = Annotated[Message, Encoding(_read_message, _write_message)]
 
 
-def message_of_header(header: bytes, body: bytes = b"") -> Message:
+def message_of_header(header: bytes, body: bytes = b"", *, trusted: bool = False) -> Message:
     """The message for the header of a large message, with ``body`` if it is known.
+
+    Args:
+        header: See ``SessionSendLarge``.
+        body: All of it.
+        trusted: As for ``Message.decode``.
 
     Raises:
         RemoteProtocolError: the header does not have the layout of artemis-core s. 5.
+        LimitExceeded: as ``Message.decode``.
     """
     if not body:
-        return Message.decode(_EMPTY_BODY + header)
-    return Message.decode(b"".join((struct.pack(">i", len(body) + BODY_END_BIAS), body, header)))
+        return Message.decode(_EMPTY_BODY + header, trusted=trusted)
+    encoded = b"".join((struct.pack(">i", len(body) + BODY_END_BIAS), body, header))
+    return Message.decode(encoded, trusted=trusted)
 
 
 def header_of_message(message: Message) -> bytes:
@@ -79,12 +87,14 @@ class RemoveProducer(Packet):
 
 @dataclass(slots=True)
 class ProducerRequestCredits(Packet):
-    """Request for credits; answered by ``ProducerCredits`` or ``ProducerFailCredits`` when available."""
+    """Request for credits; answered by ``ProducerCredits`` or ``ProducerFailCredits`` when available. Also one for an
+    address that is too long for a message: a client without credits waits, and never sends the message that is refused.
+    """
 
     TYPE: ClassVar[int] = 79
     credits: I32
     """Bytes."""
-    address: Name
+    address: SimpleString
 
 
 @dataclass(slots=True)
@@ -92,7 +102,7 @@ class ProducerCredits(Packet):
     TYPE: ClassVar[int] = 80
     credits: I32
     """Bytes."""
-    address: Name
+    address: SimpleString
 
 
 @dataclass(slots=True)
@@ -102,7 +112,7 @@ class ProducerFailCredits(Packet):
     TYPE: ClassVar[int] = 82
     credits: I32
     """Bytes."""
-    address: Name
+    address: SimpleString
 
 
 @dataclass(slots=True)
@@ -248,7 +258,7 @@ class ReceiveMessage(Packet):
         tail = reader.end - 12
         if tail < reader.offset:
             raise RemoteProtocolError(f"{reader.remaining} bytes are too few for a message")
-        message = Message.decode(reader.data, reader.offset, tail)
+        message = Message.decode(reader.data, reader.offset, tail, trusted=True)
         reader.offset = tail
         return cls(message, reader.i64(), reader.i32())
 

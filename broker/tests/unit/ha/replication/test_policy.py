@@ -14,8 +14,8 @@ from understudy.ports import Timers
 from understudy.testing.manual_time import ManualTime
 
 
-@pytest.mark.parametrize(("hosted", "decision"), [(False, "queue_again"), (True, "stop")])
-def test_a_backup_that_gave_its_role_back_goes_on_and_one_that_is_hosted_ends(hosted: bool, decision: str) -> None:
+@pytest.mark.parametrize(("restart_backup", "decision"), [(True, "queue_again"), (False, "stop")])
+def test_a_backup_that_gave_its_role_back_goes_on_or_ends(restart_backup: bool, decision: str) -> None:
     life, authority = create_autospec(Decisions, instance=True), create_autospec(Authority, instance=True)
     life.state = NodeState.YIELDED
 
@@ -24,7 +24,7 @@ def test_a_backup_that_gave_its_role_back_goes_on_and_one_that_is_hosted_ends(ho
 
     authority.hand_over.side_effect = hand_over
     policy = ReplicationPolicy(
-        ReplicationOptions(Role.BACKUP, hosted=hosted),
+        ReplicationOptions(Role.BACKUP, restart_backup=restart_backup),
         life,
         create_autospec(Standby, instance=True),
         authority,

@@ -6,85 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from support.replica_links import ManualAuthority
+from support.standby import ManualListener, Node
 from understudy.errors import ActivationRefused, BrokerError, LockManagerUnavailable, ManagementError, StoreBehind
 from understudy.ha.replication.ports import Cause, Found
 from understudy.ha.replication.promotion import Promotion
-from understudy.ha.replication.standby_life import REQUEST_AGAIN_MS, REQUEST_MS, StandbyLife, StandbyState
-from understudy.testing.manual_time import ManualTime
-
-
-class ManualReplica:
-    """Implements ``ha.replication.ports.Replica``."""
-
-    def __init__(self) -> None:
-        self.seeks = 0
-        self.ended: list[Callable[[], None]] = []
-        self.found = Found.NOTHING
-
-    def seek(self) -> None:
-        self.seeks += 1
-
-    def end(self, ended: Callable[[], None]) -> None:
-        self.ended.append(ended)
-
-
-class ManualListener:
-    """Notes calls. Implements ``ha.replication.ports.Listener``."""
-
-    def __init__(self, listening: list[bool]) -> None:
-        self.listening = listening
-
-    def open(self) -> None:
-        self.listening.append(True)
-
-    def close(self) -> None:
-        self.listening.append(False)
-
-
-class Node:
-    """The node around the machine: records the decisions, and implements ``Decisions`` and ``Standby`` in part."""
-
-    def __init__(self, *, complete: bool = True) -> None:
-        self.time = ManualTime()
-        self.authority = ManualAuthority(complete=complete)
-        self.replica = ManualReplica()
-        self.calls: list[str] = []
-        self.watching = 0
-        """Calls of ``watch_cluster``."""
-        self.life = StandbyLife(self, self, self.authority, self.time, retry_wait_ms=2_000)  # type: ignore[arg-type]
-        self.life.replica = self.replica
-
-    def take_place(self) -> None:
-        self.calls.append("take place")
-
-    def activate(self) -> None:
-        self.calls.append("activate")
-
-    def queue_again(self) -> None:
-        self.calls.append("queue again")
-
-    def fail(self, error: BrokerError) -> None:
-        self.calls.append(f"fail: {error}")
-
-    def watch_cluster(self) -> None:
-        self.watching += 1
-
-    def announce(self) -> None:
-        self.calls.append("announce")
-
-    def follow(self) -> None:
-        self.calls.append("follow")
-
-    def in_sync(self) -> None:
-        """Get it into sync."""
-        self.life.begin()
-        if self.authority.requested is not None:
-            self.authority.answer(ActivationRefused("stale"))
-        self.life.accepted()
-        self.life.in_sync()
-        assert self.calls == ["take place", "follow"]
-        self.calls.clear()
+from understudy.ha.replication.standby_life import REQUEST_AGAIN_MS, REQUEST_MS, StandbyState
 
 
 def test_the_newest_data_activates_without_looking_for_another_node() -> None:
@@ -381,6 +307,12 @@ def test_it_stops_in_every_state(state: StandbyState) -> None:
         StandbyState.PAUSED: [
             node.life.begin,
             lambda: node.time.advance(REQUEST_MS),
+            lambda: node.life.not_found("refused"),
+        ],
+        StandbyState.EMPTYING: [
+            node.set_aside,
+            node.life.begin,
+            lambda: node.authority.answer(ActivationRefused("stale")),
             lambda: node.life.not_found("refused"),
         ],
         StandbyState.PROMOTING: [
