@@ -107,10 +107,12 @@ def test_the_command_prints_sentences_and_json(make_members: Callable[..., Membe
     assert "queue q: 2 messages (2 waiting, 0 scheduled, 0 delivering)" in shown.stdout
     assert "no-consumer: the queue has no consumer here" in shown.stdout
     found = json.loads(run("q", "--json").stdout)
-    first = found["first"]["message_id"]
-    one = json.loads(run("q", "--message", str(first + 1), "--json").stdout)
+    with connect(url(node)) as connection, connection.session() as session:
+        first, second = [message.message_id for message in session.browser("q")]
+    assert found["first"]["message_id"] == first
+    one = json.loads(run("q", "--message", str(second), "--json").stdout)
     assert (one["ahead"], one["place"]) == (1, "waiting")
-    assert "messages-ahead" in run("q", "--message", str(first + 1)).stdout
+    assert "messages-ahead" in run("q", "--message", str(second)).stdout
     for arguments, text in ((("missing",), "no queue 'missing'"), (("q", "--message", "999999999"), "no message")):
         refused = run(*arguments)
         assert refused.returncode == 1
