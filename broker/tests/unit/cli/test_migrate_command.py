@@ -71,10 +71,6 @@ SAMPLES = {
         "bootstrap.xml",
         '<broker xmlns="http://activemq.apache.org/schema"><web><binding uri="http://localhost:8161"/></web></broker>',
     ),
-    "scale-down of a replica": """<connectors><connector name="c">tcp://h:1</connector></connectors>
-        <cluster-user>u</cluster-user><cluster-password>a password of this test</cluster-password>
-        <cluster-connections><cluster-connection name="c"><connector-ref>c</connector-ref></cluster-connection>
-        </cluster-connections><ha-policy><replication><backup><scale-down/></backup></replication></ha-policy>""",
 }
 #: Differences of behaviour and of tools, which no file shows.
 WITHOUT_PLACE = {"members of both kinds", "journal", "jvm"}

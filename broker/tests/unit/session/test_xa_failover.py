@@ -113,6 +113,7 @@ def test_a_branch_that_was_ended_after_a_failover_cannot_commit(phases: int) -> 
         refused(XaCode.ROLLED_BACK, lambda: commit(session, one_phase=True))
     else:
         refused(XaCode.ROLLED_BACK, lambda: session.branches.prepare(XID))
+        session.branches.roll_back(XID)
     session.close(failed=False)
     assert callback_of(consuming(world)).bodies() == [b"a"]
     assert count(world) == 1

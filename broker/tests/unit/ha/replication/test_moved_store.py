@@ -225,7 +225,7 @@ def test_a_replica_with_the_lock_leaves_the_record_and_never_asks_for_the_lock_w
 class Backup:
     """The policy of a backup whose activation has ended, with the outcome of its scale-down."""
 
-    def __init__(self, outcome: ScaleDownOutcome | None, *, hosted: bool, error: BrokerError | None = None) -> None:
+    def __init__(self, outcome: ScaleDownOutcome | None, *, restart_backup: bool, error: BrokerError | None = None) -> None:
         self.time = ManualTime()
         self.life = create_autospec(Decisions, instance=True)
         self.authority = create_autospec(Authority, instance=True)
@@ -233,7 +233,7 @@ class Backup:
         self.authority.hand_over.side_effect = lambda then: then()
         self.authority.moved_away.side_effect = lambda end, answer: answer(error)
         self.policy = ReplicationPolicy(
-            ReplicationOptions(Role.BACKUP, hosted=hosted),
+            ReplicationOptions(Role.BACKUP, restart_backup=restart_backup),
             self.life,
             create_autospec(Standby, instance=True),
             self.authority,
@@ -252,7 +252,7 @@ class Backup:
         return str(only)
 
 
-@pytest.mark.parametrize("hosted", [False, True])
+@pytest.mark.parametrize("restart_backup", [True, False])
 @pytest.mark.parametrize(
     ("outcome", "error", "ends"),
     [
@@ -262,20 +262,20 @@ class Backup:
     ],
 )
 def test_a_backup_whose_messages_have_moved_serves_nothing_and_tries_again_until_all_have(
-    outcome: ScaleDownOutcome, error: BrokerError | None, ends: bool, hosted: bool
+    outcome: ScaleDownOutcome, error: BrokerError | None, ends: bool, restart_backup: bool
 ) -> None:
-    backup = Backup(outcome, hosted=hosted, error=error)
+    backup = Backup(outcome, restart_backup=restart_backup, error=error)
     backup.life.state = NodeState.ACTIVE
     backup.policy.serve()
     backup.time.advance(0)
     backup.life.fail_back.assert_called_once_with()
     backup.replication.watch.assert_not_called()
-    assert backup.decision() == ("stop" if ends and hosted else "queue_again")
+    assert backup.decision() == ("stop" if ends and not restart_backup else "queue_again")
     assert backup.authority.moved_away.call_count == outcome.complete
 
 
 def test_a_backup_without_a_target_serves_and_takes_replicas() -> None:
-    backup = Backup(None, hosted=False)
+    backup = Backup(None, restart_backup=True)
     backup.life.state = NodeState.ACTIVE
     backup.policy.serve()
     backup.time.advance(0)
@@ -286,7 +286,7 @@ def test_a_backup_without_a_target_serves_and_takes_replicas() -> None:
 def test_no_replica_is_taken_once_the_messages_have_moved() -> None:
     accepted: list[str] = []
     for outcome in (ScaleDownOutcome(True, END), None):
-        backup = Backup(outcome, hosted=False)
+        backup = Backup(outcome, restart_backup=True)
         backup.replication.steps.return_value = ()
         backup.replication.accept_step.return_value.do = lambda: accepted.append("taken")
         backup.replication.accept_step.return_value.name = "accept replicas"
