@@ -12,7 +12,7 @@ from typing import Any
 
 from understudy.balancing.exchange import MessageExchange
 from understudy.cluster.services import ClusterServices
-from understudy.config.model import Configuration, DurabilityContract
+from understudy.config.model import Configuration
 from understudy.management.controls_by_name import CONTROLS
 from understudy.management.invocation import HandingOver, Invocations, ManagedNode, Reload
 from understudy.management.message_counters import MessageCounters
@@ -38,6 +38,7 @@ from understudy.session.slow_consumers import SlowConsumers
 from understudy.session.validated_users import ValidatedUsers
 from understudy.store.message_store import MessageStore
 from understudy.store.pages import Pages
+from understudy.terms import DurabilityContract
 
 
 class Broker:

@@ -32,7 +32,6 @@ from understudy.balancing.remote_bindings import RemoteBindings
 from understudy.bridges.bridge import Bridge, BridgeParts
 from understudy.bridges.target import TargetAccess
 from understudy.config.bridge import BridgeConfiguration
-from understudy.config.model import MessageLoadBalancing, RoutingType
 from understudy.kernel import confirms, split_sends
 from understudy.message import Message
 from understudy.routing.configuration import QueueConfiguration
@@ -40,6 +39,7 @@ from understudy.routing.remote import RemoteBinding
 from understudy.runtime import interpreter
 from understudy.session.session import ServerSession
 from understudy.store.settings import SEGMENT_BYTES
+from understudy.terms import MessageLoadBalancing, RoutingType
 from understudy.wire.core.codec import FrameDecoder, SendBatch, encode_send
 
 _BODY_BYTES = 100

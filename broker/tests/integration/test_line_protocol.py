@@ -16,7 +16,7 @@ from support.core import CountingEntropy
 from support.line_protocol import LineConnection
 from support.managed import ManagedWorld
 from support.routing import World
-from understudy.config.model import AcceptorConfiguration, Permission, SecuritySettingConfiguration
+from understudy.config.model import AcceptorConfiguration, SecuritySettingConfiguration
 from understudy.limits import FRAME_BYTES_BEFORE_LOGIN_MAX
 from understudy.protocols.core.connection import CoreConnection
 from understudy.protocols.handlers import served
@@ -27,6 +27,7 @@ from understudy.security.authentication import Authenticator
 from understudy.security.authorization import RoleSecurity
 from understudy.security.password_hashes import HashParameters, PasswordHash
 from understudy.security.settings import SecuritySettings
+from understudy.terms import Permission
 from understudy.wire.detect import Protocol
 
 WAIT_S = 20

@@ -18,7 +18,7 @@ from support.ports import free_port
 from support.processes import COMMAND, READY_S, Node
 from support.targets import PASSWORD, USER
 from understudy.client.sync import Connection, connect
-from understudy.config.model import ADD_HEADERS_TRANSFORMER
+from understudy.terms import ADD_HEADERS_TRANSFORMER
 
 pytestmark = pytest.mark.maven
 

@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 from support.examples import examples
 from support.routing import FakeCallback, World
 from support.sends import sends_of
-from understudy.config.model import RoutingType
 from understudy.errors import BrokerError
 from understudy.message import Message
 from understudy.properties import BYTE, Properties
@@ -30,6 +29,7 @@ from understudy.session import transaction
 from understudy.session.outcomes import ACCEPTED
 from understudy.session.session import ServerSession
 from understudy.store.pages import Pages
+from understudy.terms import RoutingType
 from understudy.testing.sim_disk import SimVolume
 from understudy.wire.core.codec import FrameDecoder, encode_send
 from understudy.wire.core.packets import SessionSend

@@ -15,8 +15,8 @@ import pytest
 
 from support.large import Node, body_of, header_of, named, seen_by
 from support.store import Crashed, StoreHarness
-from understudy.config.model import RoutingType
 from understudy.session.outcomes import ACCEPTED
+from understudy.terms import RoutingType
 
 SETTINGS = {"#": {"dead_letter_address": "DLQ", "max_delivery_attempts": 1}}
 QUEUES = {"q": "q", "DLQ": "DLQ", "t1": "t", "t2": "t"}

@@ -18,7 +18,6 @@ from tests.property.test_store_model import RELAXED
 from support.large import Node, body_of, header_of, named, seen_by
 from support.routing import text
 from support.store import Crashed, StoreHarness
-from understudy.config.model import DivertConfiguration, RoutingType
 from understudy.errors import QueueNotFound
 from understudy.ids import Xid
 from understudy.management import queue_messages
@@ -26,6 +25,7 @@ from understudy.message import LAST_VALUE
 from understudy.routing.walk import act_on
 from understudy.session.outcomes import ACCEPTED
 from understudy.session.session import ServerSession
+from understudy.terms import DivertDefinition, RoutingType
 
 SETTINGS = {"#": {"dead_letter_address": "DLQ", "expiry_address": "DLQ", "max_delivery_attempts": 2}}
 ADDRESSES = ("q", "t", "lvq", "ring", "keep", "gone")
@@ -51,7 +51,7 @@ class Program:
         world.queue("lvq", last_value=True)
         world.queue("ring", ring_size=2)
         world.queue("keep", non_destructive=True)
-        world.office.diverts.create(DivertConfiguration("d", "q", "copy"))
+        world.office.diverts.create(DivertDefinition("d", "q", "copy"))
         self.node.settle()
 
     # --- operations -----------------------------------------------------------------------------

@@ -24,7 +24,6 @@ from support.sends import sends_of
 from understudy.balancing import redistribution
 from understudy.balancing.redistribution import Redistribution
 from understudy.balancing.remote_bindings import RemoteBindings
-from understudy.config.model import AddressFullPolicy, MessageLoadBalancing, RoutingType
 from understudy.kernel import moved_sends
 from understudy.message import DUPLICATE_ID, GROUP_ID, ROUTE_TO, ROUTING_TYPE, SCHEDULED_DELIVERY, Message
 from understudy.properties import BYTE, Properties
@@ -32,6 +31,7 @@ from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.filter import parse_filter
 from understudy.routing.queues.queue import Queue
 from understudy.routing.remote import Balancer, RemoteBinding
+from understudy.terms import AddressFullPolicy, MessageLoadBalancing, RoutingType
 
 NODES = [f"{number}1111111-2222-3333-4444-555555555555" for number in range(3)]
 

@@ -20,12 +20,12 @@ from support.managed import ManagedWorld
 from support.routing import World
 from support.sends import sends_of
 from support.store import StoreHarness
-from understudy.config.model import RoutingType
 from understudy.ids import Xid
 from understudy.message import Message
 from understudy.properties import RESERVED_PREFIXES, Properties, PropertyValue
 from understudy.routing.queues.queue import Queue
 from understudy.session.prefixes import AddressPrefixes
+from understudy.terms import RoutingType
 
 #: What Artemis writes under the prefixes, and names that only begin like them.
 RESERVED = (

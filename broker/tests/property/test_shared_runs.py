@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 
 from support.routing import FakeCallback, World
 from support.sends import sends_of
-from understudy.config.model import MessageLoadBalancing, RoutingType
 from understudy.errors import BrokerError
 from understudy.message import BRIDGE_DUPLICATE_ID, DUPLICATE_ID, GROUP_ID, ROUTE_TO, ROUTING_TYPE, Message
 from understudy.properties import BYTE, Properties
@@ -27,6 +26,7 @@ from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.filter import parse_filter
 from understudy.routing.queues.queue import Queue
 from understudy.routing.remote import Balancer, RemoteBinding
+from understudy.terms import MessageLoadBalancing, RoutingType
 
 _I64 = struct.Struct(">q")
 NODES = [f"{number}1111111-2222-3333-4444-555555555555" for number in range(3)]

@@ -17,7 +17,6 @@ import pytest
 
 from support.routing import World, callback_of, text
 from support.store import Crashed, StoreHarness
-from understudy.config.model import RoutingType
 from understudy.errors import XaError
 from understudy.ids import Xid
 from understudy.message import DUPLICATE_ID
@@ -25,6 +24,7 @@ from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.restore import restore
 from understudy.session.branch import Kind
 from understudy.session.outcomes import ACCEPTED
+from understudy.terms import RoutingType
 
 XID = Xid(1, b"global", b"branch")
 UNTOUCHED = {"q": [b"held", b"kept"], "t1": [], "t2": []}

@@ -10,11 +10,11 @@ from understudy.balancing.groups import GroupParts, Groups, LocalGroups, RemoteG
 from understudy.balancing.notices import TYPE
 from understudy.balancing.remote_bindings import RemoteBindings
 from understudy.config.grouping import GroupingConfiguration, GroupingType
-from understudy.config.model import MessageLoadBalancing, RoutingType
 from understudy.properties import Properties, PropertyValue
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.queues.queue import Queue
 from understudy.routing.remote import RemoteBinding
+from understudy.terms import MessageLoadBalancing, RoutingType
 
 HERE = "00000000-2222-3333-4444-555555555555"
 THERE = "11111111-2222-3333-4444-555555555555"

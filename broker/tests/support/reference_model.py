@@ -15,7 +15,6 @@ from typing import Any
 from support.large import Node, header_of
 from support.routing import FakeCallback, callback_of, text
 from support.store import StoreHarness
-from understudy.config.model import DivertConfiguration, RoutingType
 from understudy.errors import BrokerError, MachineError
 from understudy.ids import Xid
 from understudy.management import queue_messages
@@ -28,6 +27,7 @@ from understudy.routing.updates import change_queue
 from understudy.routing.walk import act_on
 from understudy.session.outcomes import ACCEPTED, EXPIRED
 from understudy.session.session import ServerSession
+from understudy.terms import DivertDefinition, RoutingType
 
 ANYCAST, MULTICAST = RoutingType.ANYCAST, RoutingType.MULTICAST
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -62,8 +62,8 @@ QUEUES: dict[str, dict[str, Any]] = {
     "diverted": {},
 }
 DIVERTS = (
-    DivertConfiguration(name="copies", address="diverted", forwarding_address="t,last"),
-    DivertConfiguration(name="moves", address="moved", forwarding_address="q,moved", exclusive=True),
+    DivertDefinition(name="copies", address="diverted", forwarding_address="t,last"),
+    DivertDefinition(name="moves", address="moved", forwarding_address="q,moved", exclusive=True),
 )
 NAMES = list(QUEUES)
 ADDRESSES = [*dict.fromkeys(each.get("address", name) for name, each in QUEUES.items()), "moved", "t::t1", "nowhere"]

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from support.unit_store import UnitStore
-from understudy.config.model import DurabilityContract, Permission, RoutingType
 from understudy.errors import BrokerError, NotAuthorized
 from understudy.message import LargeMessage, Message
 from understudy.routing.configuration import QueueConfiguration
@@ -22,6 +21,7 @@ from understudy.session.services import SessionOptions, SessionServices
 from understudy.session.session import ServerSession
 from understudy.store.message_store import MessageStore
 from understudy.store.reference import Part
+from understudy.terms import DurabilityContract, Permission, RoutingType
 
 
 class FakeTimer:

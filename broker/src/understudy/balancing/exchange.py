@@ -18,9 +18,10 @@ from understudy.bridges.bridges import Bridges, bridge_parts
 from understudy.cluster.services import ClusterServices
 from understudy.config.cluster_addresses import cluster_of
 from understudy.config.grouping import GroupingType
-from understudy.config.model import ClusterConnectionConfiguration, Configuration, MessageLoadBalancing
+from understudy.config.model import ClusterConnectionConfiguration, Configuration
 from understudy.ports import Timers
 from understudy.protocols.services import ProtocolServices
+from understudy.terms import MessageLoadBalancing
 
 
 class ExchangeListener(BridgeListener, GroupNotifications, Protocol):

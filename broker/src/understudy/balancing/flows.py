@@ -23,12 +23,13 @@ from understudy.bridges.bridge import Bridge, BridgeParts
 from understudy.cluster.member_link import MemberLink
 from understudy.cluster.topology import Topology
 from understudy.config.cluster_addresses import covers, split_addresses
-from understudy.config.model import ClusterConnectionConfiguration, RoutingType
+from understudy.config.model import ClusterConnectionConfiguration
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError
 from understudy.protocols.services import ProtocolServices
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.directory import Directory
+from understudy.terms import RoutingType
 from understudy.wire.core.transport import TransportConfiguration
 
 log = logging.getLogger(__name__)

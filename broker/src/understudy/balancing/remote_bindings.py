@@ -11,8 +11,6 @@ from collections.abc import Callable
 from typing import Protocol
 
 from understudy.balancing.groups import Groups
-from understudy.config.model import MessageLoadBalancing, RoutingType
-from understudy.config.wildcard import is_wild, matches
 from understudy.limits import REMOTE_BINDINGS_MAX
 from understudy.routing.address import Address
 from understudy.routing.directory import Directory
@@ -20,6 +18,8 @@ from understudy.routing.grouping import GroupDecisions
 from understudy.routing.queues.consumer import Consumer
 from understudy.routing.queues.queue import Queue
 from understudy.routing.remote import Balancer, RemoteBinding
+from understudy.terms import MessageLoadBalancing, RoutingType
+from understudy.wildcards import is_wild, matches
 
 log = logging.getLogger(__name__)
 

@@ -16,13 +16,13 @@ from typing import Final, Protocol
 from understudy.balancing.group_notices import GroupNotice, read_group_notice
 from understudy.balancing.notices import COMPLETE, RESET, Notice, read_notice
 from understudy.cluster.member_link import MemberLink
-from understudy.config.model import RoutingType
 from understudy.errors import InvalidSelector, RemoteProtocolError
 from understudy.ids import uuid_text
 from understudy.limits import FRAME_BYTES_MAX
 from understudy.message import Message, MessageType
 from understudy.ports import Entropy
 from understudy.properties import Properties, encode_simple_string
+from understudy.terms import RoutingType
 from understudy.wire.core import packets
 
 log = logging.getLogger(__name__)

@@ -9,11 +9,11 @@ import struct
 from typing import Final, Protocol
 
 from understudy.config.bridge import BridgeConfiguration
-from understudy.config.model import RoutingType
 from understudy.dataclass import dataclass
 from understudy.message import BRIDGE_DUPLICATE_ID, ROUTE_TO, ROUTING_TYPE, TRANSFER, Message, Transfer
 from understudy.properties import BYTE, INT
 from understudy.routing.transit import set_deliveries
+from understudy.terms import RoutingType
 
 _I64: Final = struct.Struct(">q")
 _GIVEN_TYPES: Final = {"ANYCAST": RoutingType.ANYCAST, "MULTICAST": RoutingType.MULTICAST}

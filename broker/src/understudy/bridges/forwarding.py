@@ -18,7 +18,6 @@ from typing import Final
 from understudy.bridges.conversion import Converts
 from understudy.bridges.target import SEND_OVERHEAD_BYTES, TargetSession
 from understudy.config.bridge import BridgeConfiguration
-from understudy.config.model import Permission
 from understudy.errors import BrokerError, IllegalState
 from understudy.limits import BRIDGE_UNCONFIRMED_BYTES_MAX, BRIDGE_UNCONFIRMED_MESSAGES_MAX
 from understudy.message import LargeMessage, Message
@@ -29,6 +28,7 @@ from understudy.session.registry import SessionRegistry
 from understudy.session.services import SessionOptions, SessionServices
 from understudy.session.session import ServerSession
 from understudy.store.reference import MessageReference, Part, References
+from understudy.terms import Permission
 
 log = logging.getLogger(__name__)
 

@@ -7,21 +7,28 @@ from enum import Enum
 from functools import partial
 from typing import Any, Final
 
-from understudy.config import model
 from understudy.config.document import Document, Node
 from understudy.config.model import (
     AddressConfiguration,
     AddressSettingsConfiguration,
-    Permission,
+    ConfigDeletionPolicy,
     QueueConfiguration,
-    RoutingType,
     SecuritySettingConfiguration,
-    WildcardConfiguration,
 )
 from understudy.config.schema import CORE
-from understudy.config.wildcard import check_match, is_wild, literal_of
 from understudy.errors import ConfigError, InvalidSelector
 from understudy.selector import parse_selector
+from understudy.terms import (
+    AddressFullPolicy,
+    DiskFullPolicy,
+    DurabilityContract,
+    PageFullPolicy,
+    Permission,
+    RoutingType,
+    SlowConsumerPolicy,
+    SlowConsumerUnit,
+)
+from understudy.wildcards import Wildcards, check_match, is_wild, literal_of
 
 _OLD_PERMISSIONS: Final = {
     "createTempQueue": Permission.CREATE_NON_DURABLE_QUEUE,
@@ -29,15 +36,15 @@ _OLD_PERMISSIONS: Final = {
 }
 #: How a text of an address-setting becomes its enumeration, by element.
 SETTING_ENUMS: Final[Mapping[str, Callable[[str], Enum]]] = {
-    "address-full-policy": model.AddressFullPolicy,
-    "page-full-policy": model.PageFullPolicy,
-    "disk-full-policy": model.DiskFullPolicy,
-    "durability-contract": model.DurabilityContract,
-    "slow-consumer-policy": model.SlowConsumerPolicy,
-    "slow-consumer-threshold-measurement-unit": model.SlowConsumerUnit,
-    "config-delete-queues": model.ConfigDeletionPolicy,
-    "config-delete-addresses": model.ConfigDeletionPolicy,
-    "config-delete-diverts": model.ConfigDeletionPolicy,
+    "address-full-policy": AddressFullPolicy,
+    "page-full-policy": PageFullPolicy,
+    "disk-full-policy": DiskFullPolicy,
+    "durability-contract": DurabilityContract,
+    "slow-consumer-policy": SlowConsumerPolicy,
+    "slow-consumer-threshold-measurement-unit": SlowConsumerUnit,
+    "config-delete-queues": ConfigDeletionPolicy,
+    "config-delete-addresses": ConfigDeletionPolicy,
+    "config-delete-diverts": ConfigDeletionPolicy,
     "default-queue-routing-type": lambda text: RoutingType[text],
     "default-address-routing-type": lambda text: RoutingType[text],
 }
@@ -54,7 +61,7 @@ class AddressReader:
         self._document = document
         self._plain = plain
 
-    def read(self, core: Node, wildcards: WildcardConfiguration) -> dict[str, Any]:
+    def read(self, core: Node, wildcards: Wildcards) -> dict[str, Any]:
         """The fields of a configuration with addresses, their settings and their permissions.
 
         Errors are added to the document.
@@ -162,11 +169,11 @@ class AddressReader:
 
     # --- settings by match ---------------------------------------------------------------------
 
-    def wildcards(self, core: Node) -> WildcardConfiguration:
+    def wildcards(self, core: Node) -> Wildcards:
         """How wildcards are written. Raises ConfigError: two signs are equal, or one is no single character."""
         node = core.child("wildcard-addresses")
         switch = core.child("wild-card-routing-enabled")
-        values = self._plain(node, WildcardConfiguration) if node is not None else {}
+        values = self._plain(node, Wildcards) if node is not None else {}
         if switch is not None:
             values.setdefault("routing_enabled", switch.value)
         markers, namespace = core.child("literal-match-markers"), core.child("uuid-namespace")
@@ -176,20 +183,18 @@ class AddressReader:
                 raise self._error(markers, f"{markers.value!r}: two characters are required")
         if namespace is not None:
             values["uuid_namespace"] = str(namespace.value)
-        wildcards = WildcardConfiguration(**values)
+        wildcards = Wildcards(**values)
         signs = (wildcards.delimiter, wildcards.any_words, wildcards.single_word)
         if node is not None and (any(len(sign) != 1 for sign in signs) or len(set(signs)) != 3):
             raise self._error(node, f"{', '.join(map(repr, signs))}: three different single characters are required")
         return wildcards
 
-    def _check_match(self, node: Node, match: str, wildcards: WildcardConfiguration) -> None:
+    def _check_match(self, node: Node, match: str, wildcards: Wildcards) -> None:
         complaint = None if literal_of(match, wildcards) else check_match(match, wildcards)
         if complaint is not None:
             raise self._error(node, f"match {match!r}: {complaint}")
 
-    def _address_setting(
-        self, wildcards: WildcardConfiguration, node: Node, match: str
-    ) -> AddressSettingsConfiguration:
+    def _address_setting(self, wildcards: Wildcards, node: Node, match: str) -> AddressSettingsConfiguration:
         """The settings of a match. Raises ConfigError: the match or a value cannot be used."""
         self._check_match(node, match, wildcards)
         values: dict[str, Any] = {}
@@ -212,7 +217,7 @@ class AddressReader:
         return outside
 
     def _security_setting(
-        self, wildcards: WildcardConfiguration, outside: Mapping[str, set[str]], node: Node, match: str
+        self, wildcards: Wildcards, outside: Mapping[str, set[str]], node: Node, match: str
     ) -> SecuritySettingConfiguration:
         """The permissions of a match.
 

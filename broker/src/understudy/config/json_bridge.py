@@ -14,10 +14,11 @@ from typing import Any, Final
 from understudy.config.bridge import BridgeConfiguration, BridgeConnection, BridgeTarget
 from understudy.config.bridge_check import bridge_faults
 from understudy.config.grammar import Element, parse_value
-from understudy.config.model import ADD_HEADERS_TRANSFORMER, Configuration
+from understudy.config.model import Configuration
 from understudy.config.schema import element_at
 from understudy.errors import InvalidSelector
 from understudy.selector import parse_selector
+from understudy.terms import ADD_HEADERS_TRANSFORMER
 
 _ROWS: Final = {row.name: row for row in element_at("core/bridges/bridge").children}
 #: JSON names that are no element, and the element.

@@ -14,14 +14,10 @@ from typing import Any, Final
 
 from understudy.config.address_reader import SETTING_ENUMS
 from understudy.config.grammar import Element, Kind, Support, parse_value
-from understudy.config.model import (
-    AddressSettingsConfiguration,
-    Permission,
-    SecuritySettingConfiguration,
-    WildcardConfiguration,
-)
+from understudy.config.model import AddressSettingsConfiguration, SecuritySettingConfiguration
 from understudy.config.schema import element_at
-from understudy.config.wildcard import check_match, is_wild, literal_of
+from understudy.terms import Permission
+from understudy.wildcards import Wildcards, check_match, is_wild, literal_of
 
 _ROWS: Final = element_at("core/address-settings/address-setting").children
 #: Elements whose JSON name is not the camel-case form of the name.
@@ -106,14 +102,14 @@ def without_effect(values: Mapping[str, object]) -> list[str]:
     ]
 
 
-def check_setting_match(match: str, wildcards: WildcardConfiguration) -> None:
+def check_setting_match(match: str, wildcards: Wildcards) -> None:
     """Check the match of an address setting. Raises ValueError."""
     complaint = None if literal_of(match, wildcards) else check_match(match, wildcards)
     if complaint is not None:
         raise ValueError(f"match {match!r}: {complaint}")
 
 
-def check_security_match(match: str, wildcards: WildcardConfiguration) -> None:
+def check_security_match(match: str, wildcards: Wildcards) -> None:
     """Check the match of a security setting: an address, a wildcard, or ``address::queue``.
     Raises ValueError.
     """

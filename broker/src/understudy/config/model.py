@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from enum import Enum, IntEnum, StrEnum
+from enum import Enum, StrEnum
 from typing import Final
 
 from understudy import limits
@@ -21,47 +21,29 @@ from understudy.config.grouping import GroupingConfiguration
 from understudy.config.high_availability import HighAvailabilityPolicy
 from understudy.config.schema import Defaults
 from understudy.dataclass import dataclass
+from understudy.terms import (
+    AddressFullPolicy,
+    DiskFullPolicy,
+    DivertDefinition,
+    DurabilityContract,
+    MessageLoadBalancing,
+    PageFullPolicy,
+    Permission,
+    ResourceLimits,
+    RoutingType,
+    SlowConsumerPolicy,
+    SlowConsumerUnit,
+)
 from understudy.tls.settings import TlsSettings
+from understudy.wildcards import Wildcards
 
 ParameterValue = bool | int | str
 
 _CORE: Final = Defaults("core")
 _CLUSTER: Final = Defaults("core/cluster-connections/cluster-connection")
-_WILDCARDS: Final = Defaults("core/wildcard-addresses")
 
 DEFAULT_CLUSTER_PASSWORD: Final = _CORE.text("cluster-password")
 """A public value; a broker with a cluster connection refuses it."""
-
-
-class RoutingType(IntEnum):
-    """How an address routes a message to its queues; the numbers are those of the CORE protocol."""
-
-    MULTICAST = 0
-    ANYCAST = 1
-
-
-class AddressFullPolicy(Enum):
-    """Behaviour of a full address."""
-
-    DROP = "DROP"
-    FAIL = "FAIL"
-    PAGE = "PAGE"
-    BLOCK = "BLOCK"
-
-
-class PageFullPolicy(Enum):
-    """Behaviour of an address that has reached its page limit."""
-
-    DROP = "DROP"
-    FAIL = "FAIL"
-
-
-class DiskFullPolicy(Enum):
-    """Behaviour of an address when the disk is full."""
-
-    DROP = "DROP"
-    FAIL = "FAIL"
-    BLOCK = "BLOCK"
 
 
 class CriticalAnalyzerPolicy(StrEnum):
@@ -75,22 +57,6 @@ class CriticalAnalyzerPolicy(StrEnum):
 _CRITICAL_ANALYZER_POLICY: Final = CriticalAnalyzerPolicy(_CORE.text("critical-analyzer-policy"))
 
 
-class SlowConsumerPolicy(Enum):
-    """Reaction to a slow consumer."""
-
-    KILL = "KILL"
-    NOTIFY = "NOTIFY"
-
-
-class SlowConsumerUnit(Enum):
-    """Unit of slow-consumer-threshold."""
-
-    MESSAGES_PER_SECOND = "MESSAGES_PER_SECOND"
-    MESSAGES_PER_MINUTE = "MESSAGES_PER_MINUTE"
-    MESSAGES_PER_HOUR = "MESSAGES_PER_HOUR"
-    MESSAGES_PER_DAY = "MESSAGES_PER_DAY"
-
-
 class ConfigDeletionPolicy(Enum):
     """Treatment of a resource that was removed from the file."""
 
@@ -98,41 +64,7 @@ class ConfigDeletionPolicy(Enum):
     FORCE = "FORCE"
 
 
-class DurabilityContract(Enum):
-    """Places that a confirmation waits for while a replica is in sync, beside the local disk (ADR 0065)."""
-
-    LOCAL = "local"
-    REPLICA_MEMORY = "replica-memory"
-    REPLICA_DISK = "replica-disk"
-
-
-class MessageLoadBalancing(Enum):
-    """Which members of a cluster get messages (manual, clusters)."""
-
-    OFF = "OFF"
-    STRICT = "STRICT"
-    ON_DEMAND = "ON_DEMAND"
-    OFF_WITH_REDISTRIBUTION = "OFF_WITH_REDISTRIBUTION"
-
-
 _LOAD_BALANCING: Final = MessageLoadBalancing(_CLUSTER.text("message-load-balancing"))
-
-
-class Permission(Enum):
-    """Permissions of roles on the addresses that match (manual, security)."""
-
-    SEND = "send"
-    CONSUME = "consume"
-    BROWSE = "browse"
-    CREATE_ADDRESS = "createAddress"
-    DELETE_ADDRESS = "deleteAddress"
-    CREATE_DURABLE_QUEUE = "createDurableQueue"
-    DELETE_DURABLE_QUEUE = "deleteDurableQueue"
-    CREATE_NON_DURABLE_QUEUE = "createNonDurableQueue"
-    DELETE_NON_DURABLE_QUEUE = "deleteNonDurableQueue"
-    MANAGE = "manage"
-    VIEW = "view"
-    EDIT = "edit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,41 +163,6 @@ class AddressConfiguration:
     queues: tuple[QueueConfiguration, ...] = ()
 
 
-ADD_HEADERS_TRANSFORMER: Final = "org.apache.activemq.artemis.core.server.transformer.AddHeadersTransformer"
-"""Sets properties of messages. Java classes cannot be loaded; this one is built in, under its Artemis name."""
-
-
-class DivertRouting(Enum):
-    """Routing type of the messages that a divert forwards (manual, diverts)."""
-
-    STRIP = "STRIP"
-    """None: it is routed both ways."""
-    PASS = "PASS"
-    """The routing type with which the message was sent."""
-    ANYCAST = "ANYCAST"
-    MULTICAST = "MULTICAST"
-
-
-@dataclass(frozen=True, slots=True)
-class DivertConfiguration:
-    """Messages copied or moved from one address to others."""
-
-    name: str
-    address: str
-    forwarding_address: str
-    """One, or several separated by commas."""
-    routing_name: str | None = None
-    """Name of its binding; the divert's own by default."""
-    filter: str | None = None
-    exclusive: bool = False
-    """Move instead of copy."""
-    routing_type: DivertRouting = DivertRouting.STRIP
-    transformer_class_name: str | None = None
-    """``ADD_HEADERS_TRANSFORMER``, the only one there is; None changes nothing."""
-    transformer_properties: Mapping[str, str] = field(default_factory=dict)
-    """Text properties that it sets in each copy."""
-
-
 @dataclass(frozen=True, slots=True)
 class AddressSettingsConfiguration:
     """One address-setting; None means: inherit from the next less specific one, or the default.
@@ -357,15 +254,6 @@ class AddressSettingsConfiguration:
 
 
 @dataclass(frozen=True, slots=True)
-class ResourceLimits:
-    """Limits of the resources of one user; -1 is no limit."""
-
-    max_sessions: int = -1
-    max_queues: int = -1
-    """Queues created by clients of the user."""
-
-
-@dataclass(frozen=True, slots=True)
 class SecuritySettingConfiguration:
     """Permissions on the addresses that match; nothing is inherited from other settings."""
 
@@ -373,20 +261,6 @@ class SecuritySettingConfiguration:
     """Address, wildcard, or ``address::queue``."""
     permissions: Mapping[Permission, frozenset[str]] = field(default_factory=dict)
     """Roles by permission; a missing permission is granted to no role."""
-
-
-@dataclass(frozen=True, slots=True)
-class WildcardConfiguration:
-    """Characters of wildcards."""
-
-    routing_enabled: bool = _WILDCARDS.boolean("routing-enabled")
-    delimiter: str = _WILDCARDS.text("delimiter")
-    any_words: str = _WILDCARDS.text("any-words")
-    single_word: str = _WILDCARDS.text("single-word")
-    literal_markers: str = _CORE.text("literal-match-markers")
-    """Two characters around the match of an address setting in which wildcards mean themselves; empty = none."""
-    uuid_namespace: str = _CORE.text("uuid-namespace")
-    """Words before a name that is a UUID, under which its settings are looked up; empty = the name itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -517,7 +391,7 @@ class Configuration:
     grouping_handler: GroupingConfiguration | None = None
     ha_policy: HighAvailabilityPolicy = field(default_factory=HighAvailabilityPolicy)
     addresses: tuple[AddressConfiguration, ...] = ()
-    diverts: tuple[DivertConfiguration, ...] = ()
+    diverts: tuple[DivertDefinition, ...] = ()
     bridges: tuple[BridgeConfiguration, ...] = ()
     address_settings: tuple[AddressSettingsConfiguration, ...] = ()
     """Address settings in file order; every ``match`` once."""
@@ -525,7 +399,7 @@ class Configuration:
     """Security settings in file order; every ``match`` once."""
     resource_limits: Mapping[str, ResourceLimits] = field(default_factory=dict)
     """Limits by user."""
-    wildcards: WildcardConfiguration = WildcardConfiguration()
+    wildcards: Wildcards = Wildcards()
 
     def store_directories(self) -> tuple[str, ...]:
         """Every directory the broker keeps data in, each once."""

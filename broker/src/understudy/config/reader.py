@@ -28,17 +28,20 @@ from understudy.config.model import (
     ClusterConnectionConfiguration,
     Configuration,
     ConnectorConfiguration,
-    DivertConfiguration,
-    DivertRouting,
-    MessageLoadBalancing,
-    ResourceLimits,
-    WildcardConfiguration,
 )
 from understudy.config.password_codec import KEY_VARIABLE, PasswordCodec, codec_of, is_masked, length_fault
 from understudy.config.servers import LoadedConfig, read_servers
 from understudy.config.tls import TlsReader
 from understudy.config.transport import in_vm_number, read_acceptor, read_connector
 from understudy.errors import ConfigError
+from understudy.terms import (
+    ADD_HEADERS_TRANSFORMER,
+    DivertDefinition,
+    DivertRouting,
+    MessageLoadBalancing,
+    ResourceLimits,
+)
+from understudy.wildcards import Wildcards
 
 _UNITS_MS: Final = {"DAYS": 86_400_000, "HOURS": 3_600_000, "MINUTES": 60_000, "SECONDS": 1_000}
 
@@ -112,7 +115,7 @@ class _Reader:
             attempt(partial(self._required_text, core, name), None)
         values.update(attempt(lambda: dict(self._unmasked(core)), dict[str, str]()))
         attempt(lambda: self._check_pattern(core), None)
-        wildcards = attempt(lambda: self._addresses.wildcards(core), WildcardConfiguration())
+        wildcards = attempt(lambda: self._addresses.wildcards(core), Wildcards())
         opened = each(self._document.list(core, "acceptors", "acceptor"), self._acceptor_reader())
         acceptors = tuple(acceptor for acceptor in opened if acceptor is not None)
         found = each(self._document.list(core, "connectors", "connector"), partial(self._connector, core, acceptors))
@@ -387,9 +390,9 @@ class _Reader:
             raise self._error(reference, "static-connectors says it already")
         return name
 
-    def _divert(self, node: Node, name: str) -> DivertConfiguration:
+    def _divert(self, node: Node, name: str) -> DivertDefinition:
         self._required_text(node, "address", "forwarding-address")
-        values = self._plain(node, DivertConfiguration)
+        values = self._plain(node, DivertDefinition)
         for key in ("address", "forwarding_address"):
             for each in str(values[key]).split(","):
                 child = node.child(key.replace("_", "-")) or node
@@ -398,7 +401,7 @@ class _Reader:
                     raise self._error(child, "an address in the list is empty")
         values["routing_type"] = DivertRouting(values.get("routing_type", "STRIP"))
         values.update(self._transformer(node))
-        return DivertConfiguration(name=name, filter=self._addresses.filter(node), **values)
+        return DivertDefinition(name=name, filter=self._addresses.filter(node), **values)
 
     def _bridges(
         self,
@@ -425,8 +428,8 @@ class _Reader:
         named = node.child("transformer-class-name") if holder is None else holder.child("class-name")
         if named is None:
             return {}
-        if named.value != model.ADD_HEADERS_TRANSFORMER:
-            hint = f"only {model.ADD_HEADERS_TRANSFORMER} is built in"
+        if named.value != ADD_HEADERS_TRANSFORMER:
+            hint = f"only {ADD_HEADERS_TRANSFORMER} is built in"
             raise self._error(named, f"class {named.value!r} cannot be loaded here", hint=hint)
         properties = () if holder is None else holder.all("property")
         return {

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any, Final
 
-from understudy.config.model import RoutingType
 from understudy.errors import AddressNotFound, ManagementError
 from understudy.management.invocation import Control
 from understudy.management.json_text import parse_json
@@ -23,6 +22,7 @@ from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.directory import Directory
 from understudy.routing.queues.queue import Queue
 from understudy.routing.updates import change_queue, change_routing_types
+from understudy.terms import RoutingType
 
 #: JSON names of a queue configuration that are not derived from the name of the field.
 _JSON_NAMES: Final = {"filter": "filter-string"}

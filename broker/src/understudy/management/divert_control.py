@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from understudy.config.model import ADD_HEADERS_TRANSFORMER, DivertConfiguration, DivertRouting
 from understudy.dataclass import dataclass
 from understudy.errors import DivertNotFound, ManagementError, ResourceNotFound
 from understudy.management.invocation import Control, ManagedNode, Requester
 from understudy.management.json_text import parse_json
 from understudy.management.operations import Operation, Operations, flag, mapping, operation, text
 from understudy.routing.divert import Divert
+from understudy.terms import ADD_HEADERS_TRANSFORMER, DivertDefinition, DivertRouting
 
 _REQUIRED: Final = ("name", "address", "forwarding-address")
 _TEXTS: Final = (*_REQUIRED, "routing-name", "filter-string", "routing-type")
@@ -83,7 +83,7 @@ def create_divert(
     _check_transformer(name, transformer)
     kind = _routing_of(name, routing_type or "STRIP")
     control.node.services.sessions.post_office.diverts.create(
-        DivertConfiguration(
+        DivertDefinition(
             name=name,
             address=address,
             forwarding_address=forwarding_address,

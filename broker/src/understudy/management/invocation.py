@@ -19,7 +19,7 @@ from typing import Final, Protocol
 from understudy.balancing.exchange import MemberExchange
 from understudy.bridges.bridges import Bridges
 from understudy.cluster.topology import Topology
-from understudy.config.model import Configuration, Permission
+from understudy.config.model import Configuration
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, DiskFull, LimitExceeded, ResourceNotFound, StoreError
 from understudy.limits import MANAGEMENT_REQUESTS_MAX
@@ -31,6 +31,7 @@ from understudy.management.queue_reports import QueueReports
 from understudy.ports import Timers
 from understudy.protocols.services import ProtocolServices
 from understudy.session.security import SessionSecurity
+from understudy.terms import Permission
 
 log = logging.getLogger(__name__)
 

@@ -22,12 +22,7 @@ from understudy.config.json_settings import (
     security_values,
     without_effect,
 )
-from understudy.config.model import (
-    AddressSettingsConfiguration,
-    Configuration,
-    Permission,
-    SecuritySettingConfiguration,
-)
+from understudy.config.model import AddressSettingsConfiguration, Configuration, SecuritySettingConfiguration
 from understudy.errors import LimitExceeded, ManagementError, StoreError
 from understudy.limits import SETTING_BYTES_MAX, SETTINGS_MAX
 from understudy.routing.post_office import PostOffice
@@ -37,6 +32,7 @@ from understudy.session.session import ServerSession
 from understudy.store.message_store import MessageStore
 from understudy.store.setting_record import SettingKind, SettingRecord, encode_setting
 from understudy.store.state import StoreState
+from understudy.terms import Permission
 
 log = logging.getLogger(__name__)
 

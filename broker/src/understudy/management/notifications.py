@@ -18,7 +18,6 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Final
 
-from understudy.config.model import Permission, RoutingType
 from understudy.errors import BrokerError
 from understudy.management.transport import ACCEPTOR_FACTORY
 from understudy.message import Message, MessageType
@@ -31,6 +30,7 @@ from understudy.routing.queues.queue import Queue
 from understudy.session.connection_scope import ConnectionScope
 from understudy.session.consumer import ServerConsumer
 from understudy.session.session import ServerSession
+from understudy.terms import Permission, RoutingType
 
 log = logging.getLogger(__name__)
 

@@ -14,9 +14,10 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, Final
 
-from understudy.config.model import Configuration, Permission
+from understudy.config.model import Configuration
 from understudy.dataclass import dataclass
 from understudy.errors import OperationNotFound
+from understudy.terms import Permission
 
 #: The default of view-permission-method-match-pattern: these require only the view permission.
 DEFAULT_VIEWS: Final = re.compile(Configuration().view_permission_method_match_pattern)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import Any
 
-from understudy.config.model import Permission
 from understudy.dataclass import dataclass
 from understudy.errors import ManagementError
 from understudy.management import queue_messages as messages
@@ -25,6 +24,7 @@ from understudy.routing.updates import change_queue, pause_queue, resume_queue
 from understudy.routing.walk import Act, Wanted, act_on
 from understudy.session.consumer import ServerConsumer
 from understudy.store.reference import MessageReference
+from understudy.terms import Permission
 
 Steps = Generator[None, None, Any]
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from understudy.config.model import Permission
 from understudy.management.controls_by_name import CONTROLS
 from understudy.management.differences import DIFFERENCES
 from understudy.management.notifications import Kind
 from understudy.management.operations import Operations
+from understudy.terms import Permission
 
 _HEAD = """\
 # Management over messages

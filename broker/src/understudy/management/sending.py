@@ -11,7 +11,6 @@ import binascii
 from collections.abc import Generator, Mapping
 from typing import Final
 
-from understudy.config.model import Permission
 from understudy.errors import BrokerError, ManagementError
 from understudy.management.invocation import Control
 from understudy.management.operations import flag, integer, mapping, text
@@ -20,6 +19,7 @@ from understudy.properties import PropertyValue, encode_simple_string
 from understudy.routing.post_office import ResponseOrder
 from understudy.security.authentication import Principal
 from understudy.session.security import SessionSecurity
+from understudy.terms import Permission
 
 SENDING_PARAMETERS: Final = (
     mapping("headers"),

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from understudy.config.logins.login_config import LEFT_ASIDE
-from understudy.config.model import ADD_HEADERS_TRANSFORMER
 from understudy.config.transport import KNOWN_PROTOCOLS, SERVED_PROTOCOLS
 from understudy.dataclass import dataclass
 from understudy.migration.instance import ArtemisInstance, local_name
 from understudy.security.password_hashes import is_plain, is_scram
+from understudy.terms import ADD_HEADERS_TRANSFORMER
 
 Places = Callable[[ArtemisInstance], Iterable[str]]
 """The places of an instance that a difference concerns, each as ``file:line``."""

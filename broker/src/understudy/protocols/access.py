@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from understudy.config.model import Permission
 from understudy.dataclass import dataclass
 from understudy.errors import NotAuthorized
 from understudy.ports import Clock, Worker
@@ -13,6 +12,7 @@ from understudy.security.authorization import SecurityPolicy
 from understudy.security.login_guard import LoginGuard
 from understudy.security.logins import Logins
 from understudy.session.connection_scope import ConnectionScope
+from understudy.terms import Permission
 
 
 class AccessListener(Protocol):

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from understudy.config.model import RoutingType
 from understudy.errors import InvalidSelector
 from understudy.limits import ADDRESS_FILTER_STEPS_MAX
 from understudy.message import INGRESS_TIMESTAMP, Message
@@ -26,6 +25,7 @@ from understudy.routing.queues.queue import Queue
 from understudy.routing.remote import Balancer
 from understudy.routing.settings import AddressSettings
 from understudy.store.log.operation_context import Lane
+from understudy.terms import RoutingType
 
 
 class _Turns:

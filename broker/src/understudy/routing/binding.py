@@ -5,10 +5,10 @@ Queues of other nodes have bindings of their own (``remote``).
 
 from __future__ import annotations
 
-from understudy.config.model import RoutingType
 from understudy.dataclass import dataclass
 from understudy.routing.filter import Filter
 from understudy.routing.queues.queue import Queue
+from understudy.terms import RoutingType
 
 
 @dataclass(slots=True, eq=False)

@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TypeVar
 
-from understudy.config.model import RoutingType
 from understudy.dataclass import dataclass
 from understudy.errors import InvalidQueueConfiguration
 from understudy.limits import NAME_UNITS_MAX
 from understudy.message import LAST_VALUE
 from understudy.routing.settings import AddressSettings
+from understudy.terms import RoutingType
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from understudy.config.model import AddressConfiguration, ConfigDeletionPolicy, DivertConfiguration, RoutingType
+from understudy.config.model import AddressConfiguration, ConfigDeletionPolicy
 from understudy.config.model import QueueConfiguration as ConfiguredQueue
 from understudy.errors import (
     AddressError,
@@ -29,6 +29,7 @@ from understudy.routing.divert import Divert
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
 from understudy.routing.updates import CHANGEABLE, change_queue, change_routing_types
+from understudy.terms import DivertDefinition, RoutingType
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +40,7 @@ Refusals = tuple[BrokerError, ...]
 def deploy(
     office: PostOffice,
     addresses: Sequence[AddressConfiguration],
-    diverts: Iterable[DivertConfiguration] = (),
+    diverts: Iterable[DivertDefinition] = (),
 ) -> Refusals:
     """Make or change everything that is configured, and delete the items that the configuration does not have any more
     where ``config-delete-queues`` (queues that came from it) and ``config-delete-addresses`` (addresses that were not
@@ -74,7 +75,7 @@ def deploy(
     # a queue that is on another address than the file says was left out, and keeps its messages
     kept = {queue.address.name for queue in office.queues() if queue.name in named}
     _delete_addresses(office, kept.union(wanted.name for wanted in addresses))
-    usable: list[DivertConfiguration] = []
+    usable: list[DivertDefinition] = []
     for each in diverts:
         with _refusals(refused, each.address, each.name):
             Divert(each)

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Protocol
 
-from understudy.config.model import Permission, RoutingType
-from understudy.config.wildcard import is_wild, matches
 from understudy.errors import (
     AddressExists,
     AddressHasBindings,
@@ -35,6 +33,8 @@ from understudy.routing.queues.queue import Queue, QueueOffice
 from understudy.routing.records import address_record, queue_record
 from understudy.routing.response_order import Permit
 from understudy.routing.settings import AddressSettings, AddressSettingsRepository
+from understudy.terms import Permission, RoutingType
+from understudy.wildcards import is_wild, matches
 
 
 class AddressDiverts(Protocol):

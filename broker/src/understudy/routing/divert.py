@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from understudy.config.model import DivertConfiguration, DivertRouting, RoutingType
 from understudy.errors import LimitExceeded
 from understudy.limits import FORWARDING_ADDRESSES_MAX
 from understudy.message import (
@@ -23,6 +22,7 @@ from understudy.message import (
 from understudy.properties import BYTE
 from understudy.routing.configuration import check_name
 from understudy.routing.filter import parse_filter
+from understudy.terms import DivertDefinition, DivertRouting, RoutingType
 
 _GIVEN_TYPES: Final = {
     DivertRouting.ANYCAST: RoutingType.ANYCAST,
@@ -35,7 +35,7 @@ class Divert:
 
     __slots__ = ("configuration", "filter", "forwarding_addresses", "messages_diverted", "name", "stored")
 
-    def __init__(self, configuration: DivertConfiguration) -> None:
+    def __init__(self, configuration: DivertDefinition) -> None:
         """Raises InvalidQueueConfiguration, InvalidSelector, LimitExceeded."""
         check_name(configuration.name, "divert")
         check_name(configuration.address, "address")

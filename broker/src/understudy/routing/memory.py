@@ -14,7 +14,6 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from understudy.config.model import AddressFullPolicy
 from understudy.errors import AddressFull
 from understudy.limits import PAGING_SLACK_BYTES
 from understudy.routing.settings import AddressSettings
@@ -23,6 +22,7 @@ from understudy.store.log.operation_context import Lane
 from understudy.store.message_store import MessageStore
 from understudy.store.pages import PageChain
 from understudy.store.reference import MessageReference, Part
+from understudy.terms import AddressFullPolicy
 
 if TYPE_CHECKING:
     from understudy.kernel import Run

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from understudy.config.model import RoutingType
 from understudy.errors import (
     AddressFull,
     AddressNotFound,
@@ -61,6 +60,7 @@ from understudy.routing.settings import AddressSettingsRepository
 from understudy.selector.work import WORK
 from understudy.store.message_store import MessageStore
 from understudy.store.pages import Pages
+from understudy.terms import RoutingType
 
 __all__ = ["Done", "PostOffice", "ResponseOrder", "RoutingTransaction", "Undecided"]
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, get_type_hints
 
-from understudy.config.model import RoutingType
 from understudy.errors import StoreError
 from understudy.routing.configuration import QueueConfiguration
 from understudy.store.log.records import AddressRecord, QueueRecord
+from understudy.terms import RoutingType
 
 #: Attributes of a queue that its record keeps in ``settings``, None left out.
 KEPT_ATTRIBUTES: Final = (

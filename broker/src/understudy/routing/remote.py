@@ -18,7 +18,6 @@ from functools import partial
 from math import lcm
 from typing import Final, NamedTuple
 
-from understudy.config.model import MessageLoadBalancing, RoutingType
 from understudy.message import ROUTE_TO, ROUTING_TYPE, Message
 from understudy.properties import Properties, PropertyValue
 from understudy.routing.binding import Binding
@@ -26,6 +25,7 @@ from understudy.routing.filter import Filter
 from understudy.routing.grouping import GroupDecisions, Undecided, group_key, group_of
 from understudy.routing.queues.queue import Queue
 from understudy.routing.transit import set_deliveries
+from understudy.terms import MessageLoadBalancing, RoutingType
 
 _I64: Final = struct.Struct(">q")
 #: Of an encoded property block before its properties.

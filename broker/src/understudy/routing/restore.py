@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from operator import attrgetter
 
-from understudy.config.model import RoutingType
 from understudy.errors import BrokerError, InvalidQueueConfiguration, InvalidSelector, StoreError
 from understudy.routing.address import Address
 from understudy.routing.configuration import QueueConfiguration, check_name
@@ -27,6 +26,7 @@ from understudy.routing.shared_messages import SharedMessages
 from understudy.store.backlog import Backlog
 from understudy.store.log.records import QueueRecord
 from understudy.store.state import StoreState
+from understudy.terms import RoutingType
 
 
 def restore(office: PostOffice, state: StoreState) -> int:

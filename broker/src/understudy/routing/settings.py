@@ -14,19 +14,11 @@ from dataclasses import fields
 from enum import Enum
 from typing import Final
 
-from understudy.config.model import (
-    AddressFullPolicy,
-    AddressSettingsConfiguration,
-    ConfigDeletionPolicy,
-    DurabilityContract,
-    RoutingType,
-    SlowConsumerPolicy,
-    SlowConsumerUnit,
-    WildcardConfiguration,
-)
-from understudy.config.wildcard import DEFAULT_WILDCARDS, fits, literal_of, looked_up_name, prefix_of, specificity
+from understudy.config.model import AddressSettingsConfiguration, ConfigDeletionPolicy
 from understudy.dataclass import dataclass
 from understudy.store.log.operation_context import Contract, Lane, OperationContext
+from understudy.terms import AddressFullPolicy, DurabilityContract, RoutingType, SlowConsumerPolicy, SlowConsumerUnit
+from understudy.wildcards import DEFAULT_WILDCARDS, Wildcards, fits, literal_of, looked_up_name, prefix_of, specificity
 
 #: Manual: "Setting this to 0 means max-redelivery-delay = 10 x redelivery-delay".
 _MAX_REDELIVERY_FACTOR: Final = 10
@@ -174,7 +166,7 @@ class AddressSettingsRepository:
     def __init__(
         self,
         blocks: Iterable[tuple[str, Mapping[str, object]]] = (),
-        wildcards: WildcardConfiguration = DEFAULT_WILDCARDS,
+        wildcards: Wildcards = DEFAULT_WILDCARDS,
         durability_contract: DurabilityContract = DurabilityContract.REPLICA_DISK,
     ) -> None:
         """Args:
@@ -199,7 +191,7 @@ class AddressSettingsRepository:
     def from_configuration(
         cls,
         blocks: Iterable[AddressSettingsConfiguration],
-        wildcards: WildcardConfiguration = DEFAULT_WILDCARDS,
+        wildcards: Wildcards = DEFAULT_WILDCARDS,
         durability_contract: DurabilityContract = DurabilityContract.REPLICA_DISK,
     ) -> AddressSettingsRepository:
         """A repository of the configuration, whose fields are named like those here, None being inherited."""

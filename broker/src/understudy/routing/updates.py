@@ -13,7 +13,6 @@ from collections.abc import Collection
 from dataclasses import fields, replace
 from typing import Final
 
-from understudy.config.model import RoutingType
 from understudy.errors import DiskFull, InvalidQueueConfiguration, UnexpectedRoutingType
 from understudy.routing.address import Address
 from understudy.routing.binding import Binding
@@ -22,6 +21,7 @@ from understudy.routing.filter import parse_filter
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
 from understudy.routing.records import queue_record
+from understudy.terms import RoutingType
 
 #: Settings that may change while a queue holds messages and has consumers.
 CHANGEABLE: Final = frozenset(

@@ -83,7 +83,7 @@ class Acceptor:
         self._upgrades = Upgrades(self, server or UpgradeServer("")) if configuration.http_upgrade else None
         if self._upgrades is not None:
             self._first_handlers = self._upgrades.first_handlers(handlers)
-        self.prefixes = prefixes_of(configuration)
+        self.prefixes = prefixes_of(configuration.anycast_prefixes, configuration.multicast_prefixes)
         self.connections_max = configuration.connections_allowed
         # dicts, not sets: loops over all connections follow the order in which they were accepted
         self.connections: dict[ServerConnection, None] = {}

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Final
 
 from understudy import __version__, kernel
-from understudy.config.model import Permission
 from understudy.errors import BrokerError, NotActive
 from understudy.ha.activation import ActivationFacts
 from understudy.ha.policy import Role, WithoutManager
@@ -35,6 +34,7 @@ from understudy.runtime.cluster_view import cluster_facts
 from understudy.runtime.node import BrokerNode
 from understudy.runtime.promotions import Promotions
 from understudy.store.log.segment import log_size_bytes
+from understudy.terms import Permission
 
 #: Reason of an active node that is not ready.
 CLOSED: Final = "no acceptor is open: clients cannot connect (autoStart=false?)"

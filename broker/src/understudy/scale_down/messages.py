@@ -16,8 +16,6 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from understudy.bridges.target import TargetSession
-from understudy.config.model import RoutingType
-from understudy.config.wildcard import matches
 from understudy.errors import MessageUnreadable
 from understudy.limits import BRIDGE_UNCONFIRMED_BYTES_MAX, BRIDGE_UNCONFIRMED_MESSAGES_MAX, LARGE_PIECE_BYTES_MAX
 from understudy.message import (
@@ -36,6 +34,8 @@ from understudy.scale_down.remote_queues import RemoteQueues
 from understudy.scale_down.work import Pause, Steps
 from understudy.session.large_delivery import LargeDelivery
 from understudy.store.reference import MessageReference, References
+from understudy.terms import RoutingType
+from understudy.wildcards import matches
 
 log = logging.getLogger(__name__)
 

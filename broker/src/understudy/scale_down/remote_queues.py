@@ -10,13 +10,13 @@ import logging
 from typing import Final
 
 from understudy.bridges.target import TargetSession
-from understudy.config.model import RoutingType
 from understudy.ids import uuid_text
 from understudy.message import REPLY_TO, Message, MessageType
 from understudy.ports import Entropy
 from understudy.properties import Properties, decode_simple_string
 from understudy.routing.queues.queue import Queue
 from understudy.scale_down.work import Ask, Pause, Steps
+from understudy.terms import RoutingType
 from understudy.wire.core import packets
 
 log = logging.getLogger(__name__)

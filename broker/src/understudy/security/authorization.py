@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Final
 
-from understudy.config.model import Configuration, Permission
+from understudy.config.model import Configuration
 from understudy.dataclass import dataclass
 from understudy.errors import NotAuthorized
 from understudy.ports import Clock, Entropy
@@ -33,6 +33,7 @@ from understudy.security.certificate_users import CertificateUsers
 from understudy.security.login_modules import LoginModule
 from understudy.security.password_hashes import DEFAULT_PARAMETERS, HashParameters
 from understudy.security.settings import FQQN_SEPARATOR, SecuritySettings
+from understudy.terms import Permission
 from understudy.tls.certificates import DistinguishedName
 
 __all__ = ["NoSecurity", "Permission", "Principal", "RoleSecurity", "SecurityPolicy", "security_policy"]

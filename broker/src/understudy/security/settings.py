@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from understudy.config.model import SecuritySettingConfiguration, WildcardConfiguration
-from understudy.config.wildcard import DEFAULT_WILDCARDS, fits, is_pattern, looked_up_name, specificity
+from understudy.config.model import SecuritySettingConfiguration
+from understudy.wildcards import DEFAULT_WILDCARDS, Wildcards, fits, is_pattern, looked_up_name, specificity
 
 FQQN_SEPARATOR: Final = "::"
 """Separates address and queue in a fully qualified queue name."""
@@ -25,7 +25,7 @@ class SecuritySettings:
     def __init__(
         self,
         configured: Iterable[SecuritySettingConfiguration] = (),
-        wildcards: WildcardConfiguration = DEFAULT_WILDCARDS,
+        wildcards: Wildcards = DEFAULT_WILDCARDS,
     ) -> None:
         """Args:
         configured: Settings of broker.xml, each match once.
@@ -40,9 +40,7 @@ class SecuritySettings:
         self._wild: list[SecuritySettingConfiguration] = []
         self._sort()
 
-    def configure(
-        self, configured: Iterable[SecuritySettingConfiguration], wildcards: WildcardConfiguration | None = None
-    ) -> None:
+    def configure(self, configured: Iterable[SecuritySettingConfiguration], wildcards: Wildcards | None = None) -> None:
         """Replace the settings of broker.xml; those added by management stay."""
         self._configured = {setting.match: setting for setting in configured}
         if wildcards is not None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from understudy.config.model import Permission
 from understudy.errors import IllegalState, LimitExceeded
 from understudy.limits import CONSUMERS_PER_SESSION_MAX
 from understudy.routing.filter import parse_filter
@@ -21,6 +20,7 @@ from understudy.session.security import SessionSecurity
 from understudy.session.services import SessionOptions, SessionServices
 from understudy.session.state import SessionState
 from understudy.session.visibility import check_own, visible_queue
+from understudy.terms import Permission
 
 
 class ConsumingSession(SessionState):

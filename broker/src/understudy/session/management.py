@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from understudy.config.model import Permission
 from understudy.errors import BrokerError
 from understudy.message import REPLY_TO, Message
 from understudy.routing.post_office import Done, PostOffice, ResponseOrder
 from understudy.session.connection_scope import ConnectionScope
 from understudy.session.security import SessionSecurity
+from understudy.terms import Permission
 
 #: How JMS clients write the kind of a destination before its name (artemis-core s. 10.1).
 _PREFIXES: Final = ("queue://", "topic://", "temp-queue://", "temp-topic://")

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from understudy.config.model import AcceptorConfiguration, RoutingType
 from understudy.dataclass import dataclass
 from understudy.message import ROUTING_TYPE, Message
 from understudy.properties import BYTE
+from understudy.terms import RoutingType
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +54,10 @@ class AddressPrefixes:
 NO_PREFIXES: Final = AddressPrefixes()
 
 
-def prefixes_of(acceptor: AcceptorConfiguration) -> AddressPrefixes:
-    """The prefixes in the URL of an acceptor."""
-    pairs = _pairs(acceptor.anycast_prefixes, RoutingType.ANYCAST)
-    pairs += _pairs(acceptor.multicast_prefixes, RoutingType.MULTICAST)
+def prefixes_of(anycast: Iterable[str] = (), multicast: Iterable[str] = ()) -> AddressPrefixes:
+    """The prefixes in the URL of an acceptor: those that ask for anycast, and those that ask for multicast."""
+    pairs = _pairs(anycast, RoutingType.ANYCAST)
+    pairs += _pairs(multicast, RoutingType.MULTICAST)
     return AddressPrefixes(tuple(sorted(pairs, key=lambda pair: -len(pair[0]))))
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from understudy.config.model import RoutingType
 from understudy.dataclass import dataclass
 from understudy.routing.address import Address
 from understudy.routing.queues.queue import Queue
 from understudy.routing.settings import AddressSettings
+from understudy.terms import RoutingType
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
-from understudy.config.model import Permission, RoutingType
 from understudy.routing.configuration import QueueConfiguration, split_fqqn
 from understudy.routing.lifecycle.auto_deletion import delete_unbound
 from understudy.routing.post_office import PostOffice
@@ -29,6 +28,7 @@ from understudy.session.queries import (
 from understudy.session.registry import SessionRegistry
 from understudy.session.state import SessionState
 from understudy.session.visibility import check_own, check_visible, find_visible, queue_names, visible_queue
+from understudy.terms import Permission, RoutingType
 
 
 class QueueRequests:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Generic, Protocol, TypeVar
 
-from understudy.config.model import ResourceLimits
 from understudy.errors import DuplicateMetadata, NotAuthorized, SessionRejected
 from understudy.routing.queues.queue import Queue
 from understudy.session.security import SessionSecurity
 from understudy.session.upload_slots import UploadSlots
+from understudy.terms import ResourceLimits
 
 
 class Permitted(Protocol):

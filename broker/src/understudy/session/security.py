@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from understudy.config.model import Permission
+from understudy.terms import Permission
 
 
 class SessionSecurity(Protocol):

@@ -10,7 +10,6 @@ Not here: receiving large messages (``large_requests``), what becomes of a messa
 
 from __future__ import annotations
 
-from understudy.config.model import AddressFullPolicy, Permission
 from understudy.errors import AddressNotFound, BrokerError, IllegalState, LimitExceeded
 from understudy.kernel import Sends
 from understudy.limits import PRODUCERS_PER_SESSION_MAX
@@ -25,6 +24,7 @@ from understudy.session.management import manage
 from understudy.session.producer import ServerProducer
 from understudy.session.state import SessionState
 from understudy.session.transaction import Transaction
+from understudy.terms import AddressFullPolicy, Permission
 
 
 class SendTarget(ProducerCredits):

@@ -16,12 +16,12 @@ import logging
 import math
 from typing import Final, Protocol
 
-from understudy.config.model import SlowConsumerPolicy, SlowConsumerUnit
 from understudy.ports import Clock, Timer, Timers
 from understudy.routing.address import Address
 from understudy.routing.queues.consumer import Consumer
 from understudy.routing.queues.queue import Queue
 from understudy.session.consumer import ServerConsumer
+from understudy.terms import SlowConsumerPolicy, SlowConsumerUnit
 
 log = logging.getLogger(__name__)
 

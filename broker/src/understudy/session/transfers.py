@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from understudy.config.model import Permission
 from understudy.message import (
     ACTUAL_EXPIRY,
     BRIDGE_DUPLICATE_ID,
@@ -30,6 +29,7 @@ from understudy.message import (
 from understudy.properties import RESERVED_PREFIXES
 from understudy.routing.transit import transfer_of
 from understudy.session.security import SessionSecurity
+from understudy.terms import Permission
 
 _ORIGIN = frozenset((ORIGINAL_ADDRESS, ORIGINAL_QUEUE, ORIGINAL_MESSAGE_ID, ORIGINAL_ROUTING_TYPE, ACTUAL_EXPIRY))
 _SENDER = frozenset((VALIDATED_USER, INGRESS_TIMESTAMP))

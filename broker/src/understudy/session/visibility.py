@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from understudy.config.model import Permission
 from understudy.errors import NotAuthorized, QueueNotFound
 from understudy.routing.configuration import split_fqqn
 from understudy.routing.directory import Directory
 from understudy.routing.queues.queue import Queue
 from understudy.session.connection_scope import ConnectionScope
 from understudy.session.security import SessionSecurity
+from understudy.terms import Permission
 
 
 def check_visible(

@@ -28,6 +28,8 @@ LEVEL_OF = {package: level for level, names in enumerate(LEVELS) for package in 
 EXPECTED: dict[str, str] = RULES["expected"]  # type: ignore[assignment]
 BESIDE: dict[str, dict[str, list[str]]] = RULES["beside"]  # type: ignore[assignment]
 NEVER: dict[str, list[str]] = RULES["never"]  # type: ignore[assignment]
+#: Modules that may import config, of packages that have such a list.
+CONFIGURATION: dict[str, list[str]] = RULES["configuration"]  # type: ignore[assignment]
 SAME_LEVEL = {(entry["importer"], entry["imported"]) for entry in RULES["same_level"]}  # type: ignore[attr-defined]
 
 
@@ -69,6 +71,15 @@ def _fault(importer: str, imported: str) -> str | None:
     if LEVEL_OF[imported] == LEVEL_OF[importer] and (importer, imported) not in SAME_LEVEL:
         return "the same level, and not declared in rules.toml"
     return None
+
+
+def test_the_core_knows_the_configuration_in_few_modules() -> None:
+    """Routing and sessions take terms and values; a protocol or a test makes them without a file (ADR 0138)."""
+    report(
+        f"{place}: {module} imports {target}; rules.toml has the modules of {package} that may"
+        for place, package, imported, module, target in edges()
+        if imported == "config" and package in CONFIGURATION and module not in CONFIGURATION[package]
+    )
 
 
 def test_declared_imports_are_needed() -> None:

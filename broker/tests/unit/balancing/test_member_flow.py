@@ -11,13 +11,14 @@ from understudy.balancing.member_flow import MemberFlow
 from understudy.balancing.notices import Notice, read_notice, selector_of
 from understudy.balancing.remote_bindings import RemoteBindings
 from understudy.config.cluster_addresses import covers, split_addresses
-from understudy.config.model import ClusterConnectionConfiguration, MessageLoadBalancing, RoutingType
+from understudy.config.model import ClusterConnectionConfiguration
 from understudy.errors import InvalidSelector, RemoteProtocolError
 from understudy.message import Message
 from understudy.properties import Properties
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.filter import parse_filter
 from understudy.routing.remote import RemoteBinding
+from understudy.terms import MessageLoadBalancing, RoutingType
 
 NODE = "11111111-2222-3333-4444-555555555555"
 

@@ -9,13 +9,14 @@ import pytest
 from support.routing import World, callback_of, text
 from understudy.balancing.redistribution import Redistribution, State
 from understudy.balancing.remote_bindings import RemoteBindings
-from understudy.config.model import AddressSettingsConfiguration, MessageLoadBalancing, RoutingType
+from understudy.config.model import AddressSettingsConfiguration
 from understudy.limits import REDISTRIBUTED_WAITING_MAX
 from understudy.message import DELIVERIES, GROUP_ID, ROUTE_TO, SCHEDULED_DELIVERY, Message
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.filter import parse_filter
 from understudy.routing.queues.queue import Queue
 from understudy.routing.remote import RemoteBinding, queue_ids
+from understudy.terms import MessageLoadBalancing, RoutingType
 
 NODE = "11111111-2222-3333-4444-555555555555"
 

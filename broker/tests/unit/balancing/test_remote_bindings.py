@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from support.grouping import THERE, GroupingNode
-from understudy.config.model import RoutingType
 from understudy.message import Message
 from understudy.properties import Properties
+from understudy.terms import RoutingType
 
 
 @pytest.mark.parametrize("local_first", [True, False])

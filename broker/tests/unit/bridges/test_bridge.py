@@ -13,7 +13,6 @@ from understudy.bridges.conversion import Conversion
 from understudy.bridges.hops import CountedHops
 from understudy.cluster.credentials import ClusterCredentials
 from understudy.config.bridge import BridgeConfiguration, BridgeConnection, BridgeTarget
-from understudy.config.model import Permission
 from understudy.errors import IllegalState
 from understudy.limits import BRIDGE_HOPS_MAX
 from understudy.management import queue_messages
@@ -21,6 +20,7 @@ from understudy.message import BRIDGE_DUPLICATE_ID, DUPLICATE_ID, GROUP_ID, HOPS
 from understudy.properties import BYTE, Properties
 from understudy.routing.walk import act_on
 from understudy.session.session import ServerSession
+from understudy.terms import Permission
 from understudy.wire.core import packets
 
 ONCE = BridgeConnection(initial_connect_attempts=0, reconnect_attempts=0)

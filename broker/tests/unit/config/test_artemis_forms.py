@@ -6,17 +6,12 @@ import pytest
 
 from support.config import PASSWORD, cluster, core, fails, read
 from understudy.config.high_availability import HighAvailabilityPolicy, Role, ScaleDownConfiguration
-from understudy.config.model import (
-    DEFAULT_CLUSTER_PASSWORD,
-    AddressConfiguration,
-    Permission,
-    QueueConfiguration,
-    RoutingType,
-)
+from understudy.config.model import DEFAULT_CLUSTER_PASSWORD, AddressConfiguration, QueueConfiguration
 from understudy.config.reader import read_broker_xml
 from understudy.discovery.carriers import AnnouncementDirectory
 from understudy.discovery.jgroups import read_stack
 from understudy.errors import ConfigError
+from understudy.terms import Permission, RoutingType
 
 ANYCAST, MULTICAST = frozenset({RoutingType.ANYCAST}), frozenset({RoutingType.MULTICAST})
 

@@ -6,7 +6,7 @@ import pytest
 
 from support.config import fails, read
 from understudy.config.bridge import BridgeConfiguration, BridgeConnection, BridgeTarget
-from understudy.config.model import ADD_HEADERS_TRANSFORMER
+from understudy.terms import ADD_HEADERS_TRANSFORMER
 
 BEFORE = """<cluster-password>a password of our own</cluster-password>
 <connectors><connector name="c">tcp://there:61616</connector><connector name="self">tcp://127.0.0.1:1</connector>

@@ -12,10 +12,10 @@ from understudy.config.model import (
     AddressSettingsConfiguration,
     Configuration,
     ConnectorConfiguration,
-    DivertConfiguration,
     SecuritySettingConfiguration,
-    WildcardConfiguration,
 )
+from understudy.terms import DivertDefinition
+from understudy.wildcards import Wildcards
 
 RUNNING = Configuration(
     acceptors=(AcceptorConfiguration("a", "h", 1), AcceptorConfiguration("b", "h", 2)),
@@ -34,7 +34,7 @@ def test_addresses_settings_security_and_diverts_are_taken() -> None:
         addresses=(AddressConfiguration("a", frozenset()),),
         address_settings=(AddressSettingsConfiguration("#", max_delivery_attempts=2),),
         security_settings=(SecuritySettingConfiguration("#"),),
-        diverts=(DivertConfiguration("d", "a", "b"),),
+        diverts=(DivertDefinition("d", "a", "b"),),
     )
     change = changes(RUNNING, read)
     assert change.configuration == read
@@ -49,7 +49,7 @@ def test_changes_that_need_a_restart_are_named_and_not_applied() -> None:
         journal_min_files=9,
         global_max_size_bytes=5,
         ha_policy=HighAvailabilityPolicy(role=Role.PRIMARY),
-        wildcards=WildcardConfiguration(delimiter="/"),
+        wildcards=Wildcards(delimiter="/"),
         acceptors=(AcceptorConfiguration("a", "h", 1), AcceptorConfiguration("new", "h", 3)),
         connectors=(ConnectorConfiguration("c", "other", 1),),
     )

@@ -8,7 +8,8 @@ import pytest
 
 from understudy.config.high_availability import Role
 from understudy.config.instance_files import InstanceOptions, Pair, _escape, _quoted, broker_xml, roles_file, users_file
-from understudy.config.model import Configuration, Permission, RoutingType
+from understudy.config.model import Configuration
+from understudy.terms import Permission, RoutingType
 
 
 def read(options: InstanceOptions, **properties: str) -> Configuration:

@@ -9,12 +9,8 @@ import pytest
 
 from understudy.config.bridge import BridgeConfiguration, BridgeConnection, BridgeTarget
 from understudy.config.json_bridge import parse_bridge
-from understudy.config.model import (
-    ADD_HEADERS_TRANSFORMER,
-    AcceptorConfiguration,
-    Configuration,
-    ConnectorConfiguration,
-)
+from understudy.config.model import AcceptorConfiguration, Configuration, ConnectorConfiguration
+from understudy.terms import ADD_HEADERS_TRANSFORMER
 
 NODE = Configuration(
     connectors=(ConnectorConfiguration("c", "there", 61616), ConnectorConfiguration("self", "127.0.0.1", 1)),

@@ -15,21 +15,23 @@ from understudy.config.high_availability import (
 )
 from understudy.config.lock_options import FileLockOptions
 from understudy.config.model import (
-    ADD_HEADERS_TRANSFORMER,
     AddressConfiguration,
-    AddressFullPolicy,
     ClusterConnectionConfiguration,
     Configuration,
     CriticalAnalyzerPolicy,
-    DivertConfiguration,
+    QueueConfiguration,
+)
+from understudy.config.reader import read_broker_xml
+from understudy.terms import (
+    ADD_HEADERS_TRANSFORMER,
+    AddressFullPolicy,
+    DivertDefinition,
     DivertRouting,
     MessageLoadBalancing,
     Permission,
-    QueueConfiguration,
     ResourceLimits,
     RoutingType,
 )
-from understudy.config.reader import read_broker_xml
 from understudy.tls.settings import TlsSettings
 
 
@@ -509,8 +511,8 @@ def test_diverts() -> None:
     loaded = read(body)
     assert not loaded.warnings
     assert loaded.configuration.diverts == (
-        DivertConfiguration("copy", "orders.#", "audit, archive"),
-        DivertConfiguration("move", "orders", "new", "n", "region = 'EU'", True, DivertRouting.PASS),
+        DivertDefinition("copy", "orders.#", "audit, archive"),
+        DivertDefinition("move", "orders", "new", "n", "region = 'EU'", True, DivertRouting.PASS),
     )
 
 

@@ -6,16 +6,12 @@ import pytest
 
 from support.config import FILE, core, fails, read
 from understudy.config.high_availability import NetworkCheckConfiguration
-from understudy.config.model import (
-    AddressFullPolicy,
-    AddressSettingsConfiguration,
-    Configuration,
-    Permission,
-    RoutingType,
-    WildcardConfiguration,
-)
+from understudy.config.model import AddressSettingsConfiguration, Configuration
 from understudy.config.reader import read_broker_xml
+from understudy.config.schema import Defaults
 from understudy.errors import ConfigError
+from understudy.terms import AddressFullPolicy, Permission, RoutingType
+from understudy.wildcards import Wildcards
 
 # --- settings --------------------------------------------------------------------------------
 
@@ -90,7 +86,7 @@ def test_wrong_security_settings(inside: str) -> None:
 
 def test_wildcards() -> None:
     off = "<wildcard-addresses><routing-enabled>false</routing-enabled></wildcard-addresses>"
-    assert read(off).configuration.wildcards == WildcardConfiguration(routing_enabled=False)
+    assert read(off).configuration.wildcards == Wildcards(routing_enabled=False)
     assert not read(
         "<wild-card-routing-enabled>false</wild-card-routing-enabled>"
     ).configuration.wildcards.routing_enabled
@@ -104,7 +100,7 @@ def test_other_wildcards() -> None:
     body = """<wildcard-addresses><delimiter>/</delimiter><any-words>></any-words><single-word>+</single-word>
       </wildcard-addresses><address-settings><address-setting match="a/+/>"/></address-settings>"""
     found = read(body).configuration
-    assert found.wildcards == WildcardConfiguration(delimiter="/", any_words=">", single_word="+")
+    assert found.wildcards == Wildcards(delimiter="/", any_words=">", single_word="+")
     assert found.address_settings[0].match == "a/+/>"
 
 
@@ -218,3 +214,15 @@ def test_the_network_check_is_read_under_any_policy() -> None:
     expected = NetworkCheckConfiguration("a", "http://u", 3, 4, "eth1", "p", "p6")
     assert read(body).configuration.ha_policy.network_check == expected
     assert read("").configuration.ha_policy.network_check == NetworkCheckConfiguration("", "", 5_000, 1_000, "")
+
+
+def test_the_wildcards_of_a_file_without_the_element_are_the_defaults_of_the_schema() -> None:
+    texts, core_texts = Defaults("core/wildcard-addresses"), Defaults("core")
+    assert Wildcards() == Wildcards(
+        routing_enabled=texts.boolean("routing-enabled"),
+        delimiter=texts.text("delimiter"),
+        any_words=texts.text("any-words"),
+        single_word=texts.text("single-word"),
+        literal_markers=core_texts.text("literal-match-markers"),
+        uuid_namespace=core_texts.text("uuid-namespace"),
+    )

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.config.model import WildcardConfiguration
-from understudy.config.wildcard import check_match, fits, is_wild, matches, prefix_of, specificity
+from understudy.wildcards import Wildcards, check_match, fits, is_wild, matches, prefix_of, specificity
 
 
 @pytest.mark.parametrize(
@@ -92,7 +91,7 @@ def test_settings_fit_as_the_pattern_of_artemis(match: str, any_words: bool, add
 
 
 def test_other_signs() -> None:
-    signs = WildcardConfiguration(delimiter="/", any_words=">", single_word="+")
+    signs = Wildcards(delimiter="/", any_words=">", single_word="+")
     assert matches("a/+/c/>", "a/b/c/d/e", signs)
     assert not matches("a/+/c", "a/b.c", signs)
     assert matches("a.*", "a.*", signs)

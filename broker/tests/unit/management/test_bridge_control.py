@@ -14,8 +14,9 @@ from understudy.bridges.bridges import Bridges
 from understudy.cluster.connectors import Connectors
 from understudy.cluster.services import ClusterServices
 from understudy.config.bridge import BridgeConfiguration, BridgeTarget
-from understudy.config.model import ADD_HEADERS_TRANSFORMER, Configuration, ConnectorConfiguration
+from understudy.config.model import Configuration, ConnectorConfiguration
 from understudy.store.setting_record import SettingKind
+from understudy.terms import ADD_HEADERS_TRANSFORMER
 
 CONFIGURATION: dict[str, Any] = {
     "connectors": (ConnectorConfiguration("c", "there", 61616), ConnectorConfiguration("d", "there", 61617)),

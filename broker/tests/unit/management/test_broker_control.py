@@ -19,8 +19,6 @@ from understudy.config.model import (
     AcceptorConfiguration,
     ClusterConnectionConfiguration,
     ConnectorConfiguration,
-    Permission,
-    RoutingType,
     SecuritySettingConfiguration,
 )
 from understudy.errors import AuthenticationFailed, BrokerError, ConfigError
@@ -29,6 +27,7 @@ from understudy.management.broker_control import duration_text
 from understudy.management.controls_by_name import CONTROLS
 from understudy.security.authorization import NoSecurity, Principal
 from understudy.security.login_guard import FAILURES_OF_USER_MAX
+from understudy.terms import Permission, RoutingType
 from understudy.wire.core import packets
 from understudy.wire.core.transport import TransportConfiguration
 

@@ -8,7 +8,7 @@ import pytest
 
 from support.managed import ManagedWorld
 from support.routing import callback_of, text
-from understudy.config.model import RoutingType
+from understudy.terms import RoutingType
 
 
 def test_a_divert_is_made_shown_and_destroyed() -> None:

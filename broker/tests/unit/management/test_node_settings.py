@@ -11,7 +11,7 @@ from support.core import Client
 from support.managed import ManagedWorld
 from support.routing import FakeClock, World, callback_of, text
 from understudy.config.json_settings import ADDRESS_SETTING_ROWS
-from understudy.config.model import Permission, SecuritySettingConfiguration
+from understudy.config.model import SecuritySettingConfiguration
 from understudy.errors import AddressFull, StoreError
 from understudy.management.controls_by_name import BrokerControls
 from understudy.routing.restore import restore
@@ -20,6 +20,7 @@ from understudy.security.authorization import RoleSecurity
 from understudy.security.password_hashes import HashParameters, PasswordHash
 from understudy.security.settings import SecuritySettings
 from understudy.store.setting_record import SettingKind, SettingRecord
+from understudy.terms import Permission
 from understudy.wire.core import packets
 
 CHEAP = HashParameters(n=2, r=1, p=1)

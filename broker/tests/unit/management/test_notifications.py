@@ -8,7 +8,6 @@ import pytest
 
 from support.managed import ManagedWorld
 from support.routing import FakeSecurity, World, callback_of
-from understudy.config.model import Permission, RoutingType
 from understudy.errors import AuthenticationFailed, NotAuthorized
 from understudy.message import Message
 from understudy.properties import BYTE, INT, LONG
@@ -17,6 +16,7 @@ from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.updates import change_queue
 from understudy.security.authorization import NoSecurity, Principal
 from understudy.session.session import ServerSession
+from understudy.terms import Permission, RoutingType
 from understudy.wire.core import packets
 
 ADDRESS = "activemq.notifications"

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from understudy.config.model import Permission
 from understudy.errors import ManagementError
 from understudy.management.operations import Operations, flag, integer, long, mapping, operation, text
+from understudy.terms import Permission
 
 ROWS = Operations(
     "thing",

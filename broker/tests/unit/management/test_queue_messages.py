@@ -8,12 +8,12 @@ import pytest
 
 from support.managed import ManagedWorld, outcome, request
 from support.routing import FakeSecurity, World, text
-from understudy.config.model import Permission
 from understudy.management import invocation, queue_messages
 from understudy.message import Message
 from understudy.properties import PropertyValue
 from understudy.routing.queues.queue import Queue
 from understudy.routing.walk import SLICE_MESSAGES
+from understudy.terms import Permission
 
 MANY = SLICE_MESSAGES * 2 + 7
 

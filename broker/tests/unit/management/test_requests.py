@@ -6,12 +6,12 @@ import pytest
 
 from support.managed import REPLIES, ManagedWorld, outcome, request
 from support.routing import FakeSecurity, callback_of
-from understudy.config.model import Permission
 from understudy.errors import IllegalState, NotAuthorized
 from understudy.limits import MANAGEMENT_REQUEST_BYTES_MAX
 from understudy.message import Message, MessageType
 from understudy.properties import encode_simple_string
 from understudy.session.session import ServerSession
+from understudy.terms import Permission
 
 USER_ID = bytes(range(16))
 

@@ -18,7 +18,7 @@ from support.cluster_links import PASSWORD, hello_of
 from support.core import NODE, CoreNode
 from support.routing import FakeClock, text
 from understudy.cluster.credentials import ClusterCredentials
-from understudy.config.model import Permission, RoutingType, SecuritySettingConfiguration
+from understudy.config.model import SecuritySettingConfiguration
 from understudy.errors import BrokerError, ClusterSecurityError, LimitExceeded, NotAuthorized, RemoteProtocolError
 from understudy.limits import (
     FRAME_BYTES_BEFORE_LOGIN_MAX,
@@ -32,6 +32,7 @@ from understudy.limits import (
 from understudy.security.authentication import Authenticator, Principal
 from understudy.security.authorization import RoleSecurity
 from understudy.security.settings import SecuritySettings
+from understudy.terms import Permission, RoutingType
 from understudy.wire.core import packets as p
 from understudy.wire.core.codec import encode
 from understudy.wire.core.codes import code_of

@@ -8,7 +8,7 @@ import pytest
 
 from support.core import NAME, Client, CoreNode
 from understudy import limits
-from understudy.config.model import Permission, SecuritySettingConfiguration
+from understudy.config.model import SecuritySettingConfiguration
 from understudy.errors import RemoteProtocolError
 from understudy.protocols.login import FAILURES_OF_PROVED_MAX
 from understudy.security.authentication import Authenticator
@@ -16,6 +16,7 @@ from understudy.security.authorization import RoleSecurity
 from understudy.security.login_guard import FAILURES_OF_USER_MAX
 from understudy.security.password_hashes import HashParameters, PasswordHash
 from understudy.security.settings import SecuritySettings
+from understudy.terms import Permission
 from understudy.wire.core import packets
 from understudy.wire.core.codec import encode
 from understudy.wire.core.codes import ErrorCode

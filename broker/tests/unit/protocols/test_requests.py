@@ -9,12 +9,12 @@ import pytest
 from support.core import NAME, Client, CoreNode
 from support.routing import FakeSecurity, World, text
 from understudy import limits
-from understudy.config.model import Permission, RoutingType
 from understudy.errors import NotAuthorized, XaCode
 from understudy.ids import Xid
 from understudy.message import FORCED_DELIVERY
 from understudy.routing.configuration import QueueConfiguration
 from understudy.session import consuming as session_module
+from understudy.terms import Permission, RoutingType
 from understudy.wire.core import packets
 from understudy.wire.core.codes import ErrorCode
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from support.routing import World, callback_of, text
-from understudy.config.model import AddressFullPolicy, RoutingType
 from understudy.routing.queues.queue import Queue
+from understudy.terms import AddressFullPolicy, RoutingType
 
 
 def names(queues: tuple[Queue, ...]) -> list[str]:

@@ -7,15 +7,11 @@ from collections.abc import Mapping
 import pytest
 
 from support.routing import FakeCallback, World, callback_of, text
-from understudy.config.model import (
-    AddressSettingsConfiguration,
-    DivertConfiguration,
-    DivertRouting,
-    DurabilityContract,
-)
+from understudy.config.model import AddressSettingsConfiguration
 from understudy.message import DUPLICATE_ID
 from understudy.routing.response_order import strictest
 from understudy.store.log.operation_context import Contract, Voter
+from understudy.terms import DivertDefinition, DivertRouting, DurabilityContract
 
 LOCAL, MEMORY, DISK = DurabilityContract.LOCAL, DurabilityContract.REPLICA_MEMORY, DurabilityContract.REPLICA_DISK
 CONTRACTS = {"fast": LOCAL, "memory": MEMORY, "safe": DISK}
@@ -164,7 +160,7 @@ def test_a_transaction_waits_for_the_contract_of_the_messages_that_it_acknowledg
 def test_a_divert_to_a_stricter_address_makes_the_producer_wait_for_that() -> None:
     world = Pair()
     world.office.diverts.create(
-        DivertConfiguration("d", "fast", "safe", routing_name="d", exclusive=False, routing_type=DivertRouting.STRIP)
+        DivertDefinition("d", "fast", "safe", routing_name="d", exclusive=False, routing_type=DivertRouting.STRIP)
     )
     world.send("fast")
     assert world.steps() == [[], [], ["fast"]]

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from understudy.config.model import RoutingType
 from understudy.errors import InvalidQueueConfiguration
 from understudy.limits import NAME_UNITS_MAX
 from understudy.routing.configuration import QueueConfiguration, split_fqqn
 from understudy.routing.settings import AddressSettings
+from understudy.terms import RoutingType
 
 
 def test_open_questions_are_answered_by_the_settings() -> None:

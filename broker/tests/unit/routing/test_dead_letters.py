@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from support.routing import World, callback_of, text
-from understudy.config.model import RoutingType
 from understudy.errors import AddressFull, DiskFailed
 from understudy.message import DUPLICATE_ID, ROUTING_TYPE, Message
 from understudy.routing import directory
@@ -15,6 +14,7 @@ from understudy.routing.lifecycle import redelivery
 from understudy.routing.queues.queue import Queue
 from understudy.routing.response_order import ResponseOrder
 from understudy.session.outcomes import EXPIRED
+from understudy.terms import RoutingType
 
 DEAD = {"#": {"dead_letter_address": "DLQ", "max_delivery_attempts": 2, "expiry_address": "EXP"}}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from support.routing import World, callback_of, text
-from understudy.config.model import RoutingType
 from understudy.errors import AddressFull
 from understudy.message import GROUP_ID, Message
 from understudy.routing.queues import delivery, level
@@ -15,6 +14,7 @@ from understudy.session import consumer
 from understudy.store import backlog
 from understudy.store.pages import Pages
 from understudy.store.reference import MessageReference
+from understudy.terms import RoutingType
 from understudy.testing.sim_disk import SimVolume
 
 SIZE = text("x" * 100, properties={"odd": 1}).encode_size

@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from support.routing import World, callback_of, text
-from understudy.config.model import AddressConfiguration, ConfigDeletionPolicy, DivertConfiguration, RoutingType
+from understudy.config.model import AddressConfiguration, ConfigDeletionPolicy
 from understudy.config.model import QueueConfiguration as DeployedQueue
 from understudy.message import ROUTING_TYPE
 from understudy.routing.deployment import deploy
+from understudy.terms import DivertDefinition, RoutingType
 
 ANYCAST = RoutingType.ANYCAST
 
@@ -109,7 +110,7 @@ def test_addresses_gone_from_the_configuration_go_with_their_queues_only_if_that
 
 def test_configured_diverts_are_made_anew_and_not_stored() -> None:
     world = World()
-    wanted = [DivertConfiguration("d", "q", "copy")]
+    wanted = [DivertDefinition("d", "q", "copy")]
     deploy(world.office, [], wanted)
     queue, copies = world.queue(), world.queue("copy")
     deploy(world.office, [], wanted)
@@ -124,15 +125,15 @@ def test_a_changed_configuration_removes_its_diverts_and_leaves_those_of_managem
     world = World()
     world.queue("target")
     diverts = world.office.diverts
-    diverts.create(DivertConfiguration("by-hand", "source", "target"))
-    first = [DivertConfiguration("gone", "source", "target"), DivertConfiguration("kept", "source", "target")]
+    diverts.create(DivertDefinition("by-hand", "source", "target"))
+    first = [DivertDefinition("gone", "source", "target"), DivertDefinition("kept", "source", "target")]
     deploy(world.office, [], first)
     diverts.by_name["kept"].messages_diverted = 3
-    deploy(world.office, [], [DivertConfiguration("kept", "source", "target", filter="a = 1")])
+    deploy(world.office, [], [DivertDefinition("kept", "source", "target", filter="a = 1")])
     assert set(diverts.by_name) == {"by-hand", "kept"}
     kept = diverts.by_name["kept"]
     assert (kept.configuration.filter, kept.messages_diverted) == ("a = 1", 3)
-    deploy(world.office, [], [DivertConfiguration("kept", "source", "target", exclusive=True)])
+    deploy(world.office, [], [DivertDefinition("kept", "source", "target", exclusive=True)])
     assert diverts.by_name["kept"].configuration.exclusive
     assert diverts.by_name["kept"].messages_diverted == 0
 
@@ -162,7 +163,7 @@ def test_one_conflict_keeps_no_other_change_of_a_configuration_back() -> None:
             AddressConfiguration("other", frozenset({ANYCAST}), (DeployedQueue("q", "other", ANYCAST),)),
             anycast(DeployedQueue("new", "new", ANYCAST)),
         ],
-        [DivertConfiguration("bad", "a", "b", filter="a ="), DivertConfiguration("good", "a", "b")],
+        [DivertDefinition("bad", "a", "b", filter="a ="), DivertDefinition("good", "a", "b")],
     )
     assert ["not 'other'" in str(refused[0]), "'bad' of address 'a'" in str(refused[1])] == [True, True]
     assert "new" in world.office.directory.queues

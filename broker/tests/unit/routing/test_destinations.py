@@ -8,7 +8,6 @@ import pytest
 
 from support.routing import World, callback_of
 from support.xa import XID
-from understudy.config.model import DivertConfiguration, MessageLoadBalancing, RoutingType
 from understudy.errors import DiskFull
 from understudy.message import (
     ACK_ROUTE_TO,
@@ -24,6 +23,7 @@ from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.queues.queue import Queue
 from understudy.routing.remote import Balancer, RemoteBinding, queue_ids
 from understudy.session.session import ServerSession
+from understudy.terms import DivertDefinition, MessageLoadBalancing, RoutingType
 
 
 def forwarded(body: str, *ids: int, address: str = "a", duplicate: int = 0) -> Message:
@@ -106,7 +106,7 @@ def test_an_exclusive_divert_takes_it_before_the_named_queues(
     node = Receiving()
     queue = node.queue("b")
     other = node.world.queue("other", routing_type=RoutingType.MULTICAST)
-    node.world.office.diverts.create(DivertConfiguration("d", "a", "other", **options))  # type: ignore[arg-type]
+    node.world.office.diverts.create(DivertDefinition("d", "a", "other", **options))  # type: ignore[arg-type]
     assert queue.address.takes_for_members([queue]) is not options["exclusive"]
     for _ in range(2):
         node.node.send(forwarded("m", queue.queue_id, duplicate=7), node.world.answers.of("m"))
@@ -194,7 +194,7 @@ def test_a_divert_does_not_see_the_message_again() -> None:
     queue = node.queue("b")
     node.directory.create_address("copies", {RoutingType.MULTICAST})
     node.directory.create_queue(QueueConfiguration("c", "copies", RoutingType.MULTICAST))
-    node.world.office.diverts.create(DivertConfiguration("d", address="a", forwarding_address="copies"))
+    node.world.office.diverts.create(DivertDefinition("d", address="a", forwarding_address="copies"))
     node.world.session().send(Message(b"m", address="a"))
     node.node.send(forwarded("m", queue.queue_id))
     assert node.depths() == {"b": 2, "c": 1}

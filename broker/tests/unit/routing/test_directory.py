@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from support.routing import FakeCallback, World, callback_of, text
-from understudy.config.model import RoutingType
 from understudy.errors import (
     AddressExists,
     AddressHasBindings,
@@ -21,6 +20,7 @@ from understudy.routing.address import Address
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.queues.consumer import Consumer
 from understudy.routing.queues.queue import Queue
+from understudy.terms import RoutingType
 
 
 class Recorder:

@@ -10,7 +10,6 @@ import pytest
 from support.large import Node, body_of, header_of, named
 from support.routing import World, callback_of, text
 from support.store import StoreHarness
-from understudy.config.model import ADD_HEADERS_TRANSFORMER, DivertConfiguration, DivertRouting, RoutingType
 from understudy.errors import (
     AddressFull,
     AddressNotFound,
@@ -26,10 +25,11 @@ from understudy.properties import BYTE, Properties
 from understudy.routing.lifecycle.diverts import Divert
 from understudy.routing.queues.queue import Queue
 from understudy.routing.restore import restore
+from understudy.terms import ADD_HEADERS_TRANSFORMER, DivertDefinition, DivertRouting, RoutingType
 
 
 def divert(world: World, name: str, source: str = "q", target: str = "copy", **options: object) -> Divert:
-    return world.office.diverts.create(DivertConfiguration(name, source, target, **options))  # type: ignore[arg-type]
+    return world.office.diverts.create(DivertDefinition(name, source, target, **options))  # type: ignore[arg-type]
 
 
 def waits(queue: Queue) -> list[bytes]:
@@ -413,7 +413,7 @@ def test_two_exclusive_diverts_to_their_own_address_change_the_message_and_do_no
     queue = world.queue()
     for name in ("a", "b"):
         added = {"seen-by": name, f"by-{name}": "yes"}
-        world.office.diverts.create(DivertConfiguration(name, "q", "q", exclusive=True, transformer_properties=added))
+        world.office.diverts.create(DivertDefinition(name, "q", "q", exclusive=True, transformer_properties=added))
     world.session().send(text("m", properties={DUPLICATE_ID: b"1"}))
     ((_, reference),) = queue.browse((9, -1))
     properties = queue.read(reference).properties

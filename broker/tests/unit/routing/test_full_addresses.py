@@ -9,10 +9,10 @@ import pytest
 
 from support.routing import World, callback_of, text
 from support.sends import sends_of
-from understudy.config.model import DivertConfiguration, RoutingType
 from understudy.errors import AddressFull, BrokerError
 from understudy.session.session import ServerSession
 from understudy.store.pages import Pages
+from understudy.terms import DivertDefinition, RoutingType
 from understudy.testing.sim_disk import SimVolume
 
 BODY = "x" * 1000
@@ -236,7 +236,7 @@ def test_a_copy_of_a_divert_meets_the_policy_of_its_own_address() -> None:
     world = World({"copy": {"disk_full_policy": "DROP"}})
     queue = world.queue(durable=False)
     world.queue("copy")
-    world.office.diverts.create(DivertConfiguration("d", "q", "copy"))
+    world.office.diverts.create(DivertDefinition("d", "q", "copy"))
     world.store.full = True
     world.session().send(text("m", durable=False), world.answers.of("sent"))
     assert world.answers.error("sent") is None

@@ -9,12 +9,12 @@ import pytest
 
 from support.grouping import HERE, THERE, GroupingNode
 from support.routing import World, text
-from understudy.config.model import DivertConfiguration, RoutingType
 from understudy.limits import GROUP_KEY_CHARACTERS_MAX
 from understudy.message import GROUP_ID, Message
 from understudy.routing.destinations import NamedQueue, undecided
 from understudy.routing.grouping import group_key, group_of
 from understudy.routing.response_order import ResponseOrder
+from understudy.terms import DivertDefinition, RoutingType
 
 
 class Decisions:
@@ -137,7 +137,7 @@ def test_addresses_that_diverts_lead_to_are_asked_for_too(node: Node) -> None:
     world.queue("other")
     for name, exclusive, selector in (("copy", False, "n = 1"), ("take", True, "n = 2")):
         world.office.diverts.create(
-            DivertConfiguration(
+            DivertDefinition(
                 name, address="q", forwarding_address="target", filter=selector, exclusive=exclusive, routing_name=name
             )
         )

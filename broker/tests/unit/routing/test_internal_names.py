@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from support.routing import World
-from understudy.config.model import Configuration, RoutingType
+from understudy.config.model import Configuration
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.internal_names import DEFAULT, FORMER_DEFAULT, internal_prefix
 from understudy.routing.restore import settle
+from understudy.terms import RoutingType
 
 
 def test_the_default_is_that_of_the_configuration() -> None:

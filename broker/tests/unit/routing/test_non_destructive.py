@@ -10,7 +10,6 @@ import pytest
 from support.large import Node, body_of, header_of
 from support.routing import FakeCallback, World, callback_of, text
 from support.store import StoreHarness
-from understudy.config.model import RoutingType
 from understudy.errors import DiskFull
 from understudy.management import queue_messages
 from understudy.message import GROUP_ID
@@ -21,6 +20,7 @@ from understudy.routing.updates import change_queue
 from understudy.routing.walk import act_on
 from understudy.session.outcomes import EXPIRED, REJECTED
 from understudy.session.session import ServerSession
+from understudy.terms import RoutingType
 
 
 def consumer(world: World, selector: str | None = None, credit_bytes: int = -1, **options: object) -> ServerSession:

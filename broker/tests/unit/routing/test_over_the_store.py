@@ -12,12 +12,12 @@ import pytest
 
 from support.routing import World, callback_of, text
 from support.store import DIRECTORY, StoreHarness
-from understudy.config.model import RoutingType
 from understudy.errors import StoreVersionUnsupported
 from understudy.message import DUPLICATE_ID
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.restore import restore
 from understudy.store.pages import Pages
+from understudy.terms import RoutingType
 
 
 class Node:

@@ -6,8 +6,8 @@ import pytest
 
 from support.routing import World, callback_of, text
 from support.sends import sends_of
-from understudy.config.model import RoutingType
 from understudy.session.session import ServerSession
+from understudy.terms import RoutingType
 
 BODY = "x" * 1_000
 SIZE = text(BODY, address="a").encode_size

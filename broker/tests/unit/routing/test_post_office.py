@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from support.routing import FakeCallback, World, callback_of, text
-from understudy.config.model import RoutingType
 from understudy.errors import AddressFull, AddressNotFound
 from understudy.limits import PAGING_SLACK_BYTES
 from understudy.message import DUPLICATE_ID, ROUTING_TYPE, LargeMessage, Message
 from understudy.store import read_back
 from understudy.store.pages import Pages
+from understudy.terms import RoutingType
 from understudy.testing.sim_disk import SimVolume
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from support.routing import World, callback_of, text
 from support.store import DIRECTORY, StoreHarness
-from understudy.config.model import RoutingType
 from understudy.errors import DescriptorsExhausted, DiskFailed, DiskFull, SegmentMissing
 from understudy.management import queue_messages as messages
 from understudy.ports import File
@@ -21,6 +20,7 @@ from understudy.routing.walk import act_on
 from understudy.store.log.segment import parse_name
 from understudy.store.quarantine import entry_names, quarantine_path, read_entries
 from understudy.store.reference import unpack_location
+from understudy.terms import RoutingType
 from understudy.tools.inspect import verify
 from understudy.tools.log_copy import CopyState, LogCopy
 

@@ -7,13 +7,13 @@ import struct
 import pytest
 
 from support.routing import World
-from understudy.config.model import MessageLoadBalancing, RoutingType
 from understudy.message import ROUTE_TO, ROUTING_TYPE, Message
 from understudy.properties import BYTE, Properties
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.filter import parse_filter
 from understudy.routing.queues.queue import Queue
 from understudy.routing.remote import Balancer, RemoteBinding, queue_ids
+from understudy.terms import MessageLoadBalancing, RoutingType
 
 NODES = [f"{number}1111111-2222-3333-4444-555555555555" for number in range(4)]
 OFF, STRICT = MessageLoadBalancing.OFF, MessageLoadBalancing.STRICT

@@ -10,11 +10,12 @@ import pytest
 from support.large import Node
 from support.routing import World, text
 from support.store import StoreHarness
-from understudy.config.model import AddressSettingsConfiguration, RoutingType
+from understudy.config.model import AddressSettingsConfiguration
 from understudy.errors import DiskFull
 from understudy.message import ROUTING_TYPE
 from understudy.routing.lifecycle.retroactive import Retroactive
 from understudy.routing.queues.queue import Queue
+from understudy.terms import RoutingType
 
 PREFIX = "$.internal."
 MULTICAST, ANYCAST = RoutingType.MULTICAST, RoutingType.ANYCAST

@@ -10,7 +10,6 @@ import pytest
 
 from support.core import CoreNode
 from support.routing import World, callback_of, text
-from understudy.config.model import RoutingType
 from understudy.errors import InvalidSelector
 from understudy.limits import SELECTOR_STEPS_MAX
 from understudy.management import queue_messages
@@ -21,6 +20,7 @@ from understudy.routing.filter import Filter, parse_filter
 from understudy.routing.updates import change_queue
 from understudy.selector.work import WORK
 from understudy.session.prefixes import NO_PREFIXES, AddressPrefixes
+from understudy.terms import RoutingType
 from understudy.wire.core import packets
 from understudy.wire.core.codec import encode
 

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from understudy.config.model import (
-    AddressFullPolicy,
-    AddressSettingsConfiguration,
-    PageFullPolicy,
-    RoutingType,
-    WildcardConfiguration,
-)
+from understudy.config.model import AddressSettingsConfiguration
 from understudy.routing.settings import AddressSettings, AddressSettingsRepository
+from understudy.terms import AddressFullPolicy, PageFullPolicy, RoutingType
+from understudy.wildcards import Wildcards
 
 
 def test_without_any_block_the_documented_defaults_hold() -> None:
@@ -92,7 +88,7 @@ def test_redelivery_delays_are_varied_within_their_share() -> None:
 
 
 def test_a_literal_match_is_for_the_address_that_is_named_like_a_wildcard() -> None:
-    wildcards = WildcardConfiguration(literal_markers="()")
+    wildcards = Wildcards(literal_markers="()")
     blocks: dict[str, dict[str, object]] = {
         "a.#": {"redelivery_delay": 1, "max_delivery_attempts": 1},
         "(a.#)": {"redelivery_delay": 2, "expiry_address": "literal"},
@@ -110,7 +106,7 @@ def test_a_literal_match_is_for_the_address_that_is_named_like_a_wildcard() -> N
 @pytest.mark.parametrize("name", ["0f8fad5b-d9cb-469f-a165-70867728950e", "0F8FAD5B-D9CB-469F-A165-70867728950E"])
 def test_settings_of_a_name_that_is_a_uuid_are_those_of_the_namespace(name: str) -> None:
     blocks: dict[str, dict[str, object]] = {"temp.#": {"redelivery_delay": 1}, "#": {"redelivery_delay": 2}}
-    settings = AddressSettingsRepository(blocks.items(), WildcardConfiguration(uuid_namespace="temp"))
+    settings = AddressSettingsRepository(blocks.items(), Wildcards(uuid_namespace="temp"))
     assert settings.of(name).redelivery_delay == 1
     for other in (name[:-1], name[:-1] + "g", name.replace("-", "", 1) + "0", "temp", ""):
         assert settings.of(other).redelivery_delay == (1 if other == "temp" else 2)

@@ -10,7 +10,6 @@ import pytest
 from support.routing import FakeCallback, World, callback_of, text
 from support.sends import sends_of
 from support.store import DIRECTORY, StoreHarness
-from understudy.config.model import RoutingType
 from understudy.errors import TransactionTooLarge, XaCode, XaError
 from understudy.ids import Xid
 from understudy.message import SCHEDULED_DELIVERY
@@ -22,6 +21,7 @@ from understudy.session.outcomes import ACCEPTED
 from understudy.session.session import ServerSession
 from understudy.store import staged_references
 from understudy.store.pages import Pages
+from understudy.terms import RoutingType
 from understudy.wire.core.codes import ErrorCode, code_of
 
 COUNT = 30

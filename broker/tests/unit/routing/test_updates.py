@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from support.routing import World, callback_of, text
-from understudy.config.model import DivertConfiguration, RoutingType
 from understudy.errors import InvalidQueueConfiguration, InvalidSelector, UnexpectedRoutingType
 from understudy.routing.queues.queue import Queue
 from understudy.routing.restore import restore
@@ -19,6 +18,7 @@ from understudy.routing.updates import (
     resume_address,
     resume_queue,
 )
+from understudy.terms import DivertDefinition, RoutingType
 
 
 def change(world: World, queue: Queue, **changes: object) -> None:
@@ -159,7 +159,7 @@ def test_a_run_of_messages_goes_the_short_way_to_ordinary_queues_only() -> None:
     queue = world.queue()
     address = queue.address
     assert address.plain_queues == (queue,)
-    world.office.diverts.create(DivertConfiguration("d", "q", "copy"))
+    world.office.diverts.create(DivertDefinition("d", "q", "copy"))
     assert address.plain_queues == ()
     world.office.diverts.destroy("d")
     assert address.plain_queues == (queue,)

@@ -25,7 +25,7 @@ from support.large import Node
 from support.routing import text
 from support.store import StoreHarness
 from understudy.cluster.credentials import ClusterCredentials
-from understudy.config.model import AcceptorConfiguration, Permission, SecuritySettingConfiguration
+from understudy.config.model import AcceptorConfiguration, SecuritySettingConfiguration
 from understudy.ids import Xid
 from understudy.limits import DETACHED_SESSION_MS_MAX
 from understudy.message import Message
@@ -37,6 +37,7 @@ from understudy.security.authentication import Authenticator
 from understudy.security.authorization import RoleSecurity
 from understudy.security.password_hashes import HashParameters, PasswordHash
 from understudy.security.settings import SecuritySettings
+from understudy.terms import Permission
 from understudy.wire.core import packets as p
 from understudy.wire.core.codec import encode
 from understudy.wire.detect import Protocol

@@ -8,7 +8,7 @@ import pytest
 
 from support.directories import ADA, ADA_ROLES, FakeDirectory, role
 from support.routing import FakeClock
-from understudy.config.model import Configuration, SecuritySettingConfiguration, WildcardConfiguration
+from understudy.config.model import Configuration, SecuritySettingConfiguration
 from understudy.errors import AuthenticationFailed, ConfigError, NotAuthorized
 from understudy.security.authentication import Authenticator
 from understudy.security.authorization import (
@@ -25,6 +25,7 @@ from understudy.security.directory import Entry
 from understudy.security.login_modules import LoginModule
 from understudy.security.password_hashes import HashParameters
 from understudy.security.settings import SecuritySettings
+from understudy.wildcards import Wildcards
 
 CHEAP = HashParameters(n=2, r=1, p=1)
 ADMIN = Principal("ada", frozenset({"admins"}))
@@ -156,7 +157,7 @@ def test_two_users_of_one_name_with_other_roles_are_not_confused() -> None:
 
 
 def test_other_wildcards() -> None:
-    signs = WildcardConfiguration(delimiter="/", any_words=">", single_word="+")
+    signs = Wildcards(delimiter="/", any_words=">", single_word="+")
     security = RoleSecurity(
         Authenticator({}, {}, CountingEntropy(), FakeClock()),
         SecuritySettings([setting("a/+/c", send="admins")], signs),

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from support.certificates import make
-from understudy.config.model import Permission, SecuritySettingConfiguration
+from understudy.config.model import SecuritySettingConfiguration
 from understudy.errors import AuthenticationFailed, ConfigError
 from understudy.security.authentication import Authenticator, Guest, OtherLogins, Principal, parse_certificate_users
 from understudy.security.authorization import RoleSecurity
 from understudy.security.certificate_users import CertificateUsers
 from understudy.security.settings import SecuritySettings
+from understudy.terms import Permission
 from understudy.testing.manual_time import ManualTime
 from understudy.tls.certificates import DistinguishedName, subject_of
 

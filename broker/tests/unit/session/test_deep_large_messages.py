@@ -14,13 +14,13 @@ import pytest
 from support.large import Node, body_of, header_of, named, seen_by
 from support.routing import text
 from support.store import StoreHarness
-from understudy.config.model import RoutingType
 from understudy.routing.queues import level
 from understudy.routing.queues.queue import Queue
 from understudy.session.outcomes import ACCEPTED
 from understudy.session.session import ServerSession
 from understudy.store import backlog
 from understudy.store.reference import LargeReference
+from understudy.terms import RoutingType
 
 COUNT = 120
 EVERY = 5

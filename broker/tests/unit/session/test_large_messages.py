@@ -10,7 +10,7 @@ from support.large import FOLDER, Node, body_of, header_of, named, node_with_dea
 from support.routing import FakeSecurity
 from support.store import StoreHarness
 from understudy import limits
-from understudy.config.model import AddressSettingsConfiguration, DiskFullPolicy, Permission, RoutingType
+from understudy.config.model import AddressSettingsConfiguration
 from understudy.errors import (
     AddressFull,
     DiskFull,
@@ -23,6 +23,7 @@ from understudy.errors import (
 from understudy.ids import Xid
 from understudy.message import DUPLICATE_ID, LARGE_COMPRESSED, LARGE_SIZE, SCHEDULED_DELIVERY
 from understudy.session import upload as upload_module
+from understudy.terms import DiskFullPolicy, Permission, RoutingType
 
 UNLIMITED = -1
 

@@ -9,17 +9,13 @@ import pytest
 
 from support.routing import World, callback_of, text
 from support.sends import sends_of
-from understudy.config.model import AcceptorConfiguration, RoutingType
 from understudy.message import ROUTING_TYPE
 from understudy.routing.configuration import QueueConfiguration
 from understudy.session.prefixes import NO_PREFIXES, AddressPrefixes, prefixes_of
 from understudy.session.session import ServerSession
+from understudy.terms import RoutingType
 
-PREFIXES = prefixes_of(
-    AcceptorConfiguration(
-        "a", "h", 1, anycast_prefixes=("queue/", "jms.queue."), multicast_prefixes=("topic/", "queue/of/")
-    )
-)
+PREFIXES = prefixes_of(("queue/", "jms.queue."), ("topic/", "queue/of/"))
 
 
 @pytest.mark.parametrize(
@@ -44,7 +40,7 @@ def test_a_prefix_is_cut_off_once_and_the_longest_counts(
 
 def test_without_prefixes_nothing_is_cut_and_no_message_copied() -> None:
     assert not NO_PREFIXES
-    assert prefixes_of(AcceptorConfiguration("a", "h", 1)) == AddressPrefixes()
+    assert prefixes_of() == AddressPrefixes()
     message = text("m", "queue/a")
     assert NO_PREFIXES.unprefixed(message) is message
     world = World()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from support.routing import World, callback_of, text
-from understudy.config.model import RoutingType
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.restore import restore
+from understudy.terms import RoutingType
 
 
 def test_a_missing_queue_answers_the_defaults() -> None:

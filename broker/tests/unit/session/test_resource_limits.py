@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from support.routing import FakeSecurity, World, text
-from understudy.config.model import ResourceLimits, RoutingType
 from understudy.errors import NotAuthorized, SessionRejected
 from understudy.message import ROUTING_TYPE
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.records import queue_configuration, queue_record
 from understudy.session.registry import SessionRegistry
+from understudy.terms import ResourceLimits, RoutingType
 
 
 class Amy(FakeSecurity):

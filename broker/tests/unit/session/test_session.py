@@ -6,7 +6,6 @@ import pytest
 
 from support.routing import Answers, FakeSecurity, World, callback_of, text
 from support.sends import sends_of
-from understudy.config.model import Permission, RoutingType
 from understudy.errors import (
     AddressNotFound,
     DuplicateMetadata,
@@ -26,6 +25,7 @@ from understudy.routing.configuration import QueueConfiguration
 from understudy.session.connection_scope import ConnectionScope
 from understudy.session.outcomes import ACCEPTED, EXPIRED
 from understudy.session.session import ServerSession
+from understudy.terms import Permission, RoutingType
 
 
 def loaded(world: World, *names: str, **options: object) -> ServerSession:

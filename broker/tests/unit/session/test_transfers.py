@@ -9,7 +9,6 @@ import pytest
 from support.large import Node, body_of, header_of
 from support.routing import FakeSecurity, World, text
 from support.store import StoreHarness
-from understudy.config.model import DivertConfiguration, Permission, RoutingType
 from understudy.errors import NotAuthorized, QueueNotFound
 from understudy.message import (
     ACTUAL_EXPIRY,
@@ -26,6 +25,7 @@ from understudy.message import (
 from understudy.properties import PropertyValue
 from understudy.session.transfers import admitted
 from understudy.session.validated_users import ValidatedUsers
+from understudy.terms import DivertDefinition, Permission, RoutingType
 
 ORIGIN = {ORIGINAL_ADDRESS: "work", ORIGINAL_QUEUE: "work", ORIGINAL_MESSAGE_ID: 7, ACTUAL_EXPIRY: 5}
 SENDER = {VALIDATED_USER: "alice", INGRESS_TIMESTAMP: 3}
@@ -110,7 +110,7 @@ def test_a_message_that_no_queue_takes_is_refused_if_its_sender_asks_for_that(wa
     else:
         world.queue("a", filter="n = 1")
     if way == "divert":
-        world.office.diverts.create(DivertConfiguration("d", "a", "a", exclusive=True))
+        world.office.diverts.create(DivertDefinition("d", "a", "a", exclusive=True))
     session = world.session()
     session.send(text("m", "a", properties={TRANSFER: int(Transfer.NEEDS_QUEUE)}), world.answers.of("asked"))
     assert isinstance(world.answers.error("asked"), QueueNotFound)

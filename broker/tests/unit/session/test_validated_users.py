@@ -10,12 +10,12 @@ from support.large import Node, header_of
 from support.routing import World, callback_of, text
 from support.sends import sends_of
 from support.store import StoreHarness
-from understudy.config.model import RoutingType
 from understudy.errors import IllegalState
 from understudy.message import VALIDATED_USER
 from understudy.session.prefixes import AddressPrefixes
 from understudy.session.session import ServerSession
 from understudy.session.validated_users import ValidatedUsers
+from understudy.terms import RoutingType
 
 POPULATE = ValidatedUsers(populate=True)
 FORGED = {VALIDATED_USER: "root", "kept": 1}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from support.routing import FakeSecurity, World
-from understudy.config.model import Permission
 from understudy.errors import NotAuthorized, QueueNotFound
 from understudy.session.visibility import check_visible, find_visible, queue_names, visible_queue
+from understudy.terms import Permission
 
 
 @pytest.mark.parametrize("permission", Permission)

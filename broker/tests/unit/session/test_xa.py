@@ -6,7 +6,6 @@ import pytest
 
 from support.routing import World, callback_of, text
 from support.xa import OTHER, XID, aging, commit, count, refused, xa_session
-from understudy.config.model import RoutingType
 from understudy.errors import MachineError, ObjectClosed, StoreError, XaCode, XaError
 from understudy.ids import Xid
 from understudy.machine import To
@@ -15,6 +14,7 @@ from understudy.session.branch import Branch, Event, Kind, State, decode_name, e
 from understudy.session.resource_manager import ResourceManager
 from understudy.session.session import ServerSession
 from understudy.session.transaction import Transaction
+from understudy.terms import RoutingType
 
 
 def test_two_phases() -> None:

@@ -26,7 +26,6 @@ from tests.support.store import StoreHarness
 
 from understudy.cli import spark_job
 from understudy.cli.pipeline import pipeline
-from understudy.config.wildcard import matches
 from understudy.errors import (
     BrokerError,
     ConfigError,
@@ -46,6 +45,7 @@ from understudy.spark.archive_rows import address_expression, address_key
 from understudy.spark.archives import ArchiveReport, Settings, archive
 from understudy.spark.journal_source import read_archive
 from understudy.store.log.format_version import FORMAT_VERSION
+from understudy.wildcards import matches
 
 pytestmark = pytest.mark.spark
 

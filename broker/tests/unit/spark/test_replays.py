@@ -16,12 +16,12 @@ from tests.support.store import StoreHarness
 
 from understudy.cli import spark_job
 from understudy.cli.pipeline import pipeline
-from understudy.config.wildcard import matches
 from understudy.errors import ConfigError
 from understudy.message import LargeBody, LargeMessage, Message
 from understudy.selector import parse_selector
 from understudy.spark.archives import Settings, archive
 from understudy.spark.replays import Selection, choose, message_of
+from understudy.wildcards import matches
 
 pytestmark = pytest.mark.spark
 

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, Final, cast
 
-from understudy.config.model import RoutingType
 from understudy.errors import InvalidQueueConfiguration
 from understudy.protocols.core.answers import SessionAnswers
 from understudy.routing.configuration import QueueConfiguration
+from understudy.terms import RoutingType
 from understudy.wire.core import packets
 
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import logging
 
-from understudy.config.model import RoutingType
 from understudy.message import (
     ACTUAL_EXPIRY,
     DELIVERIES,
@@ -39,6 +38,7 @@ from understudy.routing.queues.queue import Queue
 from understudy.routing.remote import without_routes
 from understudy.routing.response_order import ResponseOrder, RoutingTransaction
 from understudy.store.reference import MessageReference, References
+from understudy.terms import RoutingType
 
 log = logging.getLogger(__name__)
 

@@ -22,8 +22,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from typing import NamedTuple, Protocol
 
-from understudy.config.model import DivertConfiguration, DivertRouting, RoutingType
-from understudy.config.wildcard import matches
 from understudy.errors import (
     AddressNotFound,
     BrokerError,
@@ -45,6 +43,8 @@ from understudy.routing.lifecycle.dead_letters import DeadLetters
 from understudy.routing.queues.queue import Queue
 from understudy.routing.response_order import Done, Lanes, ResponseOrder, RoutingTransaction, strictest
 from understudy.store.reference import MessageReference
+from understudy.terms import DivertDefinition, DivertRouting, RoutingType
+from understudy.wildcards import matches
 
 
 class DivertListener(Protocol):
@@ -87,7 +87,7 @@ class Diverts:
 
     # -- made and destroyed ---------------------------------------------------------------------
 
-    def deploy(self, configured: Iterable[DivertConfiguration]) -> None:
+    def deploy(self, configured: Iterable[DivertDefinition]) -> None:
         """Make those of the configuration and remove those that have gone from it. One that the log has under the same
         name goes. One that is there is changed and keeps its count, unless its address or ``exclusive`` differs.
         """
@@ -109,7 +109,7 @@ class Diverts:
                 self.destroy(name)
                 self._add(Divert(configuration))
 
-    def create(self, configuration: DivertConfiguration) -> Divert:
+    def create(self, configuration: DivertDefinition) -> Divert:
         """A divert that lasts until it is destroyed, through restarts and takeovers. Its address is
         made if it is missing.
 
@@ -136,7 +136,7 @@ class Diverts:
         self._add(divert)
         return divert
 
-    def change(self, name: str, configuration: DivertConfiguration) -> None:
+    def change(self, name: str, configuration: DivertDefinition) -> None:
         """Let a divert do from now on what ``configuration`` says; its name and its address stay. One of the
         configuration is as that says again after the next activation.
 
@@ -182,7 +182,7 @@ class Diverts:
         """Restore the diverts that the record of an address keeps (``kept_for``)."""
         for values in kept:
             fields = {**values, "routing_type": DivertRouting(values["routing_type"])}
-            divert = Divert(DivertConfiguration(**fields))  # type: ignore[arg-type]  # written by kept_for
+            divert = Divert(DivertDefinition(**fields))  # type: ignore[arg-type]  # written by kept_for
             divert.stored = True
             self._add(divert)
 

@@ -15,7 +15,6 @@ import logging
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from understudy.config.model import DivertConfiguration, DivertRouting, RoutingType
 from understudy.errors import DiskFull, InvalidQueueConfiguration, LimitExceeded
 from understudy.routing.address import Address
 from understudy.routing.configuration import QueueConfiguration
@@ -23,6 +22,7 @@ from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
 from understudy.routing.response_order import ResponseOrder
 from understudy.routing.updates import change_queue
+from understudy.terms import DivertDefinition, DivertRouting, RoutingType
 
 log = logging.getLogger(__name__)
 
@@ -112,7 +112,7 @@ class Retroactive:
                 change_queue(office, queue, replace(queue.configuration, ring_size=count))
         if names.divert not in office.diverts.by_name:
             office.diverts.create(
-                DivertConfiguration(names.divert, address.name, names.address, routing_type=DivertRouting.PASS)
+                DivertDefinition(names.divert, address.name, names.address, routing_type=DivertRouting.PASS)
             )
 
     def queue_created(self, queue: Queue) -> None:

@@ -13,7 +13,6 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Protocol
 
-from understudy.config.model import RoutingType
 from understudy.errors import MaxConsumersExceeded, MessageUnreadable
 from understudy.message import Message
 from understudy.ports import Clock, Timers
@@ -30,6 +29,7 @@ from understudy.selector.work import WORK
 from understudy.store.backlog import Backlog
 from understudy.store.message_store import MessageStore
 from understudy.store.reference import LargeReference, Location, MessageReference, Part, References, RunSlice
+from understudy.terms import RoutingType
 
 #: Expired messages taken out of a queue before something else has its turn.
 EXPIRED_AT_ONCE = 10_000

@@ -225,7 +225,9 @@ def test_a_replica_with_the_lock_leaves_the_record_and_never_asks_for_the_lock_w
 class Backup:
     """The policy of a backup whose activation has ended, with the outcome of its scale-down."""
 
-    def __init__(self, outcome: ScaleDownOutcome | None, *, restart_backup: bool, error: BrokerError | None = None) -> None:
+    def __init__(
+        self, outcome: ScaleDownOutcome | None, *, restart_backup: bool, error: BrokerError | None = None
+    ) -> None:
         self.time = ManualTime()
         self.life = create_autospec(Decisions, instance=True)
         self.authority = create_autospec(Authority, instance=True)

@@ -12,13 +12,28 @@ from __future__ import annotations
 
 from typing import Final
 
-from understudy.config.model import WildcardConfiguration
+from understudy.dataclass import dataclass
 
-DEFAULT_WILDCARDS = WildcardConfiguration()
+
+@dataclass(frozen=True, slots=True)
+class Wildcards:
+    """Characters of wildcards; the defaults are those of Artemis."""
+
+    routing_enabled: bool = True
+    delimiter: str = "."
+    any_words: str = "#"
+    single_word: str = "*"
+    literal_markers: str = ""
+    """Two characters around the match of an address setting in which wildcards mean themselves; empty = none."""
+    uuid_namespace: str = ""
+    """Words before a name that is a UUID, under which its settings are looked up; empty = the name itself."""
+
+
+DEFAULT_WILDCARDS = Wildcards()
 _HEX: Final = frozenset("0123456789abcdefABCDEF-")
 
 
-def check_match(match: str, wildcards: WildcardConfiguration = DEFAULT_WILDCARDS) -> str | None:
+def check_match(match: str, wildcards: Wildcards = DEFAULT_WILDCARDS) -> str | None:
     """Reason why a match of settings is invalid, or None: ``#`` is refused except at the end, as in Artemis."""
     if not match:
         return "the match is empty"
@@ -27,7 +42,7 @@ def check_match(match: str, wildcards: WildcardConfiguration = DEFAULT_WILDCARDS
     return None
 
 
-def is_wild(match: str, wildcards: WildcardConfiguration = DEFAULT_WILDCARDS) -> bool:
+def is_wild(match: str, wildcards: Wildcards = DEFAULT_WILDCARDS) -> bool:
     """Whether an address contains a wildcard."""
     if wildcards.any_words not in match and wildcards.single_word not in match:
         return False
@@ -35,18 +50,18 @@ def is_wild(match: str, wildcards: WildcardConfiguration = DEFAULT_WILDCARDS) ->
     return wildcards.any_words in words or wildcards.single_word in words
 
 
-def is_pattern(match: str, wildcards: WildcardConfiguration = DEFAULT_WILDCARDS) -> bool:
+def is_pattern(match: str, wildcards: Wildcards = DEFAULT_WILDCARDS) -> bool:
     """Whether a match of settings contains a wildcard, perhaps in a longer word."""
     return wildcards.any_words in match or wildcards.single_word in match
 
 
-def prefix_of(match: str, wildcards: WildcardConfiguration = DEFAULT_WILDCARDS) -> str:
+def prefix_of(match: str, wildcards: Wildcards = DEFAULT_WILDCARDS) -> str:
     """Prefix of all addresses that a match of settings fits: the first word up to a wildcard."""
     first = match.split(wildcards.delimiter, 1)[0]
     return first.partition(wildcards.any_words)[0].partition(wildcards.single_word)[0]
 
 
-def literal_of(match: str, wildcards: WildcardConfiguration = DEFAULT_WILDCARDS) -> str | None:
+def literal_of(match: str, wildcards: Wildcards = DEFAULT_WILDCARDS) -> str | None:
     """The literal address of a match between literal markers; None for any other match."""
     markers = wildcards.literal_markers
     if markers and len(match) > 1 and match[0] == markers[0] and match[-1] == markers[1]:
@@ -54,7 +69,7 @@ def literal_of(match: str, wildcards: WildcardConfiguration = DEFAULT_WILDCARDS)
     return None
 
 
-def looked_up_name(address: str, wildcards: WildcardConfiguration = DEFAULT_WILDCARDS) -> str:
+def looked_up_name(address: str, wildcards: Wildcards = DEFAULT_WILDCARDS) -> str:
     """The name under which the settings of an address are looked up: if the address is a UUID, as clients name
     temporary queues, it is preceded by the ``uuid-namespace``.
     """
@@ -68,7 +83,7 @@ def _is_uuid(name: str) -> bool:
     return [len(group) for group in groups] == [8, 4, 4, 4, 12] and _HEX.issuperset(name)
 
 
-def fits(match: str, address: str, wildcards: WildcardConfiguration = DEFAULT_WILDCARDS) -> bool:
+def fits(match: str, address: str, wildcards: Wildcards = DEFAULT_WILDCARDS) -> bool:
     """Whether settings with this match are for an address."""
     any_words, delimiter = wildcards.any_words, wildcards.delimiter
     if len(match) > 1 and match[-1] == any_words and match[-2] != delimiter:
@@ -104,7 +119,7 @@ def _fits_word(want: str, word: str, single: str) -> bool:
     return place <= end and word.endswith(last)
 
 
-def matches(match: str, address: str, wildcards: WildcardConfiguration = DEFAULT_WILDCARDS) -> bool:
+def matches(match: str, address: str, wildcards: Wildcards = DEFAULT_WILDCARDS) -> bool:
     """Whether an address is routed to one with wildcards. There is no backtracking: each part between two ``#`` is
     found at its first occurrence, so the cost is at most the product of both lengths for any number of wildcards.
     """
@@ -126,7 +141,7 @@ def matches(match: str, address: str, wildcards: WildcardConfiguration = DEFAULT
     return True
 
 
-def _parts(pattern: list[str], wildcards: WildcardConfiguration) -> list[list[str]]:
+def _parts(pattern: list[str], wildcards: Wildcards) -> list[list[str]]:
     """The parts before, between and after each ``#``."""
     parts: list[list[str]] = [[]]
     for word in pattern:
@@ -137,13 +152,13 @@ def _parts(pattern: list[str], wildcards: WildcardConfiguration) -> list[list[st
     return parts
 
 
-def _fit(part: list[str], words: list[str], start: int, wildcards: WildcardConfiguration) -> bool:
+def _fit(part: list[str], words: list[str], start: int, wildcards: Wildcards) -> bool:
     """Whether the words from ``start`` on match a part without ``#``."""
     single = wildcards.single_word
     return all(want in (single, words[start + place]) for place, want in enumerate(part))
 
 
-def specificity(match: str, wildcards: WildcardConfiguration = DEFAULT_WILDCARDS) -> tuple[object, ...]:
+def specificity(match: str, wildcards: Wildcards = DEFAULT_WILDCARDS) -> tuple[object, ...]:
     """Sort key among matches of settings that fit one address: the most specific comes first.
 
     The order is that of Artemis (HierarchicalObjectRepository): no wildcard; a literal match; ``*`` only, where the
