@@ -19,7 +19,7 @@ from understudy.cli.instances import config_of, create_instance, default_options
 from understudy.cli.serving import Instance, serve
 from understudy.cli.terminal import echo
 from understudy.cli.user_files import security_of
-from understudy.config.instance_files import TOKEN_FILE
+from understudy.config.instance_files import TOKEN_FILE, launcher_properties
 from understudy.config.password_codec import KEY_VARIABLE
 from understudy.config.reader import read_broker_xml
 from understudy.config.servers import LoadedConfig
@@ -172,7 +172,7 @@ def read_configuration(
     Args:
         config: Its broker.xml.
         directory: Instance directory, base of relative paths.
-        properties: ``NAME=VALUE`` for ``${NAME}`` in the file.
+        properties: ``NAME=VALUE`` for ``${NAME}`` in the file; those of the launcher of Artemis have a value.
         quarantine: Whether damaged records are quarantined, regardless of the file.
 
     Raises:
@@ -183,7 +183,7 @@ def read_configuration(
     except OSError as error:
         hint = "`understudy create DIR` writes an instance" if isinstance(error, FileNotFoundError) else None
         raise ConfigError(f"cannot be read: {error.strerror}", file=str(config), hint=hint) from error
-    values = dict(entry.partition("=")[::2] for entry in properties)
+    values = launcher_properties(str(directory)) | dict(entry.partition("=")[::2] for entry in properties)
     loaded = read_broker_xml(
         data,
         file=str(config),
