@@ -34,8 +34,6 @@ log = logging.getLogger(__name__)
 
 FAILURE_REPEATED_MS: Final = 60_000
 """After the first failed attempt a further one is logged this often, while the target is away."""
-REFUSED_RETRY_MS: Final = 60_000
-"""Wait before messages that the target refused are sent again on the same connection."""
 
 
 class State(Enum):
@@ -145,8 +143,6 @@ class Bridge(Machine[State, Event]):
         self.target = ""
         """URL of the connector that is in use or was tried last; empty: none was."""
         self._timer: Timer | None = None
-        self._refused_timer: Timer | None = None
-        """Of the next attempt with messages that the target refused; None: it refused none."""
         self.retry_ms = 0
         """Monotonic time of the next attempt, while it waits for that."""
         self._failures = 0
@@ -234,31 +230,18 @@ class Bridge(Machine[State, Event]):
         forwarding = self._forwarding
         if forwarding is not None:
             forwarding.confirmed(first, last)
-            self._drained()
+            if not forwarding.unconfirmed and self.state in (_S.PAUSING, _S.STOPPING):
+                self.fire(_E.DRAINED)
 
-    def target_refused(self, correlation_id: int, error: BrokerError) -> bool:
+    def _refused(self, correlation_id: int, error: BrokerError) -> bool:
         """The target has refused a message. Returns whether the others go on without it."""
         forwarding = self._forwarding
         if forwarding is None or not forwarding.refused(correlation_id, error):
             return False
         self.last_error = f"{self.target}: a message was refused: {error}"
-        if self._refused_timer is None:
-            log.error(
-                "the target of a bridge refuses a message; it stays in the queue, and others pass it",
-                extra={"bridge": self.name, "error": str(error), "retry_ms": REFUSED_RETRY_MS},
-            )
-            self._refused_timer = self._parts.access.timers.call_later(REFUSED_RETRY_MS, self._try_refused)
-        self._drained()
-        return True
-
-    def _try_refused(self) -> None:
-        self._refused_timer = None
-        if self._forwarding is not None and self.state is _S.RUNNING:
-            self._forwarding.try_held()
-
-    def _drained(self) -> None:
-        if not self.unconfirmed and self.state in (_S.PAUSING, _S.STOPPING):
+        if not forwarding.unconfirmed and self.state in (_S.PAUSING, _S.STOPPING):
             self.fire(_E.DRAINED)
+        return True
 
     def target_writable(self) -> None:
         """The target takes further messages."""
@@ -307,6 +290,7 @@ class Bridge(Machine[State, Event]):
         self._target = TargetSession(
             self, connector, self.configuration, self._parts.access, node_id=self._node_id, proves=self._proves
         )
+        self._target.refused = self._refused
 
     def _run(self) -> None:
         queue, target = self._parts.find_queue(self.configuration.queue_name), self._target
@@ -319,7 +303,7 @@ class Bridge(Machine[State, Event]):
             target,
             self.counts,
             self._consumer_ended,
-            lambda call: self._parts.access.timers.call_later(0, call),
+            self._parts.access.timers,
         )
         try:
             forwarding.open(queue)
@@ -346,9 +330,6 @@ class Bridge(Machine[State, Event]):
             forwarding.close()
 
     def _cancel_timer(self) -> None:
-        if self._refused_timer is not None:
-            self._refused_timer.cancel()
-            self._refused_timer = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -26,6 +26,7 @@ from understudy.limits import (
     BRIDGE_UNCONFIRMED_MESSAGES_MAX,
 )
 from understudy.message import LargeMessage, Message
+from understudy.ports import Timer, Timers
 from understudy.routing.queues.queue import Queue
 from understudy.session.connection_scope import ConnectionScope
 from understudy.session.outcomes import ACCEPTED, REJECTED, modified
@@ -39,6 +40,8 @@ log = logging.getLogger(__name__)
 PROTOCOL: Final = "BRIDGE"
 _CONSUMER: Final = 0
 _PERMISSION_MS: Final = 1 << 40
+REFUSED_RETRY_MS: Final = 60_000
+"""Wait before messages that the target refused are sent again on the same connection."""
 _HELD: Final = modified(undeliverable_here=True)
 #: Errors that every message for one address meets.
 _OF_THE_ADDRESS: Final = (SecurityError, AddressNotFound)
@@ -131,13 +134,13 @@ class Forwarding:
         target: TargetSession,
         counts: BridgeCounts,
         ended: Callable[[str], None],
-        later: Callable[[Callable[[], None]], object],
+        timers: Timers,
     ) -> None:
         """Args:
         conversion: Changes the messages.
         target: Takes them; ready.
         ended: Called when the consumer was ended from outside, with the reason.
-        later: Makes a call in the next turn.
+        timers: For calls in the next turn, and for the next attempt with refused messages.
         """
         self._configuration = configuration
         self._conversion = conversion
@@ -150,15 +153,17 @@ class Forwarding:
         """Messages that the target has not confirmed."""
         self._confirmed_id = 0
         """The last message of those that are confirmed, with all before it, and not removed here yet; 0: none."""
-        self._later = later
+        self._timers = timers
         self._confirmed_bytes = 0
         """Credit that the consumer gets back with the next grant."""
         self._refused_large: tuple[Part, IllegalState] | None = None
         """A large message that cannot be sent and why, while its pieces come."""
         self._large_id = 0
         """Correlation id of the large message that is under way; 0: none is."""
-        self.held = 0
-        """Refused messages that wait in the queue since the last ``try_held``."""
+        self._held = 0
+        """Messages that the target has refused since the last attempt with them; they wait in the queue."""
+        self._held_timer: Timer | None = None
+        """Timer of the next attempt with them."""
         window_bytes = configuration.confirmation_window_size_bytes
         if not 0 < window_bytes <= BRIDGE_UNCONFIRMED_BYTES_MAX:
             window_bytes = BRIDGE_UNCONFIRMED_BYTES_MAX
@@ -197,6 +202,8 @@ class Forwarding:
 
     def close(self) -> None:
         """End it; messages that are not confirmed return to their places in the queue, as if never delivered."""
+        if self._held_timer is not None:
+            self._held_timer.cancel()
         self._remove_confirmed()
         self._sent.clear()
         self.unconfirmed = 0
@@ -213,7 +220,7 @@ class Forwarding:
                 sent.popleft()
             # removed together with those that follow in this turn
             if not self._confirmed_id:
-                self._later(self._remove_confirmed)
+                self._timers.call_later(0, self._remove_confirmed)
             self._confirmed_id = taken.ids[-1]
             self._count_confirmed(taken)
         if sent and first > sent[0].first:
@@ -222,7 +229,7 @@ class Forwarding:
         self._grant()
 
     def refused(self, correlation_id: int, error: BrokerError) -> bool:
-        """The target has refused a message: it waits in the queue until ``try_held``, and those after it go on.
+        """The target has refused a message: it waits in the queue for ``REFUSED_RETRY_MS``, and those after it go on.
 
         Returns:
             False: every other message would be refused too, the address is full for a time, pieces of the message are
@@ -231,22 +238,27 @@ class Forwarding:
         of_all = self._configuration.forwarding_address is not None and isinstance(error, _OF_THE_ADDRESS)
         if of_all or isinstance(error, AddressFull) or correlation_id == self._large_id:
             return False
-        if self.held >= BRIDGE_REFUSED_MESSAGES_MAX or not any(
+        if self._held >= BRIDGE_REFUSED_MESSAGES_MAX or not any(
             each.first <= correlation_id <= each.last for each in self._sent
         ):
             return False
         taken = self._take(correlation_id)
-        self.held += 1
+        self._held += 1
         self.unconfirmed -= 1
         self._counts.refused += 1
         self._confirmed_bytes += _cost_bytes(taken)
         self._session.settle(_CONSUMER, taken.ids[0], _HELD)
         self._grant()
+        if self._held_timer is None:
+            log.error(
+                "the target of a bridge refuses a message; it stays in the queue, and others pass it",
+                extra={"bridge": self._configuration.name, "error": str(error), "retry_ms": REFUSED_RETRY_MS},
+            )
+            self._held_timer = self._timers.call_later(REFUSED_RETRY_MS, self._try_held)
         return True
 
-    def try_held(self) -> None:
-        """Send the refused messages again."""
-        self.held = 0
+    def _try_held(self) -> None:
+        self._held, self._held_timer = 0, None
         consumer = self._session.consumers.get(_CONSUMER)
         if consumer is not None:
             consumer.include_all()
@@ -263,7 +275,7 @@ class Forwarding:
         address, as in Artemis, once its delivery is complete.
         """
         log.error("a message cannot be forwarded", extra={"bridge": self._configuration.name, "error": str(error)})
-        self._later(partial(self._settle_refused, part))
+        self._timers.call_later(0, partial(self._settle_refused, part))
 
     def _settle_refused(self, part: Part) -> None:
         self._confirmed_bytes += _cost_bytes(part)

@@ -69,9 +69,6 @@ class TargetOwner(Protocol):
             BrokerError: the connection is closed.
         """
 
-    def target_refused(self, correlation_id: int, error: BrokerError) -> bool:
-        """The target has refused the message with a correlation id. Returns whether the connection can go on."""
-
     def target_writable(self) -> None:
         """``writable`` may be true again."""
 
@@ -140,6 +137,9 @@ class TargetSession:
         self._node_id = node_id
         self.received: Callable[[Message], None] | None = None
         """Called with messages for consumers of the session; None: it has none."""
+        self.refused: Callable[[int, BrokerError], bool] | None = None
+        """Called with the correlation id of a message that the target refuses; returns whether the connection goes on.
+        None: it never does."""
         self._bridge = bridge
         self._access = access
         self._name = access.entropy.token(16).hex()
@@ -378,7 +378,7 @@ class TargetSession:
     def _refused(self, error: BrokerError, correlation_id: int | None) -> None:
         """Tell the owner of a refused message. Raises ``error`` if the connection cannot go on without it."""
         known = correlation_id is not None and 0 < correlation_id <= self._correlation_id
-        if not known or self._owner is None or not self._owner.target_refused(correlation_id or 0, error):
+        if not known or self.refused is None or not self.refused(correlation_id or 0, error):
             raise error
         self._expected = (correlation_id or 0) + 1
 

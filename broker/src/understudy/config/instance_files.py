@@ -40,11 +40,7 @@ _PERMISSIONS: Final = (
 
 
 def launcher_properties(directory: str) -> dict[str, str]:
-    """Values for ``${NAME}`` in broker.xml that the script ``artemis`` of an instance defines.
-
-    Args:
-        directory: Of the instance.
-    """
+    """Values for ``${NAME}`` in broker.xml that the script ``artemis`` of an instance in a directory defines."""
     return {
         "artemis.instance": directory,
         "artemis.instance.etc": f"{directory}/etc",

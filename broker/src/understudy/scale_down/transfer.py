@@ -208,10 +208,6 @@ class Transfer(Machine[State, Event]):
             self._moving.confirmed(correlation_id)
         self._go_on()
 
-    def target_refused(self, correlation_id: int, error: BrokerError) -> bool:
-        """Never: messages that the target refuses stay here with those after them, and the log says why."""
-        return False
-
     def target_writable(self) -> None:
         """The target takes further messages."""
         self._go_on()
