@@ -18,7 +18,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lxml import etree
-
 from understudy.cli.run import read_configuration
 from understudy.errors import ConfigError
 

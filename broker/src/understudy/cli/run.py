@@ -57,7 +57,13 @@ log = logging.getLogger(__name__)
 @click.option(
     "--log-level", default="info", show_default=True, type=click.Choice(["debug", "info", "warning", "error"])
 )
-@click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="Value for ${NAME} in broker.xml.")
+@click.option(
+    "--property",
+    "properties",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Value for ${NAME} in broker.xml; data.dir, artemis.instance and artemis.instance.etc have one as in Artemis.",
+)
 @click.option(
     "--quarantine",
     is_flag=True,
