@@ -23,6 +23,8 @@ DRILL = "drill"
 """Name of the job that judges the ledgers of a drill."""
 MEMORY_MIB, MEMORY_MIB_MIN = 4096, 1024
 TIMEOUT_S = 6 * 3600
+KEEP_HOURS_MAX = 24 * 366
+"""Limit of ``understudy pipeline archive --keep-hours``."""
 STOP_S = 90
 """Seconds that systemd waits longer than the job is given, so that its report says that its time ended."""
 
@@ -41,14 +43,19 @@ def definitions(jobs: Sequence[Mapping[str, object]], settings: Mapping[str, obj
 
     Args:
         jobs: as the inventory lists them.
-        settings: ``root``, ``directory``, ``python``, ``master``, ``java_home``, ``keep``, ``backend``,
-            ``unit_prefix``, ``url``, ``system_user``, ``reader_group``, ``user``, ``drill``: values of the role.
+        settings: ``root``, ``directory``, ``python``, ``master``, ``java_home``, ``keep``, ``archive_keep_hours``,
+            ``backend``, ``unit_prefix``, ``url``, ``system_user``, ``reader_group``, ``user``, ``drill``: values of
+            the role.
 
     Raises:
         Unusable: a job cannot be set up.
     """
     if not isinstance(jobs, Sequence) or isinstance(jobs, str):
         raise Unusable("broker_pipeline_jobs must be a list")
+    if not 0 <= int(str(settings["archive_keep_hours"])) <= KEEP_HOURS_MAX:
+        raise Unusable(
+            f"broker_pipeline_archive_keep_hours is {settings['archive_keep_hours']}; give 0 to {KEEP_HOURS_MAX}"
+        )
     found = []
     seen = {DRILL} if settings["drill"] else set()
     for index, job in enumerate(jobs):
@@ -138,6 +145,8 @@ def _definition(job: Mapping[str, object], settings: Mapping[str, object]) -> di
     command.append(f"--work-dir={settings['directory']}/work/{name}")
     if kind == "replay":
         command += _login(arguments, settings)
+    if kind == "archive" and not any(each.partition("=")[0] == "--keep-hours" for each in arguments):
+        command.append(f"--keep-hours={settings['archive_keep_hours']}")
     # half for Java's heap; Java itself and the Python workers need the rest
     environment = {"PYSPARK_SUBMIT_ARGS": f"--driver-memory {memory_mib // 2}m pyspark-shell"}
     if settings["java_home"]:

@@ -151,6 +151,8 @@ BRIDGE_CONCURRENCY_MAX = 64
 BRIDGE_HOPS_MAX = 16
 BRIDGE_UNCONFIRMED_MESSAGES_MAX = 5_000
 BRIDGE_UNCONFIRMED_BYTES_MAX = 64 * 1024 * 1024
+#: Messages that the target of a bridge refused and that wait here while others pass; beyond it the connection ends.
+BRIDGE_REFUSED_MESSAGES_MAX = 1_000
 #: Bytes of a bridge that wait in memory for the socket before it takes further messages.
 BRIDGE_OUTGOING_BYTES_PAUSE = 1024 * 1024
 #: Addresses for which a bridge holds credit of its target.

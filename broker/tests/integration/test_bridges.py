@@ -327,3 +327,37 @@ def test_two_bridges_in_a_circle_end_with_a_dead_letter(tmp_path: Path, nodes: l
         time.sleep(0.05)
     assert [depth(made, "q") for made in nodes] == [0, 0]
     assert any("bridges lead in a circle" in made.tail() for made in nodes)
+
+
+def test_messages_that_the_target_refuses_are_passed_by_the_others(tmp_path: Path, nodes: list[Node]) -> None:
+    """Goal: those for an address that exists arrive; the others wait and go there when it exists; none is lost."""
+    closed = "<address-settings><address-setting match='#'><auto-create-addresses>false</auto-create-addresses>"
+    target = node(tmp_path, "target", extra=f"{closed}</address-setting></address-settings>")
+    source = node(tmp_path, "source", connectors=connectors_to(target.port), extra=bridge_to(target.port))
+    target.config.write_text(target.config.read_text().replace('name="q"', 'name="in.good"'))
+    source.config.write_text(source.config.read_text().replace('<address name="q">', '<address name="in.#">'))
+    nodes += [target, source]
+    for each in nodes:
+        each.start().wait_ready("active")
+    with connect(f"tcp://127.0.0.1:{source.port}") as connection, connection.session() as session:
+        producer = session.producer()
+        for number in range(20):
+            for address in ("in.bad", "in.good"):
+                producer.send(f"{address} {number}", address=address)
+    deadline = time.monotonic() + READY_S
+    while invoke(target, "queue.in.good", "getMessageCount")[1] != 20:
+        assert time.monotonic() < deadline, source.tail()
+        time.sleep(0.05)
+    found = source.get("/api/v1/cluster")[1]["bridges"][0]
+    assert (found["state"], found["waiting"], found["refused"]) == ("RUNNING", 20, 20)
+    assert "in.bad" in found["error"]
+    assert source.log.read_text().count("the target of a bridge refuses a message") == 1
+    wanted = '{"name": "in.bad", "address": "in.bad", "routing-type": "ANYCAST", "auto-create-address": true}'
+    assert invoke(target, "broker", "createQueue", wanted)[0] == 200
+    # another connection, before the minute is over
+    assert invoke(source, "bridge.b", "stop")[0] == 200
+    assert invoke(source, "bridge.b", "start")[0] == 200
+    while invoke(target, "queue.in.bad", "getMessageCount")[1] != 20:
+        assert time.monotonic() < deadline + READY_S, source.tail()
+        time.sleep(0.05)
+    assert invoke(source, "queue.q", "getMessageCount")[1] == 0

@@ -21,7 +21,7 @@ def removed(units: list[str], defined: list[str], jobs: list[dict[str, object]],
     """Paths that the role removes."""
     settings: dict[str, object] = dict.fromkeys(("python", "master", "java_home", "url", "user", "directory"), "")
     settings |= {"root": ROOT, "keep": 3, "backend": "systemd", "unit_prefix": "understudy-pipeline", "drill": True}
-    settings |= {"system_user": "", "reader_group": ""}
+    settings |= {"system_user": "", "reader_group": "", "archive_keep_hours": 24}
     (task,) = (
         task
         for task in yaml.safe_load((ROLE / "tasks/units.yml").read_text())

@@ -36,6 +36,7 @@ SETTINGS: dict[str, object] = {
     "url": "",
     "user": "",
     "drill": False,
+    "archive_keep_hours": 24,
     "system_user": "understudy-pipeline",
     "reader_group": "understudy-readers",
 }

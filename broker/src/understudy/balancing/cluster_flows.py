@@ -1,8 +1,7 @@
 """The flows of all cluster connections of a node, and the reports of the other nodes on their queues.
 
 Cluster connections with the same connector have their links in common: a node reports its queues once on the link. A
-report concerns the cluster connection that takes the address of the queue; no address belongs to two of them
-(``config.cluster_addresses``).
+report concerns the first cluster connection that takes the address of the queue and leads to the node.
 
 Source: artemis-ha s. 7.2, 7.5.
 """
@@ -79,8 +78,10 @@ class NodeReports:
             self._flows[0][1].group_noticed(notice)
 
     def noticed(self, notice: Notice) -> None:
+        taken = False
         for flows, flow in self._flows:
-            if notice.kind == "BINDING_ADDED" and flows.takes(notice.address):
+            if not taken and notice.kind == "BINDING_ADDED" and flows.takes(notice.address):
+                taken = True
                 flow.noticed(notice)
             elif notice.cluster_name in flow.bindings:
                 # a queue that was made again at an address of another cluster connection is gone from this one

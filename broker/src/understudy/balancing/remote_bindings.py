@@ -81,12 +81,13 @@ class RemoteBindings:
         self._by_flow.pop(queue, None)
 
     def add(self, binding: RemoteBinding) -> bool:
-        """Returns whether it is routed to from now on: not if another node has reported the same queue, or if there are
-        too many.
+        """Returns whether it is routed to from now on: not if the queue was reported by another node or on the links of
+        another cluster connection before, or if there are too many.
         """
         if binding.name in self.by_name:
             log.warning(
-                "two nodes report the same queue: max-hops is higher than the cluster needs",
+                "a queue is reported twice: max-hops is higher than the cluster needs,"
+                " or two cluster connections take its address",
                 extra={"queue": binding.name},
             )
             return False

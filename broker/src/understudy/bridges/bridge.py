@@ -233,6 +233,16 @@ class Bridge(Machine[State, Event]):
             if not forwarding.unconfirmed and self.state in (_S.PAUSING, _S.STOPPING):
                 self.fire(_E.DRAINED)
 
+    def _refused(self, correlation_id: int, error: BrokerError) -> bool:
+        """The target has refused a message. Returns whether the others go on without it."""
+        forwarding = self._forwarding
+        if forwarding is None or not forwarding.refused(correlation_id, error):
+            return False
+        self.last_error = f"{self.target}: a message was refused: {error}"
+        if not forwarding.unconfirmed and self.state in (_S.PAUSING, _S.STOPPING):
+            self.fire(_E.DRAINED)
+        return True
+
     def target_writable(self) -> None:
         """The target takes further messages."""
         if self._forwarding is not None:
@@ -280,6 +290,7 @@ class Bridge(Machine[State, Event]):
         self._target = TargetSession(
             self, connector, self.configuration, self._parts.access, node_id=self._node_id, proves=self._proves
         )
+        self._target.refused = self._refused
 
     def _run(self) -> None:
         queue, target = self._parts.find_queue(self.configuration.queue_name), self._target
@@ -292,7 +303,7 @@ class Bridge(Machine[State, Event]):
             target,
             self.counts,
             self._consumer_ended,
-            lambda call: self._parts.access.timers.call_later(0, call),
+            self._parts.access.timers,
         )
         try:
             forwarding.open(queue)

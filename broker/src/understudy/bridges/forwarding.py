@@ -18,12 +18,17 @@ from typing import Final
 from understudy.bridges.conversion import Converts
 from understudy.bridges.target import SEND_OVERHEAD_BYTES, TargetSession
 from understudy.config.bridge import BridgeConfiguration
-from understudy.errors import BrokerError, IllegalState
-from understudy.limits import BRIDGE_UNCONFIRMED_BYTES_MAX, BRIDGE_UNCONFIRMED_MESSAGES_MAX
+from understudy.errors import AddressFull, AddressNotFound, BrokerError, IllegalState, SecurityError
+from understudy.limits import (
+    BRIDGE_REFUSED_MESSAGES_MAX,
+    BRIDGE_UNCONFIRMED_BYTES_MAX,
+    BRIDGE_UNCONFIRMED_MESSAGES_MAX,
+)
 from understudy.message import LargeMessage, Message
+from understudy.ports import Timer, Timers
 from understudy.routing.queues.queue import Queue
 from understudy.session.connection_scope import ConnectionScope
-from understudy.session.outcomes import ACCEPTED, REJECTED
+from understudy.session.outcomes import ACCEPTED, REJECTED, modified
 from understudy.session.registry import SessionRegistry
 from understudy.session.services import SessionOptions, SessionServices
 from understudy.session.session import ServerSession
@@ -35,6 +40,11 @@ log = logging.getLogger(__name__)
 PROTOCOL: Final = "BRIDGE"
 _CONSUMER: Final = 0
 _PERMISSION_MS: Final = 1 << 40
+REFUSED_RETRY_MS: Final = 60_000
+"""Wait before messages that the target refused are sent again on the same connection."""
+_HELD: Final = modified(undeliverable_here=True)
+#: Errors that every message for one address meets.
+_OF_THE_ADDRESS: Final = (SecurityError, AddressNotFound)
 
 
 class _OwnRights:
@@ -63,7 +73,7 @@ class Stall(Enum):
 class BridgeCounts:
     """Counters of a bridge since the activation; the names are those of Artemis."""
 
-    __slots__ = ("acknowledged", "forwarded", "lost_connections")
+    __slots__ = ("acknowledged", "forwarded", "lost_connections", "refused")
 
     def __init__(self) -> None:
         self.forwarded = 0
@@ -71,6 +81,8 @@ class BridgeCounts:
         self.acknowledged = 0
         """Messages that the target has confirmed (messagesAcknowledged)."""
         self.lost_connections = 0
+        self.refused = 0
+        """Messages that the target has refused and that others have passed; one that is refused again counts again."""
 
 
 class _Sent:
@@ -122,13 +134,13 @@ class Forwarding:
         target: TargetSession,
         counts: BridgeCounts,
         ended: Callable[[str], None],
-        later: Callable[[Callable[[], None]], object],
+        timers: Timers,
     ) -> None:
         """Args:
         conversion: Changes the messages.
         target: Takes them; ready.
         ended: Called when the consumer was ended from outside, with the reason.
-        later: Makes a call in the next turn.
+        timers: For calls in the next turn, and for the next attempt with refused messages.
         """
         self._configuration = configuration
         self._conversion = conversion
@@ -141,11 +153,17 @@ class Forwarding:
         """Messages that the target has not confirmed."""
         self._confirmed_id = 0
         """The last message of those that are confirmed, with all before it, and not removed here yet; 0: none."""
-        self._later = later
+        self._timers = timers
         self._confirmed_bytes = 0
         """Credit that the consumer gets back with the next grant."""
         self._refused_large: tuple[Part, IllegalState] | None = None
         """A large message that cannot be sent and why, while its pieces come."""
+        self._large_id = 0
+        """Correlation id of the large message that is under way; 0: none is."""
+        self._held = 0
+        """Messages that the target has refused since the last attempt with them; they wait in the queue."""
+        self._held_timer: Timer | None = None
+        """Timer of the next attempt with them."""
         window_bytes = configuration.confirmation_window_size_bytes
         if not 0 < window_bytes <= BRIDGE_UNCONFIRMED_BYTES_MAX:
             window_bytes = BRIDGE_UNCONFIRMED_BYTES_MAX
@@ -184,6 +202,8 @@ class Forwarding:
 
     def close(self) -> None:
         """End it; messages that are not confirmed return to their places in the queue, as if never delivered."""
+        if self._held_timer is not None:
+            self._held_timer.cancel()
         self._remove_confirmed()
         self._sent.clear()
         self.unconfirmed = 0
@@ -200,13 +220,49 @@ class Forwarding:
                 sent.popleft()
             # removed together with those that follow in this turn
             if not self._confirmed_id:
-                self._later(self._remove_confirmed)
+                self._timers.call_later(0, self._remove_confirmed)
             self._confirmed_id = taken.ids[-1]
             self._count_confirmed(taken)
         if sent and first > sent[0].first:
             for correlation_id in range(first, min(last, sent[-1].last) + 1):
                 self._confirmed_early(correlation_id)
         self._grant()
+
+    def refused(self, correlation_id: int, error: BrokerError) -> bool:
+        """The target has refused a message: it waits in the queue for ``REFUSED_RETRY_MS``, and those after it go on.
+
+        Returns:
+            False: every other message would be refused too, the address is full for a time, pieces of the message are
+            under way, or too many messages wait.
+        """
+        of_all = self._configuration.forwarding_address is not None and isinstance(error, _OF_THE_ADDRESS)
+        if of_all or isinstance(error, AddressFull) or correlation_id == self._large_id:
+            return False
+        if self._held >= BRIDGE_REFUSED_MESSAGES_MAX or not any(
+            each.first <= correlation_id <= each.last for each in self._sent
+        ):
+            return False
+        taken = self._take(correlation_id)
+        self._held += 1
+        self.unconfirmed -= 1
+        self._counts.refused += 1
+        self._confirmed_bytes += _cost_bytes(taken)
+        self._session.settle(_CONSUMER, taken.ids[0], _HELD)
+        self._grant()
+        if self._held_timer is None:
+            log.error(
+                "the target of a bridge refuses a message; it stays in the queue, and others pass it",
+                extra={"bridge": self._configuration.name, "error": str(error), "retry_ms": REFUSED_RETRY_MS},
+            )
+            self._held_timer = self._timers.call_later(REFUSED_RETRY_MS, self._try_held)
+        return True
+
+    def _try_held(self) -> None:
+        self._held, self._held_timer = 0, None
+        consumer = self._session.consumers.get(_CONSUMER)
+        if consumer is not None:
+            consumer.include_all()
+            self._session.resume_deliveries()
 
     def _grant(self) -> None:
         if self._confirmed_bytes * 4 >= self._window_bytes or not self.unconfirmed:
@@ -219,7 +275,7 @@ class Forwarding:
         address, as in Artemis, once its delivery is complete.
         """
         log.error("a message cannot be forwarded", extra={"bridge": self._configuration.name, "error": str(error)})
-        self._later(partial(self._settle_refused, part))
+        self._timers.call_later(0, partial(self._settle_refused, part))
 
     def _settle_refused(self, part: Part) -> None:
         self._confirmed_bytes += _cost_bytes(part)
@@ -229,16 +285,21 @@ class Forwarding:
 
     def _confirmed_early(self, correlation_id: int) -> None:
         """The target has a message, and not all before it."""
-        for number, each in enumerate(self._sent):
-            if each.first <= correlation_id <= each.last:
-                rest = each.split(correlation_id)
-                taken = each.take(correlation_id)
-                self._sent.remove(each)
-                for part in reversed(rest):
-                    self._sent.insert(number, part)
-                self._count_confirmed(taken)
-                self._session.settle(_CONSUMER, taken.ids[0], ACCEPTED)
-                return
+        if any(each.first <= correlation_id <= each.last for each in self._sent):
+            taken = self._take(correlation_id)
+            self._count_confirmed(taken)
+            self._session.settle(_CONSUMER, taken.ids[0], ACCEPTED)
+
+    def _take(self, correlation_id: int) -> Part:
+        """Take one message out of those that are not confirmed, of which it is one."""
+        number, sent = next(
+            (number, each) for number, each in enumerate(self._sent) if each.first <= correlation_id <= each.last
+        )
+        rest = sent.split(correlation_id)
+        del self._sent[number]
+        for part in reversed(rest):
+            self._sent.insert(number, part)
+        return sent.part
 
     def _count_confirmed(self, part: Part) -> None:
         self.unconfirmed -= len(part)
@@ -305,7 +366,8 @@ class Forwarding:
             self._refused_large = part, error
             return 0
         assert isinstance(large, LargeMessage)
-        self._sent.append(_Sent(self._target.begin_large(large), part))
+        self._large_id = self._target.begin_large(large)
+        self._sent.append(_Sent(self._large_id, part))
         self.unconfirmed += 1
         self._counts.forwarded += 1
         return 0
@@ -320,6 +382,8 @@ class Forwarding:
             return _cost_bytes(refused[0])
         # the target may confirm a message with its last piece
         last = self._sent[-1].part
+        if not continues:
+            self._large_id = 0
         self._target.send_piece(piece, continues)
         return 0 if continues else _cost_bytes(last)
 

@@ -22,7 +22,7 @@ from understudy.cluster.handshake import CLUSTER_CHANNEL, prove
 from understudy.cluster.topology import Member
 from understudy.config.bridge import BridgeConfiguration
 from understudy.dataclass import dataclass
-from understudy.errors import AddressFull, AddressNotFound, IncompatibleVersion, RemoteProtocolError
+from understudy.errors import AddressFull, AddressNotFound, BrokerError, IncompatibleVersion, RemoteProtocolError
 from understudy.kernel import forward_messages
 from understudy.limits import (
     BRIDGE_ADDRESSES_MAX,
@@ -137,6 +137,9 @@ class TargetSession:
         self._node_id = node_id
         self.received: Callable[[Message], None] | None = None
         """Called with messages for consumers of the session; None: it has none."""
+        self.refused: Callable[[int, BrokerError], bool] | None = None
+        """Called with the correlation id of a message that the target refuses; returns whether the connection goes on.
+        None: it never does."""
         self._bridge = bridge
         self._access = access
         self._name = access.entropy.token(16).hex()
@@ -370,7 +373,14 @@ class TargetSession:
         elif isinstance(packet, packets.ProducerFailCredits):
             raise AddressFull(f"address {packet.address!r} of the target is full")
         elif isinstance(packet, packets.ExceptionResponse):
-            raise error_of(packet.error_code, packet.message)
+            self._refused(error_of(packet.error_code, packet.message), packet.correlation_id)
+
+    def _refused(self, error: BrokerError, correlation_id: int | None) -> None:
+        """Tell the owner of a refused message. Raises ``error`` if the connection cannot go on without it."""
+        known = correlation_id is not None and 0 < correlation_id <= self._correlation_id
+        if not known or self.refused is None or not self.refused(correlation_id or 0, error):
+            raise error
+        self._expected = (correlation_id or 0) + 1
 
     def _confirmed(self, correlation_ids: list[int]) -> None:
         """Give the owner what the target confirms, neighbours together."""

@@ -24,6 +24,7 @@ from understudy.config.instance_files import (
     ROLES_FILE,
     TOKEN_FILE,
     USERS_FILE,
+    launcher_properties,
 )
 from understudy.config.reader import read_broker_xml
 from understudy.errors import ConfigError
@@ -85,13 +86,18 @@ def convert(directory: Path, target: Path, force: bool, as_json: bool) -> None:
         echo("Nothing was written.", err=True)
         sys.exit(2)
     files = _files(instance, directory / "etc")
-    properties = {name: value for name, value in instance.properties.items() if f"${{{name}" in files[CONFIG_FILE]}
+    usual = launcher_properties(instance.directory)
+    properties = {
+        name: value
+        for name, value in instance.properties.items()
+        if f"${{{name}" in files[CONFIG_FILE] and value != usual.get(name)
+    }
     config = str(target / "etc" / CONFIG_FILE)
     read_broker_xml(
         files[CONFIG_FILE].encode(),
         file=config,
         base_directory=str(target),
-        properties=properties,
+        properties=launcher_properties(str(target)) | properties,
         read_file=lambda path: files[Path(path).name].encode(),
     )
     try:

@@ -19,7 +19,7 @@ from understudy.cli.instances import config_of, create_instance, default_options
 from understudy.cli.serving import Instance, serve
 from understudy.cli.terminal import echo
 from understudy.cli.user_files import security_of
-from understudy.config.instance_files import TOKEN_FILE
+from understudy.config.instance_files import TOKEN_FILE, launcher_properties
 from understudy.config.password_codec import KEY_VARIABLE
 from understudy.config.reader import read_broker_xml
 from understudy.config.servers import LoadedConfig
@@ -57,7 +57,13 @@ log = logging.getLogger(__name__)
 @click.option(
     "--log-level", default="info", show_default=True, type=click.Choice(["debug", "info", "warning", "error"])
 )
-@click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="Value for ${NAME} in broker.xml.")
+@click.option(
+    "--property",
+    "properties",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Value for ${NAME} in broker.xml; data.dir, artemis.instance and artemis.instance.etc have one as in Artemis.",
+)
 @click.option(
     "--quarantine",
     is_flag=True,
@@ -172,7 +178,7 @@ def read_configuration(
     Args:
         config: Its broker.xml.
         directory: Instance directory, base of relative paths.
-        properties: ``NAME=VALUE`` for ``${NAME}`` in the file.
+        properties: ``NAME=VALUE`` for ``${NAME}`` in the file; those of the launcher of Artemis have a value.
         quarantine: Whether damaged records are quarantined, regardless of the file.
 
     Raises:
@@ -183,7 +189,7 @@ def read_configuration(
     except OSError as error:
         hint = "`understudy create DIR` writes an instance" if isinstance(error, FileNotFoundError) else None
         raise ConfigError(f"cannot be read: {error.strerror}", file=str(config), hint=hint) from error
-    values = dict(entry.partition("=")[::2] for entry in properties)
+    values = launcher_properties(str(directory)) | dict(entry.partition("=")[::2] for entry in properties)
     loaded = read_broker_xml(
         data,
         file=str(config),

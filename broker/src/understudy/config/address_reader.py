@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from functools import partial
 from typing import Any, Final
@@ -34,6 +34,8 @@ _OLD_PERMISSIONS: Final = {
     "createTempQueue": Permission.CREATE_NON_DURABLE_QUEUE,
     "deleteTempQueue": Permission.DELETE_NON_DURABLE_QUEUE,
 }
+_Seen = dict[str, tuple[str, Node]]
+"""Address and element of the first queue of each name."""
 #: How a text of an address-setting becomes its enumeration, by element.
 SETTING_ENUMS: Final[Mapping[str, Callable[[str], Enum]]] = {
     "address-full-policy": AddressFullPolicy,
@@ -71,8 +73,8 @@ class AddressReader:
             wildcards: How wildcards are written.
         """
         document = self._document
-        settings = document.list(core, "address-settings", "address-setting", "match")
-        permissions = document.list(core, "security-settings", "security-setting", "match")
+        settings = document.list(core, "address-settings", "address-setting", "match", counts="last")
+        permissions = document.list(core, "security-settings", "security-setting", "match", counts="last")
         outside = self._role_mappings(core)
         return {
             "addresses": tuple(self._all_addresses(core)),
@@ -82,7 +84,7 @@ class AddressReader:
 
     def _all_addresses(self, core: Node) -> Iterator[AddressConfiguration]:
         """The addresses of all forms; those with one name are one address."""
-        queues_at: dict[str, int] = {}
+        seen: _Seen = {}
         found: dict[str, AddressConfiguration] = {}
         forms = (
             (core, "addresses", "address", self._address),
@@ -94,12 +96,12 @@ class AddressReader:
             if holder is None or (container is None and core.element is not CORE):
                 continue
             entries = self._document.entries(holder.all(entry), once=False)
-            for address in self._document.each(entries, partial(read, queues_at)):
+            for address in self._document.each(entries, partial(read, seen)):
                 before = found.get(address.name)
                 found[address.name] = address if before is None else _merged(before, address)
         yield from found.values()
 
-    def _address(self, queues_at: dict[str, int], node: Node, name: str) -> AddressConfiguration:
+    def _address(self, seen: _Seen, node: Node, name: str) -> AddressConfiguration:
         self.check_name(node, name)
         types, queues = set[RoutingType](), list[QueueConfiguration]()
         for kind, routing_type in (("anycast", RoutingType.ANYCAST), ("multicast", RoutingType.MULTICAST)):
@@ -108,33 +110,41 @@ class AddressReader:
                 continue
             types.add(routing_type)
             entries = self._document.entries(holder.all("queue"), once=False)
-            read = partial(self._queue_once, queues_at, name, routing_type)
-            queues += self._document.each(entries, read)
-        return AddressConfiguration(name, frozenset(types), tuple(queues))
+            read = partial(self._queue_once, seen, name, routing_type)
+            queues += [each for each in self._document.each(entries, read) if each is not None]
+        return AddressConfiguration(name, frozenset(types), _last_of_each(queues))
 
     def _queue_once(
-        self, queues_at: dict[str, int], address: str, routing_type: RoutingType, node: Node, name: str
-    ) -> QueueConfiguration:
-        """A queue. Raises ConfigError: the file has another one with its name."""
-        if name in queues_at:
-            raise self._error(node, f"queue {name!r} stands twice, first on line {queues_at[name]}")
-        queues_at[name] = node.line
-        return self._queue(node, address, routing_type)
+        self, seen: _Seen, address: str, routing_type: RoutingType, node: Node, name: str
+    ) -> QueueConfiguration | None:
+        """A queue; None: another address has one with its name. As in Artemis the last definition of a queue counts,
+        and a queue stays at the address where it is first.
+        """
+        first, earlier = seen.setdefault(name, (address, node))
+        if earlier is node:
+            return self._queue(node, address, routing_type)
+        message = f"queue {name!r} stands twice, first on line {earlier.line}"
+        if first == address:
+            self._document.warn(f"queue {name} {node.line}", f"{message}: the last one is used", node)
+            return self._queue(node, address, routing_type)
+        message += f" at address {first!r}: it is not made at {address!r} (give one of them another name)"
+        self._document.warn(f"queue {name} {node.line}", message, node)
+        return None
 
-    def _old_queue(self, queues_at: dict[str, int], node: Node, name: str) -> AddressConfiguration:
+    def _old_queue(self, seen: _Seen, node: Node, name: str) -> AddressConfiguration:
         own = node.child("address")
         address = str(own.value) if own is not None and own.value else name
         self.check_name(own or node, address)
-        queue = self._queue_once(queues_at, address, RoutingType.MULTICAST, node, name)
-        return AddressConfiguration(address, frozenset({RoutingType.MULTICAST}), (queue,))
+        queue = self._queue_once(seen, address, RoutingType.MULTICAST, node, name)
+        return AddressConfiguration(address, frozenset({RoutingType.MULTICAST}), () if queue is None else (queue,))
 
-    def _jms(self, queues_at: dict[str, int], node: Node, name: str) -> AddressConfiguration:
+    def _jms(self, seen: _Seen, node: Node, name: str) -> AddressConfiguration:
         """The address of a queue or topic of the element jms."""
         self.check_name(node, name)
         if node.element.name == "topic":
             return AddressConfiguration(name, frozenset({RoutingType.MULTICAST}), ())
-        queue = self._queue_once(queues_at, name, RoutingType.ANYCAST, node, name)
-        return AddressConfiguration(name, frozenset({RoutingType.ANYCAST}), (queue,))
+        queue = self._queue_once(seen, name, RoutingType.ANYCAST, node, name)
+        return AddressConfiguration(name, frozenset({RoutingType.ANYCAST}), () if queue is None else (queue,))
 
     def _queue(self, node: Node, address: str, routing_type: RoutingType) -> QueueConfiguration:
         name = str(node.attributes["name"])
@@ -250,7 +260,13 @@ class AddressReader:
 
 def _merged(one: AddressConfiguration, other: AddressConfiguration) -> AddressConfiguration:
     """One address from two elements with its name."""
-    return AddressConfiguration(one.name, one.routing_types | other.routing_types, (*one.queues, *other.queues))
+    queues = _last_of_each((*one.queues, *other.queues))
+    return AddressConfiguration(one.name, one.routing_types | other.routing_types, queues)
+
+
+def _last_of_each(queues: Iterable[QueueConfiguration]) -> tuple[QueueConfiguration, ...]:
+    """The last queue of each name."""
+    return tuple({each.name: each for each in queues}.values())
 
 
 def _names(node: Node, attribute: str) -> frozenset[str]:

@@ -1,7 +1,7 @@
 """``address`` of cluster connections: prefixes of the addresses whose messages they take (artemis-ha s. 7.2).
 
-A node may have several cluster connections. An address belongs to one of them: otherwise a message would have two ways
-to the same queue (ADR 0075).
+A node may have several cluster connections. Where two take an address, a queue of another member belongs to the first
+of them that hears of it, so that a message has one way to it (ADR 0136).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def covers(address: str, included: Sequence[str], excluded: Sequence[str]) -> bo
 def cluster_of(
     connections: Sequence[ClusterConnectionConfiguration], address: str
 ) -> ClusterConnectionConfiguration | None:
-    """The cluster connection that takes the messages of an address; None: they stay here."""
+    """The first cluster connection that takes the messages of an address; None: they stay here."""
     return next((each for each in connections if covers(address, *split_addresses(each.address))), None)
 
 

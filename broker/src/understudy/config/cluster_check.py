@@ -6,6 +6,7 @@ Source: artemis-ha s. 7.2, ADR 0075 and ADR 0082.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 
 from understudy.config.cluster_addresses import by_connector, common_prefix
@@ -14,16 +15,19 @@ from understudy.config.document import Document, Node, nearest
 from understudy.config.model import ClusterConnectionConfiguration, Configuration
 
 
-def check_clusters(document: Document, core: Node, configuration: Configuration) -> None:
+def check_clusters(document: Document, core: Node, configuration: Configuration) -> Configuration:
     """Compare the cluster connections of a server with each other and with its acceptors.
 
     Args:
-        document: Makes errors.
+        document: Makes errors and takes warnings.
         core: The element of the server.
 
+    Returns:
+        The configuration in which cluster connections whose connectors lead to one acceptor have one ``connector-ref``.
+
     Raises:
-        ConfigError: two take the same address; members and clients that use the connector of one would get the
-            topology of another one; or a backup would never announce itself.
+        ConfigError: an acceptor names a cluster connection that does not exist, or a replica would never find its
+            primary.
     """
     connections, holder = configuration.cluster_connections, core.child("cluster-connections")
     _check_acceptors(document, core, configuration)
@@ -34,23 +38,36 @@ def check_clusters(document: Document, core: Node, configuration: Configuration)
         )
         document.warn("pair", message, core.child("ha-policy") or core)
     if holder is None or not connections:
-        return
-    nodes = {str(each.attributes["name"]): each for each in holder.all("cluster-connection")}
+        return configuration
+    nodes: dict[str, Node] = {}
+    for each in holder.all("cluster-connection"):
+        nodes.setdefault(str(each.attributes["name"]), each)
     _check_upgrades(document, nodes, configuration)
+    _check_addresses(document, nodes, connections)
+    configuration = _joined(document, nodes, configuration)
     if configuration.ha_policy.is_pair:
-        for sharing in by_connector(connections):
+        for sharing in by_connector(configuration.cluster_connections):
             _check_announcement(document, nodes[sharing[0].name], configuration, sharing)
+    return configuration
+
+
+def _check_addresses(
+    document: Document, nodes: Mapping[str, Node], connections: Sequence[ClusterConnectionConfiguration]
+) -> None:
+    """Warn of cluster connections that take the same address: which of them a queue belongs to depends on the members
+    that they lead to.
+    """
     for one, other in combinations(connections, 2):
-        node = nodes[other.name]
         prefix = common_prefix(one.address, other.address)
         if prefix is not None:
+            node = nodes[other.name]
             taken = f"addresses that begin with {prefix!r}" if prefix else "all addresses"
-            message = f"cluster-connection {one.name!r} takes {taken} as well: their messages would have two ways"
-            hint = "write prefixes that exclude each other, such as 'news' and '!news'"
-            raise document.error_at(node.child("address") or node, message, hint=hint)
-    if len(by_connector(connections)) > 1:
-        for each in connections:
-            _check_connector(document, nodes[each.name].child("connector-ref") or holder, configuration, each)
+            message = (
+                f"cluster-connection {one.name!r} takes {taken} as well: a queue of another member belongs to the first"
+                " that hears of it, and messages are balanced as the first one says (write prefixes that exclude each"
+                " other, such as 'news' and '!news')"
+            )
+            document.warn(f"addresses of {one.name} and {other.name}", message, node.child("address") or node)
 
 
 def _check_upgrades(document: Document, nodes: Mapping[str, Node], configuration: Configuration) -> None:
@@ -85,32 +102,53 @@ def _check_acceptors(document: Document, core: Node, configuration: Configuratio
             raise document.error_at(node, message, hint=nearest(named, names))
 
 
-def _check_connector(
-    document: Document, node: Node, configuration: Configuration, connection: ClusterConnectionConfiguration
-) -> None:
-    """The connector of a cluster connection leads to an acceptor of the same one, or of one that shares the connector.
-
-    Members announce themselves at the acceptor, and clients get their topology from it.
+def _joined(document: Document, nodes: Mapping[str, Node], configuration: Configuration) -> Configuration:
+    """Join cluster connections whose connectors lead to one acceptor: they get the connector of the one that the
+    acceptor belongs to, because members announce themselves at the acceptor and clients get its topology from it.
     """
-    connector = configuration.connector(connection.connector_ref)
+    connections = configuration.cluster_connections
+    if len(by_connector(connections)) < 2:
+        return configuration
+    owners: dict[str, str] = {}
+    for each in connections:
+        owner, place = _owner_of(configuration, each)
+        owners[each.name] = owner
+        if owner != each.name:
+            message = (
+                f"connector {each.connector_ref!r} {place}: this cluster-connection shares links, topology and"
+                f" connector with {owner!r} (for links of its own: clusterConnection={each.name} in the URL of the"
+                f" acceptor that {each.connector_ref!r} leads to)"
+            )
+            node = nodes[each.name]
+            document.warn(f"connector of {each.name}", message, node.child("connector-ref") or node)
+    refs = {each.name: each.connector_ref for each in connections}
+    joined = [replace(each, connector_ref=refs[_last_owner(owners, each.name)]) for each in connections]
+    return replace(configuration, cluster_connections=tuple(joined))
+
+
+def _owner_of(configuration: Configuration, connection: ClusterConnectionConfiguration) -> tuple[str, str]:
+    """Name of the cluster connection of the acceptor that a connector leads to, and which acceptor that is."""
+    connector, acceptors = configuration.connector(connection.connector_ref), configuration.acceptors
     default = configuration.cluster_connections[0].name
-    served = [
-        each
-        for each in configuration.acceptors
-        if configuration.cluster_connection(each.cluster_connection or default).connector_ref == connector.name
-    ]
-    hint = f"clusterConnection={connection.name} in the URL of the acceptor that connector {connector.name!r} leads to"
-    if not served:
-        message = f"no acceptor belongs to cluster-connection {connection.name!r}, which has a connector of its own"
-        raise document.error_at(node, message, hint=hint)
+    owners = [each.cluster_connection or default for each in acceptors]
+    served = [configuration.cluster_connection(each).connector_ref == connector.name for each in owners]
+    at_port = [index for index, each in enumerate(acceptors) if each.port == connector.port]
     # where addresses are translated on the way, the ports differ, and nothing can be compared
-    same_port = [each for each in configuration.acceptors if each.port == connector.port]
-    if same_port and not any(each.port == connector.port for each in served):
-        message = (
-            f"connector {connector.name!r} leads to acceptor {same_port[0].name!r}, which belongs to cluster-connection"
-            f" {same_port[0].cluster_connection or default!r}"
-        )
-        raise document.error_at(node, message, hint=hint)
+    if not acceptors or any(served[index] for index in at_port) or (any(served) and not at_port):
+        return connection.name, ""
+    if at_port:
+        owner = owners[at_port[0]]
+        return owner, f"leads to acceptor {acceptors[at_port[0]].name!r} of cluster-connection {owner!r}"
+    return owners[0], "leads to no acceptor of this server"
+
+
+def _last_owner(owners: Mapping[str, str], name: str) -> str:
+    """The cluster connection at the end of a chain of owners; the first of the file where the chain is a circle."""
+    seen = [name]
+    while owners[seen[-1]] not in seen:
+        seen.append(owners[seen[-1]])
+    circle = seen[seen.index(owners[seen[-1]]) :]
+    return next(each for each in owners if each in circle)
 
 
 def _check_announcement(
@@ -118,7 +156,7 @@ def _check_announcement(
 ) -> None:
     """A node of a pair announces itself, with the connector of its cluster connections, to the addresses of their
     static connectors that are not its own. Where none is left it would never be announced: the other node would not
-    fail back, and clients would not learn of the backup.
+    fail back, and clients would not learn of the backup. A replica would never find its primary.
     """
     first, statics = sharing[0], [name for each in sharing for name in each.static_connectors]
     places = {each.name: (each.host.lower(), each.port) for each in configuration.connectors}
@@ -132,6 +170,6 @@ def _check_announcement(
         " this node would never announce itself to the other one"
     )
     hint = "connector-ref is the address of this node, static-connectors name the other node"
-    if configuration.ha_policy.is_backup:
+    if configuration.ha_policy.is_backup and configuration.ha_policy.replication is not None:
         raise document.error_at(node, message, hint=hint)
     document.warn("announcement", f"{message} ({hint})", node)

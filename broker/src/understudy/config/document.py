@@ -208,10 +208,33 @@ class Document:
                 lines.setdefault(name, node.line)
                 yield node, name
 
-    def list(self, core: Node, container: str, entry: str, attribute: str = "name") -> Iterator[tuple[Node, str]]:
-        """The entries of a list of a server with their naming attribute, each name once."""
+    def list(
+        self, core: Node, container: str, entry: str, attribute: str = "name", *, counts: str | None = None
+    ) -> Iterator[tuple[Node, str]]:
+        """The entries of a list of a server with their naming attribute, each name once.
+
+        Args:
+            core: The element of the server.
+            container: Name of the element with the list.
+            entry: Name of its entries.
+            attribute: The naming attribute.
+            counts: Which of two entries with one name Artemis uses, ``first`` or ``last``: the other one is left aside
+                with a warning. None: the second one is an error.
+        """
         holder = core.child(container)
-        return self.entries(holder.all(entry), attribute) if holder is not None else iter(())
+        if holder is None:
+            return iter(())
+        if counts is None:
+            return self.entries(holder.all(entry), attribute)
+        found: dict[str, Node] = {}
+        for node, name in self.entries(holder.all(entry), attribute, once=False):
+            before = found.get(name)
+            if before is not None:
+                message = f"{name!r} stands twice, first on line {before.line}: the {counts} one is used"
+                self.warn(f"twice {entry} {name} {node.line}", message, node)
+            if before is None or counts == "last":
+                found[name] = node
+        return iter([(node, name) for name, node in found.items()])
 
     def left_out(self, element: str, name: str | None = None) -> bool:
         """Whether an entry with this name, or any entry, of a kind of element was left out because of an error."""

@@ -48,11 +48,13 @@ def read_grouping_handler(
         )
         return None
     if taking is None:
-        first = clusters[0]
-        raise document.error_at(
+        decides = handler.type is GroupingType.LOCAL
+        effect = "it decides for messages that are sent at this node only" if decides else "it has no effect"
+        document.warn(
+            "grouping-handler",
+            f"{handler.address!r} is no address of a cluster-connection, so no proposal reaches the other members:"
+            f" {effect} (write one of the prefixes of {clusters[0].name!r} as address of the grouping-handler)",
             node.child("address") or node,
-            f"{handler.address!r} is no address of cluster-connection {first.name!r} (address {first.address!r}):"
-            " no proposal would reach the other members",
-            hint="write one of its prefixes as address of the grouping-handler",
         )
+        return handler if decides else None
     return handler

@@ -39,6 +39,15 @@ _PERMISSIONS: Final = (
 )
 
 
+def launcher_properties(directory: str) -> dict[str, str]:
+    """Values for ``${NAME}`` in broker.xml that the script ``artemis`` of an instance in a directory defines."""
+    return {
+        "artemis.instance": directory,
+        "artemis.instance.etc": f"{directory}/etc",
+        "data.dir": f"{directory}/data",
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class Pair:
     """Role of the node in a shared-store pair."""

@@ -116,14 +116,11 @@ class _Reader:
         values.update(attempt(lambda: dict(self._unmasked(core)), dict[str, str]()))
         attempt(lambda: self._check_pattern(core), None)
         wildcards = attempt(lambda: self._addresses.wildcards(core), Wildcards())
-        opened = each(self._document.list(core, "acceptors", "acceptor"), self._acceptor_reader())
-        acceptors = tuple(acceptor for acceptor in opened if acceptor is not None)
-        found = each(self._document.list(core, "connectors", "connector"), partial(self._connector, core, acceptors))
-        connectors = tuple(connector for connector in found if connector is not None)
+        acceptors, connectors = self._transports(core)
         by_name = {connector.name: connector for connector in connectors}
         cluster_connections = tuple(
             each(
-                self._document.list(core, "cluster-connections", "cluster-connection"),
+                self._document.list(core, "cluster-connections", "cluster-connection", counts="first"),
                 partial(self._cluster_connection, core, by_name),
             )
         )
@@ -139,8 +136,8 @@ class _Reader:
         )
         ha_policy = attempt(lambda: policies.read(core, cluster_connections), HighAvailabilityPolicy())
         self._check_persistence(core, ha_policy, values.get("persistence_enabled") is not False)
-        broadcasts = self._document.list(core, "broadcast-groups", "broadcast-group")
-        groups = self._document.list(core, "discovery-groups", "discovery-group")
+        broadcasts = self._document.list(core, "broadcast-groups", "broadcast-group", counts="first")
+        groups = self._document.list(core, "discovery-groups", "discovery-group", counts="last")
         bridges = self._bridges(core, by_name, acceptors, has_cluster_password=own_password)
         configuration = Configuration(
             **values,
@@ -157,18 +154,29 @@ class _Reader:
             ),
             ha_policy=ha_policy,
             **self._addresses.read(core, wildcards),
-            resource_limits=dict(
-                each(
-                    self._document.list(core, "resource-limit-settings", "resource-limit-setting", "match"),
-                    lambda node, user: (user, ResourceLimits(**self._plain(node, ResourceLimits))),
-                )
-            ),
-            diverts=tuple(each(self._document.list(core, "diverts", "divert"), self._divert)),
+            resource_limits=self._resource_limits(core),
+            diverts=tuple(each(self._document.list(core, "diverts", "divert", counts="first"), self._divert)),
             bridges=tuple(each(self._document.list(core, "bridges", "bridge"), bridges.read)),
         )
         if not self._document.errors:
             attempt(lambda: policies.check(core, configuration), None)
         return configuration
+
+    def _transports(self, core: Node) -> tuple[tuple[AcceptorConfiguration, ...], tuple[ConnectorConfiguration, ...]]:
+        """The acceptors and connectors of a server, without those that are left aside with a warning."""
+        document = self._document
+        opened = document.each(document.list(core, "acceptors", "acceptor", counts="last"), self._acceptor_reader())
+        acceptors = tuple(acceptor for acceptor in opened if acceptor is not None)
+        listed = document.list(core, "connectors", "connector", counts="last")
+        found = document.each(listed, partial(self._connector, core, acceptors))
+        return acceptors, tuple(connector for connector in found if connector is not None)
+
+    def _resource_limits(self, core: Node) -> dict[str, ResourceLimits]:
+        """Limits of users, by their names."""
+        listed = self._document.list(core, "resource-limit-settings", "resource-limit-setting", "match", counts="last")
+        return dict(
+            self._document.each(listed, lambda node, user: (user, ResourceLimits(**self._plain(node, ResourceLimits))))
+        )
 
     def _check_persistence(self, core: Node, policy: HighAvailabilityPolicy, kept: bool) -> None:
         if policy.is_pair and not kept:

@@ -135,8 +135,7 @@ def read_servers(
             servers.append(_Server(node, configuration))
     # the following compare whole configurations, which are not whole after an error
     if not document.errors:
-        for server in servers:
-            document.attempt(partial(check_clusters, document, server.node, server.configuration), None)
+        servers = [_with_clusters(document, each) for each in servers]
         if len(servers) > 1:
             document.attempt(partial(_compare, document, servers), None)
     document.finish()
@@ -147,6 +146,12 @@ def read_servers(
         tuple(_finished(document, server) for server in further),
         tuple(document.included),
     )
+
+
+def _with_clusters(document: Document, server: _Server) -> _Server:
+    """The server with the cluster connections that ``check_clusters`` gives it."""
+    checked = document.attempt(partial(check_clusters, document, server.node, server.configuration), None)
+    return server if checked is None else replace(server, configuration=checked)
 
 
 def _compare(document: Document, servers: Sequence[_Server]) -> None:

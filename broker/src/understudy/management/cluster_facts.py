@@ -121,8 +121,10 @@ class BridgeFacts:
     """Messages that the target has confirmed since the activation."""
     lost_connections: int
     """Connections to the target that were lost since the activation."""
+    refused: int
+    """Messages that the target has refused since the activation; one that is refused again counts again."""
     error: str | None
-    """Why the latest connection ended or could not be made."""
+    """Why the latest connection ended or could not be made, or why a message was refused."""
 
 
 @dataclass(frozen=True, slots=True)

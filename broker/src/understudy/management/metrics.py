@@ -196,12 +196,13 @@ class NodeCollector(Collector):
         unconfirmed = GaugeMetricFamily(
             "understudy_bridge_unconfirmed", "Messages sent that the target has not confirmed.", labels=["bridge"]
         )
-        forwarded, acknowledged, lost = (
+        forwarded, acknowledged, lost, refused = (
             CounterMetricFamily(f"understudy_bridge_{name}", text, labels=["bridge"])
             for name, text in (
                 ("messages_forwarded", "Messages sent; one that is sent again counts again."),
                 ("messages_acknowledged", "Messages that the target has confirmed."),
                 ("connections_lost", "Connections to the target that were lost."),
+                ("messages_refused", "Messages that the target has refused; one that is refused again counts again."),
             )
         )
         for each in bridges:
@@ -211,7 +212,8 @@ class NodeCollector(Collector):
             forwarded.add_metric(name, each.forwarded)
             acknowledged.add_metric(name, each.acknowledged)
             lost.add_metric(name, each.lost_connections)
-        yield from (connected, unconfirmed, forwarded, acknowledged, lost)
+            refused.add_metric(name, each.refused)
+        yield from (connected, unconfirmed, forwarded, acknowledged, lost, refused)
 
     def _store(self) -> Iterator[Metric]:
         following, store = self._view.following, self._view.store

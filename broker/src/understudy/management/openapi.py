@@ -85,7 +85,7 @@ _CLUSTER: Final[Schema] = _object(
                     **dict.fromkeys(("forwarding_address", "target", "error"), _or_null(_TEXT)),
                     "connected": _FLAG,
                     **dict.fromkeys(
-                        ("waiting", "unconfirmed", "forwarded", "acknowledged", "lost_connections"), _COUNT
+                        ("waiting", "unconfirmed", "forwarded", "acknowledged", "lost_connections", "refused"), _COUNT
                     ),
                 }
             )

@@ -16,6 +16,7 @@ from understudy.migration.instance import ArtemisInstance, local_name
 from understudy.security.password_hashes import is_plain, is_scram
 from understudy.terms import ADD_HEADERS_TRANSFORMER
 
+_NOT_ANNOUNCED: Final = "this node would never announce itself"
 Places = Callable[[ArtemisInstance], Iterable[str]]
 """The places of an instance that a difference concerns, each as ``file:line``."""
 
@@ -125,6 +126,17 @@ def _refused_password(instance: ArtemisInstance) -> Iterator[str]:
     return (f"{error.file}:{error.line}" for error in instance.errors if any(each in str(error) for each in texts))
 
 
+def _warned(path: str, text: str) -> Places:
+    """Places of warnings about an element."""
+
+    def places(instance: ArtemisInstance) -> Iterator[str]:
+        for each in instance.warnings:
+            if path in each.path and text in each.message:
+                yield f"{each.file}:{each.line}"
+
+    return places
+
+
 def _pairs(instance: ArtemisInstance) -> Iterator[str]:
     if instance.loaded is None or instance.loaded.configuration.ha_policy.is_pair:
         yield from _elements("ha-policy")(instance)
@@ -164,6 +176,44 @@ DIFFERENCES: Final = (
         "Members prove the cluster password to each other without sending it, which Artemis cannot",
         "Name the connectors of members that are Artemis brokers in `artemis-members` (docs/clustering.md)",
         _nowhere,
+    ),
+    Difference(
+        "overlapping addresses",
+        "Cluster connections of one server that take the same addresses",
+        "Used, with a warning: a queue of another member belongs to the first cluster connection that hears of it, of"
+        " those with one connector to the first in the file; messages of the address are balanced as the first in the"
+        " file says",
+        "Write prefixes that exclude each other, such as `news` and `!news` (docs/clustering.md)",
+        _warned("cluster-connection", "as well: a queue of another member"),
+    ),
+    Difference(
+        "connectors to one acceptor",
+        "Cluster connections of one server with different connectors that lead to one acceptor, or to none",
+        "They share links, topology and the connector of the one that the acceptor belongs to, with a warning",
+        "For links of its own an acceptor with `clusterConnection=NAME` in its URL (docs/clustering.md)",
+        _warned("cluster-connection", "shares links, topology and connector"),
+    ),
+    Difference(
+        "grouping handler without a cluster connection",
+        "A grouping handler whose address no cluster connection takes",
+        "LOCAL decides for messages that are sent at this node only, REMOTE has no effect, with a warning",
+        "Write a prefix of a cluster connection as `address` of the handler (docs/clustering.md)",
+        _warned("grouping-handler", "no proposal reaches the other members"),
+    ),
+    Difference(
+        "static connectors of a replica",
+        "A replicated backup whose static connectors name only itself",
+        "Refused: it would never find its primary",
+        "`connector-ref` is the address of this node; `static-connectors` name the other one",
+        lambda instance: (f"{each.file}:{each.line}" for each in instance.errors if _NOT_ANNOUNCED in str(each)),
+        blocks=True,
+    ),
+    Difference(
+        "static connectors of a node",
+        "A node of a pair with a shared store whose static connectors name only itself",
+        "It takes over, but it is announced to no client, with a warning",
+        "`connector-ref` is the address of this node; `static-connectors` name the other one",
+        _warned("cluster-connection", _NOT_ANNOUNCED),
     ),
     Difference(
         "journal",

@@ -14,7 +14,14 @@ from lxml import etree
 
 from understudy.config.bootstrap_file import Bootstrap, read_bootstrap
 from understudy.config.document import ConfigErrors
-from understudy.config.instance_files import BOOTSTRAP_FILE, CONFIG_FILE, LOGIN_FILE, ROLES_FILE, USERS_FILE
+from understudy.config.instance_files import (
+    BOOTSTRAP_FILE,
+    CONFIG_FILE,
+    LOGIN_FILE,
+    ROLES_FILE,
+    USERS_FILE,
+    launcher_properties,
+)
 from understudy.config.logins.login_config import Logins, read_logins
 from understudy.config.model import ConfigWarning
 from understudy.config.reader import read_broker_xml
@@ -108,12 +115,7 @@ def read_instance(directory: str, read_file: ReadFile) -> ArtemisInstance:
     except OSError as error:
         hint = "name the directory that `artemis create` made, which has etc/broker.xml"
         raise ConfigError(f"cannot be read: {error.strerror}", file=config, hint=hint) from error
-    properties = {
-        "artemis.instance": directory,
-        "artemis.instance.etc": etc,
-        "data.dir": f"{directory}/data",
-        **_properties(text(PROFILE_FILE) or ""),
-    }
+    properties = launcher_properties(directory) | _properties(text(PROFILE_FILE) or "")
     bootstrap, logins = Bootstrap(), Logins()
     users: tuple[Entry, ...] = ()
     try:

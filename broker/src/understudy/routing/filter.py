@@ -43,6 +43,10 @@ class ExcludingFilter(Filter):
         if len(self._excluded) > EXCLUDED_MESSAGES_MAX:
             del self._excluded[next(iter(self._excluded))]
 
+    def clear(self) -> None:
+        """Exclude no message any more."""
+        self._excluded.clear()
+
     @property
     def steps(self) -> int:
         """Cost of looking at a message (``selector.work``)."""

@@ -183,6 +183,7 @@ def _bridge(bridge: Bridge, broker: Broker) -> BridgeFacts:
         counts.forwarded,
         counts.acknowledged,
         counts.lost_connections,
+        counts.refused,
         bridge.last_error or None,
     )
 

@@ -82,7 +82,7 @@ _CLUSTER = ClusterFacts(
         )
     ],
     [BroadcastFacts("bg", "udp://231.7.7.7:9876", "BROADCASTING", ["tcp://10.0.0.1:61616"], 2_000, 7, 0, None)],
-    [BridgeFacts("b", "q", None, "RUNNING", True, "tcp://10.0.0.4:61616", 5, 2, 12, 10, 1, "closed")],
+    [BridgeFacts("b", "q", None, "RUNNING", True, "tcp://10.0.0.4:61616", 5, 2, 12, 10, 1, 3, "closed")],
     [RemoteQueueFacts("q", "q", "66666666-7777-8888-9999-aaaaaaaaaaaa", 1, True, 2, None, "$.artemis.internal.sf.c.6")],
     [RedistributionFacts("q", "WATCHING", 7)],
     GroupingFacts("groups", "REMOTE", 12, 1, 15, 3, 2),

@@ -49,7 +49,7 @@ def _bridge_acknowledges_early(patch: Patch) -> None:
     def deliver(self: Forwarding, consumer_id: int, part: Any) -> int:
         charged = old(self, consumer_id, part)
         for each in self._sent:
-            self._later(partial(self.confirmed, each.first, each.last))
+            self._timers.call_later(0, partial(self.confirmed, each.first, each.last))
         return charged
 
     old: Callable[..., int] = patch.replace(Forwarding, "deliver", deliver)

@@ -38,11 +38,35 @@ def run(*arguments: str) -> click.testing.Result:
     return click.testing.CliRunner().invoke(migrate, arguments)
 
 
+CONNECTORS = """<cluster-user>u</cluster-user><cluster-password>a password of this test</cluster-password><connectors>
+    <connector name="c">tcp://h:1</connector><connector name="d">tcp://h:2</connector></connectors>
+    <acceptors><acceptor name="c">tcp://h:1</acceptor></acceptors>"""
+
+
+def clusters(*inner: str) -> str:
+    """Cluster connections with these contents."""
+    each = "".join(
+        f'<cluster-connection name="c{number}">{text}</cluster-connection>' for number, text in enumerate(inner)
+    )
+    return f"{CONNECTORS}<cluster-connections>{each}</cluster-connections>"
+
+
+REF = "<connector-ref>c</connector-ref>"
+STATIC = f"{REF}<static-connectors><connector-ref>c</connector-ref></static-connectors>"
+
 #: For each difference that a file can show, a part of an instance that has it: broker.xml or another file.
 SAMPLES = {
     "promote": "<ha-policy><shared-store><primary/></shared-store></ha-policy>",
     "cluster password": """<connectors><connector name="c">tcp://h:1</connector></connectors><cluster-connections>
         <cluster-connection name="c"><connector-ref>c</connector-ref></cluster-connection></cluster-connections>""",
+    "overlapping addresses": clusters(f"{REF}<address>a</address>", f"{REF}<address>ab</address>"),
+    "connectors to one acceptor": clusters(
+        f"{REF}<address>a</address>", "<connector-ref>d</connector-ref><address>b</address>"
+    ),
+    "grouping handler without a cluster connection": clusters(f"{REF}<address>a</address>")
+    + '<grouping-handler name="g"><type>REMOTE</type></grouping-handler>',
+    "static connectors of a replica": clusters(STATIC) + "<ha-policy><replication><backup/></replication></ha-policy>",
+    "static connectors of a node": clusters(STATIC) + "<ha-policy><shared-store><backup/></shared-store></ha-policy>",
     **{
         f"protocol {name}": f'<acceptors><acceptor name="x">tcp://h:1?protocols={name.upper()}</acceptor></acceptors>'
         for name in ("amqp", "stomp", "mqtt", "openwire", "hornetq")
@@ -148,6 +172,12 @@ def test_a_converted_instance_is_usable_and_its_users_can_log_in(tmp_path: Path)
     assert "--force" in str(again.exception)
     assert run("convert", str(directory), str(target), "--force").exit_code == 0
     assert (target / "etc.replaced").exists()
+
+
+def test_a_converted_instance_has_the_directory_of_the_data_below_its_own(tmp_path: Path) -> None:
+    """Without another one in artemis.profile, so that no file is written into the instance of Artemis."""
+    done = run("convert", str(artemis(tmp_path)), str(tmp_path / "node"))
+    assert "data.dir" not in done.output
 
 
 def test_an_instance_that_cannot_be_used_is_not_converted(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from understudy.cli.run import run
+from understudy.cli.run import read_configuration, run
 from understudy.errors import ConfigError
 
 HASH = "ENC(scrypt:16384:8:1:" + "00" * 16 + ":" + "00" * 32 + ")"
@@ -39,6 +39,20 @@ def test_users_roles_and_permissions_that_fit_are_usable(tmp_path: Path) -> None
     result = check(tmp_path)
     assert result.exit_code == 0
     assert "usable, 0 warnings" in result.output
+
+
+def test_the_properties_of_the_launcher_of_artemis_have_values(tmp_path: Path) -> None:
+    config = tmp_path / "etc" / "broker.xml"
+    config.parent.mkdir()
+    config.write_text(
+        "<configuration><core><journal-directory>${data.dir}/journal</journal-directory>"
+        "<paging-directory>${artemis.instance}/p</paging-directory></core></configuration>"
+    )
+    found = read_configuration(config, tmp_path, ()).configuration
+    assert found.journal_directory == f"{tmp_path}/data/journal"
+    assert found.paging_directory == f"{tmp_path}/p"
+    given = read_configuration(config, tmp_path, ("data.dir=/srv/data",)).configuration
+    assert given.journal_directory == "/srv/data/journal"
 
 
 def test_every_missing_file_is_named(tmp_path: Path) -> None:

@@ -79,6 +79,74 @@ def test_one_address_in_two_elements() -> None:
     assert [queue.name for queue in address.queues] == ["q", "m"]
 
 
+@pytest.mark.parametrize(
+    ("address", "second", "says", "kept"),
+    [
+        ("a", "a", "queue 'q' stands twice, first on line 1: the last one is used", [("a", "q", 2)]),
+        ("a", "b", "first on line 1 at address 'a': it is not made at 'b'", [("a", "q", None)]),
+    ],
+)
+def test_a_queue_that_stands_twice_is_at_the_address_where_it_is_first(
+    address: str, second: str, says: str, kept: list[tuple[str, str, int | None]]
+) -> None:
+    """As in Artemis, which changes a queue of the same address and leaves out one of another address."""
+    loaded = read(f"""<addresses><address name="{address}"><multicast><queue name="q"/></multicast></address>
+        <address name="{second}"><multicast><queue name="q" max-consumers="2"/></multicast></address></addresses>""")
+    (warning,) = loaded.warnings
+    assert says in warning.message
+    assert warning.line == 2
+    found = [
+        (each.address, each.name, each.max_consumers) for one in loaded.configuration.addresses for each in one.queues
+    ]
+    assert found == kept
+
+
+TWICE = {
+    "acceptor": (
+        "last",
+        '<acceptors><acceptor name="x">tcp://h:1</acceptor>\n<acceptor name="x">tcp://h:2</acceptor></acceptors>',
+    ),
+    "connector": (
+        "last",
+        '<connectors><connector name="x">tcp://h:1</connector>\n<connector name="x">tcp://h:2</connector></connectors>',
+    ),
+    "address-setting": (
+        "last",
+        """<address-settings><address-setting match="x"><redelivery-delay>1</redelivery-delay></address-setting>
+        <address-setting match="x"><redelivery-delay>2</redelivery-delay></address-setting></address-settings>""",
+    ),
+    "security-setting": (
+        "last",
+        """<security-settings><security-setting match="x"><permission type="send" roles="r1"/></security-setting>
+        <security-setting match="x"><permission type="send" roles="r2"/></security-setting></security-settings>""",
+    ),
+    "divert": (
+        "first",
+        """<diverts><divert name="x"><address>a</address><forwarding-address>r1</forwarding-address></divert>
+        <divert name="x"><address>a</address><forwarding-address>r2</forwarding-address></divert></diverts>""",
+    ),
+}
+
+
+@pytest.mark.parametrize("entry", TWICE)
+def test_of_two_entries_with_one_name_the_one_is_used_that_artemis_uses(entry: str) -> None:
+    counts, body = TWICE[entry]
+    loaded = read(body)
+    (warning,) = loaded.warnings
+    assert f"'x' stands twice, first on line 1: the {counts} one is used" in warning.message
+    configuration = loaded.configuration
+    used = {
+        "acceptor": [each.port for each in configuration.acceptors],
+        "connector": [each.port for each in configuration.connectors],
+        "address-setting": [each.redelivery_delay for each in configuration.address_settings],
+        "security-setting": [
+            int(role[1]) for each in configuration.security_settings for role in each.permissions[Permission.SEND]
+        ],
+        "divert": [int(each.forwarding_address[1]) for each in configuration.diverts],
+    }
+    assert used[entry] == [2 if counts == "last" else 1]
+
+
 def test_a_value_that_comes_twice_is_used_once() -> None:
     loaded = read("<journal-min-files>3</journal-min-files>\n<journal-min-files>4</journal-min-files>")
     assert loaded.configuration.journal_min_files == 3

@@ -150,6 +150,7 @@ USABLE: Final = {
     "E59 addresses not eu": addressed("!eu"),
     "E59 addresses of two": addressed("eu.uk,eu.de"),
     "E59 addresses without one": addressed("eu,!eu.uk"),
+    "E58 addresses that overlap": addressed("europe", "europe.news"),
     "E57 two cluster connections": addressed("orders", "news"),
     "E84 cluster by discovery": connection(
         '<discovery-group-ref discovery-group-name="found"/>', CONNECTORS + DISCOVERED
@@ -189,7 +190,6 @@ REFUSED: Final = {
         f'<discovery-groups><discovery-group name="found">{UDP}{JGROUPS}</discovery-group></discovery-groups>',
         "exclude each other",
     ),
-    "E58 addresses that overlap": (addressed("europe", "europe.news"), "europe"),
     "E61 cluster connection without a connector": (
         f'{LOGIN}<cluster-connections><cluster-connection name="all"/></cluster-connections>',
         "connector-ref",

@@ -66,11 +66,16 @@ def test_a_name_is_needed() -> None:
 
 
 @pytest.mark.parameter("grouping-handler/address")
-def test_an_address_that_the_cluster_connection_leaves_out_is_an_error() -> None:
+def test_with_an_address_that_the_cluster_connection_leaves_out_only_local_decides_and_only_here() -> None:
     own = cluster("<address>jms,!jms.private</address>")
     for inside in ("", "<address>jms.private.x</address>", "<address>other</address>"):
-        error = fails(handler("<type>LOCAL</type>" + inside, own=own))
-        assert "no proposal would reach the other members" in str(error)
+        for kind, effect in (("LOCAL", "sent at this node only"), ("REMOTE", "it has no effect")):
+            loaded = read(handler(f"<type>{kind}</type>{inside}", own=own))
+            assert (loaded.configuration.grouping_handler is not None) == (kind == "LOCAL")
+            assert any(
+                "no proposal reaches the other members" in each.message and effect in each.message
+                for each in loaded.warnings
+            )
     assert read(handler("<type>LOCAL</type><address>jms</address>", own=own)).configuration.grouping_handler is not None
 
 

@@ -47,11 +47,6 @@ def test_a_match_that_cannot_be_meant_is_refused(container: str, entry: str, mat
     assert error.path == f"core/{container}/{entry}[@match='{match}']"
 
 
-def test_a_match_stands_once() -> None:
-    fails('<address-settings><address-setting match="#"/><address-setting match="#"/></address-settings>')
-    fails('<security-settings><security-setting match="#"/><security-setting match="#"/></security-settings>')
-
-
 def test_security_settings() -> None:
     body = """<security-settings>
       <security-setting match="a.#">

@@ -253,8 +253,8 @@ def test_an_error_in_an_included_file_names_that_file() -> None:
     error = fails(text(MAIN + COMMON), {PLACE: SETTINGS.format("many")})
     assert (error.file, error.line) == (PLACE, 2)
     assert error.path.startswith("core/address-settings/address-setting[@match='#']")
-    twice = '<address-settings><address-setting match="a"/>\n\n<address-setting match="a"/></address-settings>'
-    error = fails(text(MAIN + COMMON), {PLACE: twice})
+    wrong = '<address-settings><address-setting match="a"/>\n\n<address-setting match="#x"/></address-settings>'
+    error = fails(text(MAIN + COMMON), {PLACE: wrong})
     assert (error.file, error.line) == (PLACE, 3)
 
 

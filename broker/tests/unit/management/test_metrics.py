@@ -47,6 +47,7 @@ def test_an_active_node() -> None:
         'understudy_bridge_messages_forwarded_total{bridge="b"}': 12,
         'understudy_bridge_messages_acknowledged_total{bridge="b"}': 10,
         'understudy_bridge_connections_lost_total{bridge="b"}': 1,
+        'understudy_bridge_messages_refused_total{bridge="b"}': 3,
         'understudy_cluster_connection_waiting{cluster_connection="c"}': 5,
         'understudy_cluster_connection_remote_queues{cluster_connection="c"}': 3,
         'understudy_cluster_connection_acknowledged_total{cluster_connection="c"}': 8,

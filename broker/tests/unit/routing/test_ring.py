@@ -69,6 +69,25 @@ def test_a_rollback_into_a_full_ring_keeps_the_younger() -> None:
     assert waits(queue) == [b"C", b"D"]
 
 
+def test_delayed_redeliveries_into_a_full_ring_keep_the_younger() -> None:
+    """They come back one after the other."""
+    world = World({"#": {"redelivery_delay": 1_000}})
+    queue = world.queue(ring_size=2)
+    consumer = world.session(transacted=True)
+    consumer.create_consumer(0, "q")
+    consumer.receive_consumer_credits(0, -1)
+    for bodies in ("AB", "CD"):
+        send(world, bodies)
+        world.turn()
+    consumer.rollback()
+    consumer.close(failed=False)
+    assert queue.scheduled_count == 4
+    world.clock.advance(1_000)
+    assert waits(queue) == [b"C", b"D"]
+    assert len(world.store.survivors(queue)) == 2
+    assert (queue.message_count, queue.messages_replaced) == (2, 2)
+
+
 def test_a_scheduled_message_is_removed_when_the_ring_is_full() -> None:
     world = World()
     queue = world.queue(ring_size=3)

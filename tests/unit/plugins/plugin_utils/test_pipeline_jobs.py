@@ -16,6 +16,7 @@ SETTINGS: dict[str, object] = {
     "master": "local[*]",
     "java_home": "",
     "keep": 30,
+    "archive_keep_hours": 24,
     "backend": "systemd",
     "unit_prefix": "understudy-pipeline",
     "url": "tcp://a:61616",
@@ -55,6 +56,8 @@ def test_the_command_line_accepts_every_job(job: str, tmp_path: Path) -> None:
     assert parsed["as_json"] is True
     assert parsed["master"] == "local[*]"
     assert parsed["work_dir"] == tmp_path / "work/a"
+    if job == "archive":
+        assert parsed["keep_hours"] == 24
     if job == "replay":
         assert (parsed["url"], parsed["user"]) == ("tcp://a:61616", "pipeline")
         assert str(tmp_path / "etc/password") in map(str, parsed.values())
@@ -69,6 +72,18 @@ def test_the_job_of_the_drill_audits_the_ledgers_that_a_drill_brings() -> None:
     (found,) = definitions([], {**SETTINGS, "drill": True})
     assert (found["name"], found["job"]) == ("drill", "audit")
     assert "/var/pipeline/drill/*.jsonl" in found["arguments"]  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("arguments", [["--keep-hours=5"], ["--keep-hours", "5"]])
+def test_hours_that_an_archive_keeps_replaced_files(arguments: list[str]) -> None:
+    settings = {**SETTINGS, "archive_keep_hours": 72}
+    (found,) = definitions([{"name": "a", "job": "archive", "arguments": ["/s", "-o", "/o"]}], settings)
+    assert "--keep-hours=72" in found["command"]  # type: ignore[operator]
+    (found,) = definitions([{"name": "a", "job": "archive", "arguments": ["/s", "-o", "/o", *arguments]}], settings)
+    assert not any("--keep-hours" in each for each in found["command"])  # type: ignore[attr-defined]
+    for hours in (-1, 8785):
+        with pytest.raises(Unusable, match="broker_pipeline_archive_keep_hours is"):
+            definitions([], {**settings, "archive_keep_hours": hours})
 
 
 def test_values_of_the_job_come_before_those_of_the_role() -> None:

@@ -70,6 +70,12 @@ class Consumer(ABC):
         self.filter.exclude(message_id)
         return first
 
+    def include_all(self) -> None:
+        """Deliver the messages that are excluded again, from the start of the queue on."""
+        if isinstance(self.filter, ExcludingFilter):
+            self.filter.clear()
+            self.cursors.clear()
+
     @property
     def ready(self) -> bool:
         """Whether it can take a message now; asks the socket when the allowance is used up."""

@@ -87,8 +87,8 @@ class QueueKind:
             self.ring.added()
 
     def admits(self, reference: MessageReference) -> bool:
-        """Whether a scheduled message whose time has come may wait here."""
-        return self.ring is None or not self.ring.full
+        """Whether a scheduled message whose time has come may wait here; a redelivery has its place (``returned``)."""
+        return self.ring is None or reference.position >= 0 or not self.ring.full
 
     def returned(self, references: Sequence[MessageReference]) -> None:
         """Deliveries that failed were put back to their places."""

@@ -1,8 +1,8 @@
 """Ring queues: no more than so many messages wait; newer messages replace the oldest (manual, "Ring Queues").
 
 Messages that are being delivered or scheduled do not count and are never removed, so a queue may hold
-more for a while. When such a message comes back to a full ring, that message is removed, because a ring
-prefers younger messages. A size that was lowered is reached by consuming, not by removing: a new
+more for a while. When such a message comes back to a full ring, the oldest message of its priority is removed, which
+may be that message. A size that was lowered is reached by consuming, not by removing: a new
 message removes one. Other than in Artemis, messages whose body left memory count like any other.
 
 Not here: queues (``queue``) and their other properties (``kinds``).
@@ -41,17 +41,14 @@ class Ring:
                 queue.replaced(reference)
 
     def returned(self, references: Sequence[MessageReference]) -> None:
-        """Deliveries that failed wait again, in the order they were made: the first of them go
-        where they are too many.
-        """
+        """Deliveries that failed wait again: where they are too many, the oldest message goes for each of them."""
         queue = self._queue
         for reference in references:
             if len(queue.pending) <= self.size:
                 return
-            found = queue.pending.at(reference.priority, reference.position, reference.message_id)
-            if found is not None:
-                queue.pending.remove(found)
-                queue.replaced(found)
+            oldest = queue.pending.level(reference.priority).pop()
+            if oldest is not None:
+                queue.replaced(oldest)
 
     def load(self) -> None:
         """After a restart or takeover everything waits again: only the youngest stay."""
