@@ -1,7 +1,7 @@
 """Terms of messaging that the core, the protocols and the configuration share: routing types, permissions, policies.
 
-They have the names and values of Artemis (manual, address settings, security, diverts). Not here: where a value comes
-from (``config``) and what it does (``routing``, ``session``).
+They have the names and values of Artemis (manual, address settings, security, diverts). Not here: reading a value
+(``config``) and its effect (``routing``, ``session``).
 """
 
 from __future__ import annotations
