@@ -51,7 +51,10 @@ def receive(url: str, count: int) -> set[bytes]:
 @pytest.mark.long
 def test_a_message_in_quarantine_comes_back_with_the_bytes_of_the_other_node(tmp_path: Path) -> None:
     """Copies of both running nodes are salvaged, and the message is imported. The entry names the node that was bad."""
-    pair = ReplicatedPair(tmp_path)
+    # the queue is empty while its last message is in the quarantine
+    kept = "<auto-delete-queues>false</auto-delete-queues><auto-delete-addresses>false</auto-delete-addresses>"
+    settings = f'<address-settings><address-setting match="#">{kept}</address-setting></address-settings>'
+    pair = ReplicatedPair(tmp_path, extra=settings)
     primary, backup = pair.primary, pair.backup
     bodies = [b"number %d " % number * 40 for number in range(MESSAGES)]
     try:
