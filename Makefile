@@ -201,7 +201,7 @@ differential: $(VENV)/.kernel ## The same random programs at our broker and at A
 	cd broker/tests && ../../$(PY) -m interop.differential --seeds $(or $(SEEDS),0-199) $(if $(RESTARTS),--restarts)
 
 .PHONY: rounds
-rounds: $(VENV)/.kernel ## Rounds of faults on real pairs (docs/reliability.md): ROUNDS=10 KIND=kill|power|disk PAIR=shared|replicated SEED=1
+rounds: $(VENV)/.kernel ## Rounds of faults on real pairs (docs/reliability.md): ROUNDS=10 KIND=kill|power|disk|pause PAIR=shared|replicated SEED=1
 	cd broker/tests && ../../$(PY) -m rounds --rounds $(or $(ROUNDS),10) --seed $(or $(SEED),1) $(if $(KIND),--kind $(KIND)) $(if $(PAIR),--pair $(PAIR))
 
 .PHONY: bench

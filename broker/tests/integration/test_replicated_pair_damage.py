@@ -4,12 +4,13 @@ scrubber and taken from the other node; every message is delivered, and nothing 
 
 from __future__ import annotations
 
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from support.processes import Node
+from support.processes import TOKEN, Node
 from support.replicated import ReplicatedPair, consume, produce, wait_until
 
 MESSAGES = 6
@@ -29,6 +30,14 @@ def pair(tmp_path: Path) -> Iterator[ReplicatedPair]:
 def bodies_of(node: Node) -> list[Path]:
     """Files of the bodies of large messages of a node."""
     return sorted(node.directory.glob("**/large-messages/*.large"))
+
+
+def metrics_of(node: Node) -> str:
+    request = urllib.request.Request(
+        f"http://{node.host}:{node.http_port}/metrics", headers={"Authorization": f"Bearer {TOKEN}"}
+    )
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return str(answer.read(), "utf-8")
 
 
 def flip(path: Path) -> None:
@@ -57,5 +66,9 @@ def test_damaged_bodies_of_either_node_are_taken_from_the_other_one(pair: Replic
         scrub = node.get("/api/v1/node")[1]["scrub"]
         assert isinstance(scrub, dict)
         assert scrub["damaged"] == MESSAGES // 2
+        assert scrub["passes"] > 0
+        metrics = metrics_of(node)
+        assert f"understudy_scrub_damaged_files_total {MESSAGES // 2}.0" in metrics
+        assert "understudy_scrub_age_seconds" in metrics
     consume(pair.url, MESSAGES)
     assert pair.primary.get("/api/v1/quarantine")[1]["count"] == 0

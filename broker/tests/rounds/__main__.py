@@ -28,8 +28,8 @@ PAIRS = ("shared", "replicated")
 def main(
     rounds: int, kinds: tuple[str, ...], pairs: tuple[str, ...], seed: int, keep: Path | None, as_json: bool
 ) -> None:
-    """Kill nodes (kill), cut their power with the loss of everything unsynced (power), and let the operations of one
-    disk fail (disk), under load; a C compiler is needed.
+    """Kill nodes (kill), cut their power with the loss of everything unsynced (power), let the operations of one disk
+    fail (disk), stop the active node while the other one takes its lock (pause), under load; a C compiler is needed.
 
     Exit codes: 0 every promise was kept, 1 one was not, or a pair did not serve again.
     """

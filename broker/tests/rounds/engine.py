@@ -19,7 +19,7 @@ from understudy.store.log.replay import read_frame
 from understudy.store.log.segment import seed_of, segment_name
 
 #: Kinds of rounds.
-KINDS: Final = ("kill", "power", "disk")
+KINDS: Final = ("kill", "power", "disk", "pause")
 #: Findings of a ledger that break a promise.
 BROKEN: Final = ("lost", "duplicated", "reordered", "unexplained", "corrupted", "refused", "partial")
 #: Longest time without service, and until the pair is whole again, after which the run ends with an error. Seconds.
@@ -147,6 +147,21 @@ class Rounds:
         index = _or_first(site.active())
         site.nodes[index].kill()
         return f"{site.node_name(index)}: SIGKILL"
+
+    def _pause(self, stream: random.Random) -> str:
+        """Stop the active node while it confirms; it goes on at a random moment, or once the other node serves."""
+        site = self._site
+        index = _or_first(site.active())
+        site.nodes[index].pause()
+        site.expire_lock()
+        replaced = stream.random() < 0.7
+        if replaced:
+            site.wait(lambda: site.state(1 - index) == (200, "active"), _SERVICE_S)
+        stopped_s = stream.uniform(0.0, 0.5 if replaced else 4.0)
+        site.wait(_never, stopped_s)
+        serves = site.state(1 - index) == (200, "active")
+        site.nodes[index].resume()
+        return f"{site.node_name(index)}: SIGSTOP until the other node {'served' if serves else 'did not serve yet'}"
 
     def _power(self, stream: random.Random) -> str:
         site = self._site

@@ -151,6 +151,14 @@ class Site:
                 self.nodes[index].resume()
         return lost
 
+    def expire_lock(self) -> None:
+        """Take the lock of a shared store away from the active node, as a file server does when a lease ends. That of a
+        replicated pair ends by itself while its holder is stopped.
+        """
+        if self.kind == "shared":
+            lock = self.stores[0] / "journal" / "serverlock.1"
+            lock.rename(lock.with_suffix(".old"))
+
     def end(self) -> None:
         """End every process."""
         for node in self.nodes:

@@ -6,6 +6,7 @@ import random
 
 from understudy.testing.fault_plan import (
     GROUP_KINDS,
+    LAST_KINDS,
     LATER_KINDS,
     PAIR_LATER_KINDS,
     PUT_BACK_CHANCES,
@@ -41,6 +42,7 @@ def test_every_kind_is_drawn_and_clients_only_if_there_are_some():
     tables = (
         WEIGHTS,
         LATER_KINDS,
+        LAST_KINDS,
         GROUP_KINDS,
         QUORUM_KINDS,
         PAIR_LATER_KINDS,

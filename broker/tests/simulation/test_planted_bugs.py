@@ -9,7 +9,7 @@ import pytest
 from understudy.ledger import Reason
 from understudy.session.session import ServerSession
 from understudy.testing.planted_bugs import BUGS
-from understudy.testing.scenarios import SHARED_STORE
+from understudy.testing.scenarios import SCENARIOS, SHARED_STORE
 from understudy.testing.simulate import quiet_logging
 
 
@@ -19,17 +19,11 @@ def quiet():
         yield
 
 
-#: Bugs that no seed of theirs shows at present, with the reason. A seed that does removes the row.
-OPEN = {"moved-branch-forgotten": "neither seed 836 nor runs with many stops of two members show it any more"}
-
-
 def every_bug():
     """Each bug in each of its scenarios; those of the scenarios after the first are long."""
     for name, bug in BUGS.items():
         for scenario in bug.seeds:
             marks = [] if scenario == next(iter(bug.seeds)) else [pytest.mark.long]
-            if name in OPEN:
-                marks.append(pytest.mark.xfail(reason=OPEN[name], strict=True))
             yield pytest.param(name, scenario, id=f"{name}-{scenario}", marks=marks)
 
 
@@ -45,6 +39,17 @@ def test_the_last_message_a_failed_consumer_held_is_missed_after_its_delivery():
     with BUGS["last-held-acknowledged"].planted() as run_class:
         texts = [str(violation) for violation in SHARED_STORE.run_seed(14, run_class=run_class).violations]
     assert any(Reason.NEVER_ACKNOWLEDGED.value in text for text in texts), texts
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_cut_off_decision_about_a_branch_that_has_moved_takes_effect(seed):
+    """The directed run of ``moved-branch-forgotten``, without the bug."""
+    bug = BUGS["moved-branch-forgotten"]
+    with bug.planted() as run_class:
+        pass
+    outcome = SCENARIOS["members"].run_seed(seed, run_class=run_class)
+    assert outcome.violations == ()
+    assert outcome.branches >= 20
 
 
 def test_a_planted_bug_ends_with_its_context():

@@ -12,6 +12,7 @@ from dataclasses import asdict
 
 import click
 
+from understudy.cli.data_transfer import export_copy
 from understudy.cli.stores import STORE, open_store
 from understudy.cli.terminal import echo
 from understudy.errors import BrokerError, StoreVersionUnsupported, WrongNode
@@ -55,6 +56,13 @@ from understudy.units import format_bytes
     type=click.Path(file_okay=False, resolve_path=True),
     help="large-messages-directory of the other copy; default: large-messages beside its journal.",
 )
+@click.option(
+    "--quarantined",
+    "quarantined_file",
+    type=click.Path(dir_okay=False, resolve_path=True),
+    help="File for the messages of the quarantine that the other copy has, as data export writes it; needs --from and"
+    " --to. data import sends them into the running broker.",
+)
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
 @click.pass_context
 def salvage_store(
@@ -65,6 +73,7 @@ def salvage_store(
     large_target: str | None,
     other_directory: str | None,
     other_large_directory: str | None,
+    quarantined_file: str | None,
     as_json: bool,
 ) -> None:
     """Read the intact records of the damaged journal in DIRECTORY, and list the lost ones.
@@ -74,8 +83,13 @@ def salvage_store(
 
     With --from, records, messages and bodies that are damaged here or in the quarantine are taken from another copy
     of the same node id, which is only read, too. The report counts them; the lost ones are in neither copy.
+
+    Example, with copies that data backup has made of both running nodes of a pair:
+    understudy data salvage copy-a/journal --from copy-b/journal --to new/journal --quarantined messages.jsonl
     """
     disk = open_store(directory)
+    if quarantined_file is not None and (other_directory is None or target is None):
+        raise click.UsageError("--quarantined needs --from, which has the messages, and --to")
     if other_directory is None and other_large_directory is not None:
         raise click.UsageError("--large-messages-from belongs to a copy that --from names")
     if other_directory is not None:
@@ -113,6 +127,12 @@ def salvage_store(
         except (BrokerError, OSError) as error:
             echo(f"understudy: {target} is not complete and of no use: {error}", err=True)
             context.exit(1)
+        if quarantined_file is not None:
+            ids = salvage.returned_ids
+            export_copy(
+                target, (), quarantined_file, chosen=lambda live: live.record.message_id in ids,
+                large_directory=large_target,
+            )  # fmt: skip
     else:
         salvage.count_messages()
     echo(json.dumps(asdict(report)) if as_json else _text(report, target))

@@ -204,6 +204,7 @@ def _node_table(node: dict[str, Any], ready: dict[str, Any]) -> Table:
         if store is None
         else f"{format_bytes(store['bytes'])} in {store['segments']} segments at {store['directory']}"
         + (" — FULL" if store["full"] else ""),
+        "scrub": _scrub_text(node.get("scrub"), ha),
         "acceptors": ", ".join(acceptor["url"] for acceptor in node["acceptors"]) or "none",
         "certificates": ", ".join(
             _certificate_text(acceptor) for acceptor in node["acceptors"] if acceptor.get("certificate")
@@ -245,6 +246,17 @@ def _manager_text(without: dict[str, Any] | None) -> str | None:
         return None
     since = f"without its lock manager {without['manager']} since {without['for_ms'] / 1000:.0f} s"
     return f"{since}, on the promise of the replica: {without['reason']}"
+
+
+def _scrub_text(scrub: dict[str, Any] | None, ha: dict[str, Any]) -> str | None:
+    """The comparison of the files of the store with their checksums; None if there is none and none is missing."""
+    if scrub is None:
+        passive = ha["state"] == "passive" and ha["policy"] == "shared-store"
+        return "by the active node, which has the same files" if passive else None
+    age_ms = scrub["age_ms"]
+    last = "no complete pass yet" if age_ms is None else f"last complete pass {age_ms / 3_600_000:.1f} h ago"
+    now = f"; a pass is under way, {format_bytes(scrub['pass_bytes'])} read" if scrub["running"] else ""
+    return f"{last}{now}; {scrub['damaged']} damaged files found, {scrub['repaired']} repaired"
 
 
 def _certificate_text(acceptor: dict[str, Any]) -> str:

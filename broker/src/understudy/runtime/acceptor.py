@@ -34,7 +34,7 @@ from understudy.runtime.addresses import address_text
 from understudy.runtime.descriptors import ConnectionBudget, Descriptors
 from understudy.runtime.detection import Detection, Layered
 from understudy.runtime.drop_log import DropLog
-from understudy.runtime.listening import bound_socket, resize_buffers
+from understudy.runtime.listening import allow_listening, bound_socket, reserve_port, resize_buffers
 from understudy.runtime.tls_layer import TlsLayer, TlsPort
 from understudy.runtime.turn import Turn
 from understudy.runtime.upgrade import Upgrades, UpgradeServer
@@ -95,36 +95,58 @@ class Acceptor:
         """Not known to have logged in, the oldest first; may hold some that have logged in meanwhile."""
         self.is_open = False
         """Whether it takes connections, at its own port or at that of another acceptor of the process."""
-        self._servers: list[asyncio.Server] = []
+        self._servers: list[tuple[socket.socket | None, asyncio.Server]] = []
+        """Each with its socket, or None if the loop has made that."""
         self._listening: asyncio.Task[None] | None = None
         """Listens in the place of another acceptor."""
         self._check_timer: asyncio.TimerHandle | None = None
 
-    async def open(self) -> None:
-        """Listen, unless another acceptor of the process does so at the same place. Raises OSError when the address
-        cannot be had.
+    async def bind(self) -> None:
+        """Take the address, unless another acceptor of the process has it. Until ``open``, clients that connect are
+        refused, and no other process can listen there. Raises OSError when the address cannot be had.
         """
         if self._upgrades is None or self._upgrades.join():
-            await self._listen()
-        self.is_open = True
-        loop = asyncio.get_running_loop()
-        self._check_timer = loop.call_later(self._check_period_ms / 1000, self._check)
+            await self._bind()
 
-    async def _listen(self) -> None:
+    async def _bind(self) -> None:
         loop, configuration, backlog = asyncio.get_running_loop(), self.configuration, self.configuration.backlog
         if self._descriptors is None:
             server = await loop.create_server(
-                lambda: ServerConnection(self), configuration.host, configuration.port, backlog=backlog
+                lambda: ServerConnection(self),
+                configuration.host,
+                configuration.port,
+                backlog=backlog,
+                start_serving=False,
             )
-            self._servers.append(server)
-        else:
-            for bound in await self._bound_sockets(self._descriptors.listener_floor(self.connections_max)):
-                server = await loop.create_server(lambda: ServerConnection(self), sock=bound, backlog=backlog)
-                self._servers.append(server)
+            self._servers.append((None, server))
+            return
+        for bound in await self._bound_sockets(self._descriptors.listener_floor(self.connections_max)):
+            server = await loop.create_server(
+                lambda: ServerConnection(self), sock=bound, backlog=backlog, start_serving=False
+            )
+            self._servers.append((bound, server))
+
+    async def open(self) -> None:
+        """Listen at the address that ``bind`` has taken. Raises OSError when that is not possible."""
+        self.is_open = True
+        await self._serve()
+        loop = asyncio.get_running_loop()
+        self._check_timer = loop.call_later(self._check_period_ms / 1000, self._check)
+
+    async def _serve(self) -> None:
+        for bound, server in tuple(self._servers):
+            if bound is not None:
+                allow_listening(bound)
+            await server.start_serving()
 
     def listen_for_all(self) -> None:
         self._listening = asyncio.get_running_loop().create_task(self._listen())
         self._listening.add_done_callback(self._has_listened)
+
+    async def _listen(self) -> None:
+        await self._bind()
+        if self.is_open:
+            await self._serve()
 
     def _has_listened(self, listening: asyncio.Task[None]) -> None:
         if not listening.cancelled() and listening.exception() is not None:
@@ -145,6 +167,7 @@ class Acceptor:
                 bound.append(bound_socket(family, address, floor))
                 configuration = self.configuration
                 resize_buffers(bound[-1], configuration.tcp_send_buffer_bytes, configuration.tcp_receive_buffer_bytes)
+                reserve_port(bound[-1])
         except BaseException:
             for one in bound:
                 one.close()
@@ -172,7 +195,7 @@ class Acceptor:
         if self._upgrades is not None:
             self._upgrades.leave()
         while self._servers:
-            self._servers.pop().close()
+            self._servers.pop()[1].close()
 
     async def close(self) -> None:
         """Send DISCONNECT on every connection and close; waits shortly until the output is written. Connections that

@@ -25,8 +25,13 @@ class SharedAcceptor(Protocol):
     is_named: bool
     """Whether it takes only requests that name its server."""
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it takes connections; before, it has only taken the place."""
+        ...
+
     def listen_for_all(self) -> None:
-        """The acceptor that listened at the place has closed: listen instead."""
+        """The acceptor that had the place has closed: take it, and listen there once this one is open."""
         ...
 
 
@@ -44,7 +49,7 @@ class Endpoints:
         """The first one of each place listens."""
 
     def join(self, acceptor: SharedAcceptor) -> bool:
-        """An acceptor opens. Whether it has to listen; otherwise another one at its place does.
+        """An acceptor takes its place. Whether it has to bind and listen; otherwise another one there does.
 
         Raises:
             OSError: another acceptor takes the same requests.
@@ -84,7 +89,8 @@ class Endpoints:
         if server == at.server or (server is None and not at.is_named):
             return at
         for other in self._open.get(_place(at), ()) if at.configuration.port else ():
-            if isinstance(other, type(at)) and (server == other.server or (server is None and not other.is_named)):
+            meant = server == other.server or (server is None and not other.is_named)
+            if meant and other.is_open and isinstance(other, type(at)):
                 return other
         if server is None or server in self.servers:
             text = "the main server" if server is None else f"server {server!r}"

@@ -53,6 +53,22 @@ def resize_buffers(made: socket.socket, send_bytes: int, receive_bytes: int) -> 
             made.setsockopt(socket.SOL_SOCKET, option, size_bytes)
 
 
+def reserve_port(bound: socket.socket) -> None:
+    """Let no other socket listen at the address of a bound one, which does not listen yet.
+
+    While SO_REUSEADDR is set, Linux lets a second socket bind the address of a first one that does not listen, and
+    listen there.
+    """
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+
+
+def allow_listening(bound: socket.socket) -> None:
+    """Prepare a socket of ``reserve_port`` to listen: without SO_REUSEADDR, connections of an earlier process that
+    closed a minute ago would prevent it.
+    """
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+
+
 def _moved(made: socket.socket, floor: int) -> socket.socket:
     """The socket with a descriptor number of at least ``floor``; unchanged if there is no free one."""
     if made.fileno() >= floor:

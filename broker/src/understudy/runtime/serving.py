@@ -73,8 +73,13 @@ class Serving:
         self._disk_timer: asyncio.TimerHandle | None = None
 
     def opening(self) -> list[Step]:
-        """After them, the broker is loaded, and nothing of it can be noticed by a client or another node."""
-        return [Step("load the broker", self._load, self._unload)]
+        """After them, the broker is loaded and has its ports, and nothing of it can be noticed by a client or another
+        node.
+        """
+        steps = [Step("load the broker", self._load, self._unload)]
+        if not self._parts.configuration.current.ha_policy.moves_instead_of_serving:
+            steps.append(Step("bind acceptors", self._bind_acceptors, self._unbind_acceptors))
+        return steps
 
     def steps(self) -> list[Step]:
         """After them, clients are served; or, in a backup with scale-down, the messages have moved to another node."""
@@ -161,7 +166,7 @@ class Serving:
         for network in self._parts.networks:
             network.topology.clear()
 
-    async def _open_acceptors(self) -> None:
+    async def _bind_acceptors(self) -> None:
         assert self.broker is not None
         configuration, environment = self._parts.configuration.current, self._parts.environment
         allowed = sum(acceptor.connections_allowed for acceptor in configuration.acceptors)
@@ -176,13 +181,27 @@ class Serving:
             )
         for each in configuration.acceptors:
             acceptor = make_acceptor(self._parts, self.broker, each, budget)
+            self._acceptors.append(acceptor)
+            try:
+                await acceptor.bind()
+            except OSError as error:
+                raise _cannot_listen(acceptor, error) from error
+
+    async def _unbind_acceptors(self) -> None:
+        """Close the acceptors that were bound and not opened."""
+        for acceptor in self._acceptors:
+            await acceptor.close()
+        self._acceptors.clear()
+        self._parts.tls.close()
+
+    async def _open_acceptors(self) -> None:
+        assert self.broker is not None
+        for acceptor in self._acceptors:
             try:
                 await acceptor.open()
             except OSError as error:
-                place = f"acceptor {each.name!r} cannot listen on {each.url}"
-                raise Unreachable(f"{place}: {error.strerror or error}") from error
-            self._acceptors.append(acceptor)
-            self.broker.notifications.acceptor_started(each.host, each.port)
+                raise _cannot_listen(acceptor, error) from error
+            self.broker.notifications.acceptor_started(acceptor.configuration.host, acceptor.configuration.port)
 
     @property
     def is_open(self) -> bool:
@@ -270,6 +289,13 @@ class Serving:
             self._parts.turn.completed(store.check_disk)
             period_s = self._parts.configuration.current.disk_scan_period_ms / 1000
             self._disk_timer = self._parts.loop.call_later(period_s, self._check_disk)
+
+
+def _cannot_listen(acceptor: Acceptor, error: OSError) -> Unreachable:
+    configuration = acceptor.configuration
+    place = f"acceptor {configuration.name!r} cannot listen on {configuration.url}"
+    hint = "end the other program that has the port, or change the URL"
+    return Unreachable(f"{place}: {error.strerror or error}", hint=hint)
 
 
 def _nothing() -> None:

@@ -54,6 +54,7 @@ class Upgradable(Protocol):
     """An acceptor that takes HTTP upgrades. Implements ``SharedAcceptor``."""
 
     configuration: AcceptorConfiguration
+    is_open: bool
 
     def upgraded(self, connection: Layered) -> ConnectionHandler:
         """The layer of a connection after its upgrade."""
@@ -77,8 +78,12 @@ class Upgrades:
         self._endpoints = Endpoints() if server.endpoints is None else server.endpoints
         self.listen_for_all = acceptor.listen_for_all
 
+    @property
+    def is_open(self) -> bool:
+        return self.acceptor.is_open
+
     def join(self) -> bool:
-        """The acceptor opens. Returns and raises as ``Endpoints.join``."""
+        """The acceptor takes its place. Returns and raises as ``Endpoints.join``."""
         return self._endpoints.join(self)
 
     def leave(self) -> None:

@@ -73,6 +73,7 @@ class WaitingAcceptors:
             )
             self._acceptors.append(acceptor)
             try:
+                await acceptor.bind()
                 await acceptor.open()
             except OSError as error:
                 self._acceptors.remove(acceptor)

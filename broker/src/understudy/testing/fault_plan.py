@@ -116,6 +116,10 @@ class FaultKind(Enum):
     COPY_UNUSABLE = "copy-unusable"
     """Kill both nodes of a pair with a store each; the one that starts first finds a damaged record in its log, or that
     the log ends before a position that it has noted. Service must return while its copy is unusable."""
+    PORT_IN_USE = "port-in-use"
+    """Kill the active node. Another program listens at the port of its acceptor, or at that of the node that takes
+    over. Service must return while it does.
+    """
     PUT_BACK = "put-back"
     """End both nodes of a pair in sync, put the whole disk of one of them back to a state of some seconds before, store
     and notes alike, and start that one first."""
@@ -189,6 +193,9 @@ PUT_BACK_CHANCES: Final = {FaultKind.PUT_BACK: 0.2}
 WITNESS_LATER_KINDS: Final = {
     FaultKind.WITNESS_GONE_THEN: 0.35,
 }
+
+#: Kinds drawn after everything else, for pairs on one store and with a store each.
+LAST_KINDS: Final = {FaultKind.PORT_IN_USE: 0.12}
 
 #: Share of the seeds with ``DAMAGE``.
 _DAMAGE_CHANCE: Final = 0.2

@@ -14,7 +14,7 @@ from typing import ClassVar, Final
 from understudy.errors import BrokerError
 from understudy.runtime.witness_groups import replace as replace_member
 from understudy.testing.cluster_configuration import PAIR, NodeRole
-from understudy.testing.fault_plan import GROUP_KINDS, Fault, FaultKind
+from understudy.testing.fault_plan import GROUP_KINDS, LAST_KINDS, Fault, FaultKind
 from understudy.testing.plan import Plan
 from understudy.testing.replicated_pair import with_faults_of_pairs, with_promises
 from understudy.testing.scenario import Scenario
@@ -86,6 +86,7 @@ class GroupedPair(Scenario):
 
     name = "witnesses"
     text = "a primary and a backup with a store each, and three witnesses of which a majority decides"
+    last_kinds = LAST_KINDS
     run_class = GroupedRun
 
     def nodes(self, seed: int) -> tuple[NodeRole, ...]:

@@ -1,17 +1,21 @@
-"""Planted bugs of activations: one that fails and keeps other nodes out, and one that comes too early."""
+"""Planted bugs of activations: those that fail and keep other nodes out, and one that comes too early."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
 from understudy.ha import activation_sequence, store_claims
+from understudy.ha.activation import Step
 from understudy.ha.replication.lock_authority import LockAuthority
 from understudy.ha.replication.ports import Answer
 from understudy.ha.sequence_verdict import Verdict
+from understudy.runtime.serving import Serving
 from understudy.testing.fault_plan import PASSIVE, Fault, FaultKind
 from understudy.testing.plan import Plan
 from understudy.testing.planting import Patch, planted, with_faults
+from understudy.testing.replicated_pair import with_pair_faults
 from understudy.testing.scenario_run import ScenarioRun
 from understudy.testing.sim_loop import SimLoop
 from understudy.testing.witnessed_run import WitnessedRun
@@ -65,3 +69,18 @@ def _claim_not_taken_back(patch: Patch) -> type[ScenarioRun]:
         activation_sequence, "compare", lambda shared, local: Verdict.IN_SYNC if shared == local else Verdict.STALE
     )
     return _FailedActivation
+
+
+@planted(
+    "ports-bound-after-the-commit", promise="a node that fails to activate keeps no other one from serving",
+    checks=["no-service"], elsewhere={_REPLICATION: range(3)},
+)  # fmt: skip
+def _ports_bound_after_the_commit(patch: Patch) -> type[ScenarioRun]:
+    """A node that activates takes the ports of its acceptors when its data is the newest already."""
+    opening: Callable[[Serving], list[Step]] = patch.replace(Serving, "opening", lambda self: opening(self)[:1])
+
+    def steps(self: Serving) -> list[Step]:
+        return [*opening(self)[1:], *serve(self)]
+
+    serve: Callable[[Serving], list[Step]] = patch.replace(Serving, "steps", steps)
+    return with_pair_faults(Fault(0, 8.0, FaultKind.PORT_IN_USE, PASSIVE, 5.0, 0.0, 0))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from understudy.testing.cluster_configuration import PAIR, NodeRole
-from understudy.testing.fault_plan import QUORUM_KINDS
+from understudy.testing.fault_plan import LAST_KINDS, QUORUM_KINDS
 from understudy.testing.plan import Plan
 from understudy.testing.quorum_run import QuorumRun
 from understudy.testing.replicated_pair import with_faults_of_pairs
@@ -21,6 +21,7 @@ class Quorum(Scenario):
 
     name = "quorum"
     text = "a primary and a backup with a store each, in a cluster whose two or four other active nodes vote"
+    last_kinds = LAST_KINDS
     run_class = QuorumRun
 
     def nodes(self, seed: int) -> tuple[NodeRole, ...]:

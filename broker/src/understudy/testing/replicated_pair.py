@@ -13,6 +13,7 @@ from typing import Final
 
 from understudy.testing.cluster_configuration import PAIR, NodeRole
 from understudy.testing.fault_plan import (
+    LAST_KINDS,
     PAIR_LATER_KINDS,
     PUT_BACK_CHANCES,
     REPLICATION_KINDS,
@@ -38,6 +39,7 @@ class ReplicatedPair(Scenario):
 
     name = "replication"
     text = "a primary and a backup with a store each, and a witness that decides which of them is active"
+    last_kinds = LAST_KINDS
     run_class = WitnessedRun
 
     def nodes(self, seed: int) -> tuple[NodeRole, ...]:

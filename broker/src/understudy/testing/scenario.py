@@ -7,6 +7,7 @@ from ``Scenario`` and add it to ``scenarios.SCENARIOS``; planted bugs name the s
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, field, replace
 from typing import Any, ClassVar
@@ -14,7 +15,7 @@ from typing import Any, ClassVar
 from understudy.dataclass import dataclass
 from understudy.testing.checkers import Violation
 from understudy.testing.cluster_configuration import NodeRole
-from understudy.testing.fault_plan import WEIGHTS, FaultKind
+from understudy.testing.fault_plan import WEIGHTS, FaultKind, draw_later_faults
 from understudy.testing.plan import Plan, draw_plan
 from understudy.testing.scenario_run import ScenarioRun
 from understudy.testing.sim_loop import SimLoop, SimulationStuck
@@ -70,6 +71,9 @@ class Scenario:
     """One line for ``--help``."""
     weights: ClassVar[Mapping[FaultKind, int]] = WEIGHTS
     """How often each kind of fault is drawn, relative to the others."""
+    last_kinds: ClassVar[Mapping[FaultKind, float]] = {}
+    """Kinds of faults drawn after everything else, so that the rest of a seed's plan does not change, and the share of
+    the seeds with each."""
     run_class: ClassVar[type[ScenarioRun]] = ScenarioRun
 
     def nodes(self, seed: int) -> tuple[NodeRole, ...]:
@@ -82,7 +86,10 @@ class Scenario:
 
     def draw(self, seed: int) -> Plan:
         """The plan of a seed."""
-        return self.configure(draw_plan(seed, self.nodes(seed), self.weights))
+        plan = self.configure(draw_plan(seed, self.nodes(seed), self.weights))
+        stream = random.Random(f"{seed}/{self.name}, last")
+        last = draw_later_faults(stream, plan.faults, begin_s=1.0, end_s=plan.heal_s, chances=self.last_kinds)
+        return replace(plan, faults=last)
 
     def run_seed(
         self,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from understudy.testing.cluster_configuration import PAIR, NodeRole
+from understudy.testing.fault_plan import LAST_KINDS
 from understudy.testing.grouped_pair import GroupedPair
 from understudy.testing.member_replicas import MemberReplicas
 from understudy.testing.members import MemberPairs, Members
@@ -25,6 +26,7 @@ class SharedStore(Scenario):
 
     name = "shared-store"
     text = "a primary and a backup on one store"
+    last_kinds = LAST_KINDS
 
     def nodes(self, seed: int) -> tuple[NodeRole, ...]:
         return PAIR
@@ -35,6 +37,7 @@ class SharedStoreBackups(Scenario):
 
     name = "shared-store-backups"
     text = "a primary and two or three backups on one store; one is next in line, the others are queued"
+    last_kinds = LAST_KINDS
 
     def nodes(self, seed: int) -> tuple[NodeRole, ...]:
         count = random.Random(f"{seed}/backups").choice((2, 2, 3))
@@ -46,6 +49,7 @@ class SharedStoreSymmetric(Scenario):
 
     name = "shared-store-symmetric"
     text = "two primaries on one store, with failover-on-shutdown and wait-for-activation false"
+    last_kinds = LAST_KINDS
 
     def nodes(self, seed: int) -> tuple[NodeRole, ...]:
         return (NodeRole("a", "primary", waits=False), NodeRole("b", "primary", waits=False))

@@ -160,6 +160,8 @@ class SimNetwork:
         self.rng = loop.random("network")
         self.conditions = conditions or Conditions()
         self._servers: dict[tuple[str, int], SimServer] = {}
+        self._taken: set[tuple[str, int]] = set()
+        """Ports at which another program of a host listens."""
         self._hosts: dict[str, None] = {}
         self._dark: set[str] = set()
         self._blocked: set[tuple[str, str]] = set()
@@ -195,6 +197,17 @@ class SimNetwork:
         for pipe in [pipe for pipe, ends in hosts if host in ends and (other is None or other in ends)]:
             pipe.drop()
             pipe.target.reset_arrived(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"))
+
+    def take_port(self, host: str, port: int) -> None:
+        """Let another program of a host have a port: no process can listen there any more. A server that listens there
+        already goes on.
+        """
+        self.loop.record(f"port {host}:{port} is taken")
+        self._taken.add((host, port))
+
+    def free_port(self, host: str, port: int) -> None:
+        """End the program that has a port."""
+        self._taken.discard((host, port))
 
     def power_off(self, host: str) -> None:
         """Cut the power of a host: every process on it dies, peers hear nothing any more."""
@@ -257,7 +270,7 @@ class SimNetwork:
             raise OSError(errno.EADDRNOTAVAIL, f"cannot bind {host!r} on host {home!r}")
         if not port:
             port = next(number for number in range(20_000, 60_000) if (home, number) not in self._servers)
-        if (home, port) in self._servers:
+        if (home, port) in self._servers or (home, port) in self._taken:
             raise OSError(errno.EADDRINUSE, f"address already in use: {home}:{port}")
         server = SimServer(self, factory, (home, port), process)
         self._servers[home, port] = server

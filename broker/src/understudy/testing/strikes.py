@@ -13,10 +13,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from understudy.errors import BrokerError, DiskFailed, DiskFull, LockLost, SegmentMissing
+from understudy.errors import BrokerError, DiskFailed, DiskFull, LockLost, SegmentMissing, Unreachable
 from understudy.ha.policy import NodeState
 from understudy.testing.cluster import SimCluster, SimNode
-from understudy.testing.cluster_configuration import STORE
+from understudy.testing.cluster_configuration import PORT, STORE
 from understudy.testing.damage import damage_waiting
 from understudy.testing.fault_plan import ACTIVE, PASSIVE, Fault, FaultKind
 from understudy.testing.plan import Plan
@@ -154,8 +154,8 @@ class Strikes:
             return self._crash_in_activation(fault)
         elif kind is FaultKind.CRASH_IN_DEACTIVATION:
             return self._crash_in_deactivation(fault)
-        elif kind is FaultKind.DISK_FAILS_IN_ACTIVATION:
-            return self._disk_fails_in_activation(fault)
+        elif kind in (FaultKind.DISK_FAILS_IN_ACTIVATION, FaultKind.PORT_IN_USE):
+            return self._fail_activation(fault)
         elif kind is FaultKind.LOCK_TAKEN:
             # the next owner of the store removes files, and an operation on one of them fails
             self.expected |= {LockLost, DiskFailed, SegmentMissing}
@@ -198,19 +198,25 @@ class Strikes:
         self.cluster.kill(active.name)
         return True
 
-    def _disk_fails_in_activation(self, fault: Fault) -> bool:
+    def _fail_activation(self, fault: Fault) -> bool:
+        """The disk or the port of a node fails in each of its activations, until ``repair``."""
         active, heir = self.pair_of(fault)
         if heir is None or active is None or heir is active:
             return False
-        self.expected |= {DiskFailed}
-        broken = active if fault.target == ACTIVE else heir
+        hindered = active if fault.target == ACTIVE else heir
+        if fault.kind is FaultKind.PORT_IN_USE:
+            self.expected |= {Unreachable}
+            self.network.take_port(hindered.name, PORT)
+            repair: Callable[[], None] = partial(self.network.free_port, hindered.name, PORT)
+        else:
+            self.expected |= {DiskFailed}
 
-        def activating() -> bool:
-            return broken.server is not None and broken.server.life.state is NodeState.ACTIVATING
+            def activating() -> bool:
+                return hindered.server is not None and hindered.server.life.state is NodeState.ACTIVATING
 
-        disk = broken.crash_point.disk
-        disk.fail(activating, fault.operations, fault.choice)
-        add_repair(self.repairs, broken.name, disk.repair)
+            hindered.crash_point.disk.fail(activating, fault.operations, fault.choice)
+            repair = hindered.crash_point.disk.repair
+        add_repair(self.repairs, hindered.name, repair)
         active.down_s = fault.duration_s
         self.cluster.kill(active.name)
         return True
@@ -396,5 +402,6 @@ _OF_ALL: Final = frozenset(
         FaultKind.RESTART_IN_ORDER,
         FaultKind.DISK_FAILS_IN_ACTIVATION,
         FaultKind.LOCK_TAKEN,
+        FaultKind.PORT_IN_USE,
     }
 )

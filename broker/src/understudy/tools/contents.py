@@ -9,7 +9,7 @@ Not here: where two copies split (``tools.compare``); how messages are written t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Final
 
@@ -102,16 +102,17 @@ def read_contents(copy: LogCopy, split_sequences: Sequence[int] = ()) -> Content
         index += 1
         path = f"{copy.directory}/{extent.name}"
         cursor = Cursor(path, extent.number, extent.epoch, seed_of(extent.number, extent.epoch), sequence=sequence)
+        passed_at = copy.passed_at(extent.number, extent.epoch)
         file = copy.disk.open(path, read_only=True)
         try:
             while splits and splits[-1] <= extent.last_sequence:
                 wanted = splits.pop()
                 if wanted > extent.first_sequence:
                     stop_at = _offset_of(copy, wanted)
-                    if stop_at is None or not _replay_to(contents.state, cursor, file, stop_at):
+                    if stop_at is None or not _replay_to(contents.state, cursor, file, stop_at, passed_at):
                         break
                 contents.open_at[wanted] = _open_transactions(contents.state)
-            whole = _replay_to(contents.state, cursor, file, extent.end)
+            whole = _replay_to(contents.state, cursor, file, extent.end, passed_at)
         finally:
             file.close()
         if not whole:
@@ -148,8 +149,12 @@ def _offset_of(copy: LogCopy, sequence: int) -> int | None:
     return None
 
 
-def _replay_to(state: StoreState, cursor: Cursor, file: File, end: int) -> bool:
-    """Apply the records up to an offset; False if one cannot be read."""
+def _replay_to(state: StoreState, cursor: Cursor, file: File, end: int, passed_at: Callable[[int], int]) -> bool:
+    """Apply the records up to an offset; False if one cannot be read.
+
+    Args:
+        passed_at: Length of a record that was set aside, by its offset; 0 for none.
+    """
     want = _READ_BYTES
     while cursor.offset < end:
         data = file.read(cursor.offset, min(want, end - cursor.offset))
@@ -160,6 +165,12 @@ def _replay_to(state: StoreState, cursor: Cursor, file: File, end: int) -> bool:
             return False
         if cursor.offset > before:
             want = _READ_BYTES
+            continue
+        passed = passed_at(cursor.offset)
+        if passed:
+            cursor.offset += passed
+            if cursor.sequence:
+                cursor.sequence = state.sequence = cursor.sequence + 1
             continue
         needed_bytes = HEADER.unpack_from(data)[1] if len(data) >= HEADER_BYTES else 0
         if stop is not Stop.SHORT or not want < needed_bytes <= RECORD_BYTES_MAX:

@@ -12,7 +12,7 @@ Strictly read-only. Not here: comparing copies (``tools.compare``), live content
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
 from functools import partial
 from hashlib import sha256
@@ -219,7 +219,11 @@ class LogCopy:
 
     def _frames(self, file: File, number: int, epoch: int, end: int | None) -> Iterator[tuple[Frame, bytes]]:
         """The valid records of a segment, also those after records that were set aside."""
-        return read_frames(file, seed_of(number, epoch), end, partial(self._known.length_at, number, epoch))
+        return read_frames(file, seed_of(number, epoch), end, self.passed_at(number, epoch))
+
+    def passed_at(self, number: int, epoch: int) -> Callable[[int], int]:
+        """Length of a record of a segment that was set aside, by its offset; 0 for none."""
+        return partial(self._known.length_at, number, epoch)
 
     def _follows(self, number: int, epoch: int, expected: int, frame: Frame) -> bool:
         """Whether a record is the next one, or the next that was not set aside."""

@@ -403,6 +403,11 @@ class Salvage:
                     yield queue_id, reference, record
         yield from self._returned
 
+    @property
+    def returned_ids(self) -> frozenset[int]:
+        """Ids of the messages that were in the quarantine, and that the other copy has."""
+        return frozenset(record.message_id for _, _, record in self._returned)
+
     def count_messages(self) -> None:
         """Read every message, also those of prepared transactions, for the report alone."""
         for _ in self.messages():

@@ -121,11 +121,12 @@ class _Pass:
 
     def run(self) -> StoreCopy:
         log = self._copy_log()
+        # before the copy is read: its entries say which damaged records are passed over
+        kept = self._copy_set_aside()
         made, contents = self._read_copy(log)
         needed = {large.file_id: large for large in _bodies(made, contents)}
         for large in needed.values():
             self._copy_body(large, made)
-        kept = self._copy_set_aside()
         for directory, name in list_store(self._target.disk, self._target):
             if directory is Directory.BODIES and int(name.partition(".")[0]) not in needed.keys() | kept:
                 self._target.disk.remove(self._target.path(directory, name))

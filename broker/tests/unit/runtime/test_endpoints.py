@@ -17,6 +17,7 @@ class Acceptor:
     is_named: bool
     configuration: AcceptorConfiguration = field(default_factory=lambda: AcceptorConfiguration("web", "h", 80))
     took_over: int = 0
+    is_open: bool = True
 
     def listen_for_all(self) -> None:
         self.took_over += 1
@@ -65,3 +66,16 @@ def test_another_place_or_a_free_port_is_not_shared() -> None:
         assert endpoints.join(any_port)
         endpoints.leave(any_port)
         assert any_port.took_over == 0
+
+
+def test_a_server_that_has_only_taken_its_place_gets_no_requests() -> None:
+    """Its acceptor is bound, and its activation may still fail."""
+    endpoints, main, backup = Endpoints(), Acceptor("main", False), Acceptor("backup", True, is_open=False)
+    endpoints.servers |= {"main", "backup"}
+    endpoints.join(main)
+    endpoints.join(backup)
+    with pytest.raises(UpgradeRefused) as refused:
+        endpoints.find(main, "backup")
+    assert refused.value.status == 503
+    backup.is_open = True
+    assert endpoints.find(main, "backup") is backup

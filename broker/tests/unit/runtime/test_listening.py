@@ -1,14 +1,23 @@
-"""Listening sockets: sizes of their buffers. The numbers of descriptors are in ``test_descriptors``."""
+"""Listening sockets: sizes of their buffers, ports that are reserved. Descriptors are in ``test_descriptors``."""
 
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from understudy.runtime.listening import resize_buffers
+from understudy.runtime.listening import allow_listening, bound_socket, reserve_port, resize_buffers
 
+_LISTENS = """
+import socket, sys
+made = socket.socket()
+made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+made.bind(("127.0.0.1", int(sys.argv[1])))
+made.listen()
+"""
 _SIZES = {socket.SO_SNDBUF: "wmem_max", socket.SO_RCVBUF: "rmem_max"}
 
 
@@ -42,3 +51,16 @@ def test_a_size_that_the_system_does_not_grant_in_full_is_left_to_it() -> None:
         assert _sizes(made) == before
         resize_buffers(made, _greatest("wmem_max"), _greatest("rmem_max"))
         assert _sizes(made) == [2 * _greatest(name) for name in _SIZES.values()]
+
+
+def test_a_port_that_is_reserved_refuses_clients_and_is_given_to_no_other_process() -> None:
+    with bound_socket(socket.AF_INET, ("127.0.0.1", 0)) as made:
+        port = made.getsockname()[1]
+        reserve_port(made)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port))
+        other = subprocess.run([sys.executable, "-c", _LISTENS, str(port)], capture_output=True, text=True)
+        assert "Address already in use" in other.stderr
+        allow_listening(made)
+        made.listen()
+        socket.create_connection(("127.0.0.1", port)).close()

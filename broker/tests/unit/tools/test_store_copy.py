@@ -13,7 +13,12 @@ from support.store import DIRECTORY, StoreHarness
 from support.store_model import contents_of
 from understudy.errors import JournalCorrupt, LargeMessageFailed, StoreError
 from understudy.ports import Disk, File
+from understudy.store.log.applier import Applier
 from understudy.store.log.follower import recover
+from understudy.store.log.records import RecordType
+from understudy.store.log.replay import read_frames
+from understudy.store.log.segment import parse_name, seed_of
+from understudy.store.quarantine import QuarantineEntry, entry_operations, read_entries
 from understudy.store.replication.store_files import StoreDirectories, list_store
 from understudy.testing.sim_disk import SimDisk
 from understudy.tools.inspect import verify
@@ -175,6 +180,27 @@ def test_damage_of_the_source_is_named_with_its_file() -> None:
     with pytest.raises(JournalCorrupt) as raised:
         copied(rig)
     assert raised.value.file == path
+
+
+def test_a_record_in_the_quarantine_of_the_source_is_passed_over() -> None:
+    """It lies in a sealed segment, whose records are read in the copy only."""
+    rig = filled(4)
+    rig.die(power_loss=False)
+    path = rig.segments()[0]
+    parsed = parse_name(path.rpartition("/")[2])
+    assert parsed is not None
+    number, epoch, _ = parsed
+    records = read_frames(rig.disk("look").open(path, read_only=True), seed_of(number, epoch), None)
+    frame = next(frame for frame, _ in records if frame.kind == RecordType.MESSAGE_ADD)
+    file = rig.disk("vandal").open(path)
+    file.write(frame.offset + frame.length - 4, (b"\xff" * 4,))
+    file.sync()
+    entry = QuarantineEntry(
+        "message-1-1", "message", "x", 1, segment=number, epoch=epoch, offset=frame.offset, length=frame.length
+    )
+    Applier(rig.disk("node"), DIRECTORY).apply(entry_operations([(entry, b"")]))
+    copied(rig)
+    assert [kept.entry for kept in read_entries(rig.disk("look"), "/copy/journal")] == [entry]
 
 
 def test_a_directory_with_a_store_is_no_target() -> None:
