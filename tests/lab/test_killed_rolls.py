@@ -17,6 +17,7 @@ from understudy_lab.rolls import (
     INVENTORY,
     NODES,
     PAIRS,
+    PHASES,
     Cluster,
     await_service,
     deploy_cluster,
@@ -27,15 +28,6 @@ from understudy_lab.rolls import (
 
 HOSTS = 6
 RATE = 20
-PHASES = {
-    "Stop backups": "begun",
-    "Stop primaries": "begun",
-    "Apply | Put the release and the configuration in place": "begun",
-    "Start primaries": "applied",
-    "Start backups": "applied",
-    "Finish | Record it, and keep the former release and configuration for a rollback": "applied",
-}
-"""Tasks before which the run is killed, and the phase that the record of each node of the wave has then."""
 
 
 @pytest.fixture(scope="module")

@@ -86,6 +86,11 @@ def environment(lab: Lab, notes: Path, hold: str = "") -> dict[str, str]:
     }
 
 
+def place_of(inventory: str) -> str:
+    """Path of an inventory, which is given by its name below ``inventories`` or as a path."""
+    return inventory if "/" in inventory else f"inventories/{inventory}"
+
+
 def play(
     lab: Lab, inventory: str, *playbooks: str, options: Sequence[str] = (), timeout_s: float = PLAY_TIMEOUT_S
 ) -> Played:
@@ -98,10 +103,9 @@ def play(
         options: of ``ansible-playbook``.
         timeout_s: for all playbooks together.
     """
-    place = inventory if "/" in inventory else f"inventories/{inventory}"
     begun = time.monotonic()
     done = subprocess.run(
-        ["ansible-playbook", "--inventory", place, *playbooks, *options],
+        ["ansible-playbook", "--inventory", place_of(inventory), *playbooks, *options],
         cwd=ROOT,
         env=environment(lab, RESULTS / "tasks" / Path(playbooks[-1]).stem),
         stdin=subprocess.DEVNULL,

@@ -1,0 +1,294 @@
+"""The rows of the table of faults and rolls: what each does to both pairs while their clients send and consume."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from understudy_lab.bed import CLIENT, NAMES, PLAYBOOKS, STORE, WITNESS, Bed
+from understudy_lab.errors import LabError
+from understudy_lab.hosts import number_of
+from understudy_lab.rolls import NODES, PAIRS, PHASES, UNITS, crash_new_release, end_crashes
+
+Strike = Callable[[Bed, Sequence[str]], None]
+"""Is given the hosts of the active nodes that it concerns."""
+PARTNERS = {host: other for one, two in PAIRS.values() for host, other in ((one, two), (two, one))}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of the table."""
+
+    key: str
+    """Names the row on the command line."""
+    name: str
+    act: Callable[[Bed], Mapping[str, object]]
+    """Happens under load; returns further cells of the row."""
+    prepare: Callable[[Bed], None] = lambda bed: None
+    """Happens before the load begins."""
+
+    @property
+    def is_roll(self) -> bool:
+        return self.key.startswith("roll-")
+
+
+def _nothing(bed: Bed, victims: Sequence[str]) -> None:
+    """No repair: the hosts come back by themselves."""
+
+
+def _struck(
+    strike: Strike, lasts_s: float, repair: Strike = _nothing, pairs: Sequence[str] = tuple(PAIRS), *, taken_over: bool
+) -> Callable[[Bed], Mapping[str, object]]:
+    """A fault that hits the active nodes of some pairs at once.
+
+    Args:
+        strike: begins it.
+        lasts_s: time until its repair.
+        repair: ends it.
+        pairs: whose active nodes it concerns.
+        taken_over: whether the partner of each must serve while it lasts.
+    """
+
+    def act(bed: Bed) -> Mapping[str, object]:
+        victims = [bed.active(pair) for pair in pairs]
+        struck = time.monotonic()
+        strike(bed, victims)
+        time.sleep(max(0.0, struck + lasts_s - time.monotonic()))
+        serving = bed.serving()
+        repair(bed, victims)
+        if taken_over:
+            waiting = [NAMES[PARTNERS[host]] for host in victims if NAMES[PARTNERS[host]] not in serving]
+            if waiting:
+                raise LabError(f"{', '.join(waiting)} did not take over within {lasts_s:g} s")
+        return {"serving": serving}
+
+    return act
+
+
+def _on_each(script: str) -> Strike:
+    """A shell script on each host; ``UNIT`` in it is the unit of the broker."""
+
+    def strike(bed: Bed, victims: Sequence[str]) -> None:
+        for host in victims:
+            bed.lab.output(host, script.replace("UNIT", UNITS[host]))
+
+    return strike
+
+
+def _cut_power(bed: Bed, victims: Sequence[str]) -> None:
+    for host in victims:
+        bed.lab.cut_power(host)
+
+
+def _power_on(bed: Bed, victims: Sequence[str]) -> None:
+    bed.lab.start(victims)
+
+
+def _cut_from(*others: str) -> Strike:
+    """Cuts hosts from others, both ways; an empty name is the partner of each."""
+
+    def strike(bed: Bed, victims: Sequence[str]) -> None:
+        for host in victims:
+            for other in others:
+                bed.lab.network.cut(number_of(host), number_of(other or PARTNERS[host]))
+
+    return strike
+
+
+def _heal(bed: Bed, victims: Sequence[str]) -> None:
+    bed.lab.network.heal()
+
+
+def _fill_disks(bed: Bed, victims: Sequence[str]) -> None:
+    """No block is left where the active node of each pair has its store."""
+    fill = """
+        fallocate -l $(df --output=avail -B1 PLACE | tail -n 1) PLACE/filler
+        cat /dev/zero >>PLACE/filler 2>/dev/null || true
+    """
+    for host, place in _stores(victims):
+        bed.lab.output(host, fill.replace("PLACE", place))
+
+
+def _free_disks(bed: Bed, victims: Sequence[str]) -> None:
+    for host, place in _stores(victims):
+        bed.lab.output(host, f"rm {place}/filler")
+
+
+def _stores(victims: Sequence[str]) -> list[tuple[str, str]]:
+    """Host and file system of each active node's store."""
+    return [(STORE, "/export") if host in PAIRS["east"] else (host, "/opt") for host in victims]
+
+
+def _on(host: str, script: str) -> Strike:
+    """A shell script on a host that is no node."""
+    return lambda bed, victims: bed.lab.output(host, script) and None
+
+
+def _fault_rows() -> list[Row]:
+    taken_over = True
+    return [
+        Row(
+            "kill",
+            "SIGKILL of both active brokers",
+            _struck(
+                _on_each("kill -9 $(systemctl show -p MainPID --value UNIT)"),
+                15.0,
+                taken_over=False,
+            ),
+        ),
+        Row(
+            "power-cut",
+            "power cut of both active hosts for 40 s",
+            _struck(_cut_power, 40.0, _power_on, taken_over=taken_over),
+        ),
+        Row(
+            "reboot",
+            "reboot of both active hosts",
+            _struck(_on_each("systemctl reboot --no-block"), 30.0, taken_over=False),
+        ),
+        Row(
+            "clean-stop",
+            "clean stop of both active brokers for 20 s",
+            _struck(_on_each("systemctl stop UNIT"), 20.0, _on_each("systemctl start UNIT"), taken_over=taken_over),
+        ),
+        Row(
+            "link-cut",
+            "link between the nodes of each pair cut both ways for 20 s",
+            _struck(_cut_from(""), 20.0, _heal, taken_over=False),
+        ),
+        Row(
+            "isolated",
+            "both active hosts cut from all others for 40 s",
+            _struck(_cut_from("", STORE, WITNESS, CLIENT), 40.0, _heal, taken_over=taken_over),
+        ),
+        Row(
+            "store-cut",
+            "active host of east cut from its store for 40 s",
+            _struck(_cut_from(STORE), 40.0, _heal, ["east"], taken_over=taken_over),
+        ),
+        Row(
+            "nfs-stopped",
+            "NFS server stopped for 30 s",
+            _struck(
+                _on(STORE, "systemctl stop nfs-server"),
+                30.0,
+                _on(STORE, "systemctl start nfs-server"),
+                ["east"],
+                taken_over=False,
+            ),
+        ),
+        Row(
+            "witness-off",
+            "power cut of the witness for 30 s",
+            _struck(
+                lambda bed, victims: bed.lab.cut_power(WITNESS),
+                30.0,
+                lambda bed, victims: bed.lab.start([WITNESS]),
+                ["west"],
+                taken_over=False,
+            ),
+        ),
+        Row(
+            "disk-full",
+            "disk of both stores full for 30 s",
+            _struck(_fill_disks, 30.0, _free_disks, taken_over=False),
+        ),
+        Row(
+            "clock-moved",
+            "clocks of both active hosts an hour ahead for 20 s, then back",
+            _struck(_on_each("date -s '+1 hour'"), 20.0, _on_each("date -s '-1 hour'"), taken_over=False),
+        ),
+    ]
+
+
+# --- rolls ---
+
+
+def _complete(kind: str) -> Callable[[Bed], Mapping[str, object]]:
+    def act(bed: Bed) -> Mapping[str, object]:
+        done = bed.roll(kind).end()
+        if done.code:
+            raise LabError(f"the {kind} failed: {done.output[-3000:]}")
+        bed.rolled(kind)
+        return {"roll_s": round(done.seconds, 1)}
+
+    return act
+
+
+def _killed(kind: str, task: str, canary: str) -> Callable[[Bed], Mapping[str, object]]:
+    """The run is killed before a task; ``site`` must refuse, ``health`` must name the roll, a second run ends it."""
+
+    def act(bed: Bed) -> Mapping[str, object]:
+        run = bed.roll(kind, canary, hold=task)
+        run.await_held()
+        run.kill()
+        refused = bed.play("site", kind)
+        if refused.code == 0 or "has not finished" not in re.sub(r"\\n|\s+", " ", refused.output):
+            raise LabError(f"site did not refuse: {refused.output[-3000:]}")
+        report = bed.health(kind)
+        phases = {each["name"]: each["roll_phase"] for each in report["nodes"]}  # type: ignore[attr-defined]
+        wanted = {name: PHASES[task] if host in PAIRS[canary] else "" for name, host in NODES.items()}
+        if report["healthy"] or len(report["roll_unfinished"]) != 1 or phases != wanted:  # type: ignore[arg-type]
+            raise LabError(f"health does not name the roll: {report}")
+        resumed = bed.roll(kind, canary).end()
+        if resumed.code:
+            raise LabError(f"the {kind} was not resumed: {resumed.output[-3000:]}")
+        bed.rolled(kind)
+        return {"roll_s": round(resumed.seconds, 1)}
+
+    return act
+
+
+def _failing_canary(bed: Bed) -> Mapping[str, object]:
+    """Every process of the new release is killed at the primary of the first wave, until the roll has given up."""
+    victim = bed.active("east")
+    others = [bed.process(host) for host in PAIRS["west"]]
+    run = bed.roll("update", hold="Start primaries")
+    run.await_held()
+    crash_new_release(bed.lab, victim)
+    run.go()
+    failed = run.end()
+    if failed.code == 0 or "The wave east failed" not in failed.output:
+        raise LabError(f"the update with a failing canary did not fail: {failed.output[-3000:]}")
+    if others != [bed.process(host) for host in PAIRS["west"]]:
+        raise LabError("the wave after the failing canary began")
+    end_crashes(bed.lab, victim)
+    resumed = bed.roll("update").end()
+    if resumed.code:
+        raise LabError(f"the update was not resumed: {resumed.output[-3000:]}")
+    bed.rolled("update")
+    return {"roll_s": round(failed.seconds + resumed.seconds, 1)}
+
+
+def _roll_rows() -> list[Row]:
+    rows = [Row("roll-restart", "rolling_restart", _complete("restart"))]
+    rows += [_killed_row("restart", task, index) for index, task in enumerate(PHASES) if not task.startswith("Apply")]
+    rows += [
+        Row("roll-update", "rolling_update", _complete("update")),
+        Row("roll-rollback", "rollback", _complete("rollback"), Bed.enable_rollback),
+    ]
+    # The rollback undoes the update of the row before it.
+    for index, task in enumerate(PHASES):
+        rows += [_killed_row("update", task, index), _killed_row("rollback", task, index + 1)]
+    return [
+        *rows,
+        Row("roll-failing-canary", "rolling_update whose canary cannot run the new release, restored", _failing_canary),
+    ]
+
+
+def _killed_row(kind: str, task: str, index: int) -> Row:
+    """A row of a killed roll; the first wave is a pair of either kind in turn."""
+    canary = tuple(PAIRS)[index % len(PAIRS)]
+    phase = task.partition(" |")[0].lower()
+    name = PLAYBOOKS[kind].rpartition("/")[2].removesuffix(".yml")
+    return Row(
+        f"roll-{kind}-killed-{phase.replace(' ', '-')}",
+        f"{name} killed before `{phase}` of {canary}; site refuses, health names it, it is resumed",
+        _killed(kind, task, canary),
+        Bed.enable_rollback if kind == "rollback" else lambda bed: None,
+    )
+
+
+ROWS: Sequence[Row] = (*_fault_rows(), *_roll_rows())
