@@ -151,7 +151,7 @@ def heal(lab: Lab) -> None:
 @click.option("--keep", is_flag=True, help="Leave the hosts running, and use those that an earlier run has left.")
 @click.pass_obj
 def faults(lab: Lab, rows: Sequence[str], only_list: bool, json_file: TextIO | None, page: bool, keep: bool) -> None:
-    """Run the table of faults and rolls: all ROWS, or those named or whose names begin so (roll-update).
+    """Run the table of faults and rolls: all ROWS, or those named or whose names begin so (`killed`).
 
     Seven hosts with a pair on a shared store, a replicated pair, a witness and clients that keep ledgers. A line for
     each step goes to stderr. Exit code 1 if a row was not ok: a message was lost or doubled, or a pair did not come

@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from understudy_lab.bed import CLIENT, NAMES, PLAYBOOKS, STORE, WITNESS, Bed
 from understudy_lab.errors import LabError
@@ -28,10 +29,6 @@ class Row:
     """Happens under load; returns further cells of the row."""
     prepare: Callable[[Bed], None] = lambda bed: None
     """Happens before the load begins."""
-
-    @property
-    def is_roll(self) -> bool:
-        return self.key.startswith("roll-")
 
 
 def _nothing(bed: Bed, victims: Sequence[str]) -> None:
@@ -217,28 +214,51 @@ def _complete(kind: str) -> Callable[[Bed], Mapping[str, object]]:
     return act
 
 
-def _killed(kind: str, task: str, canary: str) -> Callable[[Bed], Mapping[str, object]]:
-    """The run is killed before a task; ``site`` must refuse, ``health`` must name the roll, a second run ends it."""
+def _killed(kind: str, canary: str) -> Callable[[Bed], Mapping[str, object]]:
+    """A run is killed before each phase of its first wave, resumed, and killed before the next one.
+
+    After each kill ``site`` must refuse and change nothing, and ``health`` must name the roll and each phase.
+    """
 
     def act(bed: Bed) -> Mapping[str, object]:
-        run = bed.roll(kind, canary, hold=task)
-        run.await_held()
-        run.kill()
-        refused = bed.play("site", kind)
-        if refused.code == 0 or "has not finished" not in re.sub(r"\\n|\s+", " ", refused.output):
-            raise LabError(f"site did not refuse: {refused.output[-3000:]}")
-        report = bed.health(kind)
-        phases = {each["name"]: each["roll_phase"] for each in report["nodes"]}  # type: ignore[attr-defined]
-        wanted = {name: PHASES[task] if host in PAIRS[canary] else "" for name, host in NODES.items()}
-        if report["healthy"] or len(report["roll_unfinished"]) != 1 or phases != wanted:  # type: ignore[arg-type]
-            raise LabError(f"health does not name the roll: {report}")
+        for task, phase in PHASES.items():
+            run = bed.roll(kind, canary, hold=task)
+            run.await_held()
+            run.kill()
+            _refused_and_reported(bed, kind, dict.fromkeys(PAIRS[canary], phase))
         resumed = bed.roll(kind, canary).end()
         if resumed.code:
             raise LabError(f"the {kind} was not resumed: {resumed.output[-3000:]}")
         bed.rolled(kind)
-        return {"roll_s": round(resumed.seconds, 1)}
+        return {"kills": len(PHASES), "last_run_s": round(resumed.seconds, 1)}
 
     return act
+
+
+def _refused_and_reported(bed: Bed, kind: str, phases: Mapping[str, str]) -> None:
+    """After a kill: ``site`` refuses, with the command to resume, and starts nothing; ``health`` says how far it is.
+
+    Args:
+        bed: the hosts.
+        kind: of the roll.
+        phases: phase of each node of the wave, by its host.
+
+    Raises:
+        LabError: one of them did not.
+    """
+    before = [bed.process(host) for host in NODES.values()]
+    refused = bed.play("site", kind)
+    said = re.sub(r"\\n|\s+", " ", refused.output)
+    resume = f"Resume it with ansible-playbook -i INVENTORY understudy.broker.{Path(PLAYBOOKS[kind]).stem}"
+    if refused.code == 0 or "has not finished" not in said or resume not in said:
+        raise LabError(f"site did not refuse: {refused.output[-3000:]}")
+    if before != [bed.process(host) for host in NODES.values()]:
+        raise LabError("site started or stopped a broker beside an unfinished roll")
+    report = bed.health(kind)
+    found = {each["name"]: each["roll_phase"] for each in report["nodes"]}  # type: ignore[attr-defined]
+    wanted = {name: phases.get(host, "") for name, host in NODES.items()}
+    if report["healthy"] or len(report["roll_unfinished"]) != 1 or found != wanted:  # type: ignore[arg-type]
+        raise LabError(f"health does not name the roll; the nodes are {wanted}: {report}")
 
 
 def _failing_canary(bed: Bed) -> Mapping[str, object]:
@@ -263,32 +283,23 @@ def _failing_canary(bed: Bed) -> Mapping[str, object]:
 
 
 def _roll_rows() -> list[Row]:
-    rows = [Row("roll-restart", "rolling_restart", _complete("restart"))]
-    rows += [_killed_row("restart", task, index) for index, task in enumerate(PHASES) if not task.startswith("Apply")]
-    rows += [
+    killed = "killed before each phase of its first wave"
+    answers = "each time site refuses, health names it, and it is resumed"
+    return [
+        Row("roll-restart", "rolling_restart", _complete("restart")),
         Row("roll-update", "rolling_update", _complete("update")),
         Row("roll-rollback", "rollback", _complete("rollback"), Bed.enable_rollback),
+        Row(
+            "roll-failing-canary",
+            "rolling_update with a canary whose new release ends again and again; restored, resumed after the repair",
+            _failing_canary,
+        ),
+        Row("killed-restart", f"rolling_restart {killed} (west); {answers}", _killed("restart", "west")),
+        Row("killed-update", f"rolling_update {killed} (east); {answers}", _killed("update", "east")),
+        Row(
+            "killed-rollback", f"rollback {killed} (west); {answers}", _killed("rollback", "west"), Bed.enable_rollback
+        ),
     ]
-    # The rollback undoes the update of the row before it.
-    for index, task in enumerate(PHASES):
-        rows += [_killed_row("update", task, index), _killed_row("rollback", task, index + 1)]
-    return [
-        *rows,
-        Row("roll-failing-canary", "rolling_update whose canary cannot run the new release, restored", _failing_canary),
-    ]
-
-
-def _killed_row(kind: str, task: str, index: int) -> Row:
-    """A row of a killed roll; the first wave is a pair of either kind in turn."""
-    canary = tuple(PAIRS)[index % len(PAIRS)]
-    phase = task.partition(" |")[0].lower()
-    name = PLAYBOOKS[kind].rpartition("/")[2].removesuffix(".yml")
-    return Row(
-        f"roll-{kind}-killed-{phase.replace(' ', '-')}",
-        f"{name} killed before `{phase}` of {canary}; site refuses, health names it, it is resumed",
-        _killed(kind, task, canary),
-        Bed.enable_rollback if kind == "rollback" else lambda bed: None,
-    )
 
 
 ROWS: Sequence[Row] = (*_fault_rows(), *_roll_rows())
