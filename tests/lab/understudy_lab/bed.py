@@ -46,6 +46,8 @@ class Bed:
         self._scratch = scratch
         self.now, self.next = generations(scratch)
         self._can_roll_back = False
+        self.damaged = False
+        """Whether a row was not ok, so that the next one needs new hosts."""
 
     def deploy(self) -> float:
         """Boots the hosts and deploys both pairs; returns the seconds of ``site``.
@@ -69,7 +71,7 @@ class Bed:
         self.lab.destroy()
         if self.now.version == PRESENT_VERSION:
             self._swap()
-        self._can_roll_back = False
+        self._can_roll_back = self.damaged = False
         self.deploy()
 
     def look(self) -> bool:

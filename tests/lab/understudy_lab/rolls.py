@@ -212,11 +212,6 @@ def process_of(lab: Lab, host: str) -> str:
     return lab.output(host, f"systemctl show -p MainPID --value {UNITS[host]}").strip()
 
 
-def phase_of(lab: Lab, host: str) -> str:
-    """How far the host says that its node is in the last roll."""
-    return str(json.loads(lab.output(host, f"cat {INSTANCE}/rollout/record.json"))["phase"])
-
-
 def await_service(lab: Lab, pair: str) -> None:
     """Waits until one node of a pair serves and the other one follows."""
 

@@ -67,10 +67,10 @@ def chosen(keys: Sequence[str]) -> list[Row]:
 
 
 def carry_out(bed: Bed, rows: Iterable[Row], say: Callable[[str], None]) -> list[Result]:
-    """Runs rows one after the other; the hosts are made anew after a row that was not ok.
+    """Runs rows one after the other; the hosts are made anew before the next row if one was not ok.
 
     Args:
-        bed: the hosts, which are ready.
+        bed: the hosts, which are deployed.
         rows: which.
         say: is given a line for each step.
 
@@ -80,6 +80,9 @@ def carry_out(bed: Bed, rows: Iterable[Row], say: Callable[[str], None]) -> list
     rows = list(rows)
     results: list[Result] = []
     for position, row in enumerate(rows, 1):
+        if bed.damaged:
+            say("the hosts are made anew")
+            bed.make_anew()
         say(f"[{position}/{len(rows)}] {row.key}: {row.name}")
         result = _judged(bed, row)
         results.append(result)
@@ -89,9 +92,7 @@ def carry_out(bed: Bed, rows: Iterable[Row], say: Callable[[str], None]) -> list
             evidence = RESULTS / "faults" / row.key
             bed.keep_evidence(evidence)
             say(f"    {result.problem}\n    journals: {evidence}")
-            if position < len(rows):
-                say("    the hosts are made anew")
-                bed.make_anew()
+            bed.damaged = True
     return results
 
 
