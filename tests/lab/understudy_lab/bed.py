@@ -171,7 +171,7 @@ class Bed:
         return report
 
     def keep_evidence(self, directory: Path) -> None:
-        """Writes the journals of all nodes and the last roll's output below a directory, as far as they can be had."""
+        """Writes the journals of the nodes and the ends of what clients and the last roll said, as far as they can be had."""
         directory.mkdir(parents=True, exist_ok=True)
         for host, unit in UNITS.items():
             try:
@@ -181,6 +181,11 @@ class Bed:
             except LabError as error:
                 text = f"{error}\n"
             (directory / f"{NAMES[host]}.log").write_text(text)
+        try:
+            clients = self.lab.output(CLIENT, "cd load; tail -n 20 *.code *.out; tail -n 5 *.jsonl")
+        except LabError as error:
+            clients = f"{error}\n"
+        (directory / "clients.log").write_text(clients)
         output = self._scratch / "run" / "output"
         if output.exists():
             (directory / "roll.log").write_text(output.read_text())
