@@ -171,7 +171,7 @@ class Bed:
         return report
 
     def keep_evidence(self, directory: Path) -> None:
-        """Writes the journals of the nodes and the ends of what clients and the last roll said, as far as they can be had."""
+        """Writes the journals of the nodes and the ends of what clients and the last roll said, where they can be had."""
         directory.mkdir(parents=True, exist_ok=True)
         for host, unit in UNITS.items():
             try:
