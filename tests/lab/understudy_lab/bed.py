@@ -7,7 +7,7 @@ from pathlib import Path
 
 from understudy_lab.errors import LabError
 from understudy_lab.hosts import Lab
-from understudy_lab.pair import INSTANCE, ROOT, Played, play, serves
+from understudy_lab.pair import INSTANCE, ROOT, Load, Played, play, serves
 from understudy_lab.rolls import (
     NODES,
     PAIRS,
@@ -46,6 +46,8 @@ class Bed:
         self._scratch = scratch
         self.now, self.next = generations(scratch)
         self._can_roll_back = False
+        self.load: Load
+        """The clients of the present row."""
         self.damaged = False
         """Whether a row was not ok, so that the next one needs new hosts."""
 
@@ -171,7 +173,7 @@ class Bed:
         return report
 
     def keep_evidence(self, directory: Path) -> None:
-        """Writes the journals of the nodes and the ends of what clients and the last roll said, where they can be had."""
+        """Writes the journals of the nodes and the ends of what clients and the last roll said, as far as possible."""
         directory.mkdir(parents=True, exist_ok=True)
         for host, unit in UNITS.items():
             try:

@@ -11,10 +11,13 @@ from pathlib import Path
 from understudy_lab.bed import CLIENT, NAMES, PLAYBOOKS, STORE, WITNESS, Bed
 from understudy_lab.errors import LabError
 from understudy_lab.hosts import number_of
+from understudy_lab.pair import await_that
 from understudy_lab.rolls import NODES, PAIRS, PHASES, UNITS, crash_new_release, end_crashes
 
 Strike = Callable[[Bed, Sequence[str]], None]
 """Is given the hosts of the active nodes that it concerns."""
+FULL_S = 30.0
+"""How long disks are full."""
 PARTNERS = {host: other for one, two in PAIRS.values() for host, other in ((one, two), (two, one))}
 
 
@@ -113,6 +116,30 @@ def _free_disks(bed: Bed, victims: Sequence[str]) -> None:
         bed.lab.output(host, f"rm {place}/filler")
 
 
+def _full_disks(bed: Bed) -> Mapping[str, object]:
+    """Both disks are full for a while; producers that were refused are started again after it, as an operator would.
+
+    The gaps are those from the fault to the next confirmation.
+    """
+    victims = [bed.active(pair) for pair in PAIRS]
+    struck = time.monotonic()
+    _fill_disks(bed, victims)
+    time.sleep(max(0.0, struck + FULL_S - time.monotonic()))
+    before = {pair: bed.load.confirmed(pair) for pair in PAIRS}
+    _free_disks(bed, victims)
+    refused = bed.load.start_refused_again()
+    gaps: dict[str, float] = {}
+
+    def serves_all() -> bool:
+        for pair in PAIRS:
+            if pair not in gaps and bed.load.confirmed(pair) > before[pair]:
+                gaps[pair] = round(time.monotonic() - struck, 1)
+        return len(gaps) == len(PAIRS)
+
+    await_that(serves_all, "messages of both pairs are confirmed")
+    return {"gaps_s": gaps, "refused_producers": refused}
+
+
 def _stores(victims: Sequence[str]) -> list[tuple[str, str]]:
     """Host and file system of each active node's store."""
     return [(STORE, "/export") if host in PAIRS["east"] else (host, "/opt") for host in victims]
@@ -189,8 +216,8 @@ def _fault_rows() -> list[Row]:
         ),
         Row(
             "disk-full",
-            "disk of both stores full for 30 s",
-            _struck(_fill_disks, 30.0, _free_disks, taken_over=False),
+            f"disk of both stores full for {FULL_S:g} s; producers that were refused are started again",
+            _full_disks,
         ),
         Row(
             "clock-moved",

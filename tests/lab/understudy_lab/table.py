@@ -103,18 +103,19 @@ def _judged(bed: Bed, row: Row) -> Result:
     try:
         row.prepare(bed)
         bed.make_ready()
-        load = Load(bed.lab, RATE, PAIRS)
+        load = bed.load = Load(bed.lab, RATE, PAIRS)
         load.await_progress()
-        cells = row.act(bed)
+        cells = dict(row.act(bed))
         load.await_progress()
         bed.make_ready()
         load.await_progress()
         report = load.end()
         counts = report["counts"]
         assert isinstance(counts, dict)
+        gaps = {pair: round(longest_window_s(report, pair), 1) for pair in PAIRS}
         found = {
+            "gaps_s": cells.pop("gaps_s", gaps),
             "cells": cells,
-            "gaps_s": {pair: round(longest_window_s(report, pair), 1) for pair in PAIRS},
             "confirmed": counts["confirmed"],
             "lost": counts["lost"],
             "doubled": counts["duplicated"],
