@@ -57,7 +57,7 @@ class Topology:
         self._removed: dict[str, int] = {}
         """Event ids of removals, oldest removal first."""
         self._announcers: dict[str, object] = {}
-        """By node id, the connection on which its backup was announced last."""
+        """The connection on which each backup was announced last, by node id."""
         self._listeners: list[tuple[Changed, Removed]] = []
         self._own_id: str | None = None
         """While this node is active."""
