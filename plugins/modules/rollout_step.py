@@ -88,6 +88,7 @@ replaced:
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.understudy.broker.plugins.module_utils.deployed import DeployedInstance, open_instance
@@ -147,7 +148,7 @@ def reload_units(replaced: list[Path], run: Run) -> None:
         raise GenerationError(f"systemctl daemon-reload ended with {code}: {error.strip() or output.strip()}")
 
 
-def renew_hold(module: AnsibleModule, deployed: DeployedInstance) -> dict[str, object]:
+def renew_hold(module: AnsibleModule, deployed: DeployedInstance) -> dict[str, Any]:
     """Renew the hold of this run on the node; its plan. Raises HeldByAnother."""
     plan = module.params["plan"] or {}
     if plan.get("holder") is not None:
