@@ -144,6 +144,11 @@ lab: $(VENV)/.complete $(COLLECTION) ## Deployments and faults on hosts with the
 	@tests/lab/lab check
 	$(COLLECTION_PYTEST) --rootdir tests/lab -s $(LAB) tests/lab
 
+.PHONY: lab-faults
+lab-faults: $(VENV)/.complete $(COLLECTION) ## The table of faults and rolls on hosts with their own kernels: ROWS="power-cut roll-update", FAULTS="--help"
+	@tests/lab/lab check
+	@tests/lab/lab --name faults faults $(FAULTS) $(ROWS)
+
 # Each role without the others, as an operator may use it.
 ALONE := $(SCRATCH)/alone
 ALONE_PLAY := $(ANSIBLE) ansible-playbook --inventory localhost, --connection local \

@@ -73,6 +73,11 @@ class Generations:
         """Staged files, by the path that they are for."""
         return [path for path in self._files() if _staged(path).exists()]
 
+    def unstage(self) -> None:
+        """Remove staged files."""
+        for path in self.staged():
+            _staged(path).unlink()
+
     def save(self, roll: str) -> None:
         """Keep the present release and configuration as ``aside``, in one step."""
         self.directory.mkdir(mode=0o700, exist_ok=True)

@@ -31,9 +31,10 @@ options:
       - V(finish) records that the broker has reached its gate, and keeps the saved release and configuration for a
         rollback.
       - V(restore) puts the saved ones back, because the roll has failed; V(restart) records that the broker runs again.
+      - V(unstage) removes staged files of a node with which no wave of an undone update had begun.
     type: str
     required: true
-    choices: [begin, apply, finish, restore, restart]
+    choices: [begin, apply, finish, restore, restart, unstage]
   plan:
     description:
       - RV(understudy.broker.rollout#module:plan), without its waves if they are long. Needed for V(begin).
@@ -87,6 +88,7 @@ replaced:
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.understudy.broker.plugins.module_utils.deployed import DeployedInstance, open_instance
@@ -104,7 +106,8 @@ from ansible_collections.understudy.broker.plugins.module_utils.rollout_record i
 from ansible_collections.understudy.broker.plugins.module_utils.service import Run, ServiceError
 from ansible_collections.understudy.broker.plugins.module_utils.waiting import Clock
 
-STEPS = ("begin", "apply", "finish", "restore", "restart")
+UNSTAGE = "unstage"
+STEPS = ("begin", "apply", "finish", "restore", "restart", UNSTAGE)
 DOWN = (Event.APPLY, Event.RESTORE)
 """Steps that only a stopped broker allows."""
 
@@ -145,11 +148,38 @@ def reload_units(replaced: list[Path], run: Run) -> None:
         raise GenerationError(f"systemctl daemon-reload ended with {code}: {error.strip() or output.strip()}")
 
 
+def renew_hold(module: AnsibleModule, deployed: DeployedInstance) -> dict[str, Any]:
+    """Renew the hold of this run on the node; its plan. Raises HeldByAnother."""
+    plan = module.params["plan"] or {}
+    if plan.get("holder") is not None:
+        hold = HoldFile(Path(module.params["directory"]), Clock().wall_ms())
+        hold.renew(deployed.definition.name, Holder.from_dict(plan["holder"]))
+    return dict(plan)
+
+
+def unstage(module: AnsibleModule, deployed: DeployedInstance, generations: Generations) -> dict[str, object]:
+    """Remove staged files; the result of the module."""
+    known = Record.read(generations.record_file)
+    found = generations.staged()
+    if not module.check_mode:
+        renew_hold(module, deployed)
+        generations.unstage()
+    return {
+        "changed": bool(found),
+        "phase": (Phase.IDLE if known is None else known.phase).value,
+        "release": generations.releases.current(),
+        "replaced": [],
+    }
+
+
 def take(module: AnsibleModule, deployed: DeployedInstance) -> dict[str, object]:
     """Do the step; the result of the module."""
-    params, event = module.params, Event(module.params["step"])
+    params = module.params
     unit = UNITS / deployed.definition.unit if deployed.definition.unit else None
     generations = Generations(Path(params["directory"]), Releases(Path(params["root"])), unit)
+    if params["step"] == UNSTAGE:
+        return unstage(module, deployed, generations)
+    event = Event(params["step"])
     status = deployed.instance.see().service
     if event in DOWN and not status.down:
         raise GenerationError(f"{event.value}: the broker runs; stop it first")
@@ -158,10 +188,7 @@ def take(module: AnsibleModule, deployed: DeployedInstance) -> dict[str, object]
     result: dict[str, object] = {"release": generations.releases.current(), "replaced": []}
     if module.check_mode:
         return {**result, "changed": True, "phase": before.value}
-    plan = params["plan"] or {}
-    if plan.get("holder") is not None:
-        hold = HoldFile(Path(params["directory"]), Clock().wall_ms())
-        hold.renew(deployed.definition.name, Holder.from_dict(plan["holder"]))
+    plan = renew_hold(module, deployed)
     replaced: list[Path] = []
     if event is Event.BEGIN:
         texts = {name: str(plan[name]) for name in ("roll", "kind", "target")}

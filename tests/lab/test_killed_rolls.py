@@ -1,7 +1,7 @@
-"""Goal: after the controller of a roll has died, site refuses, health says what to do, and a second run ends the roll.
+"""Goal: after the controller of a roll has died, site refuses, health says what to do, and a roll can be undone.
 
-Method: a rolling update of two pairs under load is held before a phase of its first wave, and its run is killed with
-all of its processes.
+Method: a rolling update of two pairs is held before a phase of its first wave, and its run is killed with all of its
+processes. Each phase of each kind of roll, with the resumption, is a row of test_faults_and_rolls.py.
 """
 
 from __future__ import annotations
@@ -21,21 +21,11 @@ from understudy_lab.rolls import (
     await_service,
     deploy_cluster,
     judge,
-    phase_of,
     release_of,
 )
 
 HOSTS = 6
 RATE = 20
-PHASES = {
-    "Stop backups": "begun",
-    "Stop primaries": "begun",
-    "Apply | Put the release and the configuration in place": "begun",
-    "Start primaries": "applied",
-    "Start backups": "applied",
-    "Finish | Record it, and keep the former release and configuration for a rollback": "applied",
-}
-"""Tasks before which the run is killed, and the phase that the record of each node of the wave has then."""
 
 
 @pytest.fixture(scope="module")
@@ -83,25 +73,6 @@ def refused_and_reported(cluster: Cluster, phase: str) -> None:
     phases = {each["name"]: each["roll_phase"] for each in report["nodes"]}  # type: ignore[attr-defined]
     assert phases == {"a1": phase, "a2": phase, "b1": "", "b2": ""}
     assert [each["name"] for each in report["pairs"]] == ["east", "west"]  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize("task", PHASES, ids=lambda task: task.partition(" |")[0].replace(" ", "-"))
-def test_a_roll_killed_before_a_phase(cluster: Cluster, task: str) -> None:
-    lab = cluster.lab
-    load = Load(lab, RATE, PAIRS)
-    load.await_progress()
-    kill_before(cluster, task)
-    assert {phase_of(lab, host) for host in PAIRS["east"]} == {PHASES[task]}
-    refused_and_reported(cluster, PHASES[task])
-    resumed = cluster.roll().end()
-    assert resumed.code == 0, resumed.output[-4000:]
-    for pair in PAIRS:
-        await_service(lab, pair)
-    load.await_progress()
-    judge(load, {"killed_before": task, "resumed_s": round(resumed.seconds, 1)})
-    cluster.rolled()
-    played, report = health(cluster)
-    assert (played.code, report["healthy"]) == (0, True), played.output[-3000:]
 
 
 def test_a_killed_roll_is_undone_and_site_works_again(cluster: Cluster) -> None:

@@ -87,7 +87,9 @@ def test_clocks_of_the_pair_that_differ_are_refused(pair: Lab) -> None:
     finally:
         pair.output(BACKUP, "date -s '-70 seconds'")
     assert played.code != 0
-    assert "the clock of a1 is 70." in played.output, played.output[-3000:]
+    # Setting a clock takes a moment, in which it goes on.
+    (behind_s,) = map(float, set(re.findall(r"the clock of a1 is ([0-9.]+) s behind that of a2", played.output)))
+    assert 68.0 < behind_s < 72.0, played.output[-3000:]
 
 
 FAULTS = [

@@ -19,7 +19,9 @@ from understudy_lab.rolls import (
     Fault,
     await_one_serving,
     await_service,
+    crash_new_release,
     deploy_cluster,
+    end_crashes,
     judge,
     release_of,
 )
@@ -65,18 +67,6 @@ def test_a_second_run_stops_nothing(cluster: Cluster) -> None:
     assert before == cluster.processes(*NODES.values())
 
 
-def crash_new_release(lab: Lab, victim: str) -> None:
-    """Every process of the release that was just put in place is killed, as a release with a defect would end."""
-    lab.output(
-        victim,
-        f"""
-        release=$(basename $(readlink -f {INSTANCE}/../current)); touch /run/crash
-        crash() {{ while [ -e /run/crash ]; do pkill -KILL -f "releases/$release/.* run " || true; sleep 0.1; done; }}
-        crash </dev/null >/dev/null 2>&1 &
-        """,
-    )
-
-
 def lose_mount(lab: Lab, victim: str) -> None:
     """The volume is gone, and what it is mounted from does not exist any more."""
     lab.output(
@@ -119,7 +109,7 @@ FAULTS = [
         "the new release ends again and again",
         "Start primaries",
         crash_new_release,
-        lambda lab, victim: lab.output(victim, "rm /run/crash"),
+        end_crashes,
         "failed at the task Start primaries",
     ),
     Fault(

@@ -37,9 +37,7 @@ COPY = "/opt/understudy/backups/monday"
 @pytest.fixture(scope="module")
 def pair(lab: Lab) -> Lab:
     """The hosts with the witness and the pair deployed."""
-    return deploy(
-        lab, INVENTORY, TABLE, "playbooks/witness.yml", "tests/lab/playbooks/clients.yml", "playbooks/site.yml"
-    )
+    return deploy(lab, INVENTORY, TABLE, "playbooks/witness.yml", "playbooks/clients.yml", "playbooks/site.yml")
 
 
 def judge(load: Load, row: dict[str, object]) -> None:

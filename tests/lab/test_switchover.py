@@ -25,9 +25,7 @@ GAP_MAX_S = 1.0
 @pytest.fixture(scope="module")
 def pair(lab: Lab) -> Lab:
     """The hosts with the witness and the pair deployed."""
-    return deploy(
-        lab, INVENTORY, TABLE, "playbooks/witness.yml", "tests/lab/playbooks/clients.yml", "playbooks/site.yml"
-    )
+    return deploy(lab, INVENTORY, TABLE, "playbooks/witness.yml", "playbooks/clients.yml", "playbooks/site.yml")
 
 
 def options(generation: Generation, **variables: object) -> tuple[str, ...]:

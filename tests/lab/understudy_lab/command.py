@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TextIO
 
 import click
 
@@ -138,6 +139,56 @@ def cut(lab: Lab, one: str, other: str, one_way: bool) -> None:
 def heal(lab: Lab) -> None:
     """End all cuts."""
     lab.network.heal()
+
+
+@main.command()
+@click.argument("rows", nargs=-1)
+@click.option("--list", "only_list", is_flag=True, help="Show the rows and run none.")
+@click.option("--json", "json_file", type=click.File("w"), help="Write the results of this run as JSON; - is stdout.")
+@click.option(
+    "--page", is_flag=True, help="Write the last result of each row into docs/operations/faults-and-rolls.md."
+)
+@click.option("--keep", is_flag=True, help="Leave the hosts running, and use those that an earlier run has left.")
+@click.pass_obj
+def faults(lab: Lab, rows: Sequence[str], only_list: bool, json_file: TextIO | None, page: bool, keep: bool) -> None:
+    """Run the table of faults and rolls: all ROWS, or those named or whose names begin so (`killed`).
+
+    Seven hosts with a pair on a shared store, a replicated pair, a witness and clients that keep ledgers. A line for
+    each step goes to stderr. Exit code 1 if a row was not ok: a message was lost or doubled, or a pair did not come
+    back.
+    """
+    # The hosts' programs are imported here, so that the other commands start fast.
+    from understudy_lab import bed as beds
+    from understudy_lab import table
+
+    chosen = table.chosen(rows)
+    if only_list:
+        for row in chosen:
+            print(f"{row.key:36} {row.name}")
+        return
+    images.make(print)
+    bed = beds.Bed(lab, beds.scratch_of(lab.directory.name))
+    begun = time.monotonic()
+
+    def say(line: str) -> None:
+        print(f"{time.monotonic() - begun:6.0f} s  {line}", file=sys.stderr, flush=True)
+
+    try:
+        if not (keep and bed.look()):
+            lab.destroy()
+            say(f"deploying two pairs on {beds.HOSTS} hosts")
+            say(f"site took {bed.deploy():.1f} s")
+        results = table.carry_out(bed, chosen, say)
+    finally:
+        if not keep:
+            lab.destroy()
+    if json_file:
+        json_file.write(json.dumps([asdict(result) for result in results], indent=2) + "\n")
+    if page:
+        table.write_page()
+    bad = [result.key for result in results if not result.ok]
+    say(f"{len(results) - len(bad)} of {len(results)} rows are ok" + (f"; not: {', '.join(bad)}" if bad else ""))
+    sys.exit(1 if bad else 0)
 
 
 @main.command()

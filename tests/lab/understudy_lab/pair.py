@@ -38,9 +38,16 @@ UNLIMITED_DELIVERIES = {"broker_address_settings": [{"match": "#", "settings": {
 times in a minute, and after ten times a message leaves its queue, as documented.
 """
 POLL_S = 0.5
+AGAIN = "-again"
+"""End of the name of a producer that was started in the place of another one."""
 PLAY_TIMEOUT_S = 1800.0
 LOAD_TIMEOUT_S = 3000.0
 """After which clients of a test that was given up end."""
+START = f"""
+run() {{ timeout {LOAD_TIMEOUT_S:g} "$@" >$name.out 2>&1; echo $? >$name.code; }}
+start() {{ name=$1; shift; run "$@" </dev/null >/dev/null 2>&1 & }}
+"""
+"""Shell functions: ``start NAME COMMAND...`` in the background, with its output and exit code in files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +93,11 @@ def environment(lab: Lab, notes: Path, hold: str = "") -> dict[str, str]:
     }
 
 
+def place_of(inventory: str) -> str:
+    """Path of an inventory, which is given by its name below ``inventories`` or as a path."""
+    return inventory if "/" in inventory else f"inventories/{inventory}"
+
+
 def play(
     lab: Lab, inventory: str, *playbooks: str, options: Sequence[str] = (), timeout_s: float = PLAY_TIMEOUT_S
 ) -> Played:
@@ -98,10 +110,9 @@ def play(
         options: of ``ansible-playbook``.
         timeout_s: for all playbooks together.
     """
-    place = inventory if "/" in inventory else f"inventories/{inventory}"
     begun = time.monotonic()
     done = subprocess.run(
-        ["ansible-playbook", "--inventory", place, *playbooks, *options],
+        ["ansible-playbook", "--inventory", place_of(inventory), *playbooks, *options],
         cwd=ROOT,
         env=environment(lab, RESULTS / "tasks" / Path(playbooks[-1]).stem),
         stdin=subprocess.DEVNULL,
@@ -221,11 +232,12 @@ class Load:
         drains = [
             f"timeout 50 {UNDERSTUDY} consume {logins[name]} --idle-timeout 1 >/dev/null 2>&1 || true" for name in pairs
         ]
+        self._producers = {
+            name: f"{UNDERSTUDY} produce {logins[name]} --count 1000 --rate {rate} --until stop" for name in pairs
+        }
         starts = [
             f"start c-{name} {UNDERSTUDY} consume {logins[name]} --consumer c-{name} --ledger c-{name}.jsonl"
-            " --ack transacted --batch 20 --until stop --idle-timeout 15\n"
-            f"start p-{name} {UNDERSTUDY} produce {logins[name]} --producer p-{name} --ledger p-{name}.jsonl"
-            f" --count 1000 --rate {rate} --until stop"
+            f" --ack transacted --batch 20 --until stop --idle-timeout 15\n{self._started(name, f'p-{name}')}"
             for name in pairs
         ]
         self._lab.output(
@@ -237,16 +249,38 @@ class Load:
             [ ! -e load ] || mv load "load.$$"
             rm -rf load.* || true
             mkdir load; cd load; umask 077; echo {PASSWORDS["BROKER_DRILL_PASSWORD"]} >password
-            run() {{ timeout {LOAD_TIMEOUT_S:g} "$@" >$name.out 2>&1; echo $? >$name.code; }}
-            start() {{ name=$1; shift; run "$@" </dev/null >/dev/null 2>&1 & }}
+            {START}
             """
             + "\n".join([*drains, *starts]),
             60.0 * (1 + len(drains)),
         )
 
+    def _started(self, pair: str, name: str) -> str:
+        return f"start {name} {self._producers[pair]} --producer {name} --ledger {name}.jsonl"
+
+    def start_refused_again(self) -> list[str]:
+        """Starts another producer in the place of each whose messages were refused because of a full disk.
+
+        Returns:
+            The pairs of these producers.
+        """
+        refused = [
+            pair
+            for pair in self._pairs
+            if self._lab.execute(CLIENT, f"grep -q 'disk of the broker is full' load/p-{pair}.out").code == 0
+        ]
+        for pair in refused:
+            await_that(
+                lambda pair=pair: self._lab.execute(CLIENT, f"rm load/p-{pair}.code").code == 0,  # type: ignore[misc]
+                f"the refused producer of {pair} ended",
+                30.0,
+            )
+            self._lab.output(CLIENT, f"cd load\n{START}\n{self._started(pair, f'p-{pair}{AGAIN}')}")
+        return refused
+
     def confirmed(self, pair: str = "") -> int:
         """Messages that the brokers have confirmed so far, of one pair or of all."""
-        files = " ".join(f"load/p-{name}.jsonl" for name in ([pair] if pair else self._pairs))
+        files = " ".join(f"load/p-{name}*.jsonl" for name in ([pair] if pair else self._pairs))
         return int(self._lab.output(CLIENT, f"cat {files} 2>/dev/null | grep -c CONFIRMED || true"))
 
     def await_progress(self, messages: int = 100, timeout_s: float = READY_TIMEOUT_S) -> None:
@@ -319,7 +353,14 @@ def longest_window_s(report: dict[str, object], pair: str = "") -> float:
     windows = report["windows"]
     assert isinstance(windows, list)
     return (
-        max((one["duration_ms"] for one in windows if pair in ("", one["producer"].removeprefix("p-"))), default=0)
+        max(
+            (
+                one["duration_ms"]
+                for one in windows
+                if pair in ("", one["producer"].removeprefix("p-").removesuffix(AGAIN))
+            ),
+            default=0,
+        )
         / 1000
     )
 

@@ -26,6 +26,7 @@ from understudy_lab.pair import (
     await_that,
     environment,
     longest_window_s,
+    place_of,
     play,
     record,
     seen,
@@ -41,6 +42,15 @@ ROLL_TIMEOUT_S = 1800.0
 GATE_TIMEOUT_S = 60
 TABLE = "rolling_update"
 UPDATE = "playbooks/rolling_update.yml"
+PHASES = {
+    "Stop backups": "begun",
+    "Stop primaries": "begun",
+    "Apply | Put the release and the configuration in place": "begun",
+    "Start primaries": "applied",
+    "Start backups": "applied",
+    "Finish | Record it, and keep the former release and configuration for a rollback": "applied",
+}
+"""Tasks before which a run is killed, and the phase that the record of each node of the wave has then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +98,17 @@ class Run:
         directory: where it notes when each task began; removed first.
         command: the playbook and its options.
         hold: name of the task before which it waits for ``go``.
+        inventory: one of ``inventories``, or a path.
     """
 
-    def __init__(self, lab: Lab, directory: Path, *command: str, hold: str = "") -> None:
+    def __init__(self, lab: Lab, directory: Path, *command: str, hold: str = "", inventory: str = INVENTORY) -> None:
         self._directory = directory
         self._begun = time.monotonic()
         variables = environment(lab, directory, hold)
         self._output = directory / "output"
         with self._output.open("w") as output:
             self._process = subprocess.Popen(
-                ["ansible-playbook", "--inventory", f"inventories/{INVENTORY}", *command],
+                ["ansible-playbook", "--inventory", place_of(inventory), *command],
                 cwd=ROOT,
                 env={**variables, "ANSIBLE_CALLBACK_RESULT_FORMAT": "json"},
                 stdin=subprocess.DEVNULL,
@@ -201,11 +212,6 @@ def process_of(lab: Lab, host: str) -> str:
     return lab.output(host, f"systemctl show -p MainPID --value {UNITS[host]}").strip()
 
 
-def phase_of(lab: Lab, host: str) -> str:
-    """How far the host says that its node is in the last roll."""
-    return str(json.loads(lab.output(host, f"cat {INSTANCE}/rollout/record.json"))["phase"])
-
-
 def await_service(lab: Lab, pair: str) -> None:
     """Waits until one node of a pair serves and the other one follows."""
 
@@ -230,6 +236,23 @@ def judge(load: Load, row: dict[str, object]) -> None:
     kept = {name: counts[name] for name in ("confirmed", "lost", "duplicated", "unresolved")}
     record(TABLE, {**row, **gaps, **kept})
     assert_kept(report)
+
+
+def crash_new_release(lab: Lab, victim: str) -> None:
+    """Every process of the release that was just put in place is killed, as a release with a defect would end."""
+    lab.output(
+        victim,
+        f"""
+        release=$(basename $(readlink -f {INSTANCE}/../current)); touch /run/crash
+        crash() {{ while [ -e /run/crash ]; do pkill -KILL -f "releases/$release/.* run " || true; sleep 0.1; done; }}
+        crash </dev/null >/dev/null 2>&1 &
+        """,
+    )
+
+
+def end_crashes(lab: Lab, victim: str) -> None:
+    """Lets processes of the new release live."""
+    lab.output(victim, "rm /run/crash")
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,14 @@ def test_every_step_names_its_run() -> None:
     assert all("plan:" in task for task in steps)
 
 
+def test_a_rollback_removes_what_the_undone_update_has_staged_before_it_lets_the_nodes_go() -> None:
+    end = load("rolling/waves.yml")[1]["tasks"]
+    steps = [task.get("understudy.broker.rollout_step", {}).get("step", "") for task in end]  # type: ignore[attr-defined]
+    holds = ["understudy.broker.rollout_hold" in task for task in end]  # type: ignore[attr-defined]
+    assert steps.index("unstage") < holds.index(True)
+    assert "rolling_kind == 'rollback'" in end[steps.index("unstage")]["when"]  # type: ignore[index]
+
+
 def test_phases_come_in_the_order_of_the_plan() -> None:
     text = (PLAYBOOKS / "rolling/waves.yml").read_text().partition("rescue:")[0]
     found = re.findall(r"when: \"'(\w+)' in rolling_phases\"|step: (begin|finish)", text)

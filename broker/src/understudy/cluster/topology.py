@@ -56,6 +56,8 @@ class Topology:
         self._members: dict[str, Member] = {}
         self._removed: dict[str, int] = {}
         """Event ids of removals, oldest removal first."""
+        self._announcers: dict[str, object] = {}
+        """The connection on which each backup was announced last, by node id."""
         self._listeners: list[tuple[Changed, Removed]] = []
         self._own_id: str | None = None
         """While this node is active."""
@@ -111,6 +113,7 @@ class Topology:
         self._own_id = None
         self._members.clear()
         self._removed.clear()
+        self._announcers.clear()
 
     # --- news --------------------------------------------------------------------------------------
 
@@ -128,6 +131,27 @@ class Topology:
             self.remove(node_id)
             return
         self._put(replace(known, event_id=known.event_id + 1, backup=connector, backup_group=group))
+
+    def announce_backup(self, node_id: str, connector: TransportConfiguration, group: str | None, by: object) -> None:
+        """The passive node of ``node_id`` has announced itself on the connection ``by``. Raises as ``set_backup``."""
+        self.set_backup(node_id, connector, group)
+        if node_id in self._members:
+            self._announcers[node_id] = by
+
+    def withdraw_backup(self, node_id: str, connector: TransportConfiguration, by: object) -> bool:
+        """The connection ``by``, on which the connector was announced, is lost; whether the backup is lost with it.
+
+        A host that has lost its power announces its node again on another connection, long before the end of the
+        former one is noticed.
+        """
+        if self._announcers.get(node_id) is not by:
+            return False
+        del self._announcers[node_id]
+        member = self._members.get(node_id)
+        if member is None or member.backup != connector:
+            return False
+        self.set_backup(node_id, None)
+        return True
 
     def update(self, news: Member, *, first_hand: bool = False) -> bool:
         """Take a description of another node, if it is newer than the known one; connectors that it does not have are
@@ -205,6 +229,7 @@ class Topology:
             return False
         event_id = known.event_id + 1 if event_id is None else event_id
         del self._members[node_id]
+        self._announcers.pop(node_id, None)
         self._removed.pop(node_id, None)
         self._removed[node_id] = event_id
         if len(self._removed) > CLUSTER_NODES_MAX:

@@ -260,6 +260,20 @@ def test_rollback_takes_over_an_interrupted_update(host: Path, run_module: Any) 
     assert content(host) == (OLD, "old")
 
 
+def test_a_node_that_an_undone_update_had_not_begun_with_has_nothing_staged_any_more(
+    host: Path, run_module: Any
+) -> None:
+    """The staged file was found by the next run of ``site``, which then had something to change."""
+    run(host)
+    assert take(run_module, host, "unstage", check_mode=True)["changed"] is True
+    assert (host / "etc/broker.xml.staged").exists()
+    assert take(run_module, host, "unstage")["changed"] is True
+    assert take(run_module, host, "unstage")["changed"] is False
+    assert not (host / "etc/broker.xml.staged").exists()
+    assert content(host) == (OLD, "old")
+    assert not (host / "rollout/record.json").exists()
+
+
 def test_restart_saves_and_replaces_nothing(host: Path, run_module: Any) -> None:
     plan = {"roll": ROLL, "kind": "restart", "target": ""}
     run(host)

@@ -116,7 +116,7 @@ class ClusterChannel:
             return
         self._announced = packet
         self._follows(packet.node_id, connector.to_url())
-        topology.set_backup(packet.node_id, connector, packet.backup_group_name)
+        topology.announce_backup(packet.node_id, connector, packet.backup_group_name, self)
         log.info("backup announced", extra={"connector": connector.to_url(), "node_id": packet.node_id})
 
     def _name_pair(self, packet: packets.NodeAnnounce, connector: TransportConfiguration) -> None:
@@ -212,10 +212,7 @@ class ClusterChannel:
             self._replication.connection_lost(reason)
         self._owner.services.cluster.formats.left(self)
         announced, self._announced = self._announced, None
-        if announced is None:
+        if announced is None or announced.connector is None:
             return
-        topology = self._owner.services.cluster.topology
-        member = topology.member(announced.node_id)
-        if member is not None and member.backup == announced.connector:
-            topology.set_backup(announced.node_id, None)
+        if self._owner.services.cluster.topology.withdraw_backup(announced.node_id, announced.connector, self):
             log.warning("backup disconnected", extra={"peer": self._owner.connection.peer})
