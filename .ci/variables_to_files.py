@@ -3,8 +3,9 @@
 
     PYTHONPATH=.scratch/collections .ci/variables_to_files.py
 
-Elements of broker.xml are found by changing one variable of a sample inventory and comparing the two topologies. Lines of other files
-are found by the names in the templates and variables of the roles, which are followed to the inputs of the role broker.
+Elements of broker.xml are found by changing one variable of a sample inventory and comparing the two topologies. Lines
+of other files are found by the names in the templates and variables of the roles, which are followed to the inputs of
+the role broker.
 """
 
 from __future__ import annotations
@@ -392,7 +393,8 @@ def changed_keys(variable: Variable) -> tuple[set[str], set[str]]:
             for name in targets:
                 changed[name][variable.name] = other_value(variable)
             after = topology(changed, changed)["nodes"]
-            assert isinstance(before, dict) and isinstance(after, dict)
+            assert isinstance(before, dict)
+            assert isinstance(after, dict)
             for name, node in before.items():
                 first, second = set(flattened(node["core"])), set(flattened(after[name]["core"]))
                 elements |= {re.sub("/colocated/(primary|backup)/", r"/\1/", path) for path, _value in first ^ second}
@@ -483,20 +485,22 @@ HEAD = """# Where each variable ends
 
 Generated from the table of variables, the roles and the topology by `make docs`; do not edit.
 
-For each variable that an inventory sets, the files of a host that depend on it, and in them the element, the line or the key. An element is below
-`core` of `broker.xml`; `GROUP/...` stands for more than four elements of a group, and elements of `colocated` are shown as those of a pair. (path),
-(owner) and (content) are those of the whole file, (whether) says that the variable decides whether the host has the file. A template of a variable
-counts, so `broker_root` moves the instance, too, unless `broker_instance_directory` is given. HOST is the name in the inventory, STORE
-the mount point and JOB the job. [variables.md](variables.md) says what each variable means.
+For each variable that an inventory sets, the files of a host that depend on it, and in them the element, the line or
+the key. An element is below `core` of `broker.xml`; `GROUP/...` stands for more than four elements of a group, and
+elements of `colocated` are shown as those of a pair. (path), (owner) and (content) are those of the whole file,
+(whether) says that the variable decides whether the host has the file. A template of a variable counts, so
+`broker_root` moves the instance, too, unless `broker_instance_directory` is given. HOST is the name in the inventory,
+STORE the mount point and JOB the job. [variables.md](variables.md) says what each variable means.
 
 `playbooks/render.yml` writes all these files of all hosts on the controller, without a connection to a host:
 
     ansible-playbook -i INVENTORY playbooks/render.yml
 
-`rendered/HOST` then has each file at its path, and `files.txt` with modes and owners. Passwords, keys and tokens are masked unless
-`-e render_secrets=true` is given; `-e render_directory=DIR` chooses another directory. A password that is hashed with a new salt in each run, and the
-management token that a host makes for itself, are not those of the host. A host is taken to run systemd unless `broker_service_backend` says otherwise.
-Programs of the release and the store of the messages are no rendered files.
+`rendered/HOST` then has each file at its path, and `files.txt` with modes and owners. Passwords, keys and tokens are
+masked unless `-e render_secrets=true` is given; `-e render_directory=DIR` chooses another directory. A password that is
+hashed with a new salt in each run, and the management token that a host makes for itself, are not those of the host. A
+host is taken to run systemd unless `broker_service_backend` says otherwise. Programs of the release and the store of the
+messages are no rendered files.
 """
 
 

@@ -35,8 +35,8 @@ def rendered(files: Iterable[Mapping[str, object]], *, secrets: bool) -> list[Re
     """The files and a list of them, which has the mode and the owner of each.
 
     Args:
-        files: entries with ``path``, ``content`` and ``mode``, and with ``owner``, ``group``, ``secret``, ``secrets`` and
-            ``keep`` where they have them.
+        files: entries with ``path``, ``content`` and ``mode``, and with ``owner``, ``group``, ``secret``, ``secrets``
+            and ``keep`` where they have them.
         secrets: whether passwords, keys and tokens are written.
 
     Raises:

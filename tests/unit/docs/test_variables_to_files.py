@@ -1,6 +1,6 @@
 """Goal: the page that shows where each variable ends is current, complete and true.
 
-Method: the script of the page is compared with the roles, and its statements with files rendered by the roles' own templates.
+Method: the script of the page is compared with the roles, and its statements with the table of variables.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def _script() -> ModuleType:
     specification = importlib.util.spec_from_file_location("variables_to_files", ROOT / ".ci/variables_to_files.py")
-    assert specification is not None and specification.loader is not None
+    assert specification is not None
+    assert specification.loader is not None
     module = importlib.util.module_from_spec(specification)
     sys.modules[specification.name] = module
     specification.loader.exec_module(module)
