@@ -499,8 +499,8 @@ STORE the mount point and JOB the job. [variables.md](variables.md) says what ea
 `rendered/HOST` then has each file at its path, and `files.txt` with modes and owners. Passwords, keys and tokens are
 masked unless `-e render_secrets=true` is given; `-e render_directory=DIR` chooses another directory. A password that is
 hashed with a new salt in each run, and the management token that a host makes for itself, are not those of the host. A
-host is taken to run systemd unless `broker_service_backend` says otherwise. Programs of the release and the store of the
-messages are no rendered files.
+host is taken to run systemd unless `broker_service_backend` says otherwise. Programs of the release and the store of
+the messages are no rendered files.
 """
 
 
