@@ -13,6 +13,7 @@ from ansible_collections.understudy.broker.plugins.module_utils import (
     drill,
     files,
     health,
+    packet_filter,
     pem,
     roll_guard,
     store_copies,
@@ -27,6 +28,7 @@ from ansible_collections.understudy.broker.plugins.plugin_utils import (
     inventory,
     pipeline_jobs,
     render,
+    rendering,
     sockets,
 )
 from ansible_collections.understudy.broker.plugins.plugin_utils import topology as topologies
@@ -232,6 +234,24 @@ def newer_stores(others: Mapping[str, Mapping[str, object]], copy: Mapping[str, 
         raise AnsibleFilterError(f"newer_stores: {type(error).__name__}: {error}") from error
 
 
+def rendered_files(files: Sequence[Mapping[str, object]], secrets: bool = False) -> list[dict[str, str]]:
+    """Files of a host below its directory on the controller; see rendered_files.yml."""
+    try:
+        found = rendering.rendered(files, secrets=bool(secrets))
+    except (KeyError, TypeError, ValueError) as error:
+        raise AnsibleFilterError(f"rendered_files: {type(error).__name__}: {error}") from error
+    return [{"path": each.path, "directory": each.directory, "content": each.content} for each in found]
+
+
+def firewall_rules(ports: Sequence[Mapping[str, object]], name: str) -> str:
+    """The file of nftables that the module packet_filter loads; see firewall_rules.yml."""
+    try:
+        admitted = {int(each["port"]): list(each["sources"]) for each in ports}  # type: ignore[call-overload]
+        return packet_filter.ruleset(packet_filter.table_name(name), packet_filter.wanted_rules(admitted))
+    except (KeyError, TypeError, ValueError) as error:
+        raise AnsibleFilterError(f"firewall_rules: {error}") from error
+
+
 Result = TypeVar("Result")
 
 
@@ -272,4 +292,6 @@ class FilterModule:
             "clock_differences": clock_differences,
             "store_sources": store_sources,
             "newer_stores": newer_stores,
+            "rendered_files": rendered_files,
+            "firewall_rules": firewall_rules,
         }

@@ -15,6 +15,8 @@ SECRET_NAME = re.compile(_NAME, re.IGNORECASE)
 SECRET_PARAMETER = re.compile(rf"([?&;])({_NAME})=([^&;\"'<>\s]+)", re.IGNORECASE)
 """A parameter with a secret in a URL: separator, name, value."""
 _SECRET_ELEMENT = re.compile(rf"<({_NAME})(\s[^<>]*)?>[^<]*</\1>", re.IGNORECASE)
+_HASH = re.compile(r"ENC\([^()<>\"]*\)")
+"""A hashed or masked password, in a user store or in a configuration."""
 _SECRET_ATTRIBUTE = re.compile(rf"(\s{_NAME})=\"[^\"<>]*\"", re.IGNORECASE)
 _SECRET_PROPERTY = re.compile(rf'(<property\s+key="(?:{_NAME}|auth)"\s+value=)"[^"<>]*"', re.IGNORECASE)
 
@@ -39,6 +41,7 @@ def redact(text: str, secrets: Iterable[str]) -> str:
         text = text.replace(spelling, MASK)
     text = _SECRET_ELEMENT.sub(lambda match: f"<{match[1]}{match[2] or ''}>{MASK}</{match[1]}>", text)
     text = _SECRET_ATTRIBUTE.sub(lambda match: f'{match[1]}="{MASK}"', text)
+    text = _HASH.sub(f"ENC({MASK})", text)
     text = _SECRET_PROPERTY.sub(lambda match: f'{match[1]}"{MASK}"', text)
     # In XML the separator may be spelt &amp;, of which the last character is matched.
     return SECRET_PARAMETER.sub(lambda match: f"{match[1]}{match[2]}={MASK}", text)

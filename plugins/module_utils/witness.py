@@ -72,6 +72,12 @@ def place_of(text: str, port: int) -> tuple[str, int]:
     return host.strip("[]"), int(number)
 
 
+def spelled(place: tuple[str, int]) -> str:
+    """The place as inventories have it, with an address of IPv6 in brackets."""
+    host, port = place
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 class _Stream:
     """Frames over a connected socket."""
 
@@ -107,7 +113,7 @@ def ask(place: tuple[str, int], secret: bytes, identity: str, *, of_group: bool,
         of_group: whether it has to be a member of a group.
         timeout_s: seconds for the connection and for each answer.
     """
-    shown = "{}:{}".format(*place)
+    shown = spelled(place)
     try:
         with socket.create_connection(place, timeout_s) as connection:
             found = _greet(_Stream(connection), secret, identity)
@@ -171,7 +177,7 @@ def _code(session: bytes, direction: bytes, body: bytes) -> bytes:
 
 def connect(place: tuple[str, int], timeout_s: float) -> Seen:
     """A server of another protocol, of which only the connection is tried."""
-    shown = "{}:{}".format(*place)
+    shown = spelled(place)
     try:
         socket.create_connection(place, timeout_s).close()
     except OSError as error:

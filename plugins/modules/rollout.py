@@ -81,6 +81,41 @@ options:
         type: list
         elements: str
         default: []
+  quorum:
+    description:
+      - Hosts of the group C(broker_quorum). Each one that the roll changes is a wave of its own, before the nodes.
+    type: list
+    elements: dict
+    default: []
+    version_added: 0.3.0
+    suboptions:
+      name:
+        description: Its inventory name.
+        type: str
+        required: true
+      place:
+        description: Address and port by which it is known.
+        type: str
+        default: ""
+      members:
+        description: Places of its group; none for a single witness.
+        type: list
+        elements: str
+        default: []
+      answering:
+        description: Places that answer this host.
+        type: list
+        elements: str
+        default: []
+      pending:
+        description: Differences between the running service and the inventory.
+        type: list
+        elements: str
+        default: []
+      reachable:
+        description: Whether Ansible reaches the host.
+        type: bool
+        default: true
 extends_documentation_fragment:
   - understudy.broker.instance.attributes
 attributes:
@@ -115,6 +150,9 @@ plan:
     holder: {description: This run of Ansible., type: dict}
     over: {description: Holds of other runs that have ended., type: list}
     unchanged: {description: Pairs and nodes that are left alone., type: list}
+    quorum:
+      description: Waves of the quorum in order, each with C(host), C(pending) and C(whole) (places that must answer).
+      type: list
     waves:
       description:
         - The waves in order, each with C(name), C(units), C(hosts), C(phases) (a list of C(phase) and C(hosts)),
@@ -150,6 +188,11 @@ from ansible_collections.understudy.broker.plugins.module_utils.rollout_model im
     Order,
     Refused,
 )
+from ansible_collections.understudy.broker.plugins.module_utils.rollout_quorum import (
+    Member,
+    quorum_lines,
+    quorum_waves,
+)
 
 
 def main() -> None:
@@ -173,6 +216,19 @@ def main() -> None:
                     "pending": {"type": "list", "elements": "str", "default": []},
                 },
             },
+            "quorum": {
+                "type": "list",
+                "elements": "dict",
+                "default": [],
+                "options": {
+                    "name": {"type": "str", "required": True},
+                    "place": {"type": "str", "default": ""},
+                    "members": {"type": "list", "elements": "str", "default": []},
+                    "answering": {"type": "list", "elements": "str", "default": []},
+                    "pending": {"type": "list", "elements": "str", "default": []},
+                    "reachable": {"type": "bool", "default": True},
+                },
+            },
         },
         supports_check_mode=True,
     )
@@ -184,13 +240,15 @@ def main() -> None:
         holder = Holder.present(table, os.getpid())
         over = judge_holds(given["nodes"], holder, table, take_over=given["take_over"])
         plan = make_plan([node_of(node) for node in given["nodes"]], order, within)
+        quorum = quorum_waves([Member.of(each) for each in given["quorum"]], order.kind)
     except Refused as refusal:
         heading = f"The {order.kind} is refused, and nothing was stopped:"
         module.fail_json(msg="\n".join([heading, *refusal.reasons]), refused=list(refusal.reasons))
     except ValueError as error:
         module.fail_json(msg=str(error), refused=[])
     held = {"holder": asdict(holder), "over": [hold.as_dict() for hold in over]}
-    module.exit_json(changed=False, plan={**plan.as_dict(), **held}, lines=plan.lines())
+    made = {**plan.as_dict(), **held, "quorum": [wave.as_dict() for wave in quorum]}
+    module.exit_json(changed=False, plan=made, lines=[*quorum_lines(quorum), *plan.lines()])
 
 
 if __name__ == "__main__":

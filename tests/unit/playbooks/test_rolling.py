@@ -31,13 +31,13 @@ def wave() -> tuple[dict[str, object], dict[str, list[dict[str, object]]]]:
 
 
 def test_every_play_of_a_roll_ends_with_the_first_failure() -> None:
-    for name in ("rolling/look.yml", "rolling/waves.yml", "failover.yml", "failback.yml"):
+    for name in ("rolling/look.yml", "rolling/quorum.yml", "rolling/waves.yml", "failover.yml", "failback.yml"):
         for play in load(name):
             assert play["any_errors_fatal"] is True, play["name"]
 
 
 def test_every_node_is_held_before_the_first_wave_and_released_after_the_last_one() -> None:
-    plan, release = load("rolling/look.yml")[1], load("rolling/waves.yml")[1]
+    plan, release = load("rolling/look.yml")[-1], load("rolling/waves.yml")[1]
     for play, state in ((plan, "held"), (release, "released")):
         assert play["hosts"] == "broker"
         hold = next(task for task in play["tasks"] if "understudy.broker.rollout_hold" in task)  # type: ignore[attr-defined]
@@ -107,15 +107,31 @@ def test_every_step_of_the_module_is_used() -> None:
 
 @pytest.mark.parametrize(("name", "kind"), ROLLS.items())
 def test_rolls_have_the_same_inputs_and_defaults(name: str, kind: str) -> None:
-    look, waves = load(f"{name}.yml")
+    look, *others, waves = load(f"{name}.yml")
     inputs = look["vars"]
     assert isinstance(inputs, dict)
-    assert waves["vars"] == inputs
+    assert all(each["vars"] == inputs for each in (*others, waves))
     assert inputs.pop("rolling_kind") == kind
-    others = load("rolling_update.yml")[0]["vars"]
-    assert isinstance(others, dict)
-    others.pop("rolling_kind")
-    assert inputs == others
+    update = load("rolling_update.yml")[0]["vars"]
+    assert isinstance(update, dict)
+    update.pop("rolling_kind")
+    assert inputs == update
+
+
+@pytest.mark.parametrize("name", ROLLS)
+def test_the_quorum_is_rolled_before_the_nodes_and_by_no_rollback(name: str) -> None:
+    imported = [str(each["ansible.builtin.import_playbook"]) for each in load(f"{name}.yml")]
+    between = [] if name == "rollback" else ["rolling/quorum.yml"]
+    assert imported == ["rolling/look.yml", *between, "rolling/waves.yml"]
+
+
+def test_hosts_of_the_quorum_are_taken_one_at_a_time_and_each_waits_for_the_whole() -> None:
+    (play,) = load("rolling/quorum.yml")
+    assert (play["serial"], play["any_errors_fatal"]) == (1, True)
+    tasks = play["tasks"]
+    assert isinstance(tasks, list)
+    assert tasks[-1]["ansible.builtin.include_role"]["tasks_from"] == "whole"
+    assert "when" not in tasks[-1]
 
 
 def test_plan_has_the_inputs_of_a_roll_and_carries_nothing_out() -> None:

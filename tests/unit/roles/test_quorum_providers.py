@@ -10,6 +10,7 @@ from pathlib import Path
 import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
+from ansible_collections.understudy.broker.plugins.module_utils.witness import place_of, spelled
 from understudy.cli.witness import witness
 
 ROLE = Path(__file__).resolve().parents[3] / "roles" / "broker_quorum"
@@ -89,3 +90,15 @@ def test_the_playbook_changes_one_host_after_the_other() -> None:
     assert first["serial"] == 1
     assert first["any_errors_fatal"] is True
     assert second["tasks"][0]["ansible.builtin.include_role"]["tasks_from"] == "group"
+
+
+def test_a_member_is_known_by_the_place_that_answers_name() -> None:
+    """A roll compares both, so an address of IPv6 has its brackets in each."""
+    assert rendered("{{ __broker_quorum_place }}", broker_quorum_listen=MEMBERS[:1]) == MEMBERS[0]
+    servers = {1: "10.0.0.3", 2: "2001:db8::4", 3: "10.0.0.5"}
+    given = {"broker_quorum_provider": "zookeeper", "broker_quorum_zookeeper_servers": servers}
+    places = ["10.0.0.3:2181", "[2001:db8::4]:2181", "10.0.0.5:2181"]
+    assert rendered("{{ __broker_quorum_group }}", **given) == places
+    for number, place in enumerate(places, 1):
+        assert rendered("{{ __broker_quorum_place }}", **given, broker_quorum_zookeeper_id=number) == place
+        assert spelled(place_of(place, 2181)) == place

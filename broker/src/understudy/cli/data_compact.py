@@ -14,6 +14,7 @@ from dataclasses import asdict
 
 import click
 
+from understudy.cli.store_users import refuse_running
 from understudy.cli.stores import STORE, locked_store, open_store
 from understudy.cli.tables import console as make_console
 from understudy.cli.terminal import echo
@@ -61,8 +62,9 @@ def compact_store(
     """Compact the journal in DIRECTORY, of a broker that is not running.
 
     Drops segments without live records and copies the live records of sparse ones to the end. Takes the
-    lock of the store and refuses while a broker holds it. A node of a replicated pair with a lock manager
-    does not hold this lock: stop it first. May be interrupted at any time and restarted.
+    lock of the store and refuses while a broker holds it, or while a process of this machine uses the store
+    without it, as a node of a replicated pair with a lock manager does. May be interrupted at any time and
+    restarted.
     """
     disk = open_store(directory)
     try:
@@ -96,6 +98,7 @@ def _compact(
 ) -> CompactionReport:
     if not os.path.exists(f"{lock_directory}/server.lock"):
         raise click.UsageError(f"{lock_directory} has no server.lock; --lock-directory says where it is")
+    refuse_running(directory)
     with locked_store(disk, lock_directory) as lock:
         # a node that believes to own the store notices that it does not
         lock.touch()

@@ -7,6 +7,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +75,19 @@ def test_compaction_frees_space_and_keeps_every_message(journal: Path) -> None:
     code, output = run("compact", str(journal))
     assert code == 0
     assert "are now" in output
+
+
+def test_compaction_is_refused_while_a_process_writes_the_store_without_its_lock(journal: Path) -> None:
+    """A node of a replicated pair with a lock manager takes no lock of the store."""
+    segment = min(journal.glob("segment-*.log"))
+    hold = f"file = open({str(segment)!r}, 'r+b'); print('open', flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as node:
+        assert node.stdout is not None
+        assert node.stdout.readline() == b"open\n"
+        code, output = run("compact", str(journal))
+        node.communicate(b"\n")
+    assert code == 1
+    assert f"process {node.pid} writes {segment.name}" in output
 
 
 def test_compaction_is_refused_while_the_store_is_locked(journal: Path) -> None:
