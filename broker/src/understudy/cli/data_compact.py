@@ -14,8 +14,7 @@ from dataclasses import asdict
 
 import click
 
-from understudy.cli.store_users import refuse_running
-from understudy.cli.stores import STORE, locked_store, open_store
+from understudy.cli.stores import STORE, locked_store, open_store, refuse_running
 from understudy.cli.tables import console as make_console
 from understudy.cli.terminal import echo
 from understudy.errors import BrokerError, DiskFull, JournalCorrupt, StoreVersionUnsupported, WrongNode
