@@ -12,6 +12,7 @@ from understudy.runtime.disk import RealDisk
 from understudy.runtime.environment import SystemClock
 from understudy.store.log.applier import Applier
 from understudy.store.log.follower import Follower
+from understudy.store.log.segment import read_header, segment_name
 from understudy.store.quarantine import read_known_damage
 from understudy.store.reference import LargeReference, MessageReference
 from understudy.store.snapshots.background import Change, Job, Request
@@ -53,6 +54,8 @@ def broker_snapshot(
         use.end = ends.get(each, use.end)
     # a hint about files, which this directory does not have
     state.removable = {}
+    # a later segment may have begun a later version
+    state.format_version = _format_version(disk, store, number, state.segments[number].epoch)
     builder = SnapshotBuilder(
         disk=disk,
         directory=str(store),
@@ -75,6 +78,14 @@ def broker_snapshot(
             answer = request.work()
         elif isinstance(request, Change):
             applier.apply(request.operations)
+
+
+def _format_version(disk: RealDisk, store: Path, number: int, epoch: int) -> int:
+    file = disk.open(str(store / segment_name(number, epoch)), read_only=True)
+    try:
+        return read_header(file, number, epoch).format_version
+    finally:
+        file.close()
 
 
 def _header(path: Path) -> SnapshotHeader:
