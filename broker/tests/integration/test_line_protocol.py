@@ -86,10 +86,11 @@ class Node:
         }
         configuration = AcceptorConfiguration("a", "127.0.0.1", 0, protocols=protocols)
         self.acceptor = Acceptor(configuration, self.turn, served(table, configuration.protocols), 2_000)
+        await self.acceptor.bind()
         await self.acceptor.open()
 
     async def client(self) -> LineClient:
-        port = self.acceptor._servers[0].sockets[0].getsockname()[1]
+        port = self.acceptor._servers[0][1].sockets[0].getsockname()[1]
         return LineClient(*await asyncio.open_connection("127.0.0.1", port))
 
     async def log_in(self, client: LineClient, *words: str, password: str = "secret") -> list[str]:
