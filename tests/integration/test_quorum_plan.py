@@ -25,7 +25,7 @@ LEASE_MS = 1000
 
 def free_ports() -> list[int]:
     with contextlib.ExitStack() as stack:
-        probes = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
+        probes = [stack.enter_context(socket.create_server((host, 0))) for host in 3 * ["127.0.0.1"]]
         return [int(probe.getsockname()[1]) for probe in probes]
 
 

@@ -198,5 +198,6 @@ def write_page() -> None:
     text = PAGE.read_text()
     if text.count(BEGIN) != 1 or text.count(END) != 1:
         raise LabError(f"{PAGE}: the lines {BEGIN} and {END} must be there once each")
-    head, _, rest = text.partition(BEGIN)
-    PAGE.write_text(f"{head}{BEGIN}\n\n{table(stored())}\n\n{END}{rest.partition(END)[2]}")
+    head, rest = text.split(BEGIN)
+    tail = rest.split(END)[1]
+    PAGE.write_text(f"{head}{BEGIN}\n\n{table(stored())}\n\n{END}{tail}")
