@@ -126,6 +126,7 @@ def with_sockets(case: Callable[[Sockets], Awaitable[None]], **options: int) -> 
 
     async def main(place: Place) -> None:
         sockets = Sockets(place, **options)
+        await sockets.acceptor.bind()
         await sockets.acceptor.open()
         await case(sockets)
         await sockets.acceptor.close()
@@ -260,6 +261,7 @@ def test_a_closed_acceptor_informs_its_clients_and_refuses(kind: str, tmp_path: 
         refused = sockets.dial()
         await until(lambda: bool(refused.lost))
         assert refused.connections == [], "nothing listens yet"
+        await sockets.acceptor.bind()
         await sockets.acceptor.open()
         end, handler = await sockets.connect()
         await sockets.acceptor.close()
