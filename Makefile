@@ -97,6 +97,7 @@ test-all: $(VENV)/.kernel $(VENV)/.spark ## make test, new examples, every inter
 	  "molecule-quorum=$(MAKE) --no-print-directory molecule-quorum" \
 	  "molecule-scale_down=$(MAKE) --no-print-directory molecule-scale_down" \
 	  "molecule-colocated=$(MAKE) --no-print-directory molecule-colocated" \
+	  "molecule-colocated_scale_down=$(MAKE) --no-print-directory molecule-colocated_scale_down" \
 	  "lab=tests/lab/lab check && $(MAKE) --no-print-directory lab" \
 	  "molecule-shared_store=tests/lab/lab check && $(MAKE) --no-print-directory molecule-shared_store" \
 	  "molecule-upgrade=$(MAKE) --no-print-directory molecule-upgrade" \

@@ -162,7 +162,7 @@ def message_groups_have_one_owner(nodes: tuple[Node, ...]) -> Iterator[Fault]:
 
 
 def scale_down_has_a_place_to_go(nodes: tuple[Node, ...]) -> Iterator[Fault]:
-    """Only a single node, or a backup on a shared store, moves its messages, and only to another member."""
+    """Only a single node, or a backup that takes over, moves its messages, and only to another member."""
     for node in nodes:
         moves, group = node.values["scale_down"], node.values["scale_down_group_name"]
         others = [each for each in _others(nodes, node).values() if not node.pair or each.pair != node.pair]
@@ -170,10 +170,12 @@ def scale_down_has_a_place_to_go(nodes: tuple[Node, ...]) -> Iterator[Fault]:
             for key in ("scale_down_to", "scale_down_discovered"):
                 if node.values[key]:
                     yield Fault(node.name, f"broker_{key}", "is given, but broker_scale_down is false; remove it")
-        elif node.store_kind == REPLICATION:
-            problem = "is true, but a replica that moves its messages leaves old data on its partner; remove it"
+        elif node.coordination_id:
+            problem = (
+                "is true, but only the primary of a pair returns without its messages; remove it or the coordination id"
+            )
             yield Fault(node.name, "broker_scale_down", problem)
-        elif node.ha_policy == SHARED_STORE and node.ha_role == PRIMARY:
+        elif node.ha_policy in (SHARED_STORE, REPLICATION) and node.ha_role == PRIMARY:
             problem = "is true for the primary of a pair, whose backup has its messages; give it to the backup"
             yield Fault(node.name, "broker_scale_down", problem)
         elif not others:

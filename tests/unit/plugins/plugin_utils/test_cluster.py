@@ -49,6 +49,15 @@ def pairs(**common: object) -> Hosts:
     }
 
 
+def replicated_pairs(**common: object) -> Hosts:
+    """Two replicated pairs of one cluster, which vote."""
+    hosts = pairs(**{"broker_lock_manager": "votes", **common})
+    for name, variables in hosts.items():
+        del variables["broker_store_directory"]
+        variables |= {"broker_ha_policy": "replication", "broker_group_name": name[0]}
+    return hosts
+
+
 def with_changes(hosts: Hosts, changes: Hosts) -> Hosts:
     return {name: {**variables, **changes.get(name, {})} for name, variables in hosts.items()}
 
@@ -162,6 +171,23 @@ def test_a_backup_on_a_shared_store_scales_down() -> None:
     assert found.ha_policy.role is Role.BACKUP
     assert found.ha_policy.scale_down is not None
     assert found.ha_policy.scale_down.connectors == ("b0",)
+
+
+def test_a_replica_scales_down() -> None:
+    found = read(with_changes(replicated_pairs(), {"a1": {"broker_scale_down": True}}), "a1")
+    assert found.ha_policy.role is Role.BACKUP
+    assert found.ha_policy.scale_down is not None
+
+
+def test_hosted_replicas_scale_down() -> None:
+    hosts = singles(
+        2, broker_ha_policy="colocated_replication", broker_lock_manager="votes", broker_scale_down=True,
+        broker_scale_down_group_name="g",
+    )  # fmt: skip
+    hosted = read(hosts, "n0").ha_policy.colocated
+    assert hosted is not None
+    assert hosted.backup.scale_down is not None
+    assert hosted.backup.scale_down.group_name == "g"
 
 
 def test_discovered_members_take_the_messages() -> None:
@@ -285,8 +311,10 @@ GROUP = {"address": "231.7.7.7", "port": 9876}
         (pairs(), {"a1": {"broker_scale_down": True, "broker_scale_down_to": ["a0"]}}, "'a0', which is in the same"),
         (singles(), {"n0": {"broker_scale_down": True, "broker_scale_down_group_name": "g"}}, "which no other memb"),
         (singles(), {"n0": {"broker_scale_down": True, "broker_scale_down_discovered": True}}, "is true without brok"),
-        (singles(2, broker_ha_policy="colocated_replication", broker_scale_down=True,
-                 broker_lock_manager_properties=SECRET), {}, "n0: broker_scale_down: is true, but a replica"),
+        (replicated_pairs(), {"a0": {"broker_scale_down": True}}, "a0: broker_scale_down: is true for the primary of"),
+        (replicated_pairs(broker_coordination_id="c", broker_ha_role="primary", broker_lock_manager="witness",
+                          broker_lock_manager_properties=SECRET),
+         {"a1": {"broker_scale_down": True}}, "a1: broker_scale_down: is true, but only the primary of a pair returns"),
         (shared(1), {}, "n0: broker_backup_request: is true, but no other node"),
         (shared(3), {}, "n0: broker_backups_max: is 1 at 3 nodes"),
         (shared(2), {"n1": {"broker_backups_max": 0}}, "n0: broker_backup_request: is true, but no other node"),
