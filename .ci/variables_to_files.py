@@ -177,7 +177,7 @@ def template_lines(text: str) -> Iterator[tuple[str, str]]:
 
 
 def places_of_inputs() -> dict[str, set[Place]]:
-    """By input of a role, the places where it ends."""
+    """The places where each input of a role ends, by its name."""
     found: dict[str, set[Place]] = {}
 
     def note(role: str, value: object, file: str, label: str) -> None:
@@ -242,7 +242,7 @@ def _elements(key: str) -> tuple[str, ...]:
 
 
 def passed_inputs() -> dict[str, str]:
-    """By input of another role, the expression that the role broker gives it."""
+    """The expression that the role broker gives to each input of another role, by its name."""
     found: dict[str, str] = {}
     for path in sorted((ROOT / "roles" / ENTRY_ROLE / "tasks").glob("*.yml")):
         for task in yaml.safe_load(path.read_text(encoding="utf-8")):
@@ -407,7 +407,7 @@ def changed_keys(variable: Variable) -> tuple[set[str], set[str]]:
 
 
 def places_of_variables() -> dict[str, set[Place]]:
-    """By variable that an inventory sets, the places where it ends."""
+    """The places where each variable of an inventory ends, by its name."""
     inputs, passed = places_of_inputs(), passed_inputs()
     by_name: dict[str, set[Place]] = {}
     by_key: dict[str, set[Place]] = {}

@@ -36,7 +36,7 @@ def send(node: Node, bodies: list[str]) -> None:
 
 
 def receive(node: Node, count: int) -> list[str]:
-    """So many messages of the queue, and all others that are there."""
+    """Receive ``count`` messages of the queue, and all others that are there."""
     found: list[str] = []
     with connect(f"tcp://127.0.0.1:{node.port}") as connection, connection.session() as session:
         consumer = session.consumer("q")

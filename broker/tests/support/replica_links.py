@@ -88,8 +88,9 @@ class ManualAuthority:
     moved: MovedStore | None = None
     """The record that ``find_moved`` finds at once."""
     finding: Callable[[MovedStore], None] | None = None
-    """Of the last call of ``find_moved``, like the field that follows."""
+    """The callback of the last call of ``find_moved``."""
     heard: MovedStore | None = None
+    """The record that was passed to the last call of ``find_moved``."""
 
     def may_request(self, *, looked: bool) -> bool:
         return self.complete and (looked or not self.by_votes)

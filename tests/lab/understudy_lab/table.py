@@ -36,7 +36,7 @@ class Result:
     """Begin, in UTC."""
     commit: str
     load_average: float
-    """Of this machine at the end, over five minutes."""
+    """Load average of this machine at the end, over five minutes."""
     seconds: float
     gaps_s: Mapping[str, float] = field(default_factory=dict)
     """The longest time without a confirmation, of each pair's producer."""

@@ -46,7 +46,7 @@ def refusing(bridged: Bridged, error: type[BrokerError] = LimitExceeded) -> Refu
 @pytest.mark.parametrize("detects", [True, False], ids=["window", "one at a time"])
 @pytest.mark.parametrize("size", [1, 3_000], ids=["small", "large"])
 def test_a_message_that_the_target_refuses_lets_the_others_pass(detects: bool, size: int) -> None:
-    """It stays in the queue, uncounted, and is sent again after a minute, on the same connection."""
+    """A refused message stays in the queue, uncounted, and is sent again after a minute, on the same connection."""
     bridged = Bridged(
         use_duplicate_detection=detects,
         min_large_message_size_bytes=2_000,

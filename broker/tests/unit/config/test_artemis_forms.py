@@ -89,7 +89,7 @@ def test_one_address_in_two_elements() -> None:
 def test_a_queue_that_stands_twice_is_at_the_address_where_it_is_first(
     address: str, second: str, says: str, kept: list[tuple[str, str, int | None]]
 ) -> None:
-    """As in Artemis, which changes a queue of the same address and leaves out one of another address."""
+    """Artemis changes a queue of the same address and leaves out one of another address; so does the reader."""
     loaded = read(f"""<addresses><address name="{address}"><multicast><queue name="q"/></multicast></address>
         <address name="{second}"><multicast><queue name="q" max-consumers="2"/></multicast></address></addresses>""")
     (warning,) = loaded.warnings

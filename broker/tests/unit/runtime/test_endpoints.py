@@ -69,7 +69,7 @@ def test_another_place_or_a_free_port_is_not_shared() -> None:
 
 
 def test_a_server_that_has_only_taken_its_place_gets_no_requests() -> None:
-    """Its acceptor is bound, and its activation may still fail."""
+    """The acceptor of the server is bound, and its activation may still fail."""
     endpoints, main, backup = Endpoints(), Acceptor("main", False), Acceptor("backup", True, is_open=False)
     endpoints.servers |= {"main", "backup"}
     endpoints.join(main)

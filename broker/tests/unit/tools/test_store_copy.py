@@ -183,7 +183,7 @@ def test_damage_of_the_source_is_named_with_its_file() -> None:
 
 
 def test_a_record_in_the_quarantine_of_the_source_is_passed_over() -> None:
-    """It lies in a sealed segment, whose records are read in the copy only."""
+    """The damaged record is in a sealed segment, whose records are read in the copy only."""
     rig = filled(4)
     rig.die(power_loss=False)
     path = rig.segments()[0]
