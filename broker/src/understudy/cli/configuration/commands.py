@@ -36,7 +36,7 @@ def config() -> None:
     core/addresses/address[@name='a']/@name for an attribute. [.='text'] is an element by its text, [2] by its number.
 
     The reader of the broker checks the result before it is written, and the difference is printed. A running node takes
-    changed addresses, address settings, security settings and diverts by itself; the command names other elements, which
+    changed addresses, address settings, security settings and diverts by itself; the command names others, which
     need a restart.
     A file that Ansible renders is written again by the next play: change its variables instead.
     """
