@@ -35,7 +35,7 @@ $(VENV)/.complete: broker/pyproject.toml requirements/ansible.txt requirements/c
 	touch $@
 
 # The native kernel (ADR 0034), built where cargo is found. Without it the same functions run in Python; one line says why.
-KERNEL_SOURCES := $(addprefix broker/kernel/,build.py pyproject.toml Cargo.toml Cargo.lock) $(wildcard broker/kernel/src/*.rs)
+KERNEL_SOURCES := $(addprefix broker/kernel/,build.py pyproject.toml Cargo.toml Cargo.lock) $(wildcard broker/kernel/src/*.rs broker/kernel/src/*/*.rs)
 
 $(VENV)/.kernel: $(VENV)/.complete $(KERNEL_SOURCES)
 	@rm -rf $(SCRATCH)/kernel-wheel; \

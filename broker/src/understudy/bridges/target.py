@@ -23,7 +23,7 @@ from understudy.cluster.topology import Member
 from understudy.config.bridge import BridgeConfiguration
 from understudy.dataclass import dataclass
 from understudy.errors import AddressFull, AddressNotFound, BrokerError, IncompatibleVersion, RemoteProtocolError
-from understudy.kernel import forward_messages
+from understudy.kernel.core import forward_messages
 from understudy.limits import (
     BRIDGE_ADDRESSES_MAX,
     BRIDGE_OUTGOING_BYTES_PAUSE,

@@ -16,16 +16,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from understudy.errors import BrokerError
-from understudy.kernel import (
-    QUEUE_ID_BYTES,
-    RECORD_HEAD_BYTES,
-    Run,
-    Sends,
-    SendsPart,
-    keep_sends,
-    pick_sends,
-    split_forwarded,
-)
+from understudy.kernel import Sends, pick_sends, split_forwarded
+from understudy.kernel.log import QUEUE_ID_BYTES, RECORD_HEAD_BYTES, Run, SendsPart, keep_sends
 from understudy.limits import GATHERED_BYTES_MAX
 from understudy.message import Message
 from understudy.routing.address import Address

@@ -25,7 +25,7 @@ from understudy.store.reference import MessageReference, Part
 from understudy.terms import AddressFullPolicy
 
 if TYPE_CHECKING:
-    from understudy.kernel import Run
+    from understudy.kernel.log import Run
 
 log = logging.getLogger(__name__)
 

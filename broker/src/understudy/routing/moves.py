@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from understudy.errors import BrokerError, DiskFull
-from understudy.kernel import Sends, keep_sends
+from understudy.kernel import Sends
+from understudy.kernel.log import keep_sends
 from understudy.routing.address import Address
 from understudy.routing.batch import Arrival, charge_runs, enqueue_together, longest_plain_bytes
 from understudy.routing.post_office import PostOffice

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NewType, overload
 
-from understudy.kernel import Run, receives
+from understudy.kernel.log import Run
 from understudy.message import LargeMessage, Message
 
 Location = NewType("Location", int)
@@ -213,10 +213,6 @@ class RunSlice(Sequence[MessageReference]):
         """They are delivered once more, or -1: were not."""
         self.deliveries += step
 
-    def receives(self, begin: int, end: int, channel_id: int, consumer_id: int) -> bytes:
-        """Frames that deliver the messages number ``begin`` to ``end``, the last one excluded, as often as counted."""
-        return self.run.receives(self.begin + begin, self.begin + end, channel_id, consumer_id)
-
     @property
     def encoded(self) -> Sequence[bytes]:
         """The messages."""
@@ -385,14 +381,6 @@ class References(list[MessageReference]):
         """They are delivered once more, or -1: were not."""
         for reference in self:
             reference.delivery_count += step
-
-    def receives(self, begin: int, end: int, channel_id: int, consumer_id: int) -> bytes:
-        """Frames as in ``RunSlice.receives``."""
-        if self.shown is not None:
-            return receives([self.shown.encoded], [self[0].delivery_count], channel_id, consumer_id)
-        part = self[begin:end]
-        messages = [reference.message.encoded for reference in part if reference.message is not None]
-        return receives(messages, [reference.delivery_count for reference in part], channel_id, consumer_id)
 
     @property
     def encoded(self) -> Sequence[bytes]:

@@ -3,7 +3,7 @@
 ``append_sends`` makes the MESSAGE_ADD records of messages that go to the same queues (docs/journal-format.md s. 4), in
 one buffer that is handed to the disk and kept for their delivery. ``keep_sends`` does the same without records, for
 messages that are not durable. Both write the broker's message ids, which follow each other. ``join_runs`` makes one run
-of several short ones.
+of several short ones. ``acknowledge_record`` makes the record of messages that have left a queue.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
-from struct import Struct
+from struct import Struct, pack
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from understudy.kernel.frames import Sends
+from understudy.kernel.sends import Sends
 
 _MESSAGE_ADD: Final = 9
 #: Of a record, after its crc: length, sequence, batch, type, flags, zero; message id, transaction id, address id,
@@ -30,11 +30,9 @@ _ID = Struct(">q")
 _DUPLICATE_ID: Final = 12
 #: The same for a DUPLICATE_ID: address id, tx id; the duplicate id follows.
 _DUPLICATE_ID_REST = Struct("<IQIBBHQQ")
-_RECEIVE_HEAD = Struct(">ibq")
-_RECEIVE_TAIL = Struct(">qi")
-_SESS_RECEIVE_MSG: Final = 75
-#: Bytes of a SESS_RECEIVE_MSG frame beside its message.
-RECEIVE_OVERHEAD_BYTES: Final = 25
+_ACKNOWLEDGE: Final = 10
+#: The same for an ACKNOWLEDGE: queue id, transaction id, number of message ids, zero; the message ids follow.
+_ACKNOWLEDGE_REST = Struct("<IQIBBHQQII")
 
 
 SendsPart = tuple[Sends, int, int]
@@ -186,17 +184,6 @@ class Run:
             end += 1
         return end
 
-    def receives(self, begin: int, end: int, channel_id: int, consumer_id: int) -> bytes:
-        """SESS_RECEIVE_MSG frames for rows ``begin`` to ``end``, the last one excluded: first deliveries."""
-        pack_head, starts, head_bytes, data = _RECEIVE_HEAD.pack, self._starts, self.head_bytes, self.data
-        tail = _RECEIVE_TAIL.pack(consumer_id, 1)
-        parts: list[bytes] = []
-        for row in range(begin, end):
-            start, stop = starts[row] + head_bytes, starts[row + 1]
-            head = pack_head(stop - start + RECEIVE_OVERHEAD_BYTES - 4, _SESS_RECEIVE_MSG, channel_id)
-            parts += (head, data[start:stop], tail)
-        return b"".join(parts)
-
 
 def append_sends(
     parts: Sequence[SendsPart],
@@ -297,6 +284,24 @@ def append_duplicate_ids(duplicate_ids: Sequence[bytes], address_id: int, positi
         offset += length
         room -= 4
     return b"".join(records), offsets.tobytes()
+
+
+def acknowledge_record(
+    queue_id: int, transaction_id: int, message_ids: Sequence[int], sequence: int, batch: int, seed: int
+) -> bytes:
+    """The ACKNOWLEDGE record of messages that have left a queue.
+
+    Args:
+        transaction_id: Transaction it belongs to; 0 for none.
+        message_ids: Ids of the messages.
+        batch: Offset of the first record of the batch.
+        seed: Of the crc of every record in the segment.
+    """
+    count = len(message_ids)
+    length = 4 + _ACKNOWLEDGE_REST.size + 8 * count
+    rest = _ACKNOWLEDGE_REST.pack(length, sequence, batch, _ACKNOWLEDGE, 0, 0, queue_id, transaction_id, count, 0)
+    rest += pack(f"<{count}Q", *message_ids)
+    return crc32(rest, seed).to_bytes(4, "little") + rest
 
 
 def join_runs(parts: Sequence[tuple[Run, int, int]]) -> Run:

@@ -1,4 +1,4 @@
-//! The checksum of records, segments and page files: CRC-32 as in zlib. Twin: `understudy/kernel/crc.py`.
+//! The checksum of records, segments and page files: CRC-32 as in zlib. Twin: `understudy/kernel/log/crc.py`.
 
 use crc32fast::Hasher;
 use pyo3::prelude::*;

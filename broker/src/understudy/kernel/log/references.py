@@ -1,6 +1,6 @@
 """The references of a snapshot, 68 bytes each (docs/journal-format.md s. 7.6).
 
-Native twin: ``broker/kernel/src/references.rs``.
+Native twin: ``broker/kernel/src/log/references.rs``.
 
 A snapshot is made from the one before: of its references those that are still live are copied, and the bytes of log
 that they keep alive are counted by segment. A record in several queues has several references and counts once, so

@@ -1,6 +1,6 @@
 """The records of a part of the log without the bodies of messages (docs/journal-format.md s. 4).
 
-Native twin: ``broker/kernel/src/skim.rs``.
+Native twin: ``broker/kernel/src/log/skim.rs``.
 
 The log consolidator needs of every record where it lies and of which message it is, never the message. ``skim_records``
 gives that for records whose bytes are known to be right: neither crcs nor sequences are checked.
@@ -12,7 +12,7 @@ import struct
 from array import array
 from typing import Final
 
-from understudy.kernel.records import BAD, BLANK, ENDED, SHORT, Group, add_duplicate
+from understudy.kernel.log.records import BAD, BLANK, ENDED, SHORT, Group, add_duplicate
 
 __all__ = ["Skimmed", "Step", "skim_records"]
 
@@ -23,8 +23,8 @@ without a message: neighbours of one address and one length together (address id
 and ids without a message are at most 1,000 in a step. Then other records: offset in the file and the record; of a
 MESSAGE_ADD or MESSAGE_MOVE that is not large only the bytes before the message."""
 Skimmed = tuple[int, int, list[Step]]
-"""The reason for the end (``ENDED``, ``SHORT``, ``BLANK`` or ``BAD`` of ``kernel.records``), index in the data after
-the last record taken, and the contents of the records."""
+"""The reason for the end (``ENDED``, ``SHORT``, ``BLANK`` or ``BAD`` of ``kernel.log.records``), index in the data
+after the last record taken, and the contents of the records."""
 
 _LENGTH: Final = struct.Struct("<I")
 _HEADER_BYTES: Final = 24

@@ -1,15 +1,16 @@
-"""SESS_SEND frames as columns over the bytes that were read.
+"""Messages of a read as columns over its bytes, without an object per message.
 
-``split_sends`` walks neighbouring frames of one channel and checks each message as strictly as ``Message.decode``
-does, without making an object per message. It raises nothing: it stops before the first frame that is incomplete,
-malformed or of another kind, and the caller decodes that one on its own, which gives the error its text.
+``Sends`` is what a session gives to ``routing.batch.BatchSends``, whatever protocol its client speaks. ``add_row``
+checks a message as strictly as ``Message.decode`` does. ``sends_of`` makes ``Sends`` of encoded messages, for protocols
+whose frames carry messages in another form; ``kernel.core.split_sends`` makes them of CORE frames, whose messages stay
+where they are.
 
-Layouts: frame ``i32 length, b8 type, i64 channel, message, bool requires response, i64 correlation id, i32 sender``;
-message as in ``understudy.message``.
+Layout of a message: ``understudy.message``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
@@ -24,15 +25,10 @@ from understudy.kernel.names import (
 )
 from understudy.limits import DUPLICATE_ID_BYTES_MAX, NAME_UNITS_MAX, PROPERTIES_MAX, STRING_UNITS_MAX
 
-#: Bytes of a frame before its message: length, type, channel.
-_HEAD_BYTES: Final = 13
-#: Bytes of a frame after its message.
-_TAIL_BYTES: Final = 13
 #: The field that says where a body ends counts from the start of a frame header that is no longer sent.
 _BODY_END_BIAS: Final = 13
 
 _I32 = Struct(">i")
-_TAIL = Struct(">?qi")
 _FIELDS = Struct(">?qqb")  # durable, expiration, timestamp, priority; the type is skipped
 
 #: Traits of a message, in one integer.
@@ -88,7 +84,7 @@ _BLOCK_BYTES_MAX: Final = 64
 
 
 class Sends:
-    """The messages of neighbouring SESS_SEND frames, a row each. Made by ``split_sends``; never changes."""
+    """Messages that came together, a row each. Made by ``sends_of`` or ``split_sends``; never changes afterwards."""
 
     __slots__ = (
         "_addresses",
@@ -110,7 +106,7 @@ class Sends:
         self.data = data
         """The bytes that were read, which the rows point into."""
         self.end = 0
-        """Offset in ``data`` after the last frame."""
+        """Offset in ``data`` after the last frame; 0 if the messages did not come in CORE frames."""
         self.requires_response = requires_response
         """Whether each of the sends requires a response."""
         self.correlation_ids: list[int] = []
@@ -231,43 +227,31 @@ class Sends:
         return zip(self._starts[row:end], self._headers[row:end], self._stops[row:end], strict=True)
 
 
-def split_sends(data: bytes, start: int, limit_bytes: int, count_max: int) -> Sends | None:
-    """The SESS_SEND frame at ``start`` and those of the same channel that follow it, as far as they are whole and well
-    formed and want a response or none as the first one does.
+def sends_of(messages: Sequence[bytes], correlation_ids: Sequence[int], *, requires_response: bool) -> Sends:
+    """Messages of a client, in the form in which they lie in the log.
 
     Args:
-        data: Bytes of one or more reads.
-        start: Offset of the first frame, whose type the caller has looked at.
-        limit_bytes: Largest frame accepted, with its length field.
-        count_max: Most messages; at least 1.
+        messages: Encoded as in ``understudy.message``.
+        correlation_ids: The number that the confirmation of each one names.
+        requires_response: Whether the client waits for the confirmations.
 
     Returns:
-        At least one message, or None: the first frame is not whole or not well formed.
+        Those before the first malformed one; perhaps none.
+
+    Raises:
+        ValueError: There are not as many correlation ids as messages.
     """
-    sends: Sends | None = None
-    available = len(data)
-    head = data[start + 4 : start + _HEAD_BYTES]
-    if len(head) < _HEAD_BYTES - 4:
-        return None
-    unpack_length, unpack_tail = _I32.unpack_from, _TAIL.unpack_from
-    offset = start
-    while count_max and data[offset + 4 : offset + _HEAD_BYTES] == head:
-        size = unpack_length(data, offset)[0] + 4
-        end = offset + size
-        begin, stop = offset + _HEAD_BYTES, end - _TAIL_BYTES
-        if end > available or size > limit_bytes or stop < begin:
-            break
-        requires_response, correlation_id, _ = unpack_tail(data, stop)
-        if sends is None:
-            sends = Sends(data, requires_response=requires_response)
-        elif requires_response is not sends.requires_response:
-            break
-        if not add_row(sends, begin, stop):
+    if len(messages) != len(correlation_ids):
+        raise ValueError(f"{len(messages)} messages, {len(correlation_ids)} correlation ids")
+    sends = Sends(b"".join(messages), requires_response=requires_response)
+    start = 0
+    for message, correlation_id in zip(messages, correlation_ids, strict=True):
+        stop = start + len(message)
+        if not add_row(sends, start, stop):
             break
         sends.correlation_ids.append(correlation_id)
-        sends.end = offset = end
-        count_max -= 1
-    return sends if sends is not None and sends.correlation_ids else None
+        start = stop
+    return sends
 
 
 def add_row(sends: Sends, start: int, stop: int) -> bool:

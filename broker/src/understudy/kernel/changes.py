@@ -1,12 +1,11 @@
-"""Messages that go from one broker to another in runs, and the confirmations that come back.
+"""Messages made of other messages: with the properties of the cluster, or without them.
 
-``pick_sends`` adds the ids of remote queues to messages that a client sent, ``forward_messages`` makes the frames that
-a bridge sends, ``split_forwarded`` takes the properties of the bridge out of messages that arrived, and
-``split_confirms`` reads the responses of the target. ``moved_sends`` makes copies of messages that leave a queue for
-another one. Each stops before the first message that needs more, which is handled as an object.
+``pick_sends`` adds the ids of remote queues to messages that a client sent, ``moved_sends`` makes copies of messages
+that leave a queue for another one, ``split_forwarded`` takes the properties of a bridge out of messages that arrived.
+Each stops before the first message that needs more, which is handled as an object.
 
-Layouts: SESS_SEND and NULL_RESPONSE as in ``frames`` and ``deliveries``; property block ``b8 flag, i32 count``, then
-for each property ``i32 length, name in UTF-16, b8 type, value``.
+Layout of a property block: ``b8 flag, i32 count``, then for each property ``i32 length, name in UTF-16, b8 type,
+value``.
 """
 
 from __future__ import annotations
@@ -15,47 +14,31 @@ from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import Final
 
-from understudy.kernel.frames import DUPLICATE_SHIFT, FIXED_BYTES, SPECIAL, Sends, add_row
 from understudy.kernel.names import BRIDGE_DUPLICATE_ID, ROUTE_TO
+from understudy.kernel.sends import DUPLICATE_SHIFT, FIXED_BYTES, SPECIAL, Sends, add_row
 from understudy.limits import DUPLICATE_ID_BYTES_MAX, PROPERTIES_MAX
 
 #: Before the keys of messages that a bridge forwards, so that no ``_AMQ_DUPL_ID`` of a client equals one.
 FORWARDED_KEY: Final = b"\0bridge\0"
 
 _I32 = Struct(">i")
-_ID = Struct(">q")
 _COUNT = Struct(">bi")
-_SEND_HEAD = Struct(">ibq")
-_SEND_TAIL = Struct(">bqi")
-_CONFIRM = Struct(">ibqq")
-_SESS_SEND: Final = 71
-_NULL_RESPONSE: Final = 21
-#: Bytes of a SESS_SEND frame beside its message, and before it.
-_SEND_OVERHEAD_BYTES: Final = 26
-_FRAME_HEAD_BYTES: Final = 13
 _BYTES: Final = 4
 _STRING: Final = 10
-#: Bytes of the ids in ``_AMQ_BRIDGE_DUP``.
-_NODE_ID_BYTES: Final = 16
 
 
 def _utf16(name: str) -> bytes:
     return name.encode("utf-16-le", "surrogatepass")
 
 
-_ROUTE_NAME: Final = _utf16(ROUTE_TO)
-_BRIDGE_NAME: Final = _utf16(BRIDGE_DUPLICATE_ID)
+ROUTE_NAME: Final = _utf16(ROUTE_TO)
+BRIDGE_NAME: Final = _utf16(BRIDGE_DUPLICATE_ID)
 
-_Entry = tuple[int, int, int, int, int, int]
+Entry = tuple[int, int, int, int, int, int]
 """A property: its offset, begin and end of its name, type, begin (after the length of bytes) and end of its value."""
 
 
-def _entry(name: bytes, value: bytes) -> bytes:
-    """A property of type bytes."""
-    return b"".join((_I32.pack(len(name)), name, bytes((_BYTES,)), _I32.pack(len(value)), value))
-
-
-def _block_of(data: bytes, start: int, stop: int) -> int:
+def block_of(data: bytes, start: int, stop: int) -> int:
     """Where the property block of the message in ``data[start:stop]`` begins; -1: the message is malformed."""
     if stop - start < 4:
         return -1
@@ -76,7 +59,7 @@ def _block_of(data: bytes, start: int, stop: int) -> int:
     return block if block < stop else -1
 
 
-def _entries(data: bytes, block: int, stop: int) -> Iterator[_Entry | None]:
+def entries_of(data: bytes, block: int, stop: int) -> Iterator[Entry | None]:
     """The properties of the block in ``data[block:stop]``; None at the end if it is malformed."""
     if not data[block]:
         if block + 1 != stop:
@@ -117,7 +100,7 @@ def _entries(data: bytes, block: int, stop: int) -> Iterator[_Entry | None]:
         yield None
 
 
-def _with_entries(data: bytes, start: int, block: int, kept: list[bytes], added: Sequence[bytes]) -> bytes:
+def with_entries(data: bytes, start: int, block: int, kept: list[bytes], added: Sequence[bytes]) -> bytes:
     """The message that begins at ``start``, with these properties."""
     entries = [*kept, *added]
     if not entries:
@@ -150,7 +133,7 @@ def pick_sends(sends: Sends, row: int, step: int, count: int, entries: bytes, en
     for number, each in enumerate(rows):
         start, stop, header = sends._starts[each], sends._stops[each], sends._headers[each]
         if entry_count:
-            block = _block_of(data, start, stop)
+            block = block_of(data, start, stop)
             found = _I32.unpack_from(data, block + 1)[0] if data[block] else 0
             own = data[block + 5 : stop] if data[block] else b""
             message = b"".join((data[start:block], _COUNT.pack(1, found + entry_count), own, entries))
@@ -192,16 +175,16 @@ def moved_sends(messages: Sequence[bytes], added: bytes, added_count: int) -> Se
     size = 0
     for message in messages:
         stop = len(message)
-        block = _block_of(message, 0, stop)
+        block = block_of(message, 0, stop)
         if block < 0:
             break
-        entries = [*_entries(message, block, stop)]
+        entries = [*entries_of(message, block, stop)]
         if None in entries:
             break
         kept = [
-            message[e[0] : e[5]] for e in entries if e is not None and not message[e[1] : e[2]].startswith(_ROUTE_NAME)
+            message[e[0] : e[5]] for e in entries if e is not None and not message[e[1] : e[2]].startswith(ROUTE_NAME)
         ]
-        found.data = _with_entries(message, 0, block, kept, ())
+        found.data = with_entries(message, 0, block, kept, ())
         if not add_row(found, 0, len(found.data)) or found._traits[-1] & SPECIAL:
             _drop_last(found)
             break
@@ -240,16 +223,16 @@ def split_forwarded(sends: Sends, row: int) -> tuple[Sends, bytes] | None:
     size = 0
     for each in range(row, sends.count):
         start, stop = sends._starts[each], sends._stops[each]
-        block = _block_of(data, start, stop)
+        block = block_of(data, start, stop)
         kept: list[bytes] = []
         key = ids = b""
         named = False
-        for entry in _entries(data, block, stop):
+        for entry in entries_of(data, block, stop):
             assert entry is not None, "checked by split_sends"
             begin, name, name_end, tag, value, end = entry
-            if tag == _BYTES and data[name:name_end] == _BRIDGE_NAME:
+            if tag == _BYTES and data[name:name_end] == BRIDGE_NAME:
                 key = data[value:end]
-            elif tag == _BYTES and data[name:name_end] == _ROUTE_NAME:
+            elif tag == _BYTES and data[name:name_end] == ROUTE_NAME:
                 ids, named = data[value:end], True
             else:
                 kept.append(data[begin:end])
@@ -260,7 +243,7 @@ def split_forwarded(sends: Sends, row: int) -> tuple[Sends, bytes] | None:
             or (routes is not None and ids != routes)
         ):
             break
-        message = _with_entries(data, start, block, kept, ())
+        message = with_entries(data, start, block, kept, ())
         found.data = message
         if not add_row(found, 0, len(message)) or found._traits[-1] & SPECIAL:
             _drop_last(found)
@@ -291,116 +274,3 @@ def _drop_last(sends: Sends) -> None:
         del column[row]
     for rows in (sends._duplicates, sends._expirations, sends._groups):
         rows.pop(row, None)
-
-
-def forward_messages(
-    messages: Sequence[bytes],
-    message_ids: Sequence[int],
-    address: bytes | None,
-    ids_name: bytes,
-    node_id: bytes,
-    body_bytes_max: int,
-    channel_id: int,
-    correlation_id: int,
-) -> tuple[bytes, int, bytes]:
-    """The SESS_SEND frames by which a bridge sends messages, each of which wants a response.
-
-    Args:
-        messages: Encoded.
-        message_ids: Of the broker, one for each.
-        address: Where they go, in UTF-16; None: to their own.
-        ids_name: Name of the property with the ids of the queues that are meant, in UTF-16: ``_AMQ_ROUTE_TO`` gets
-            its value. Empty: no queues are meant. All other properties whose names begin with ``_AMQ_ROUTE_TO`` are
-            left out.
-        node_id: 16 bytes of the ``_AMQ_BRIDGE_DUP`` that each gets with its id; empty: none does.
-        body_bytes_max: Longest body.
-        channel_id: Channel of the session.
-        correlation_id: Of the first one; each further one has the next.
-
-    Returns:
-        The frames; how many: those before the first message that has a longer body, another address than the first one,
-        or a ``_AMQ_BRIDGE_DUP`` already, lacks the ids, or is malformed; and the address of the first message, in
-        UTF-16, empty if there is none.
-
-    Raises:
-        ValueError: There are not as many ids as messages, or ``node_id`` has another length.
-    """
-    if len(messages) != len(message_ids) or len(node_id) not in (0, _NODE_ID_BYTES):
-        raise ValueError(f"{len(messages)} messages, {len(message_ids)} ids, a node id of {len(node_id)} bytes")
-    parts: list[bytes] = []
-    count = 0
-    target = b""
-    for message, message_id in zip(messages, message_ids, strict=True):
-        stop = len(message)
-        block = _block_of(message, 0, stop)
-        if block < 0 or _I32.unpack_from(message, 0)[0] - 13 > body_bytes_max:
-            break
-        kept: list[bytes] = []
-        ids: bytes | None = None if ids_name else b""
-        marked = malformed = False
-        for entry in _entries(message, block, stop):
-            if entry is None:
-                malformed = True
-                break
-            begin, name, name_end, tag, value, end = entry
-            raw = message[name:name_end]
-            if raw.startswith(_ROUTE_NAME):
-                if ids_name and raw == ids_name:
-                    ids = message[value:end] if tag == _BYTES else None
-            else:
-                marked = marked or raw == _BRIDGE_NAME
-                kept.append(message[begin:end])
-        own = _address_of(message)
-        if malformed or marked or ids is None or (count and own != target):
-            break
-        target = own
-        added = [_entry(_ROUTE_NAME, ids)] if ids_name else []
-        if node_id:
-            added.append(_entry(_BRIDGE_NAME, node_id + _ID.pack(message_id)))
-        encoded = _with_entries(message, 0, block, kept, added)
-        if address is not None:
-            encoded = _addressed(encoded, address)
-        head = _SEND_HEAD.pack(len(encoded) + _SEND_OVERHEAD_BYTES - 4, _SESS_SEND, channel_id)
-        parts += (head, encoded, _SEND_TAIL.pack(-1, correlation_id + count, -1))
-        count += 1
-    return b"".join(parts), count, target
-
-
-def _address_of(message: bytes) -> bytes:
-    """The address of a message, in UTF-16; empty: it has none."""
-    flag = _I32.unpack_from(message, 0)[0] - 1
-    if not message[flag]:
-        return b""
-    return message[flag + 5 : flag + 5 + _I32.unpack_from(message, flag + 1)[0]]
-
-
-def _addressed(message: bytes, address: bytes) -> bytes:
-    """The message with another address."""
-    flag = _I32.unpack_from(message, 0)[0] - 1
-    rest = flag + 1
-    if message[flag]:
-        rest += 4 + _I32.unpack_from(message, rest)[0]
-    return b"".join((message[:flag], b"\1", _I32.pack(len(address)), address, message[rest:]))
-
-
-def split_confirms(data: bytes, start: int, count_max: int) -> list[int]:
-    """The correlation ids of the NULL_RESPONSE frame at ``start`` and of those of the same channel that follow it, as
-    far as they are whole and have correlation ids.
-
-    Args:
-        data: Bytes of one or more reads.
-        start: Offset of the first frame.
-        count_max: Most frames.
-    """
-    found: list[int] = []
-    head = data[start : start + _FRAME_HEAD_BYTES]
-    size = _CONFIRM.size
-    if head[:5] != _CONFIRM.pack(size - 4, _NULL_RESPONSE, 0, 0)[:5]:
-        return found
-    offset = start
-    while len(found) < count_max and offset + size <= len(data):
-        if data[offset : offset + _FRAME_HEAD_BYTES] != head:
-            break
-        found.append(_ID.unpack_from(data, offset + _FRAME_HEAD_BYTES)[0])
-        offset += size
-    return found

@@ -1,4 +1,7 @@
-"""The checksum of records, segments and page files: CRC-32 as in zlib. Native twin: ``broker/kernel/src/crc.rs``."""
+"""The checksum of records, segments and page files: CRC-32 as in zlib.
+
+Native twin: ``broker/kernel/src/log/crc.rs``.
+"""
 
 from __future__ import annotations
 

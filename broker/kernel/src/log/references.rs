@@ -1,12 +1,12 @@
 //! The references of a snapshot. Twin, and the description of arguments and results:
-//! `understudy/kernel/references.py`.
+//! `understudy/kernel/log/references.py`.
 
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use crate::bytes;
-use crate::records::{column, times, u32_at, u64_at, PRIORITY_MAX};
+use crate::log::records::{column, times, u32_at, u64_at, PRIORITY_MAX};
 
 /// A reference of a snapshot.
 const REFERENCE_BYTES: usize = 68;

@@ -1,18 +1,15 @@
-//! SESS_SEND frames as columns over the bytes that were read. Twin, and the description of arguments and results:
-//! `understudy/kernel/frames.py`.
+//! Encoded messages as columns. Twin, and the description of arguments and results: `understudy/kernel/sends.py`.
 
 use std::sync::{Mutex, PoisonError};
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 
+use crate::bytes;
 use crate::layout::{QUEUE_ID_BYTES, RECEIVE_OVERHEAD_BYTES, RECORD_HEAD_BYTES};
 use crate::sends::{Column, Row, Sends, DUPLICATE_SHIFT, DURABLE, GROUPED, PRIORITY_SHIFT, ROUTING_SHIFT, SPECIAL};
 
-/// Bytes of a frame before its message: length, type, channel.
-const HEAD_BYTES: usize = 13;
-/// Bytes of a frame after its message: whether it requires a response, correlation id, sender.
-const TAIL_BYTES: usize = 13;
 /// The field that says where a body ends counts from the start of a frame header that is no longer sent.
 const BODY_END_BIAS: i64 = 13;
 
@@ -318,100 +315,116 @@ fn is_special(name: &[u8]) -> bool {
         || RESERVED_PREFIXES.iter().any(|prefix| begins_with(name, prefix))
 }
 
-/// The SESS_SEND frame at `start` and those of the same channel that follow it; see the twin.
-#[pyfunction]
-#[pyo3(signature = (data, start, limit_bytes, count_max))]
-pub fn split_sends(
-    data: &Bound<'_, PyBytes>,
-    start: usize,
-    limit_bytes: usize,
-    count_max: usize,
-) -> PyResult<Option<Sends>> {
-    let py = data.py();
-    let bytes = data.as_bytes();
-    if start > bytes.len() || bytes.len() - start < HEAD_BYTES {
-        return Ok(None);
+/// Messages as columns, while they are collected.
+pub(crate) struct Gathered {
+    pub(crate) rows: Column<Row>,
+    addresses: Column<(usize, usize)>,
+    duplicates: Vec<u8>,
+}
+
+impl Gathered {
+    /// No messages yet.
+    pub(crate) const fn new() -> Self {
+        Gathered {
+            rows: Column::new(),
+            addresses: Column::new(),
+            duplicates: Vec::new(),
+        }
     }
-    let head = &bytes[start + 4..start + HEAD_BYTES];
-    let mut rows = Column::new();
-    let mut addresses: Column<(usize, usize)> = Column::new();
-    let mut duplicates = Vec::new();
-    let mut requires_response = false;
-    let mut offset = start;
-    let mut left = count_max;
-    while left > 0 && bytes.get(offset + 4..offset + HEAD_BYTES) == Some(head) {
-        // as long as the smallest frame: the rest is compared without a sign
-        let size = match length_at(bytes, offset) {
-            Some(length) => length + 4,
-            None => break,
-        };
-        if size > bytes.len() - offset || size > limit_bytes || size < HEAD_BYTES + TAIL_BYTES {
-            break;
-        }
-        let end = offset + size;
-        let (begin, stop) = (offset + HEAD_BYTES, end - TAIL_BYTES);
-        let flag = bytes[stop] != 0;
-        if offset == start {
-            requires_response = flag;
-        } else if flag != requires_response {
-            break;
-        }
-        let message = &bytes[begin..stop];
-        let parsed = match parse(message) {
-            Some(parsed) => parsed,
-            None => break,
-        };
-        let expected = left.min((bytes.len() - start) / size + 1);
+
+    /// Add the message in `bytes[start..stop]`. None: it is malformed. `expected` is how many there will be.
+    pub(crate) fn add(
+        &mut self,
+        bytes: &[u8],
+        start: usize,
+        stop: usize,
+        correlation_id: i64,
+        expected: usize,
+    ) -> Option<()> {
+        let message = &bytes[start..stop];
+        let parsed = parse(message)?;
         let address = match parsed.address {
-            Some((first, last)) => place_of(&mut addresses, bytes, (begin + first, begin + last)),
+            Some((first, last)) => place_of(&mut self.addresses, bytes, (start + first, start + last)),
             None => NO_ADDRESS,
         };
         let mut traits = parsed.traits;
-        let duplicate = duplicates.len();
+        let duplicate = self.duplicates.len();
         if let Some(Duplicate { begin, end, is_text }) = parsed.duplicate {
-            traits |= if keep_duplicate(&mut duplicates, &message[begin..end], is_text) {
-                ((duplicates.len() - duplicate) as u32) << DUPLICATE_SHIFT
+            traits |= if keep_duplicate(&mut self.duplicates, &message[begin..end], is_text) {
+                ((self.duplicates.len() - duplicate) as u32) << DUPLICATE_SHIFT
             } else {
                 SPECIAL
             };
         }
-        let mut correlation_id = [0; 8];
-        correlation_id.copy_from_slice(&bytes[stop + 1..stop + 9]);
         let row = Row {
-            start: begin,
-            header: begin + parsed.header,
+            start,
+            header: start + parsed.header,
             stop,
-            correlation_id: i64::from_be_bytes(correlation_id),
+            correlation_id,
             address,
             traits,
             duplicate,
             expiration: parsed.expiration,
             group: parsed.group,
         };
-        rows.push(row, expected);
-        offset = end;
-        left -= 1;
+        self.rows.push(row, expected);
+        Some(())
     }
-    let found = rows.as_slice();
-    if found.is_empty() {
-        return Ok(None);
+
+    /// The columns of all messages, which lie in `data`. `end` is the offset after the last frame.
+    pub(crate) fn sends(self, data: &Bound<'_, PyBytes>, end: usize, requires_response: bool) -> PyResult<Sends> {
+        let py = data.py();
+        let bytes = data.as_bytes();
+        let rows = self.rows.as_slice();
+        let correlation_ids = PyList::new(py, rows.iter().map(|row| row.correlation_id))?.unbind();
+        let mut texts = Column::new();
+        let ranges = self.addresses.as_slice();
+        for &(first, last) in ranges {
+            texts.push(text_of(py, &bytes[first..last])?, ranges.len());
+        }
+        Ok(Sends {
+            data: data.clone().unbind(),
+            end,
+            requires_response,
+            correlation_ids,
+            rows: self.rows,
+            addresses: texts,
+            duplicates: self.duplicates,
+        })
     }
-    let correlation_ids = PyList::new(py, found.iter().map(|row| row.correlation_id))?.unbind();
-    let mut texts = Column::new();
-    let ranges = addresses.as_slice();
-    for &(first, last) in ranges {
-        texts.push(text_of(py, &bytes[first..last])?, ranges.len());
+}
+
+/// Encoded messages of a client as columns; see the twin.
+#[pyfunction]
+#[pyo3(signature = (messages, correlation_ids, *, requires_response))]
+pub fn sends_of(
+    py: Python<'_>,
+    messages: Vec<Bound<'_, PyBytes>>,
+    correlation_ids: Vec<i64>,
+    requires_response: bool,
+) -> PyResult<Sends> {
+    if messages.len() != correlation_ids.len() {
+        let text = format!("{} messages, {} correlation ids", messages.len(), correlation_ids.len());
+        return Err(PyValueError::new_err(text));
     }
-    let data = data.clone().unbind();
-    Ok(Some(Sends {
-        data,
-        end: offset,
-        requires_response,
-        correlation_ids,
-        rows,
-        addresses: texts,
-        duplicates,
-    }))
+    let size = messages.iter().map(|each| each.as_bytes().len()).sum();
+    let data = bytes::build(py, size, |out| {
+        messages.iter().for_each(|each| out.put(each.as_bytes()));
+        Ok(())
+    })?;
+    let mut gathered = Gathered::new();
+    let mut start = 0;
+    for (message, &correlation_id) in messages.iter().zip(&correlation_ids) {
+        let stop = start + message.as_bytes().len();
+        if gathered
+            .add(data.as_bytes(), start, stop, correlation_id, messages.len())
+            .is_none()
+        {
+            break;
+        }
+        start = stop;
+    }
+    gathered.sends(&data, 0, requires_response)
 }
 
 /// The index of an address in the addresses of a batch, which gets it if it is not among the last ones.

@@ -1,6 +1,6 @@
 """Walking the records of a piece of the log (docs/journal-format.md s. 2.2).
 
-Native twin: ``broker/kernel/src/records.rs``.
+Native twin: ``broker/kernel/src/log/records.rs``.
 
 Nearly everything in a log are *plain* records: a message without transaction or file of its own, an
 acknowledgement and a duplicate id without transaction. ``scan`` checks records one after the other, collects what the

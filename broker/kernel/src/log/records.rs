@@ -1,5 +1,5 @@
 //! Walking the records of a piece of the log. Twin, and the description of arguments and result:
-//! `understudy/kernel/records.py`.
+//! `understudy/kernel/log/records.py`.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use crate::bytes;
-use crate::crc;
+use crate::log::crc;
 
 pub(crate) const ENDED: u8 = 0;
 pub(crate) const SHORT: u8 = 1;

@@ -1,5 +1,5 @@
 //! What the records of a piece of the log say, without the messages. Twin, and the description of arguments and result:
-//! `understudy/kernel/skim.py`.
+//! `understudy/kernel/log/skim.py`.
 
 use std::collections::HashMap;
 
@@ -8,9 +8,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use crate::bytes;
-use crate::records::{column, times, u16_at, u32_at, u64_at};
-use crate::records::{Duplicates, DUPLICATE_ID, DUPLICATE_ID_HEAD_BYTES, MESSAGE_BYTES};
-use crate::records::{ACKNOWLEDGE, BAD, BLANK, ENDED, HEADER_BYTES, MESSAGE_ADD, PRIORITY_MAX, SHORT};
+use crate::log::records::{column, times, u16_at, u32_at, u64_at};
+use crate::log::records::{Duplicates, DUPLICATE_ID, DUPLICATE_ID_HEAD_BYTES, MESSAGE_BYTES};
+use crate::log::records::{ACKNOWLEDGE, BAD, BLANK, ENDED, HEADER_BYTES, MESSAGE_ADD, PRIORITY_MAX, SHORT};
 
 const MESSAGE_MOVE: u8 = 42;
 /// Queue id, transaction id.

@@ -1,5 +1,5 @@
 //! Runs of messages: what came together, as it lies in the log. Twin, and the description of arguments and results:
-//! `understudy/kernel/log.py`.
+//! `understudy/kernel/log/runs.py`.
 
 use std::collections::HashSet;
 
@@ -8,12 +8,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
 use crate::bytes::{self, Output};
-use crate::crc;
-use crate::frames::decode;
-use crate::layout::{
-    QUEUE_ID_BYTES, RECEIVE_HEAD_BYTES, RECEIVE_OVERHEAD_BYTES, RECEIVE_TAIL_BYTES, RECORD_HEAD_BYTES, SESS_RECEIVE_MSG,
-};
-use crate::records::{DUPLICATE_ID, DUPLICATE_ID_HEAD_BYTES};
+use crate::layout::{QUEUE_ID_BYTES, RECORD_HEAD_BYTES};
+use crate::log::crc;
+use crate::log::records::{DUPLICATE_ID, DUPLICATE_ID_HEAD_BYTES};
+use crate::messages::decode;
 use crate::sends::{any_grouped, Column, Row, Sends};
 
 const MESSAGE_ADD: u8 = 9;
@@ -35,7 +33,7 @@ struct Joined {
 pub struct Run {
     /// The records of messages that came together and are durable, else the messages.
     #[pyo3(get)]
-    data: Py<PyBytes>,
+    pub(crate) data: Py<PyBytes>,
     /// Messages.
     #[pyo3(get)]
     count: usize,
@@ -53,7 +51,7 @@ pub struct Run {
     earliest_ms: i64,
     /// Of each record in `data`, before its message; 0 if these are no records.
     #[pyo3(get)]
-    head_bytes: usize,
+    pub(crate) head_bytes: usize,
     /// Of the log; 0 if the messages are not in the log.
     #[pyo3(get)]
     segment: u64,
@@ -132,7 +130,7 @@ impl<'a> Chosen<'a> {
 
 impl Run {
     /// Where a row, or the end behind the last one, begins. Raises `IndexError`.
-    fn start(&self, row: usize) -> PyResult<usize> {
+    pub(crate) fn start(&self, row: usize) -> PyResult<usize> {
         if row == self.count {
             return Ok(self.end);
         }
@@ -295,40 +293,6 @@ impl Run {
             row += 1;
         }
         Ok(row)
-    }
-
-    /// SESS_RECEIVE_MSG frames for rows `begin` to `end`, the last one excluded: first deliveries.
-    fn receives<'py>(
-        &self,
-        py: Python<'py>,
-        begin: usize,
-        end: usize,
-        channel_id: i64,
-        consumer_id: i64,
-    ) -> PyResult<Bound<'py, PyBytes>> {
-        if begin >= end {
-            return Ok(PyBytes::new(py, b""));
-        }
-        let count = end - begin;
-        let message_bytes = self.start(end)? - self.start(begin)? - count * self.head_bytes;
-        let data = self.data.as_bytes(py);
-        let mut head = [0; RECEIVE_HEAD_BYTES];
-        head[4] = SESS_RECEIVE_MSG;
-        head[5..].copy_from_slice(&channel_id.to_be_bytes());
-        let mut tail = [0; RECEIVE_TAIL_BYTES];
-        tail[..8].copy_from_slice(&consumer_id.to_be_bytes());
-        tail[8..].copy_from_slice(&1_i32.to_be_bytes());
-        bytes::build(py, message_bytes + count * RECEIVE_OVERHEAD_BYTES, |out| {
-            for row in begin..end {
-                let message = &data[self.start(row)? + self.head_bytes..self.start(row + 1)?];
-                let length = narrow(message.len() + RECEIVE_OVERHEAD_BYTES - 4)?;
-                head[..4].copy_from_slice(&length.to_be_bytes());
-                out.put(&head);
-                out.put(message);
-                out.put(&tail);
-            }
-            Ok(())
-        })
     }
 }
 

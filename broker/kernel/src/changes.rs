@@ -1,11 +1,11 @@
-//! Messages that go from one broker to another in runs, and the confirmations that come back. Twin, and the description
-//! of arguments and results: `understudy/kernel/forwarding.py`.
+//! Messages made of other messages: with the properties of the cluster, or without them. Twin, and the description of
+//! arguments and results: `understudy/kernel/changes.py`.
 
 use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyString};
 
-use crate::frames::{
+use crate::messages::{
     i32_at, is_name, length_at, parse, place_of, text_of, Parsed, BRIDGE_DUPLICATE_ID, DUPLICATE_ID_BYTES_MAX,
     NO_ADDRESS, PROPERTIES_MAX,
 };
@@ -13,34 +13,25 @@ use crate::sends::{Column, Row, Sends, DUPLICATE_SHIFT, SPECIAL};
 
 /// Before the keys of messages that a bridge forwards.
 const FORWARDED_KEY: &[u8] = b"\0bridge\0";
-const ROUTE_TO: &str = "_AMQ_ROUTE_TO";
-const SESS_SEND: u8 = 71;
-const NULL_RESPONSE: u8 = 21;
-/// Bytes of a SESS_SEND frame beside its message.
-const SEND_OVERHEAD_BYTES: usize = 26;
-/// Bytes of a frame before its content: length, type, channel.
-const FRAME_HEAD_BYTES: usize = 13;
-/// Bytes of a NULL_RESPONSE frame with a correlation id.
-const CONFIRM_BYTES: usize = 21;
-const NODE_ID_BYTES: usize = 16;
-const BYTES: u8 = 4;
+pub(crate) const ROUTE_TO: &str = "_AMQ_ROUTE_TO";
+pub(crate) const BYTES: u8 = 4;
 const STRING: u8 = 10;
 
-fn utf16(text: &str) -> Vec<u8> {
+pub(crate) fn utf16(text: &str) -> Vec<u8> {
     text.bytes().flat_map(|byte| [byte, 0]).collect()
 }
 
 /// A property in a message: where it begins, its name and value, and where it ends.
-struct Entry {
-    begin: usize,
-    name: (usize, usize),
-    tag: u8,
-    value: usize,
-    end: usize,
+pub(crate) struct Entry {
+    pub(crate) begin: usize,
+    pub(crate) name: (usize, usize),
+    pub(crate) tag: u8,
+    pub(crate) value: usize,
+    pub(crate) end: usize,
 }
 
 /// The offset in a message of its property block. None: it is malformed.
-fn block_of(message: &[u8]) -> Option<usize> {
+pub(crate) fn block_of(message: &[u8]) -> Option<usize> {
     let size = message.len();
     let header = usize::try_from(i64::from(i32_at(message, 0)?) - 9).ok()?;
     if header < 4 || header + 9 > size {
@@ -55,7 +46,7 @@ fn block_of(message: &[u8]) -> Option<usize> {
 }
 
 /// The properties of the block of a message that begins at `block`. None: it is malformed.
-fn entries(message: &[u8], block: usize, found: &mut Vec<Entry>) -> Option<()> {
+pub(crate) fn entries(message: &[u8], block: usize, found: &mut Vec<Entry>) -> Option<()> {
     found.clear();
     let end = message.len();
     if message[block] == 0 {
@@ -100,24 +91,12 @@ fn entries(message: &[u8], block: usize, found: &mut Vec<Entry>) -> Option<()> {
     Some(()).filter(|()| offset == end)
 }
 
-/// Append a property of type bytes.
-fn put_entry(out: &mut Vec<u8>, name: &[u8], values: [&[u8]; 2]) -> PyResult<()> {
-    let size = values[0].len() + values[1].len();
-    out.extend_from_slice(&narrow(name.len())?.to_be_bytes());
-    out.extend_from_slice(name);
-    out.push(BYTES);
-    out.extend_from_slice(&narrow(size)?.to_be_bytes());
-    out.extend_from_slice(values[0]);
-    out.extend_from_slice(values[1]);
-    Ok(())
-}
-
-fn narrow(size: usize) -> PyResult<i32> {
+pub(crate) fn narrow(size: usize) -> PyResult<i32> {
     i32::try_from(size).map_err(|_| PyOverflowError::new_err(format!("{} bytes", size)))
 }
 
 /// Append the begin of a property block with so many properties: the flag alone for none.
-fn put_count(out: &mut Vec<u8>, count: usize) -> PyResult<()> {
+pub(crate) fn put_count(out: &mut Vec<u8>, count: usize) -> PyResult<()> {
     if count == 0 {
         out.push(0);
     } else {
@@ -405,135 +384,4 @@ pub fn split_forwarded<'py>(
             Ok(Some((made.sends(py, of, bytes)?, PyBytes::new(py, ids))))
         }
     }
-}
-
-/// The SESS_SEND frames by which a bridge sends messages, and how many; see the twin.
-#[pyfunction]
-#[pyo3(signature = (messages, message_ids, address, ids_name, node_id, body_bytes_max, channel_id, correlation_id))]
-#[allow(clippy::too_many_arguments)]
-pub fn forward_messages<'py>(
-    py: Python<'py>,
-    messages: Vec<Bound<'py, PyBytes>>,
-    message_ids: Vec<i64>,
-    address: Option<Bound<'py, PyBytes>>,
-    ids_name: &Bound<'py, PyBytes>,
-    node_id: &Bound<'py, PyBytes>,
-    body_bytes_max: i64,
-    channel_id: i64,
-    correlation_id: i64,
-) -> PyResult<(Bound<'py, PyBytes>, usize, Bound<'py, PyBytes>)> {
-    let (ids_name, node_id) = (ids_name.as_bytes(), node_id.as_bytes());
-    if messages.len() != message_ids.len() || ![0, NODE_ID_BYTES].contains(&node_id.len()) {
-        let text = format!(
-            "{} messages, {} ids, a node id of {} bytes",
-            messages.len(),
-            message_ids.len(),
-            node_id.len()
-        );
-        return Err(PyValueError::new_err(text));
-    }
-    let (route_name, bridge_name) = (utf16(ROUTE_TO), utf16(BRIDGE_DUPLICATE_ID));
-    let message_bytes: usize = messages.iter().map(|each| each.as_bytes().len()).sum();
-    let mut out = Vec::with_capacity(message_bytes + messages.len() * (SEND_OVERHEAD_BYTES + 96));
-    let mut found = Vec::new();
-    let mut count: usize = 0;
-    let mut target: &[u8] = &[];
-    for (object, message_id) in messages.iter().zip(&message_ids) {
-        let message = object.as_bytes();
-        let block = match block_of(message) {
-            Some(block) => block,
-            None => break,
-        };
-        let body_end = i64::from(i32_at(message, 0).unwrap_or(0));
-        if body_end - 13 > body_bytes_max || entries(message, block, &mut found).is_none() {
-            break;
-        }
-        let mut ids: Option<&[u8]> = if ids_name.is_empty() { Some(&[]) } else { None };
-        let mut marked = false;
-        let mut kept = 0;
-        for entry in &mut found {
-            let name = &message[entry.name.0..entry.name.1];
-            if name.starts_with(&route_name) {
-                if !ids_name.is_empty() && name == ids_name {
-                    ids = Some(&message[entry.value..entry.end]).filter(|_| entry.tag == BYTES);
-                }
-                entry.end = entry.begin;
-            } else {
-                marked = marked || name == bridge_name.as_slice();
-                kept += 1;
-            }
-        }
-        let ids = match ids {
-            Some(ids) if !marked => ids,
-            _ => break,
-        };
-        // checked by `block_of`
-        let flag = (body_end - 1) as usize;
-        let address_bytes = if message[flag] == 0 {
-            0
-        } else {
-            length_at(message, flag + 1).unwrap_or(0)
-        };
-        let rest = flag + if message[flag] == 0 { 1 } else { 5 } + address_bytes;
-        let own = &message[rest - address_bytes..rest];
-        if count > 0 && own != target {
-            break;
-        }
-        target = own;
-        let added = usize::from(!ids_name.is_empty()) + usize::from(!node_id.is_empty());
-        let begin = out.len();
-        out.extend_from_slice(&[0; 4]);
-        out.push(SESS_SEND);
-        out.extend_from_slice(&channel_id.to_be_bytes());
-        match &address {
-            Some(address) => {
-                let address = address.as_bytes();
-                out.extend_from_slice(&message[..flag]);
-                out.push(1);
-                out.extend_from_slice(&narrow(address.len())?.to_be_bytes());
-                out.extend_from_slice(address);
-                out.extend_from_slice(&message[rest..block]);
-            }
-            None => out.extend_from_slice(&message[..block]),
-        }
-        put_count(&mut out, kept + added)?;
-        for entry in &found {
-            out.extend_from_slice(&message[entry.begin..entry.end]);
-        }
-        if !ids_name.is_empty() {
-            put_entry(&mut out, &route_name, [ids, &[]])?;
-        }
-        if !node_id.is_empty() {
-            put_entry(&mut out, &bridge_name, [node_id, &message_id.to_be_bytes()])?;
-        }
-        out.push(0xFF);
-        out.extend_from_slice(&(correlation_id + count as i64).to_be_bytes());
-        out.extend_from_slice(&(-1_i32).to_be_bytes());
-        let length = narrow(out.len() - begin - 4)?;
-        out[begin..begin + 4].copy_from_slice(&length.to_be_bytes());
-        count += 1;
-    }
-    Ok((PyBytes::new(py, &out), count, PyBytes::new(py, target)))
-}
-
-/// The correlation ids of neighbouring NULL_RESPONSE frames; see the twin.
-#[pyfunction]
-#[pyo3(signature = (data, start, count_max))]
-pub fn split_confirms(data: &Bound<'_, PyBytes>, start: usize, count_max: usize) -> Vec<i64> {
-    let bytes = data.as_bytes();
-    let mut found = Vec::new();
-    let rest = bytes.get(start..).unwrap_or(&[]);
-    if rest.len() < CONFIRM_BYTES || i32_at(rest, 0) != Some(CONFIRM_BYTES as i32 - 4) || rest[4] != NULL_RESPONSE {
-        return found;
-    }
-    let head = &rest[..FRAME_HEAD_BYTES];
-    for frame in rest.chunks_exact(CONFIRM_BYTES).take(count_max) {
-        if &frame[..FRAME_HEAD_BYTES] != head {
-            break;
-        }
-        let mut id = [0; 8];
-        id.copy_from_slice(&frame[FRAME_HEAD_BYTES..]);
-        found.push(i64::from_be_bytes(id));
-    }
-    found
 }
