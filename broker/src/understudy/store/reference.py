@@ -433,3 +433,8 @@ class References(list[MessageReference]):
 
 Part = RunSlice | References
 """Messages of one queue that are taken, delivered, acknowledged or put back together."""
+
+
+def parts_of(references: Iterable[MessageReference]) -> list[References]:
+    """Make a part of each reference. The references of one message, one for each of its queues, become its parts."""
+    return [References((reference,)) for reference in references]
