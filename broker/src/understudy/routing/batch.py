@@ -38,7 +38,7 @@ Answer = tuple[Answered, Sequence[int]]
 
 
 class Taking:
-    """Messages of one read while they are taken, and what they are taken for. The rows change from call to call."""
+    """Messages of one read that a session gives to ``BatchSends``, with the session, its transaction and the answer."""
 
     __slots__ = ("answered", "of_cluster", "order", "sends", "transaction")
 
@@ -147,7 +147,7 @@ class BatchSends:
         if address is None or office.store.full:
             return 0, 0
         queues = address.plain_queues
-        taken = self._take_alike(taking, row, address, queues) if queues else self._take_in_turn(taking, row, address)
+        taken = self._take_part(taking, row, address, queues) if queues else self._take_in_turn(taking, row, address)
         if taken[0]:
             return taken
         forwarded = split_forwarded(sends, row)
@@ -157,7 +157,7 @@ class BatchSends:
         if ids:
             queues = queues_of_ids(address, queue_ids(ids)) if taking.of_cluster else ()
         if queues:
-            count, _ = self._take_alike(taking.others(arrived), 0, address, queues)
+            count, _ = self._take_part(taking.others(arrived), 0, address, queues)
         elif ids or office.acceptance.hops is not None:
             return 0, 0
         else:
@@ -174,16 +174,6 @@ class BatchSends:
         if transaction is not None:
             room_count = min(room_count, transaction.room(len(queues)))
         return room_bytes, room_count
-
-    def _take_alike(self, taking: Taking, row: int, address: Address, queues: tuple[Queue, ...]) -> tuple[int, int]:
-        """Take those from ``row`` on that are alike, all for the same queues. Returns and raises as ``take``."""
-        room_bytes = room_count = _UNLIMITED
-        if address.limited or taking.transaction is not None:
-            room_bytes, room_count = self._room(address, queues, taking.transaction)
-        alike = taking.sends.alike(row, self._longest_bytes, queues[0].routing_type, room_bytes, room_count)
-        if not alike[0]:
-            return 0, 0
-        return self._take_part(taking, row, address, queues, alike)
 
     def _take_in_turn(self, taking: Taking, row: int, address: Address) -> tuple[int, int]:
         """Take those from ``row`` on that are alike, of an address whose queues, here and at other members, get them in
@@ -242,19 +232,26 @@ class BatchSends:
         row: int,
         address: Address,
         queues: tuple[Queue, ...],
-        alike: tuple[int, int, int],
+        alike: tuple[int, int, int] | None = None,
         correlation_ids: Sequence[int] | None = None,
     ) -> tuple[int, int]:
-        """Take messages that are alike. Returns and raises as ``take``.
+        """Take messages that are alike, all for the same queues. Returns and raises as ``take``.
 
         Args:
             row: The first one.
             address: They were sent to it.
             queues: Get each of them.
-            alike: How many, their bytes and their kind (``Sends.alike``).
+            alike: How many, their bytes and their kind (``Sends.alike``); None: all that are alike and fit under the limits.
             correlation_ids: Of the requests that are answered; None: those of the messages.
         """
         sends, order, answered, transaction = taking.sends, taking.order, taking.answered, taking.transaction
+        if alike is None:
+            room_bytes = room_count = _UNLIMITED
+            if address.limited or transaction is not None:
+                room_bytes, room_count = self._room(address, queues, transaction)
+            alike = sends.alike(row, self._longest_bytes, queues[0].routing_type, room_bytes, room_count)
+            if not alike[0]:
+                return 0, 0
         count, size_bytes, kind = alike
         office = self._office
         context = office.context
