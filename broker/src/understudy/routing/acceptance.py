@@ -11,7 +11,7 @@ Not here: which queues get a message (``post_office``, ``address``), batches (``
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from understudy.errors import BrokerError
@@ -116,7 +116,7 @@ class Acceptance:
                     large=message.is_large,
                 )
         if duplicate_id is not None:
-            self.remember(address, duplicate_id, transaction, logged=location is not None)
+            self.remember(address, (duplicate_id,), transaction, logged=location is not None)
         references = references_of(store, message, queues, location, scheduled_ms)
         if deliveries:
             self._delivered_before(queues, references, deliveries, logged=transaction is None)
@@ -292,17 +292,27 @@ class Acceptance:
             done(error)
 
     def remember(
-        self, address: Address, duplicate_id: bytes, transaction: RoutingTransaction | None, *, logged: bool
+        self, address: Address, ids: Sequence[bytes], transaction: RoutingTransaction | None, *, logged: bool
     ) -> None:
-        """A duplicate id counts as seen from now on; ``logged``: the record of its message carries it."""
+        """Duplicate ids count as seen from now on.
+
+        Args:
+            address: The messages were sent to it.
+            ids: New ones, all different.
+            transaction: They are seen once it commits; None: now.
+            logged: Whether the records of the messages carry them, and are the last ones of the log.
+        """
+        store = self.store
         if not logged and self.persists_ids:
-            self.store.store_duplicate_ids(
-                address.address_id, (duplicate_id,), transaction.log_id() if transaction is not None else 0
-            )
+            store.store_duplicate_ids(address.address_id, ids, transaction.log_id() if transaction is not None else 0)
         if transaction is not None:
-            transaction.staged_duplicate_id(address, duplicate_id)
+            for duplicate_id in ids:
+                transaction.staged_duplicate_id(address, duplicate_id)
+        elif logged or self.persists_ids:
+            address.duplicate_ids.take(ids, store.last_sequence - len(ids) + 1)
         else:
-            address.duplicate_ids.add(duplicate_id, self.store.last_sequence)
+            for duplicate_id in ids:
+                address.duplicate_ids.add(duplicate_id, store.last_sequence)
 
     def forward(
         self, message: Message, target: Address, order: ResponseOrder, transaction: RoutingTransaction | None

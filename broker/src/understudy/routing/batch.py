@@ -383,7 +383,7 @@ class BatchSends:
         else:
             runs = [keep_sends(parts, first_id)]
         if ids and not held_bytes:
-            _remember(office, address, ids, transaction, logged=bool(durable_ids))
+            office.acceptance.remember(address, ids, transaction, logged=bool(durable_ids))
         priority = sends.priority(row)
         arrivals: list[Arrival] = []
         for run in runs:
@@ -415,27 +415,6 @@ class BatchSends:
                     order.sequence = sequence
             sequence = order.sequence
         lane.when_durable(sequence, enqueue_together, office, queues, arrivals, answers)
-
-
-def _remember(
-    office: PostOffice, address: Address, ids: list[bytes], transaction: BatchTransaction | None, *, logged: bool
-) -> None:
-    """``Acceptance.remember`` for the duplicate ids of messages that came together.
-
-    Args:
-        address: They were sent to it.
-        ids: New, and all different.
-        transaction: They become visible with it.
-        logged: The records of the messages carry them, and are the last of the log.
-    """
-    store = office.store
-    if transaction is not None or not (logged or office.acceptance.persists_ids):
-        for duplicate_id in ids:
-            office.acceptance.remember(address, duplicate_id, transaction, logged=logged)
-        return
-    if not logged:
-        store.store_duplicate_ids(address.address_id, ids)
-    address.duplicate_ids.take(ids, store.last_sequence - len(ids) + 1)
 
 
 def _tell_owners(bug: Exception, answers: Sequence[Answer]) -> None:

@@ -266,7 +266,7 @@ class Diverts:
                 )
                 unsaid = None if said is not None else unsaid
             if unsaid is not None:
-                acceptance.remember(address, unsaid, within, logged=False)
+                acceptance.remember(address, (unsaid,), within, logged=False)
             if together is not None:
                 together.commit(order)
         except BrokerError:
