@@ -126,6 +126,10 @@ rust: ## cargo fmt and clippy of the native kernel
 kernel-sanitizer: $(VENV)/.complete ## The native kernel built with AddressSanitizer: comparisons with its twin, damaged input
 	.ci/kernel-sanitizer $(PY) $(SCRATCH)/kernel-sanitizer
 
+.PHONY: structure
+structure: ## Figures of the source tree: lines, modules, protocols, folders; BASELINE=COMMIT puts those of a commit beside them
+	@.ci/structure.py $(if $(BASELINE),--baseline $(BASELINE))
+
 .PHONY: architecture
 architecture: $(VENV)/.complete ## Lower the exceptions of the architecture rules and rewrite the public surface
 	-ARCHITECTURE=rewrite $(PYTEST) broker/tests/unit/architecture
