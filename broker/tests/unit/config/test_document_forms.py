@@ -156,6 +156,7 @@ USABLE: Final = {
         '<discovery-group-ref discovery-group-name="found"/>', CONNECTORS + DISCOVERED
     ),
     "E85 static connectors": CLUSTER,
+    "E86 default login of a cluster": CLUSTER.replace(LOGIN, ""),
     "E92 direct connections only": connection(
         """<message-load-balancing>STRICT</message-load-balancing>
         <static-connectors allow-direct-connections-only="true"><connector-ref>there</connector-ref>
@@ -193,10 +194,6 @@ REFUSED: Final = {
     "E61 cluster connection without a connector": (
         f'{LOGIN}<cluster-connections><cluster-connection name="all"/></cluster-connections>',
         "connector-ref",
-    ),
-    "E86 default login of a cluster": (
-        CLUSTER.replace(LOGIN, ""),
-        "a cluster connection needs a cluster-password of its own",
     ),
 }
 
