@@ -157,6 +157,7 @@ class TargetSession:
         self._address = ""
         """Address of the large message that is being sent."""
         self._large_bytes = -1
+        self._refused_address = ""
         self._socket_timer: Timer | None = None
         options = PeerOptions(bridge.connection.connection_ttl_ms, bridge.connection.check_period_ms)
         self._peer = CorePeer(self, target, access.clock, access.timers, options)
@@ -190,6 +191,11 @@ class TargetSession:
     def last_sent(self) -> int:
         """Correlation id of the message that was sent last."""
         return self._correlation_id
+
+    @property
+    def full_address(self) -> str:
+        """Address for which the target refuses credit or has given none that is needed; empty: there is none."""
+        return self._refused_address or (self._held[0][0] if self._held else "")
 
     @property
     def awaits_credit(self) -> bool:
@@ -371,6 +377,7 @@ class TargetSession:
             if self.received is not None:
                 self.received(packet.message)
         elif isinstance(packet, packets.ProducerFailCredits):
+            self._refused_address = packet.address
             raise AddressFull(f"address {packet.address!r} of the target is full")
         elif isinstance(packet, packets.ExceptionResponse):
             self._refused(error_of(packet.error_code, packet.message), packet.correlation_id)
