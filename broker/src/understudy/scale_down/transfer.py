@@ -238,7 +238,7 @@ class Transfer(Machine[State, Event]):
 
     def _dial(self) -> None:
         self._cancel_timer()
-        candidates = self._known_places() if self.target is not None else self._candidates()
+        candidates = self._candidates() if self.target is None else _places_of(self.target)
         if not candidates:
             self._retry("no other member of the cluster is known")
             return
@@ -249,11 +249,6 @@ class Transfer(Machine[State, Event]):
         self._timer = self._access.timers.call_later(
             ATTEMPT_MS, lambda: self.fire(_E.LOST, f"it did not say within {ATTEMPT_MS} ms which node it is")
         )
-
-    def _known_places(self) -> list[TransportConfiguration]:
-        target = self.target
-        assert target is not None
-        return [each for each in (target.primary, target.backup) if each is not None]
 
     def _next_candidate(self, reason: str) -> None:
         connector = self._session.target.to_url() if self._session is not None else ""
@@ -275,7 +270,7 @@ class Transfer(Machine[State, Event]):
                 self._later(0, lambda: self.fire(_E.GIVE_UP))
                 return
             self._failing_since_ms = now_ms
-        count = len(self._candidates() if self.target is None else self._known_places())
+        count = len(self._candidates() if self.target is None else _places_of(self.target))
         self._later(RETRY_MS if not count or not self._next % count else 0, self._dial)
 
     def _later(self, delay_ms: int, call: Callable[[], None]) -> None:
@@ -465,3 +460,7 @@ class Transfer(Machine[State, Event]):
             _E.CLOSE: IGNORED,
         },
     )
+
+
+def _places_of(member: Member) -> list[TransportConfiguration]:
+    return [each for each in (member.primary, member.backup) if each is not None]

@@ -177,8 +177,14 @@ USABLE: Final = {
 }
 #: Forms that are refused, with the beginning of the reason.
 REFUSED: Final = {
-    "C8 replication without a role": (policy("<replication/>"), "exactly one of primary, backup and colocated"),
-    "C9 shared store without a role": (policy("<shared-store/>"), "exactly one of primary, backup and colocated"),
+    "C8 replication without a role": (
+        policy("<replication/>"),
+        "write <replication><primary/></replication> in one node of a pair, <replication><backup/></replication> in",
+    ),
+    "C9 shared store without a role": (
+        policy("<shared-store/>"),
+        "write <shared-store><primary/></shared-store> in one node of a pair, <shared-store><backup/></shared-store>",
+    ),
     "C26 replication without a cluster": (
         policy("<replication><primary/></replication>", before=CONNECTORS),
         "replication needs a cluster-connection",

@@ -1,4 +1,4 @@
-"""The end of a transfer: what the target is told, and when it keeps a record of this node (ADR 0126)."""
+"""The end of a transfer: the last packets to the target, and when it keeps a record of this node (ADR 0126)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_node_without_messages_leaves_its_record() -> None:
 
 @pytest.mark.parametrize("left", ["message", "prepared transaction"])
 def test_a_node_that_has_something_left_leaves_no_record(left: str) -> None:
-    """Its primary would begin with an empty store, and what is left would never be served."""
+    """Its primary would begin with an empty store, and the rest would never be served."""
     node = Finish(prepared=left != "message")
     if left == "message":
         node.world.session().send(text("refused"))

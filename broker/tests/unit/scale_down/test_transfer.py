@@ -50,7 +50,7 @@ class Session:
         self.full_address = ""
 
     def refuse(self, correlation_id: int, error: BrokerError) -> None:
-        """What a session does with the refusal of a message: it ends if the owner cannot go on."""
+        """Refuse a message: the session ends if the owner cannot go on."""
         assert self.refused is not None
         if not self.refused(correlation_id, error):
             self.owner.target_lost(str(error))
