@@ -137,7 +137,7 @@ def test_a_node_that_waits_serves_a_renewed_certificate(make: Make, tmp_path: Pa
 
 
 def test_a_backup_that_is_made_a_primary_waits_and_names_the_command(make: Make) -> None:
-    """The documented way to activate it, ``master`` in the place of ``slave``, would serve what may be older data."""
+    """The documented way to activate it, ``master`` in the place of ``slave``, would serve data that may be older."""
     pairs = make(pairs=1, allow_failback=False).start()
     primary, backup = pairs["primary1"], pairs["backup1"]
     for node in (primary, backup):
