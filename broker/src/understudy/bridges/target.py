@@ -100,11 +100,13 @@ class TargetAccess:
 class _Credits:
     """Credit of one address."""
 
-    __slots__ = ("arriving", "balance")
+    __slots__ = ("arriving", "balance", "refused")
 
     def __init__(self) -> None:
         self.balance = 0
         self.arriving = 0
+        self.refused = False
+        """Whether the target has refused it, because the address is full."""
 
 
 class TargetSession:
@@ -190,6 +192,12 @@ class TargetSession:
     def last_sent(self) -> int:
         """Correlation id of the message that was sent last."""
         return self._correlation_id
+
+    @property
+    def full_address(self) -> str:
+        """Address for which the target refuses credit or has given none that is needed; empty: there is none."""
+        refused = (address for address, credit in self._credits.items() if credit.refused)
+        return next(refused, self._held[0][0] if self._held else "")
 
     @property
     def awaits_credit(self) -> bool:
@@ -371,6 +379,7 @@ class TargetSession:
             if self.received is not None:
                 self.received(packet.message)
         elif isinstance(packet, packets.ProducerFailCredits):
+            self._credits.setdefault(packet.address, _Credits()).refused = True
             raise AddressFull(f"address {packet.address!r} of the target is full")
         elif isinstance(packet, packets.ExceptionResponse):
             self._refused(error_of(packet.error_code, packet.message), packet.correlation_id)

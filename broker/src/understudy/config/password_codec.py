@@ -65,6 +65,13 @@ class PasswordCodec:
             raise ValueError("the masked password cannot be read with this key") from None
 
 
+#: Warning of a cluster connection with the default password (ADR 0139).
+PUBLIC_PASSWORD: Final = (
+    "the default cluster-password is public, so members link over loopback addresses only: for members on several hosts"
+    f" set cluster-password ({CLUSTER_PASSWORD_CHARACTERS_MIN} characters or more, the same on all nodes)"
+)
+
+
 def length_fault(cluster_password: str) -> str | None:
     """Why a cluster password is too short; None: it is not."""
     if len(cluster_password) >= CLUSTER_PASSWORD_CHARACTERS_MIN:
