@@ -205,6 +205,12 @@ interop: $(VENV)/.kernel ## Every scenario with the clients of Artemis, and docs
 differential: $(VENV)/.kernel ## The same random programs at our broker and at Artemis: SEEDS=0-999 RESTARTS=1
 	cd broker/tests && ../../$(PY) -m interop.differential --seeds $(or $(SEEDS),0-199) $(if $(RESTARTS),--restarts)
 
+STRANGERS := docs/strangers-and-failures.md
+
+.PHONY: points
+points: $(VENV)/.kernel ## Every test of docs/strangers-and-failures.md: strangers in a cluster, failures of a pair, wrong bytes
+	$(PYTEST) -m "long or not long" $$($(PY) .ci/tests_of_page.py $(STRANGERS))
+
 .PHONY: rounds
 rounds: $(VENV)/.kernel ## Rounds of faults on real pairs (docs/reliability.md): ROUNDS=10 KIND=kill|power|disk|pause PAIR=shared|replicated SEED=1
 	cd broker/tests && ../../$(PY) -m rounds --rounds $(or $(ROUNDS),10) --seed $(or $(SEED),1) $(if $(KIND),--kind $(KIND)) $(if $(PAIR),--pair $(PAIR))

@@ -149,6 +149,8 @@ class TargetSession:
         self._proves = proves
         self.proof_refused = False
         """Whether the target has not accepted the cluster credentials, which it was offered."""
+        self._accepted = False
+        """Whether the target has created the session: before it, nothing is known about the other side."""
         self._ready = False
         self._correlation_id = 0
         self._expected = 1
@@ -297,7 +299,13 @@ class TargetSession:
         self._fail(reason)
 
     def peer_received(self, peer: CorePeer, channel_id: int, packet: packets.Packet) -> None:
-        """Take a packet that answers no request of ``CorePeer``. Raises BrokerError: the connection is closed."""
+        """Take a packet that answers no request of ``CorePeer``. Raises BrokerError: the connection is closed.
+
+        Packets before the session exists are dropped: a stranger at the address of the target could name another node
+        as its backup, to which this one would then bring its messages.
+        """
+        if not self._accepted:
+            return
         if channel_id == SESSION_CHANNEL:
             self._receive(packet)
         elif channel_id == CONTROL_CHANNEL and isinstance(packet, packets.ClusterTopologyV2) and not packet.exit:
@@ -339,6 +347,7 @@ class TargetSession:
             self._create_session()
             return
         # a session was created, so the other side has accepted the login
+        self._accepted = True
         self._peer.accept_frames(FRAME_BYTES_MAX)
         self._peer.group_confirms()
         if self._bridge.target.ha:
