@@ -215,6 +215,7 @@ bench: $(VENV)/.kernel ## Ratio tables of docs/benchmarks.md
 docs: $(VENV)/.complete $(COLLECTION) ## Regenerate what is generated: machines, references, variables, the blocking client, the interop page
 	PYTHONPATH=$(SCRATCH)/collections $(PY) .ci/collection_variables.py
 	PYTHONPATH=$(SCRATCH)/collections $(PY) .ci/variables_to_files.py
+	PYTHONPATH=$(SCRATCH)/collections $(PY) .ci/platforms_page.py > docs/operations/platforms.md
 	$(PY) -m understudy.testing.diagrams docs/machines
 	$(PY) -m understudy.config.reference > docs/configuration.md
 	$(PY) -m understudy.testing.migration_page > docs/operate/from-artemis.md
