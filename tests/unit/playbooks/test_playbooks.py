@@ -154,3 +154,17 @@ def test_health_goes_on_without_hosts_that_cannot_be_reached() -> None:
     for task in tasks([play]):
         if any(key.startswith("understudy.broker.") for key in task) or "ansible.builtin.command" in task:
             assert task["ignore_unreachable"] is True, task["name"]
+
+
+ALWAYS_THERE = ("broker", "localhost")
+"""Groups and hosts of every inventory."""
+OWN_GROUP = ("clients.yml", "pipeline.yml", "witness.yml")
+"""Playbooks for one optional group, in which a warning that there is none is in place."""
+
+
+@pytest.mark.parametrize("path", [each for each in FILES if each.name not in OWN_GROUP], ids=lambda path: path.name)
+def test_a_play_for_a_group_that_need_not_be_there_warns_of_nothing(path: Path) -> None:
+    """Ansible warns of a name that is no group ("Could not match supplied host pattern") in each such run."""
+    for play in load(path):
+        if "hosts" in play and play["hosts"] not in ALWAYS_THERE:
+            assert "in groups else '!all'" in str(play["hosts"]) or "intersect(groups)" in str(play["hosts"])
