@@ -99,7 +99,7 @@ test-all: $(VENV)/.kernel $(VENV)/.spark ## make test, new examples, every inter
 	  "molecule-colocated=$(MAKE) --no-print-directory molecule-colocated" \
 	  "molecule-colocated_scale_down=$(MAKE) --no-print-directory molecule-colocated_scale_down" \
 	  "lab=tests/lab/lab check && $(MAKE) --no-print-directory lab" \
-	  "molecule-shared_store=tests/lab/lab check && $(MAKE) --no-print-directory molecule-shared_store" \
+	  "molecule-booted=tests/lab/lab check && $(MAKE) --no-print-directory molecule-booted" \
 	  "molecule-upgrade=$(MAKE) --no-print-directory molecule-upgrade" \
 	  "molecule-faults=$(MAKE) --no-print-directory molecule-faults" \
 	  "molecule-pipeline=$(MAKE) --no-print-directory molecule-pipeline" \
