@@ -99,7 +99,7 @@ test-all: $(VENV)/.kernel $(VENV)/.spark ## make test, new examples, every inter
 	  "molecule-colocated=$(MAKE) --no-print-directory molecule-colocated" \
 	  "molecule-colocated_scale_down=$(MAKE) --no-print-directory molecule-colocated_scale_down" \
 	  "lab=tests/lab/lab check && $(MAKE) --no-print-directory lab" \
-	  "molecule-shared_store=tests/lab/lab check && $(MAKE) --no-print-directory molecule-shared_store" \
+	  "molecule-booted=tests/lab/lab check && $(MAKE) --no-print-directory molecule-booted" \
 	  "molecule-upgrade=$(MAKE) --no-print-directory molecule-upgrade" \
 	  "molecule-faults=$(MAKE) --no-print-directory molecule-faults" \
 	  "molecule-pipeline=$(MAKE) --no-print-directory molecule-pipeline" \
@@ -225,6 +225,7 @@ bench: $(VENV)/.kernel ## Ratio tables of docs/benchmarks.md
 docs: $(VENV)/.complete $(COLLECTION) ## Regenerate what is generated: machines, references, variables, the blocking client, the interop page
 	PYTHONPATH=$(SCRATCH)/collections $(PY) .ci/collection_variables.py
 	PYTHONPATH=$(SCRATCH)/collections $(PY) .ci/variables_to_files.py
+	PYTHONPATH=$(SCRATCH)/collections $(PY) .ci/platforms_page.py > docs/operations/platforms.md
 	$(PY) -m understudy.testing.diagrams docs/machines
 	$(PY) -m understudy.config.reference > docs/configuration.md
 	$(PY) -m understudy.testing.migration_page > docs/operate/from-artemis.md
