@@ -13,14 +13,14 @@ from typing import Any
 from understudy.balancing.exchange import MessageExchange
 from understudy.cluster.services import ClusterServices
 from understudy.config.model import Configuration
-from understudy.management.controls_by_name import CONTROLS
-from understudy.management.invocation import HandingOver, Invocations, ManagedNode, Reload
-from understudy.management.message_counters import MessageCounters
+from understudy.management.doors.messages import ManagementRequests
+from understudy.management.events.message_counters import MessageCounters
+from understudy.management.events.notifications import Notifications
+from understudy.management.events.queue_reports import QueueReports
+from understudy.management.events.server_dump import ServerDump
 from understudy.management.node_settings import NodeSettings
-from understudy.management.notifications import Notifications
-from understudy.management.queue_reports import QueueReports
-from understudy.management.requests import ManagementRequests
-from understudy.management.server_dump import ServerDump
+from understudy.management.operations.invocation import HandingOver, Invocations, ManagedNode, Reload
+from understudy.management.operations.resources import CONTROLS
 from understudy.ports import Clock, Entropy, Timers
 from understudy.protocols.access import Access, LoginWorkers
 from understudy.protocols.core.protocol import CoreProtocol

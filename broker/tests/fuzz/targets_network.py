@@ -17,8 +17,8 @@ from understudy.client.core.url import parse_url
 from understudy.errors import BrokerError, ConfigError
 from understudy.limits import BROADCAST_NODES_MAX
 from understudy.management.controls import InvocationRequest, parse_invocation
-from understudy.management.controls_by_name import CONTROLS
-from understudy.management.operations import Kind, Parameter
+from understudy.management.operations.resources import CONTROLS
+from understudy.management.operations.table import Kind, Parameter
 from understudy.runtime.node_view import _TOKEN
 from understudy.wire.core.broadcast import Broadcast
 from understudy.wire.core.transport import TransportConfiguration

@@ -20,7 +20,7 @@ from yarl import URL
 from understudy.errors import ConfigError, ManagementError
 from understudy.ha.replication.promotion import Promotion
 from understudy.limits import HTTP_BODY_BYTES_MAX
-from understudy.management import openapi
+from understudy.management.doors import openapi
 from understudy.management.process_facts import ServerFacts, ServersView
 from understudy.runtime import http
 from understudy.runtime.http import ManagementServer

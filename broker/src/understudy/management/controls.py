@@ -1,6 +1,6 @@
 """The JSON of the management API over HTTP, made from a ``NodeView``.
 
-Not here: HTTP, authentication (``runtime/http.py``), metrics (``management/metrics.py``). This module
+Not here: HTTP, authentication (``runtime/http.py``), metrics (``management/doors/metrics.py``). This module
 has no state: every answer is made from the present values of the view, on an active node and on a
 passive one.
 """

@@ -29,11 +29,12 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from understudy.errors import BrokerError, MessageNotFound, NotActive
 from understudy.ha.replication.promotion import Promotion
 from understudy.limits import HTTP_BODY_BYTES_MAX
-from understudy.management import controls, openapi
+from understudy.management import controls
 from understudy.management.cluster_facts import cluster_json
 from understudy.management.controls import InvocationRequest, NodeView
+from understudy.management.doors import openapi
+from understudy.management.doors.metrics import make_registry
 from understudy.management.json_text import parse_json
-from understudy.management.metrics import make_registry
 from understudy.management.process_facts import ServerFacts, ServersView, parse_start, servers_json
 from understudy.runtime.management_listener import ManagementListener
 from understudy.session.error_texts import ErrorTexts

@@ -28,8 +28,8 @@ from understudy.management.controls import (
     ScrubFacts,
     StoreFacts,
 )
-from understudy.management.invocation import Requester
-from understudy.management.rows import queue_facts, readers_facts
+from understudy.management.doors.artemis import queue_facts, readers_facts
+from understudy.management.operations.invocation import Requester
 from understudy.runtime.cluster_view import cluster_facts
 from understudy.runtime.node import BrokerNode
 from understudy.runtime.promotions import Promotions

@@ -20,7 +20,7 @@ LATER = (
     "urllib.request",
     "understudy.client",
     "understudy.ledger",
-    "understudy.management.openapi",
+    "understudy.management.doors.openapi",
     "understudy.management.reference",
     "understudy.runtime.http",
     "understudy.spark",

@@ -8,9 +8,9 @@ from dataclasses import replace
 from prometheus_client import generate_latest
 
 from support.managed import ManagedWorld
-from understudy.management import openapi
 from understudy.management.controls import quarantine_json
-from understudy.management.metrics import make_registry
+from understudy.management.doors import openapi
+from understudy.management.doors.metrics import make_registry
 from understudy.store.quarantine import QuarantineEntry
 from understudy.testing.fake_node import FakeNodeView
 from unit.management.test_openapi import matches

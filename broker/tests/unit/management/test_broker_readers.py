@@ -9,10 +9,10 @@ from typing import Any
 from prometheus_client import generate_latest
 
 from support.managed import ManagedWorld
-from understudy.management import openapi
 from understudy.management.controls import readers_json
-from understudy.management.metrics import make_registry
-from understudy.management.rows import readers_facts
+from understudy.management.doors import openapi
+from understudy.management.doors.artemis import readers_facts
+from understudy.management.doors.metrics import make_registry
 from understudy.testing.fake_node import FakeNodeView
 from unit.management.test_openapi import matches
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from understudy.errors import ManagementError
-from understudy.management.listing import page_of
+from understudy.management.doors.listing import page_of
 
 ROWS: list[dict[str, object]] = [
     {"name": f"q{number}", "messageCount": number, "durable": number % 2 == 0, "filter": ""} for number in range(12)

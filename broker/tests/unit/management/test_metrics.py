@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from prometheus_client import generate_latest
 
-from understudy.management import metrics
 from understudy.management.controls import AcceptorCertificate, AcceptorFacts, FollowingFacts
-from understudy.management.metrics import LABEL_CHARACTERS_MAX, label, make_registry
+from understudy.management.doors import metrics
+from understudy.management.doors.metrics import LABEL_CHARACTERS_MAX, label, make_registry
 from understudy.testing.fake_node import FakeNodeView, fake_queue
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from understudy.management import openapi
 from understudy.management.cluster_facts import cluster_json
 from understudy.management.controls import FollowingFacts, error_json, live_json, node_json, queue_json, ready_json
+from understudy.management.doors import openapi
 from understudy.testing.fake_node import FakeNodeView, fake_queue
 
 

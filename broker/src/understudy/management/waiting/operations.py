@@ -6,9 +6,9 @@ from collections.abc import Generator
 from dataclasses import asdict
 from typing import Final
 
-from understudy.management.counter_control import QueueOfNode
-from understudy.management.operations import Operation, long, operation
-from understudy.management.wait_reasons import (
+from understudy.management.operations.counters import QueueOfNode
+from understudy.management.operations.table import Operation, long, operation
+from understudy.management.waiting.reasons import (
     ConsumerState,
     MessageState,
     QueueState,
@@ -16,7 +16,7 @@ from understudy.management.wait_reasons import (
     explain_message,
     explain_queue,
 )
-from understudy.management.wait_view import WaitView
+from understudy.management.waiting.view import WaitView
 
 
 def of_queue(control: QueueOfNode) -> dict[str, object]:

@@ -9,7 +9,7 @@ from typing import Final
 
 from understudy.discovery.entries import Outcome
 from understudy.management.controls import STATES
-from understudy.management.wait_reasons import CODES, Place
+from understudy.management.waiting.reasons import CODES, Place
 
 Schema = dict[str, object]
 

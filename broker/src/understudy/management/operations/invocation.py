@@ -24,10 +24,10 @@ from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, DiskFull, LimitExceeded, ResourceNotFound, StoreError
 from understudy.limits import MANAGEMENT_REQUESTS_MAX
 from understudy.management.controls import InvocationRequest
-from understudy.management.message_counters import MessageCounters
+from understudy.management.events.message_counters import MessageCounters
+from understudy.management.events.queue_reports import QueueReports
 from understudy.management.node_settings import NodeSettings
-from understudy.management.operations import Operation, Operations
-from understudy.management.queue_reports import QueueReports
+from understudy.management.operations.table import Operation, Operations
 from understudy.ports import Timers
 from understudy.protocols.services import ProtocolServices
 from understudy.session.security import SessionSecurity

@@ -15,13 +15,13 @@ from understudy import __version__
 from understudy.config.high_availability import Role
 from understudy.config.json_settings import json_name
 from understudy.errors import BrokerError, ConfigError, ManagementError
-from understudy.management.bridge_control import bridge_names
-from understudy.management.broker_readers import READER_OPERATIONS
-from understudy.management.broker_settings import ROLE_PERMISSIONS
-from understudy.management.invocation import Control
-from understudy.management.listing import to_json
-from understudy.management.operations import Operation, operation, text
-from understudy.management.transport import (
+from understudy.management.doors.listing import to_json
+from understudy.management.operations.bridges import bridge_names
+from understudy.management.operations.invocation import Control
+from understudy.management.operations.readers import READER_OPERATIONS
+from understudy.management.operations.settings import ROLE_PERMISSIONS
+from understudy.management.operations.table import Operation, operation, text
+from understudy.management.operations.transport import (
     ACCEPTOR_FACTORY,
     CONNECTOR_FACTORY,
     acceptor_parameters,

@@ -17,9 +17,9 @@ from typing import Final
 from understudy.errors import BrokerError, LimitExceeded, ManagementError, RemoteProtocolError
 from understudy.ids import uuid_text
 from understudy.limits import MANAGEMENT_REQUEST_BYTES_MAX, STRING_UNITS_MAX
-from understudy.management.error_numbers import numbered
-from understudy.management.invocation import Invocations, Requester
+from understudy.management.doors.error_numbers import numbered
 from understudy.management.json_text import parse_json
+from understudy.management.operations.invocation import Invocations, Requester
 from understudy.message import CORRELATION_ID, REPLY_TO, Message, MessageType
 from understudy.properties import Properties, decode_simple_string, encode_simple_string
 from understudy.session.error_texts import ErrorTexts

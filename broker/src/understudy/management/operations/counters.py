@@ -5,8 +5,8 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Final, Protocol
 
-from understudy.management.listing import to_json
-from understudy.management.message_counters import (
+from understudy.management.doors.listing import to_json
+from understudy.management.events.message_counters import (
     HOURS,
     NOT_COUNTED,
     MessageCounter,
@@ -14,10 +14,10 @@ from understudy.management.message_counters import (
     date_text,
     time_text,
 )
-from understudy.management.operations import integer, long, operation
+from understudy.management.operations.table import integer, long, operation
 
 if TYPE_CHECKING:
-    from understudy.management.invocation import Control, ManagedNode
+    from understudy.management.operations.invocation import Control, ManagedNode
     from understudy.routing.queues.queue import Queue
 
 

@@ -13,11 +13,11 @@ from typing import Any
 
 from understudy.dataclass import dataclass
 from understudy.errors import ManagementError
-from understudy.management import queue_messages as messages
-from understudy.management.invocation import Control
-from understudy.management.listing import to_json
-from understudy.management.rows import consumer_json
-from understudy.management.sending import send
+from understudy.management.doors.artemis import consumer_json
+from understudy.management.doors.listing import to_json
+from understudy.management.operations import queue_messages as messages
+from understudy.management.operations.invocation import Control
+from understudy.management.operations.sending import send
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
 from understudy.routing.updates import change_queue, pause_queue, resume_queue

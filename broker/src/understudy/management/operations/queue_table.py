@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from understudy.errors import ResourceNotFound
-from understudy.management import counter_control, wait_control
-from understudy.management.invocation import ManagedNode, Requester
-from understudy.management.listing import to_json
-from understudy.management.operations import Operation, Operations, flag, integer, long, operation, text
-from understudy.management.queue_control import QueueControl
-from understudy.management.rows import queue_row
-from understudy.management.sending import SENDING_PARAMETERS
+from understudy.management.doors.artemis import queue_row
+from understudy.management.doors.listing import to_json
+from understudy.management.operations import counters as counter_control
+from understudy.management.operations.invocation import ManagedNode, Requester
+from understudy.management.operations.queue import QueueControl
+from understudy.management.operations.sending import SENDING_PARAMETERS
+from understudy.management.operations.table import Operation, Operations, flag, integer, long, operation, text
+from understudy.management.waiting import operations as wait_control
 from understudy.store.reference import MessageReference
 
 

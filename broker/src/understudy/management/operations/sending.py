@@ -12,8 +12,8 @@ from collections.abc import Generator, Mapping
 from typing import Final
 
 from understudy.errors import BrokerError, ManagementError
-from understudy.management.invocation import Control
-from understudy.management.operations import flag, integer, mapping, text
+from understudy.management.operations.invocation import Control
+from understudy.management.operations.table import flag, integer, mapping, text
 from understudy.message import Message, MessageType
 from understudy.properties import PropertyValue, encode_simple_string
 from understudy.routing.post_office import ResponseOrder

@@ -11,10 +11,7 @@ from functools import partial
 from typing import Final
 
 from understudy.errors import ManagementError
-from understudy.management.invocation import Control
-from understudy.management.listing import page_of, to_json
-from understudy.management.operations import Operation, flag, integer, operation, text
-from understudy.management.rows import (
+from understudy.management.doors.artemis import (
     IMPLEMENTATION,
     connection_row,
     consumer_of_queue_json,
@@ -25,6 +22,9 @@ from understudy.management.rows import (
     session_json,
     session_row,
 )
+from understudy.management.doors.listing import page_of, to_json
+from understudy.management.operations.invocation import Control
+from understudy.management.operations.table import Operation, flag, integer, operation, text
 from understudy.protocols.registry import ClientConnection
 from understudy.session.session import ServerSession
 

@@ -8,11 +8,11 @@ from typing import Final
 from understudy.errors import ManagementError
 from understudy.limits import READER_HELD_BYTES
 from understudy.management.controls import readers_json
-from understudy.management.invocation import Control
+from understudy.management.doors.artemis import reader_facts, readers_facts
+from understudy.management.doors.listing import to_json
 from understudy.management.json_text import parse_json
-from understudy.management.listing import to_json
-from understudy.management.operations import Operation, long, operation, text
-from understudy.management.rows import reader_facts, readers_facts
+from understudy.management.operations.invocation import Control
+from understudy.management.operations.table import Operation, long, operation, text
 from understudy.store.message_store import MessageStore
 from understudy.store.named_readers import LogPosition, NamedReader
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from understudy.config.model import AcceptorConfiguration, ClusterConnectionConfiguration
 from understudy.dataclass import dataclass
 from understudy.errors import ManagementError, ResourceNotFound
-from understudy.management.invocation import Control, ManagedNode, Requester
-from understudy.management.listing import to_json
-from understudy.management.operations import Operations, operation, text
-from understudy.management.transport import ACCEPTOR_FACTORY, acceptor_parameters
+from understudy.management.doors.listing import to_json
+from understudy.management.operations.invocation import Control, ManagedNode, Requester
+from understudy.management.operations.table import Operations, operation, text
+from understudy.management.operations.transport import ACCEPTOR_FACTORY, acceptor_parameters
 
 
 @dataclass(frozen=True, slots=True)

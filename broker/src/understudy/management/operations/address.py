@@ -7,14 +7,14 @@ from typing import Any, Final
 
 from understudy.dataclass import dataclass
 from understudy.errors import ResourceNotFound
-from understudy.management import queue_messages as messages
-from understudy.management.broker_control import BrokerControl
-from understudy.management.invocation import Control, ManagedNode, Requester
-from understudy.management.listing import to_json
-from understudy.management.operations import Operations, flag, operation
-from understudy.management.queue_control import Steps
-from understudy.management.rows import address_row, routing_types
-from understudy.management.sending import SENDING_PARAMETERS, send
+from understudy.management.doors.artemis import address_row, routing_types
+from understudy.management.doors.listing import to_json
+from understudy.management.operations import queue_messages as messages
+from understudy.management.operations.broker import BrokerControl
+from understudy.management.operations.invocation import Control, ManagedNode, Requester
+from understudy.management.operations.queue import Steps
+from understudy.management.operations.sending import SENDING_PARAMETERS, send
+from understudy.management.operations.table import Operations, flag, operation
 from understudy.routing.address import Address
 from understudy.routing.updates import pause_address, resume_address
 

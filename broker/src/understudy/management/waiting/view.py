@@ -10,8 +10,8 @@ from typing import Final
 from understudy.balancing.redistribution import has_space
 from understudy.bridges.bridge import Bridge
 from understudy.errors import MessageNotFound
-from understudy.management.invocation import ManagedNode
-from understudy.management.wait_reasons import (
+from understudy.management.operations.invocation import ManagedNode
+from understudy.management.waiting.reasons import (
     BridgeState,
     ConsumerState,
     GateState,

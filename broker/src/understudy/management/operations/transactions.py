@@ -11,9 +11,9 @@ import base64
 from typing import Final
 
 from understudy.ids import Xid
-from understudy.management.invocation import Control
-from understudy.management.listing import to_json
-from understudy.management.operations import Operation, operation, text
+from understudy.management.doors.listing import to_json
+from understudy.management.operations.invocation import Control
+from understudy.management.operations.table import Operation, operation, text
 from understudy.session.branch import Kind
 
 

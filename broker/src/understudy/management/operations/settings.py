@@ -16,10 +16,10 @@ from understudy.config.grammar import parse_value
 from understudy.config.json_settings import ADDRESS_SETTING_ROWS, json_name
 from understudy.config.model import AddressSettingsConfiguration
 from understudy.errors import ManagementError
-from understudy.management.invocation import Control
+from understudy.management.doors.listing import to_json
 from understudy.management.json_text import parse_json
-from understudy.management.listing import to_json
-from understudy.management.operations import Operation, Parameter, decimal, flag, integer, long, operation, text
+from understudy.management.operations.invocation import Control
+from understudy.management.operations.table import Operation, Parameter, decimal, flag, integer, long, operation, text
 from understudy.terms import Permission
 
 _INTEGERS: Final = frozenset({

@@ -6,9 +6,9 @@ import logging
 from typing import Final
 
 from understudy.errors import ResourceNotFound
-from understudy.management.invocation import Control
-from understudy.management.listing import to_json
-from understudy.management.operations import Operation, integer, operation, text
+from understudy.management.doors.listing import to_json
+from understudy.management.operations.invocation import Control
+from understudy.management.operations.table import Operation, integer, operation, text
 from understudy.routing.lifecycle.quarantine import DamagedMessages
 
 log = logging.getLogger(__name__)

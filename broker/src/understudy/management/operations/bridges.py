@@ -8,10 +8,10 @@ from understudy.bridges.bridge import Bridge
 from understudy.bridges.bridges import Bridges
 from understudy.dataclass import dataclass
 from understudy.errors import IllegalState, ManagementError, ResourceNotFound
-from understudy.management.invocation import Control, ManagedNode, Requester
+from understudy.management.doors.listing import to_json
 from understudy.management.json_text import parse_json
-from understudy.management.listing import to_json
-from understudy.management.operations import (
+from understudy.management.operations.invocation import Control, ManagedNode, Requester
+from understudy.management.operations.table import (
     Operation,
     Operations,
     Parameter,

@@ -15,7 +15,7 @@ from understudy.balancing import notices
 from understudy.balancing.groups import Groups
 from understudy.config.cluster_addresses import covers, split_addresses
 from understudy.errors import ManagementError
-from understudy.management.notifications import Kind, Notifications
+from understudy.management.events.notifications import Kind, Notifications
 from understudy.message import Message, MessageType
 from understudy.properties import PropertyValue
 from understudy.routing.post_office import PostOffice, ResponseOrder

@@ -12,11 +12,11 @@ from dataclasses import fields, replace
 from typing import Any, Final
 
 from understudy.errors import AddressNotFound, ManagementError
-from understudy.management.invocation import Control
+from understudy.management.doors.artemis import address_row, queue_row
+from understudy.management.doors.listing import page_of, to_json
 from understudy.management.json_text import parse_json
-from understudy.management.listing import page_of, to_json
-from understudy.management.operations import Operation, flag, integer, operation, text
-from understudy.management.rows import address_row, queue_row
+from understudy.management.operations.invocation import Control
+from understudy.management.operations.table import Operation, flag, integer, operation, text
 from understudy.routing.address import Address
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.directory import Directory

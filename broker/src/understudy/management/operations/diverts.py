@@ -14,9 +14,9 @@ from typing import Final
 
 from understudy.dataclass import dataclass
 from understudy.errors import DivertNotFound, ManagementError, ResourceNotFound
-from understudy.management.invocation import Control, ManagedNode, Requester
 from understudy.management.json_text import parse_json
-from understudy.management.operations import Operation, Operations, flag, mapping, operation, text
+from understudy.management.operations.invocation import Control, ManagedNode, Requester
+from understudy.management.operations.table import Operation, Operations, flag, mapping, operation, text
 from understudy.routing.divert import Divert
 from understudy.terms import ADD_HEADERS_TRANSFORMER, DivertDefinition, DivertRouting
 

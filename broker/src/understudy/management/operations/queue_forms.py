@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from understudy.management.broker_routing import change, create, describe_queue, routing_type_of
-from understudy.management.invocation import Control
-from understudy.management.operations import Operation, Parameter, flag, integer, long, operation, text
+from understudy.management.operations.invocation import Control
+from understudy.management.operations.routing import change, create, describe_queue, routing_type_of
+from understudy.management.operations.table import Operation, Parameter, flag, integer, long, operation, text
 from understudy.routing.configuration import QueueConfiguration
 
 #: Fields by the names of the parameters.
