@@ -6,7 +6,7 @@ passes connections to it and runs its turns.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,8 +19,7 @@ from understudy.management.events.notifications import Notifications
 from understudy.management.events.queue_reports import QueueReports
 from understudy.management.events.server_dump import ServerDump
 from understudy.management.node_settings import NodeSettings
-from understudy.management.operations.invocation import HandingOver, Invocations, ManagedNode, Reload
-from understudy.management.operations.resources import CONTROLS
+from understudy.management.operations.invocation import ControlFinder, HandingOver, Invocations, ManagedNode, Reload
 from understudy.ports import Clock, Entropy, Timers
 from understudy.protocols.access import Access, LoginWorkers
 from understudy.protocols.core.protocol import CoreProtocol
@@ -154,7 +153,7 @@ class Broker:
             members=self.exchange.members,
             queue_reports=self.queue_reports,
         )
-        invocations = Invocations(node, CONTROLS)
+        invocations = Invocations(node, _kinds_of_resources)
         self.services.sessions.management = ManagementRequests(configuration.management_address, invocations)
         self.services.sessions.registry.listeners.append(self.notifications)
         self.store.readers.listeners.append(
@@ -250,3 +249,10 @@ def _durability_contract(configuration: Configuration) -> DurabilityContract:
     """Contract of addresses that have none of their own; without replication it does not matter."""
     replication = configuration.ha_policy.replication
     return DurabilityContract("replica-disk" if replication is None else replication.durability_contract)
+
+
+def _kinds_of_resources() -> Sequence[ControlFinder]:
+    """The kinds of managed resources. Their modules and the model are loaded with the first request."""
+    from understudy.management.operations.resources import CONTROLS
+
+    return CONTROLS

@@ -85,7 +85,7 @@ class ManagedWorld(CoreNode):
                 Listener(),
             ),
         )
-        self.invocations = Invocations(self.managed, CONTROLS)
+        self.invocations = Invocations(self.managed, lambda: CONTROLS)
         self.requests = ManagementRequests(self.configuration.management_address, self.invocations)
         self.services.sessions.management = self.requests
 

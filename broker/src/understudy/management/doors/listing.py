@@ -11,18 +11,31 @@ Invariant: a row is a mapping of JSON names to plain values; a value that is wri
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Generator, Iterable, Mapping
+from typing import Any, Final
 
 from understudy.dataclass import dataclass
 from understudy.errors import ManagementError
-from understudy.management.json_text import parse_json
+from understudy.management.doors.artemis import Column
+from understudy.management.json_text import parse_json, to_json
+from understudy.management.snapshot.rows import STEP_ITEMS, Rows, select
 
 Row = Mapping[str, object]
 
 OPERATIONS: Final = ("CONTAINS", "NOT_CONTAINS", "EQUALS", "NOT_EQUALS", "GREATER_THAN", "LESS_THAN")
+
+
+@dataclass(frozen=True, slots=True)
+class PageRequest:
+    """A page that a client asks for."""
+
+    options: str | None
+    """Filter and order, in JSON."""
+    page: int
+    """Number of the page, from 1."""
+    size: int
+    """Rows of a page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +91,6 @@ def _field(known: Mapping[str, str], name: str) -> str:
     return found
 
 
-def accepts(options: Options, row: Row) -> bool:
-    """Whether a row passes the filter."""
-    if not options.field or not options.operation:
-        return True
-    return _COMPARE[options.operation](row[options.field], options.value)
-
-
 def _equals(value: object, wanted: str) -> bool:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value) == wanted.strip()
@@ -128,54 +134,63 @@ def _text(value: object) -> str:
 
 
 def page_of(
-    rows: Iterable[Row],
-    options: str | None,
-    page: int,
-    page_size: int,
-    fields: Iterable[str],
+    rows: Rows[Any],
+    columns: Mapping[str, Column],
+    request: PageRequest,
     *,
     sort: str = "name",
     texts: bool = True,
-) -> str:
+) -> Generator[None, None, str]:
     """The answer: ``{"data": [...], "count": n}``, where n is the number of rows that pass the filter.
 
     Args:
         rows: All rows.
-        options: The options in JSON.
-        page: Number of the page, from 1.
-        page_size: Rows of a page.
-        fields: Names that every row has.
-        sort: Default field for sorting.
+        columns: The columns of the list.
+        request: The wanted page.
+        sort: Default column for sorting.
         texts: Write every value as text, as Artemis does for queues and addresses.
 
     Raises:
         ManagementError: invalid options or page.
     """
-    if page < -1 or page_size < -1:
-        raise ManagementError(f"page {page} of {page_size}: pages count from 1, -1 = everything")
-    chosen = parse_options(options, fields, sort)
-    found = [row for row in rows if accepts(chosen, row)]
-    found.sort(key=lambda row: _sort_key(row[chosen.sort_field]), reverse=chosen.descending)
-    count = len(found)
-    if page == 0:
+    page, size = request.page, request.size
+    if page < -1 or size < -1:
+        raise ManagementError(f"page {page} of {size}: pages count from 1, -1 = everything")
+    chosen = parse_options(request.options, columns, sort)
+    return _page_of(rows, columns, request, chosen, texts=texts)
+
+
+def _page_of(
+    rows: Rows[Any], columns: Mapping[str, Column], request: PageRequest, chosen: Options, *, texts: bool
+) -> Generator[None, None, str]:
+    start, count = 0, None
+    if request.page == 0:
         # a page before the first is empty, as in Artemis
-        found = []
-    elif page > 0 and page_size >= 0:
-        found = found[(page - 1) * page_size : page * page_size]
-    return to_json({"data": [as_text(row) for row in found] if texts else found, "count": count})
-
-
-def _sort_key(value: object) -> tuple[int, int, str]:
-    if isinstance(value, int):
-        return (0, value, "")
-    return (1, 0, _text(value))
+        count = 0
+    elif request.page > 0 and request.size >= 0:
+        start, count = (request.page - 1) * request.size, request.size
+    wanted = None
+    if chosen.field and chosen.operation:
+        compare, filtered = _COMPARE[chosen.operation], columns[chosen.field]
+        wanted = lambda source: compare(filtered.read(rows, source), chosen.value)  # noqa: E731  # None or this
+    key = columns[chosen.sort_field]
+    found, total = yield from select(
+        rows.sources,
+        wanted,
+        lambda source: key.read(rows, source),
+        descending=chosen.descending,
+        start=start,
+        count=count,
+    )
+    written: list[str] = []
+    for number, source in enumerate(found):
+        if number and not number % STEP_ITEMS:
+            yield
+        row = {name: column.read(rows, source) for name, column in columns.items()}
+        written.append(to_json(as_text(row) if texts else row))
+    return '{"data":[' + ",".join(written) + f'],"count":{total}}}'
 
 
 def as_text(row: Row) -> dict[str, object]:
     """The row with every value as text, as in the views of Artemis."""
     return {name: _text(value) for name, value in row.items()}
-
-
-def to_json(value: object) -> str:
-    """Compact JSON text."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

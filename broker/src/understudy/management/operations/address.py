@@ -7,14 +7,15 @@ from typing import Any, Final
 
 from understudy.dataclass import dataclass
 from understudy.errors import ResourceNotFound
-from understudy.management.doors.artemis import address_row, routing_types
-from understudy.management.doors.listing import to_json
+from understudy.management.doors import artemis
+from understudy.management.json_text import to_json
 from understudy.management.operations import queue_messages as messages
 from understudy.management.operations.broker import BrokerControl
 from understudy.management.operations.invocation import Control, ManagedNode, Requester
 from understudy.management.operations.queue import Steps
 from understudy.management.operations.sending import SENDING_PARAMETERS, send
 from understudy.management.operations.table import Operations, flag, operation
+from understudy.management.snapshot.routing import address_readers
 from understudy.routing.address import Address
 from understudy.routing.updates import pause_address, resume_address
 
@@ -70,7 +71,12 @@ class AddressControl(Control):
 
 def _field(name: str) -> Callable[[AddressControl], object]:
     """A value of the address' row."""
-    return lambda control: address_row(control.address, control.node.global_max_size_bytes)[name]
+    column = artemis.ADDRESSES[name]
+
+    def read(control: AddressControl) -> object:
+        return artemis.attribute(column, address_readers(control.node.global_max_size_bytes), control.address)
+
+    return read
 
 
 _ATTRIBUTES: Final = (
@@ -108,7 +114,7 @@ class AddressControls:
         [
             *(operation(name, _field(field), doc) for name, field, doc in _ATTRIBUTES),
             operation("getRoutingTypes", lambda c: [kind.name for kind in sorted(c.address.routing_types)], "How."),
-            operation("getRoutingTypesAsJSON", lambda c: routing_types(c.address), "The same as JSON."),
+            operation("getRoutingTypesAsJSON", _field("routingTypes"), "The same as JSON."),
             operation("getQueueNames", _C.names, "Queues of it and of wildcard addresses that cover it."),
             operation("getAllQueueNames", _C.names, "The same: queues of other nodes are not bound here."),
             operation("getBindingNames", _C.names, "The same."),

@@ -8,8 +8,7 @@ from understudy.bridges.bridge import Bridge
 from understudy.bridges.bridges import Bridges
 from understudy.dataclass import dataclass
 from understudy.errors import IllegalState, ManagementError, ResourceNotFound
-from understudy.management.doors.listing import to_json
-from understudy.management.json_text import parse_json
+from understudy.management.json_text import parse_json, to_json
 from understudy.management.operations.invocation import Control, ManagedNode, Requester
 from understudy.management.operations.table import (
     Operation,

@@ -15,7 +15,7 @@ from understudy import __version__
 from understudy.config.high_availability import Role
 from understudy.config.json_settings import json_name
 from understudy.errors import BrokerError, ConfigError, ManagementError
-from understudy.management.doors.listing import to_json
+from understudy.management.json_text import to_json
 from understudy.management.operations.bridges import bridge_names
 from understudy.management.operations.invocation import Control
 from understudy.management.operations.readers import READER_OPERATIONS

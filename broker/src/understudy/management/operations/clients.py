@@ -6,67 +6,61 @@ Sessions are identified by an alias: their names are secret (ADR 0009).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import partial
 from typing import Final
 
 from understudy.errors import ManagementError
-from understudy.management.doors.artemis import (
-    IMPLEMENTATION,
-    connection_row,
-    consumer_of_queue_json,
-    consumer_row,
-    consumers,
-    producer_json,
-    producer_rows,
-    session_json,
-    session_row,
-)
-from understudy.management.doors.listing import page_of, to_json
+from understudy.management.doors import artemis
+from understudy.management.doors.listing import PageRequest, page_of
+from understudy.management.json_text import to_json
 from understudy.management.operations.invocation import Control
 from understudy.management.operations.table import Operation, flag, integer, operation, text
+from understudy.management.snapshot.clients import (
+    connection_rows,
+    consumer_rows,
+    producer_rows,
+    session_rows,
+    sessions_of,
+)
 from understudy.protocols.registry import ClientConnection
-from understudy.session.session import ServerSession
+from understudy.session.consumer import ServerConsumer
+
+Steps = Generator[None, None, str]
+"""A text that is made in slices."""
 
 
 def _connections(control: Control) -> list[ClientConnection]:
     return list(control.node.services.connections.connections)
 
 
-def _sessions(control: Control, connection_id: str | None = None) -> list[ServerSession]:
-    return [
-        session
-        for session in control.node.services.sessions.registry
-        if connection_id is None or session.connection.connection_id == connection_id
-    ]
+def _consumers(control: Control) -> Sequence[ServerConsumer]:
+    return consumer_rows(control.node).sources
 
 
 # -- pages --------------------------------------------------------------------------------------------
 
 
-def page_of_connections(control: Control, options: str | None, page: int, page_size: int) -> str:
+def page_of_connections(control: Control, options: str | None, page: int, page_size: int) -> Steps:
     """A page of the rows of connections, as JSON."""
-    rows = [connection_row(connection) for connection in _connections(control)]
-    fields = rows[0] if rows else ("connectionID",)
-    return page_of(rows, options, page, page_size, fields, sort="connectionID", texts=False)
+    request, rows = PageRequest(options, page, page_size), connection_rows(control.node)
+    return page_of(rows, artemis.CONNECTIONS, request, sort="connectionID", texts=False)
 
 
-def page_of_sessions(control: Control, options: str | None, page: int, page_size: int) -> str:
+def page_of_sessions(control: Control, options: str | None, page: int, page_size: int) -> Steps:
     """A page of the rows of sessions, as JSON."""
-    rows = [session_row(session) for session in _sessions(control)]
-    return page_of(rows, options, page, page_size, rows[0] if rows else ("id",), sort="id", texts=False)
+    request, rows = PageRequest(options, page, page_size), session_rows(control.node)
+    return page_of(rows, artemis.SESSIONS, request, sort="id", texts=False)
 
 
-def page_of_consumers(control: Control, options: str | None, page: int, page_size: int) -> str:
+def page_of_consumers(control: Control, options: str | None, page: int, page_size: int) -> Steps:
     """A page of the rows of consumers, as JSON."""
-    rows = [consumer_row(consumer) for consumer in consumers(control.node.services)]
-    return page_of(rows, options, page, page_size, rows[0] if rows else ("id",), sort="id")
+    return page_of(consumer_rows(control.node), artemis.CONSUMERS, PageRequest(options, page, page_size), sort="id")
 
 
-def page_of_producers(control: Control, options: str | None, page: int, page_size: int) -> str:
+def page_of_producers(control: Control, options: str | None, page: int, page_size: int) -> Steps:
     """A page of the rows of producers, as JSON."""
-    rows = [row for session in _sessions(control) for row in producer_rows(session)]
-    return page_of(rows, options, page, page_size, rows[0] if rows else ("id",), sort="id")
+    return page_of(producer_rows(control.node), artemis.PRODUCERS, PageRequest(options, page, page_size), sort="id")
 
 
 # -- lists --------------------------------------------------------------------------------------------
@@ -74,34 +68,26 @@ def page_of_producers(control: Control, options: str | None, page: int, page_siz
 
 def connections_as_json(control: Control) -> str:
     """All connections as JSON."""
-    return to_json(
-        [
-            {
-                "connectionID": connection.scope.connection_id,
-                "clientAddress": connection.scope.remote_address,
-                "creationTime": connection.scope.created_ms,
-                "implementation": IMPLEMENTATION,
-                "sessionCount": len(connection.open_sessions()),
-            }
-            for connection in _connections(control)
-        ]
-    )
+    return to_json(list(map(artemis.connection_json, connection_rows(control.node).items())))
 
 
 def sessions_as_json(control: Control, connection_id: str | None = None) -> str:
     """Sessions as JSON: of one connection, or all."""
-    return to_json([session_json(session) for session in _sessions(control, connection_id)])
+    rows = session_rows(control.node)
+    found = [each for each in rows.items() if connection_id in (None, each.connection)]
+    return to_json(list(map(artemis.session_json, found)))
 
 
 def consumers_as_json(control: Control, connection_id: str | None = None) -> str:
     """Consumers as JSON: of one connection, or all."""
-    found = [consumer for session in _sessions(control, connection_id) for consumer in session.consumers.values()]
-    return to_json([consumer_of_queue_json(consumer) for consumer in found])
+    rows = consumer_rows(control.node)
+    found = [each for each in rows.items() if connection_id in (None, each.connection)]
+    return to_json(list(map(artemis.consumer_of_queue_json, found)))
 
 
 def producers_as_json(control: Control) -> str:
     """All registered producers as JSON."""
-    return to_json([entry for session in _sessions(control) for entry in producer_json(session)])
+    return to_json(list(map(artemis.producer_json, producer_rows(control.node).items())))
 
 
 def remote_addresses(control: Control, host: str = "") -> list[str]:
@@ -115,7 +101,7 @@ def remote_addresses(control: Control, host: str = "") -> list[str]:
 
 def session_ids(control: Control, connection_id: str) -> list[str]:
     """Aliases of the sessions of a connection."""
-    return [session.alias for session in _sessions(control, connection_id)]
+    return [session.alias for session in sessions_of(control.node, connection_id)]
 
 
 # -- closing ------------------------------------------------------------------------------------------
@@ -145,7 +131,7 @@ def close_consumers_of_address(control: Control, address: str) -> bool:
     """Close the connections that consume from an address."""
     chosen = {
         consumer.session.connection.connection_id
-        for consumer in consumers(control.node.services)
+        for consumer in _consumers(control)
         if consumer.queue.address.name == address
     }
     return _close_connections(control, (each for each in _connections(control) if each.scope.connection_id in chosen))
@@ -153,7 +139,9 @@ def close_consumers_of_address(control: Control, address: str) -> bool:
 
 def close_for_user(control: Control, user: str) -> bool:
     """Close the connections that have a session of a user."""
-    chosen = {session.connection.connection_id for session in _sessions(control) if session.security.user == user}
+    chosen = {
+        session.connection.connection_id for session in sessions_of(control.node) if session.security.user == user
+    }
     return _close_connections(control, (each for each in _connections(control) if each.scope.connection_id in chosen))
 
 
@@ -178,7 +166,7 @@ def close_session(control: Control, connection_id: str, session_id: str, force: 
 
 def close_consumer(control: Control, session_id: str, consumer_id: str) -> bool:
     """Close a consumer of a session; whether there was one."""
-    for session in _sessions(control):
+    for session in sessions_of(control.node):
         if session.alias == session_id:
             for consumer in session.consumers.values():
                 if str(consumer.consumer_id) == consumer_id:
@@ -192,10 +180,10 @@ _CONNECTION: Final = text("connectionID")
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
     operation("getConnectionCount", lambda c: len(_connections(c)), "Open connections."),
-    operation("getSessionCount", lambda c: len(_sessions(c)), "Open sessions."),
+    operation("getSessionCount", lambda c: len(sessions_of(c.node)), "Open sessions."),
     operation("getTotalConnectionCount", lambda c: c.node.services.connections.total, "Connections so far."),
     operation("getTotalSessionCount", lambda c: c.node.services.sessions.registry.total, "Sessions so far."),
-    operation("getTotalConsumerCount", lambda c: sum(1 for _ in consumers(c.node.services)), "Consumers and browsers."),
+    operation("getTotalConsumerCount", lambda c: len(_consumers(c)), "Consumers and browsers."),
     operation("listConnections", page_of_connections, "A page of connections (options below).", *_OPTIONS),
     operation("listSessions", page_of_sessions, "A page of sessions (options below).", *_OPTIONS),
     operation("listSessions", session_ids, "Aliases of the sessions of a connection.", _CONNECTION),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Final, Protocol
 
-from understudy.management.doors.listing import to_json
 from understudy.management.events.message_counters import (
     HOURS,
     NOT_COUNTED,
@@ -14,6 +13,7 @@ from understudy.management.events.message_counters import (
     date_text,
     time_text,
 )
+from understudy.management.json_text import to_json
 from understudy.management.operations.table import integer, long, operation
 
 if TYPE_CHECKING:

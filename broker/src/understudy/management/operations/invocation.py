@@ -5,7 +5,7 @@ the row is called if the caller has the permission. Operations that read many me
 run in slices between the turns of the loop, so that no request delays the broker however deep
 the queue is; a short operation is answered before ``invoke`` returns.
 
-Not here: messages (``requests``), HTTP (``runtime/http.py``), the operations (``*_control``).
+Not here: messages (``requests``), HTTP (``runtime/management/http.py``), the operations (``*_control``).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import logging
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import field
+from functools import cached_property
 from typing import Final, Protocol
 
 from understudy.balancing.exchange import MemberExchange
@@ -23,7 +24,6 @@ from understudy.config.model import Configuration
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, DiskFull, LimitExceeded, ResourceNotFound, StoreError
 from understudy.limits import MANAGEMENT_REQUESTS_MAX
-from understudy.management.controls import InvocationRequest
 from understudy.management.events.message_counters import MessageCounters
 from understudy.management.events.queue_reports import QueueReports
 from understudy.management.node_settings import NodeSettings
@@ -43,6 +43,16 @@ Reload = Callable[[Callable[[tuple[BrokerError, ...]], None]], None]
 
 #: Pause between two slices of an operation, for other work. Milliseconds.
 _PAUSE_MS: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class InvocationRequest:
+    """An operation, or an attribute, of a managed resource (docs/management-over-messages.md)."""
+
+    resource: str
+    name: str
+    is_attribute: bool
+    parameters: tuple[object, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +126,19 @@ class ControlFinder(Protocol):
 class Invocations:
     """Finds, checks and calls operations; runs long ones in slices."""
 
-    def __init__(self, node: ManagedNode, kinds: Sequence[ControlFinder]) -> None:
+    def __init__(self, node: ManagedNode, kinds: Callable[[], Sequence[ControlFinder]]) -> None:
+        """Args:
+        kinds: Returns the kinds of resources, at the first request: a node without requests is spared their modules.
+        """
         self.node = node
-        self._kinds = {kind.operations.kind: kind for kind in kinds}
+        self._load = kinds
         self._views = re.compile(node.configuration.view_permission_method_match_pattern)
         self._running = 0
         self._closed = False
+
+    @cached_property
+    def _kinds(self) -> dict[str, ControlFinder]:
+        return {kind.operations.kind: kind for kind in self._load()}
 
     def close(self) -> None:
         """Abandon pending requests; they are not answered."""
@@ -154,6 +171,10 @@ class Invocations:
         else:
             self.invoke(request.resource, request.name, request.parameters, requester, answer)
 
+    def operations(self, resource: str) -> Operations:
+        """The table of a resource. Raises ResourceNotFound."""
+        return self._kind_of(resource)[0].operations
+
     def _kind_of(self, resource: str) -> tuple[ControlFinder, str]:
         first, _, name = resource.partition(".")
         kind = self._kinds.get(first)
@@ -178,7 +199,17 @@ class Invocations:
         control = kind(self.node, requester, name)
         if permission is Permission.EDIT:
             log.info("managed", extra={"user": requester.security.user, "resource": resource, "operation": row.name})
-        result = row.call(control, *values)
+        self._begin(row.call(control, *values), answer)
+
+    def run(self, work: Callable[[ManagedNode], object], answer: Answer) -> None:
+        """Do work for a request of another form, like an operation. Errors are passed to ``answer``, too."""
+        try:
+            self._begin(work(self.node), answer)
+        except BrokerError as error:
+            self._answer_error(answer, error)
+
+    def _begin(self, result: object, answer: Answer) -> None:
+        """Answer a result; if it is a generator, run it in slices."""
         if not isinstance(result, Generator):
             answer(result, None)
             return

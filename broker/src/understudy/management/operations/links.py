@@ -9,7 +9,7 @@ from __future__ import annotations
 from understudy.config.model import AcceptorConfiguration, ClusterConnectionConfiguration
 from understudy.dataclass import dataclass
 from understudy.errors import ManagementError, ResourceNotFound
-from understudy.management.doors.listing import to_json
+from understudy.management.json_text import to_json
 from understudy.management.operations.invocation import Control, ManagedNode, Requester
 from understudy.management.operations.table import Operations, operation, text
 from understudy.management.operations.transport import ACCEPTOR_FACTORY, acceptor_parameters

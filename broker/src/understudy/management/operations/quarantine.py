@@ -6,7 +6,7 @@ import logging
 from typing import Final
 
 from understudy.errors import ResourceNotFound
-from understudy.management.doors.listing import to_json
+from understudy.management.json_text import to_json
 from understudy.management.operations.invocation import Control
 from understudy.management.operations.table import Operation, integer, operation, text
 from understudy.routing.lifecycle.quarantine import DamagedMessages

@@ -14,10 +14,13 @@ from typing import Any
 from understudy.dataclass import dataclass
 from understudy.errors import ManagementError
 from understudy.management.doors.artemis import consumer_json
-from understudy.management.doors.listing import to_json
+from understudy.management.json_text import to_json
+from understudy.management.model.clients import Consumer
 from understudy.management.operations import queue_messages as messages
 from understudy.management.operations.invocation import Control
 from understudy.management.operations.sending import send
+from understudy.management.snapshot.clients import CONSUMER
+from understudy.management.snapshot.rows import Rows
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
 from understudy.routing.updates import change_queue, pause_queue, resume_queue
@@ -66,7 +69,7 @@ class QueueControl(Control):
 
     def list_messages(self, selector: str | None) -> Steps:
         """The first messages that match a selector."""
-        return messages.page(self.queue, self.wanted(selector), 0, self.page_size)
+        return messages.page(self.queue, self.wanted(selector), 0, self.page_size, messages.show)
 
     def list_messages_as_json(self, selector: str | None) -> Steps:
         """The first messages that match a selector, as JSON."""
@@ -185,9 +188,8 @@ class QueueControl(Control):
 
     def list_consumers_as_json(self) -> str:
         """The consumers, as JSON."""
-        return to_json(
-            [consumer_json(consumer) for consumer in self.queue.consumers if isinstance(consumer, ServerConsumer)]
-        )
+        found = [each for each in self.queue.consumers if isinstance(each, ServerConsumer)]
+        return to_json(list(map(consumer_json, Rows(Consumer, found, CONSUMER).items())))
 
     def groups_as_json(self) -> str:
         """Message groups and their consumers, as JSON."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Generator
-from typing import Final
+from typing import Final, TypeVar
 
 from understudy.errors import BrokerError, DuplicateIdRejected, LimitExceeded, MessageUnreadable
 from understudy.ids import uuid_text
@@ -41,6 +41,7 @@ from understudy.store.reference import LargeReference, MessageReference, Referen
 #: Maximum number of different values in the result of ``countMessages``.
 GROUPS_MAX: Final = 10_000
 
+T = TypeVar("T")
 Shown = dict[str, object]
 Permit = Callable[[str, str | None], None]
 """Called with the target address, and its queue if given, before a message is sent there; raises NotAuthorized."""
@@ -137,7 +138,7 @@ def show(queue: Queue, reference: MessageReference) -> Shown:
     if message is None:
         return {"messageID": reference.message_id, "unreadable": True}
     limit = queue.address.settings.management_message_attribute_size_limit
-    shown: dict[str, object] = {name: _shown(value, limit) for name, value in message.properties.items()}
+    shown: dict[str, object] = {name: shown_value(value, limit) for name, value in message.properties.items()}
     if message.user_id is not None:
         shown["userID"] = f"ID:{uuid_text(message.user_id)}"
     return (
@@ -156,10 +157,10 @@ def show(queue: Queue, reference: MessageReference) -> Shown:
 
 
 def page(
-    queue: Queue, wanted: Wanted, skip: int, limit: int, shown_as: Callable[[Queue, MessageReference], Shown] = show
-) -> Generator[None, None, list[Shown]]:
-    """At most ``limit`` waiting messages as JSON, after skipping ``skip``."""
-    shown: list[Shown] = []
+    queue: Queue, wanted: Wanted, skip: int, limit: int, shown_as: Callable[[Queue, MessageReference], T]
+) -> Generator[None, None, list[T]]:
+    """At most ``limit`` waiting messages, each in a form, after skipping ``skip``."""
+    shown: list[T] = []
     passed = 0
 
     def seen(references: list[MessageReference]) -> bool:
@@ -179,20 +180,25 @@ def show_with_body(queue: Queue, reference: MessageReference) -> Shown:
     """Like ``show``, with the text of a text message, truncated like every other value."""
     shown = show(queue, reference)
     message = queue.read_waiting(reference)
-    if message is None:
-        return shown
+    text = None if message is None else text_of(queue, message)
+    return shown if text is None else shown | {"text": text}
+
+
+def text_of(queue: Queue, message: Message) -> str | None:
+    """The text of a text message, truncated like every other value; None if the message has none."""
     body = message.body
-    if message.type == MessageType.TEXT and not message.is_large and body[:1] == b"\x01":
-        try:
-            text, _ = decode_simple_string(body, 1, len(body))
-        except BrokerError:
-            # the body is not a valid text: the message is shown without it
-            return shown
-        shown["text"] = _shown(text, queue.address.settings.management_message_attribute_size_limit)
-    return shown
+    if message.type != MessageType.TEXT or message.is_large or body[:1] != b"\x01":
+        return None
+    try:
+        text, _ = decode_simple_string(body, 1, len(body))
+    except BrokerError:
+        # the body is not a valid text: the message is shown without it
+        return None
+    return str(shown_value(text, queue.address.settings.management_message_attribute_size_limit))
 
 
-def _shown(value: PropertyValue, limit: int) -> object:
+def shown_value(value: PropertyValue, limit: int) -> object:
+    """A value of a property as JSON: bytes as numbers, long texts and bytes truncated to a limit."""
     if isinstance(value, bytes):
         cut = value if limit < 0 else value[:limit]
         return [byte - 256 if byte > 127 else byte for byte in cut]

@@ -6,13 +6,16 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from understudy.errors import ResourceNotFound
-from understudy.management.doors.artemis import queue_row
-from understudy.management.doors.listing import to_json
+from understudy.management.doors import artemis
+from understudy.management.json_text import to_json
+from understudy.management.model.figure import figures
+from understudy.management.model.queues import Queue
 from understudy.management.operations import counters as counter_control
 from understudy.management.operations.invocation import ManagedNode, Requester
 from understudy.management.operations.queue import QueueControl
 from understudy.management.operations.sending import SENDING_PARAMETERS
 from understudy.management.operations.table import Operation, Operations, flag, integer, long, operation, text
+from understudy.management.snapshot.routing import QUEUE
 from understudy.management.waiting import operations as wait_control
 from understudy.store.reference import MessageReference
 
@@ -36,53 +39,25 @@ def _counter(name: str) -> Callable[[QueueControl], None]:
     return reset
 
 
-def _field(name: str) -> Callable[[QueueControl], object]:
-    """A value of the row of the queue."""
+#: Names of getters that do not follow from the name of the value.
+_GETTERS: Final = {"id": "getID", "messagesAcked": "getMessagesAcknowledged"}
+#: Values in lists of queues without a getter of that kind.
+_NOT_READ: Final = frozenset({"user", "autoCreated"})
 
-    def read(control: QueueControl) -> object:
-        value = queue_row(control.queue)[name]
-        return None if value == "" else value
 
-    return read
+def _getter(column: artemis.Column) -> Callable[[QueueControl], object]:
+    return lambda control: artemis.attribute(column, QUEUE, control.queue)
 
 
 def _attributes() -> list[Operation]:
-    """Getters of the values in lists of queues."""
-    rows = (
-        ("getID", "id", "Id of the queue."),
-        ("getName", "name", "Its name."),
-        ("getAddress", "address", "Its address."),
-        ("getFilter", "filter", "Its selector."),
-        ("isDurable", "durable", "Whether it survives a restart."),
-        ("isTemporary", "temporary", "Whether it is deleted with its connection."),
-        ("isPaused", "paused", "Whether deliveries are paused."),
-        ("isPersistedPause", "persistedPause", "Whether the pause survives a restart."),
-        ("isPurgeOnNoConsumers", "purgeOnNoConsumers", "Whether it is purged when the last consumer is closed."),
-        ("isExclusive", "exclusive", "Whether one consumer at a time gets everything."),
-        ("isLastValue", "lastValue", "Whether it keeps only the last message of each key."),
-        ("getLastValueKey", "lastValueKey", "Property that is the key of a last-value queue."),
-        ("getRingSize", "ringSize", "Maximum number of messages; -1 = no limit."),
-        ("isEnabled", "enabled", "Whether messages are routed to it."),
-        ("isAutoDelete", "autoDelete", "Whether it is deleted when it is empty and unused."),
-        ("isInternalQueue", "internalQueue", "Whether it belongs to the broker."),
-        ("getRoutingType", "routingType", "ANYCAST or MULTICAST."),
-        ("getMaxConsumers", "maxConsumers", "Maximum number of consumers; -1 = no limit."),
-        ("getConsumerCount", "consumerCount", "Consumers without browsers."),
-        ("getConsumersBeforeDispatch", "consumersBeforeDispatch", "Consumers required before deliveries begin."),
-        ("getDelayBeforeDispatch", "delayBeforeDispatch", "Longest wait for them, milliseconds."),
-        ("isGroupRebalance", "groupRebalance", "Whether a new consumer causes groups to be assigned anew."),
-        ("isGroupRebalancePauseDispatch", "groupRebalancePauseDispatch", "Whether deliveries pause meanwhile."),
-        ("getGroupBuckets", "groupBuckets", "Buckets of message groups; -1 = none."),
-        ("getGroupFirstKey", "groupFirstKey", "Property set on the first message of a group."),
-        ("getMessageCount", "messageCount", "Messages, scheduled and delivered ones included."),
-        ("getDeliveringCount", "deliveringCount", "Messages being delivered."),
-        ("getScheduledCount", "scheduledCount", "Scheduled messages."),
-        ("getMessagesAdded", "messagesAdded", "Messages added since the activation."),
-        ("getMessagesAcknowledged", "messagesAcked", "Messages acknowledged since the activation."),
-        ("getMessagesExpired", "messagesExpired", "Messages expired since the activation."),
-        ("getMessagesKilled", "messagesKilled", "Messages removed or sent to the dead letters since then."),
-    )
-    return [operation(name, _field(field), doc) for name, field, doc in rows]
+    """Getters of the values in lists of queues: each field of the model with a name in Artemis."""
+    found = []
+    for figure in figures(Queue).values():
+        name = figure.artemis
+        if name is not None and name not in _NOT_READ:
+            getter = _GETTERS.get(name) or ("is" if figure.type is bool else "get") + name[0].upper() + name[1:]
+            found.append(operation(getter, _getter(artemis.QUEUES[name]), figure.doc))
+    return found
 
 
 _SELECTOR: Final = text("filter", nullable=True)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Final
+
+from msgspec import to_builtins
 
 from understudy.errors import ManagementError
 from understudy.limits import READER_HELD_BYTES
-from understudy.management.controls import readers_json
-from understudy.management.doors.artemis import reader_facts, readers_facts
-from understudy.management.doors.listing import to_json
-from understudy.management.json_text import parse_json
+from understudy.management.doors.http import readers_json
+from understudy.management.json_text import parse_json, to_json
 from understudy.management.operations.invocation import Control
 from understudy.management.operations.table import Operation, long, operation, text
+from understudy.management.snapshot.links import reader_of, readers_of
 from understudy.store.message_store import MessageStore
 from understudy.store.named_readers import LogPosition, NamedReader
 
@@ -23,7 +23,7 @@ def _store(control: Control) -> MessageStore:
 
 def _one(control: Control, reader: NamedReader) -> str:
     store = _store(control)
-    return to_json({"node_id": store.node_id, **asdict(reader_facts(store, reader))})
+    return to_json({"node_id": store.node_id, **to_builtins(reader_of(store, reader))})
 
 
 def register(control: Control, name: str, position: str = "latest", max_bytes: int = READER_HELD_BYTES) -> str:
@@ -66,7 +66,7 @@ def _parsed(store: MessageStore, position: str) -> LogPosition:
 
 
 READER_OPERATIONS: Final[tuple[Operation, ...]] = (
-    operation("listReadersAsJSON", lambda control: to_json(readers_json(readers_facts(_store(control)))),
+    operation("listReadersAsJSON", lambda control: to_json(readers_json(readers_of(_store(control)))),
               "Named readers of the log, the confirmed end of the log, and the earliest position, as JSON."),
     operation("registerReader", register, "Hold the log for a reader from now on.", text("name")),
     operation("registerReader", register,

@@ -7,16 +7,17 @@ create and delete any address or queue.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import fields, replace
 from typing import Any, Final
 
 from understudy.errors import AddressNotFound, ManagementError
-from understudy.management.doors.artemis import address_row, queue_row
-from understudy.management.doors.listing import page_of, to_json
-from understudy.management.json_text import parse_json
+from understudy.management.doors import artemis
+from understudy.management.doors.listing import PageRequest, page_of
+from understudy.management.json_text import parse_json, to_json
 from understudy.management.operations.invocation import Control
 from understudy.management.operations.table import Operation, flag, integer, operation, text
+from understudy.management.snapshot.routing import QUEUE, address_rows, queue_rows
 from understudy.routing.address import Address
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.directory import Directory
@@ -35,6 +36,10 @@ _FLAGS: Final = frozenset(
     {"durable", "purge_on_no_consumers", "exclusive", "last_value", "non_destructive", "group_rebalance",
      "group_rebalance_pause_dispatch", "auto_created", "auto_delete", "enabled"}
 )  # fmt: skip
+
+
+Steps = Generator[None, None, str]
+"""A text that is made in slices."""
 
 
 def _directory(control: Control) -> Directory:
@@ -110,12 +115,9 @@ def list_addresses(control: Control, separator: str) -> str:
     return separator.join(sorted(_directory(control).addresses, key=str.lower))
 
 
-def page_of_addresses(control: Control, options: str | None, page: int, page_size: int) -> str:
+def page_of_addresses(control: Control, options: str | None, page: int, page_size: int) -> Steps:
     """A page of the rows of addresses, as JSON."""
-    rows = [
-        address_row(address, control.node.global_max_size_bytes) for address in _directory(control).addresses.values()
-    ]
-    return page_of(rows, options, page, page_size, rows[0] if rows else ("name",))
+    return page_of(address_rows(control.node), artemis.ADDRESSES, PageRequest(options, page, page_size))
 
 
 # -- queues -------------------------------------------------------------------------------------------
@@ -125,7 +127,7 @@ def describe_queue(queue: Queue) -> str:
     """``Queue [name=q, address=a, routingType=ANYCAST, …]``. ``autoCreateAddress`` appears twice, as in Artemis,
     and says whether the queue was auto-created.
     """
-    row = queue_row(queue)
+    row = {name: column.form(QUEUE[column.field](queue)) for name, column in artemis.QUEUES.items() if column.field}
     parts = [f"name={queue.name}", f"address={queue.address.name}", f"routingType={queue.routing_type.name}"]
     if queue.filter is not None:
         parts.append(f"filter={queue.filter.text}")
@@ -251,10 +253,9 @@ def destroy_queue(
         directory.delete_address(address.name)
 
 
-def page_of_queues(control: Control, options: str | None, page: int, page_size: int) -> str:
+def page_of_queues(control: Control, options: str | None, page: int, page_size: int) -> Steps:
     """A page of the rows of queues, as JSON."""
-    rows = [queue_row(queue) for queue in _directory(control).queues.values()]
-    return page_of(rows, options, page, page_size, rows[0] if rows else ("name",))
+    return page_of(queue_rows(control.node), artemis.QUEUES, PageRequest(options, page, page_size))
 
 
 def queue_names(control: Control, routing_type: str | None = None) -> list[str]:

@@ -16,8 +16,7 @@ from understudy.config.grammar import parse_value
 from understudy.config.json_settings import ADDRESS_SETTING_ROWS, json_name
 from understudy.config.model import AddressSettingsConfiguration
 from understudy.errors import ManagementError
-from understudy.management.doors.listing import to_json
-from understudy.management.json_text import parse_json
+from understudy.management.json_text import parse_json, to_json
 from understudy.management.operations.invocation import Control
 from understudy.management.operations.table import Operation, Parameter, decimal, flag, integer, long, operation, text
 from understudy.terms import Permission

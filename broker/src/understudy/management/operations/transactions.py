@@ -7,26 +7,20 @@ read it (``session.resource_manager``).
 
 from __future__ import annotations
 
-import base64
 from typing import Final
 
-from understudy.ids import Xid
-from understudy.management.doors.listing import to_json
+from understudy.management.json_text import to_json
 from understudy.management.operations.invocation import Control
 from understudy.management.operations.table import Operation, operation, text
+from understudy.management.snapshot.clients import branch_name
 from understudy.session.branch import Kind
-
-
-def name_of(xid: Xid) -> str:
-    """Name of a branch in Base64."""
-    number = xid.format_id & 0xFFFF_FFFF
-    return base64.b64encode(xid.branch_qualifier + xid.global_transaction_id + number.to_bytes(4, "little")).decode()
 
 
 def prepared(control: Control) -> list[str]:
     """Prepared branches as text."""
     return [
-        f"base64: {name_of(branch.xid)} {branch.xid}" for branch in control.node.services.sessions.resources.prepared()
+        f"base64: {branch_name(branch.xid)} {branch.xid}"
+        for branch in control.node.services.sessions.resources.prepared()
     ]
 
 
@@ -34,7 +28,7 @@ def prepared_as_json(control: Control) -> str:
     """Prepared branches with their messages, as JSON."""
     found = [
         {
-            "xid_as_base64": name_of(branch.xid),
+            "xid_as_base64": branch_name(branch.xid),
             "xid_format_id": branch.xid.format_id,
             "xid_global_txid": branch.xid.global_transaction_id.hex(),
             "xid_branch_qual": branch.xid.branch_qualifier.hex(),
@@ -46,14 +40,14 @@ def prepared_as_json(control: Control) -> str:
 
 def decided(control: Control, kind: Kind) -> list[str]:
     """Branches with a heuristic outcome of this kind."""
-    return [name_of(xid) for xid in control.node.services.sessions.resources.heuristic(kind)]
+    return [branch_name(xid) for xid in control.node.services.sessions.resources.heuristic(kind)]
 
 
 def decide(control: Control, name: str, *, commit: bool) -> bool:
     """Commit or roll back a prepared branch. Whether there was one."""
     resources = control.node.services.sessions.resources
     for branch in list(resources.prepared()):
-        if name_of(branch.xid) == name.strip():
+        if branch_name(branch.xid) == name.strip():
             resources.decide(branch.xid, commit=commit)
             return True
     return False
