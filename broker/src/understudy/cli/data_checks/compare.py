@@ -6,22 +6,34 @@ is damaged, 2 usage (also: not of one node), 3 one cannot be read.
 
 from __future__ import annotations
 
-import json
 from contextlib import nullcontext
 from dataclasses import asdict
 from enum import Enum
+from typing import Any, Final
 
 import click
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from understudy.cli.stores import STORE, open_store
+from understudy.cli.tables import Column, Kind, Page, Table, View, view_options
 from understudy.cli.tables import console as make_console
 from understudy.cli.terminal import echo
 from understudy.errors import DiskFailed, StoreVersionUnsupported, WrongNode
 from understudy.tools.compare import Comparison, Pair, Place, Relation, Side, compare
 from understudy.tools.log_copy import CopyState
+
+COPIES: Final = Table(
+    "copies",
+    (
+        Column("newest", Kind.NAME, "Whether no other copy is newer."),
+        Column("directory", Kind.NAME, "Directory of the copy.", title="copy"),
+        Column("epoch", Kind.NUMBER, "Epoch of its last record."),
+        Column("first_sequence", Kind.NUMBER, "Sequence of its first record.", title="first"),
+        Column("last_sequence", Kind.NUMBER, "Sequence of its last record.", title="last"),
+        Column("segments", Kind.NUMBER, "Number of its segments."),
+        Column("live_messages", Kind.NUMBER, "Messages in its queues.", title="live"),
+        Column("state", Kind.NAME, "Whether it is whole."),
+    ),
+)
 
 
 @click.command("compare")
@@ -35,20 +47,21 @@ from understudy.tools.log_copy import CopyState
     show_default=True,
     help="Messages of each replay set to list with --json.",
 )
-@click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
+@view_options(COPIES)
 @click.pass_context
-def compare_stores(
-    context: click.Context, directories: tuple[str, ...], full: bool, sample: int, as_json: bool
-) -> None:
+def compare_stores(context: click.Context, directories: tuple[str, ...], full: bool, sample: int, view: View) -> None:
     """Compare copies of one node's journal: DIRECTORY DIRECTORY [DIRECTORY ...].
 
     Newest is decided by epoch and sequence, never by file times. Nothing is changed.
+
+    \b
+    Example: understudy data compare /srv/a/data/journal /mnt/b/data/journal
     """
     if len(directories) < 2 or len(set(directories)) < len(directories):
         raise click.UsageError("at least two different directories are required")
     disk = open_store(*directories)
     console = make_console(err=True)
-    quiet = as_json or not console.is_terminal
+    quiet = view.as_json or not console.is_terminal
     try:
         with nullcontext() if quiet else console.status("comparing") as status:
             comparison = compare(
@@ -64,18 +77,21 @@ def compare_stores(
         echo(f"understudy: {error}", err=True)
         context.exit(3)
     plan = plan_of(comparison)
-    if as_json:
-        echo(json.dumps({**plain_comparison(comparison), "plan": plan}))
+    if view.as_json:
+        values = {**plain_comparison(comparison), "plan": plan}
+        view.rows(COPIES, values["copies"], shape=lambda rows: {**values, "copies": rows})
     else:
-        print_comparison(comparison, plan)
+        print_comparison(comparison, plan, view)
     context.exit(1 if comparison.diverged or comparison.damaged else 0)
 
 
-def plain_comparison(comparison: Comparison) -> dict[str, object]:
+def plain_comparison(comparison: Comparison) -> dict[str, Any]:
     """A comparison as ``--json`` prints it, without the plan."""
     values = asdict(comparison, dict_factory=lambda items: {k: v.value if isinstance(v, Enum) else v for k, v in items})
     directories = [copy.directory for copy in comparison.copies]
     values["newest"] = [directories[index] for index in comparison.newest]
+    for index, plain in enumerate(values["copies"]):
+        plain["newest"] = index in comparison.newest
     for pair, plain in zip(comparison.pairs, values["pairs"], strict=True):
         plain["left"], plain["right"] = directories[pair.left], directories[pair.right]
         plain["left_only"]["replay_messages"] = pair.left_only.replay_messages
@@ -194,32 +210,18 @@ def _steps(
 # --- for people -----------------------------------------------------------------------------------------
 
 
-def print_comparison(comparison: Comparison, plan: list[str]) -> None:
-    """A comparison for people."""
-    # not wrapped when piped, so that every line stays one line
-    console = make_console(pipe_width=250)
-    table = Table(box=None, header_style="bold")
-    for name in ("", "copy", "epoch", "sequences", "segments", "live", "state"):
-        table.add_column(name, justify="right" if name in ("epoch", "segments", "live") else "left", overflow="fold")
-    for index, copy in enumerate(comparison.copies):
-        table.add_row(
-            "newest" if index in comparison.newest else "",
-            Text(copy.directory),
-            str(copy.epoch),
-            f"{copy.first_sequence}-{copy.last_sequence}" if copy.last_sequence else "empty",
-            str(copy.segments),
-            "" if copy.live_messages is None else f"{copy.live_messages:,}",
-            copy.state,
-        )
-    console.print(table)
+def print_comparison(comparison: Comparison, plan: list[str], view: View | None = None) -> None:
+    """Print a comparison for people."""
+    view = view or View()
+    view.rows(COPIES, plain_comparison(comparison)["copies"])
     for pair in comparison.pairs:
-        _print_pair(console, comparison, pair)
-    console.print()
+        _print_pair(view.page, comparison, pair)
+    view.page.line()
     for number, step in enumerate(plan, 1):
-        console.print(Text(f"{number}. {step}"), soft_wrap=True)
+        view.page.line(f"{number}. {step}")
 
 
-def _print_pair(console: Console, comparison: Comparison, pair: Pair) -> None:
+def _print_pair(page: Page, comparison: Comparison, pair: Pair) -> None:
     left, right = comparison.copies[pair.left].directory, comparison.copies[pair.right].directory
     words = {
         Relation.IDENTICAL: f"{left} and {right} are identical",
@@ -228,22 +230,20 @@ def _print_pair(console: Console, comparison: Comparison, pair: Pair) -> None:
         Relation.DIVERGED: f"{left} and {right} diverged at sequence {pair.sequence}",
         Relation.UNKNOWN: f"{left} and {right} have no record in common",
     }
-    console.print()
-    console.print(Text(words[pair.relation], style="bold"), soft_wrap=True)
+    page.line()
+    page.line(words[pair.relation], "bold")
     for directory, place, side in ((left, pair.left_place, pair.left_only), (right, pair.right_place, pair.right_only)):
         if place is not None:
-            _print_side(console, directory, place, side)
+            _print_side(page, directory, place, side)
 
 
-def _print_side(console: Console, directory: str, place: Place, side: Side) -> None:
-    console.print(
-        Text(
-            f"  only in {directory}, from epoch {place.epoch}, {place.file} at byte {place.offset}: {side.records:,}"
-            f" records: {side.messages:,} messages, {side.acknowledgements:,} acknowledgements,"
-            f" {side.commits:,} commits, {side.rollbacks:,} rollbacks, {side.prepares:,} prepared"
-        ),
-        soft_wrap=True,
+def _print_side(page: Page, directory: str, place: Place, side: Side) -> None:
+    page.line(
+        f"  only in {directory}, from epoch {place.epoch}, {place.file} at byte {place.offset}: {side.records:,}"
+        f" records: {side.messages:,} messages, {side.acknowledgements:,} acknowledgements,"
+        f" {side.commits:,} commits, {side.rollbacks:,} rollbacks, {side.prepares:,} prepared"
     )
     for share in side.replay:
-        line = f"    live only there: {share.messages:,} messages, {share.size_bytes:,} bytes, queue {share.queue!a}"
-        console.print(Text(line), soft_wrap=True)
+        page.line(
+            f"    live only there: {share.messages:,} messages, {share.size_bytes:,} bytes, queue {share.queue!a}"
+        )
