@@ -129,7 +129,7 @@ def test_the_command_masks_an_argument_or_a_line_of_its_input() -> None:
     assert runner.invoke(mask, [], input="\n", env=keyed).exit_code == 2
 
 
-def test_a_host_without_the_cipher_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_without_the_cipher_gets_an_error_with_the_next_step(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(self: Cipher[modes.ECB]) -> NoReturn:
         raise UnsupportedAlgorithm("no legacy provider")
 
