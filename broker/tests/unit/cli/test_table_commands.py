@@ -7,53 +7,51 @@ from collections.abc import Callable
 from typing import Any
 
 import click
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
 from understudy.cli.bridge import bridge
 from understudy.cli.browse import MESSAGES
 from understudy.cli.cluster import ROWS_OF, TABLES, cluster
-from understudy.cli.queue import queue
+from understudy.cli.queue import QUEUES, queue
 from understudy.cli.reader import reader
 from understudy.cli.status import Place
-from understudy.cli.tables import Table
-from understudy.management.cluster_facts import (
-    BridgeFacts,
-    BroadcastFacts,
-    ClusterConnectionFacts,
-    ClusterFacts,
-    ColocatedFacts,
-    DiscoveryFacts,
-    EntryFacts,
-    GroupingFacts,
-    HostedFacts,
-    LinkFacts,
-    MemberFacts,
-    RedistributionFacts,
-    RemoteQueueFacts,
-    UnreachedFacts,
-    cluster_json,
+from understudy.cli.tables import Kind, Table
+from understudy.management.model.cluster import (
+    Broadcast,
+    Cluster,
+    ClusterConnection,
+    Colocated,
+    Discovery,
+    Entry,
+    Grouping,
+    Hosted,
+    Link,
+    Member,
+    Redistribution,
+    RemoteQueue,
+    Unreached,
 )
+from understudy.management.model.figure import figures
+from understudy.management.model.links import Bridge
+from understudy.management.model.queues import Queue
 
-FACTS = ClusterFacts(
+FACTS = Cluster(
     state="connected",
-    members=[MemberFacts("id-1", True, "tcp://a:1", None, "group")],
-    links=[LinkFacts("tcp://b:1", "id-2", "connected", 0)],
-    discovery=[
-        DiscoveryFacts("g", "udp", "listening", None, [EntryFacts("id-3", ["tcp://c:1"], "c:9", 1500)], {"new": 2}, 0)
-    ],
-    broadcasts=[BroadcastFacts("g", "udp", "sending", ["tcp://a:1"], 2000, 5, 0, None)],
-    bridges=[
-        BridgeFacts("br", "q", None, "running", True, "tcp://b:1", 20_000, 3, 4, 1, 0, 0, "refused: no such queue")
-    ],
-    remote_queues=[RemoteQueueFacts("q", "q", "id-2", 1, True, 2, None, "sf")],
-    redistribution=[RedistributionFacts("q", "moving", 7)],
-    grouping=GroupingFacts("h", "LOCAL", 1, 0, 0, 0, 0),
-    colocated=ColocatedFacts("hosted", "id-2", [HostedFacts("b", "id-2", "passive", ["tcp://b:1"])]),
-    unreached=[UnreachedFacts("id-4", "tcp://d:1", 9, "refused")],
-    connections=[ClusterConnectionFacts("cc", "", "ON_DEMAND", 1, ["id-2"], 4, 5, 6, 7)],
+    members=[Member("id-1", True, "tcp://a:1", None, "group")],
+    links=[Link("tcp://b:1", "id-2", "connected", 0)],
+    discovery=[Discovery("g", "udp", "listening", None, [Entry("id-3", ["tcp://c:1"], "c:9", 1500)], {"new": 2}, 0)],
+    broadcasts=[Broadcast("g", "udp", "sending", ["tcp://a:1"], 2000, 5, 0, None)],
+    bridges=[Bridge("br", "q", None, "running", True, "tcp://b:1", 20_000, 3, 4, 1, 0, 0, "refused: no such queue")],
+    remote_queues=[RemoteQueue("q", "q", "id-2", 1, True, 2, None, "sf")],
+    redistribution=[Redistribution("q", "moving", 7)],
+    grouping=Grouping("h", "LOCAL", 1, 0, 0, 0, 0),
+    colocated=Colocated("hosted", "id-2", [Hosted("b", "id-2", "passive", ["tcp://b:1"])]),
+    unreached=[Unreached("id-4", "tcp://d:1", 9, "refused")],
+    connections=[ClusterConnection("cc", "", "ON_DEMAND", 1, ["id-2"], 4, 5, 6, 7)],
 )
-CLUSTER: dict[str, Any] = json.loads(json.dumps(cluster_json(FACTS)))
+CLUSTER: dict[str, Any] = msgspec.to_builtins(FACTS)
 QUEUE = {
     "name": "orders", "address": "orders", "routing_type": "ANYCAST", "durable": False, "message_count": 20_000,
     "delivering_count": 1, "consumer_count": 2, "messages_added": 3, "messages_acknowledged": 4, "messages_expired": 5,
@@ -111,6 +109,26 @@ def test_queues(run: Callable[..., Result]) -> None:
     assert json.loads(run(queue, "stat", "--json").output) == [QUEUE]
     assert json.loads(run(queue, "stat", "--name", "orders", "--json").output) == [QUEUE]
     assert len(run(queue, "stat", "--filter", "messages_killed>6").output.splitlines()) == 1
+
+
+def test_each_figure_of_a_queue_is_a_column() -> None:
+    assert {column.name for column in QUEUES.columns} == set(figures(Queue))
+    assert [column.name for column in QUEUES.columns if column.shown][:4] == [
+        "name",
+        "address",
+        "routing_type",
+        "message_count",
+    ]
+    kinds = {column.name: column.kind for column in QUEUES.columns}
+    assert (kinds["memory_bytes"], kinds["delay_before_dispatch"]) == (Kind.BYTES, Kind.DURATION)
+    assert (kinds["ring_size"], kinds["paused"], kinds["user"]) == (Kind.NUMBER, Kind.NAME, Kind.NAME)
+
+
+def test_a_column_that_is_not_shown_is_shown_by_its_name(run: Callable[..., Result]) -> None:
+    assert run(queue, "stat", "--columns", "name,ring_size").output.splitlines() == [
+        "queue   ring size",
+        "orders          -",
+    ]
 
 
 def test_bridges(run: Callable[..., Result]) -> None:
