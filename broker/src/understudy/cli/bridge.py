@@ -12,7 +12,7 @@ import click
 
 from understudy.cli.status import Place, instance_option, server_option, token_file_option, url_option
 from understudy.cli.tables import Column, Kind, Table, View, view_options
-from understudy.cli.terminal import echo
+from understudy.cli.terminal import Commands, echo
 from understudy.errors import ConfigError
 
 #: Largest description of a bridge that is read. Bytes.
@@ -36,7 +36,7 @@ BRIDGES: Final = Table(
 )
 
 
-@click.group()
+@click.group(cls=Commands)
 def bridge() -> None:
     """Look at core bridges, create and destroy them."""
 

@@ -13,11 +13,11 @@ import click
 
 from understudy.cli.status import Place, instance_option, server_option, token_file_option, url_option
 from understudy.cli.tables import Column, Kind, Row, Table, View, json_option, view_options
-from understudy.cli.terminal import echo
+from understudy.cli.terminal import Commands, echo
 from understudy.texts import printable
 
 
-@click.group()
+@click.group(cls=Commands)
 def queue() -> None:
     """Look at queues and at messages that wait in them."""
 
