@@ -52,7 +52,7 @@ def reason(node: Node) -> str:
 
 
 def wait_not_ready(node: Node, text: str) -> None:
-    wait_until(lambda: text in reason(node), f"not ready because of {text!r}: {reason(node)!r}")
+    wait_until(lambda: text in reason(node), node)
 
 
 def test_a_backup_with_a_store_of_its_own_is_not_ready(create: MakeNode) -> None:
