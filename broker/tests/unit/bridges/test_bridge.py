@@ -15,7 +15,7 @@ from understudy.cluster.credentials import ClusterCredentials
 from understudy.config.bridge import BridgeConfiguration, BridgeConnection, BridgeTarget
 from understudy.errors import IllegalState
 from understudy.limits import BRIDGE_HOPS_MAX
-from understudy.management import queue_messages
+from understudy.management.operations import queue_messages
 from understudy.message import BRIDGE_DUPLICATE_ID, DUPLICATE_ID, GROUP_ID, HOPS, ROUTING_TYPE, Message
 from understudy.properties import BYTE, Properties
 from understudy.routing.walk import act_on
