@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from understudy.management.model.figure import Item
-from understudy.management.operations.declared import declared
 from understudy.management.operations.invocation import ManagedNode
 from understudy.management.snapshot.access import role_rows, setting_rows, user_rows
 from understudy.management.snapshot.clients import (
@@ -47,5 +46,8 @@ def rows_of(collection: str, kind: type[Item], node: ManagedNode | None) -> Rows
         node: The active broker; None: the node is not active and has operations only.
     """
     if collection == "operations":
+        # loaded when they are used: 30 modules with the tables of all operations
+        from understudy.management.operations.declared import declared
+
         return Rows.of_items(kind, declared())
     return Rows.of_items(kind, ()) if node is None else READERS[collection](node)
