@@ -25,6 +25,7 @@ _COMMANDS: Final = {
     "bridge": "understudy.cli.bridge:bridge",
     "browse": "understudy.cli.browse:browse",
     "cluster": "understudy.cli.cluster:cluster",
+    "config": "understudy.cli.configuration.commands:config",
     "consume": "understudy.cli.consume:consume",
     "create": "understudy.cli.create:create",
     "data": "understudy.cli.data:data",
