@@ -12,7 +12,7 @@ import click
 
 from understudy.cli.status import Place, instance_option, server_option, token_file_option, url_option
 from understudy.cli.tables import Kind, Table, View, figure_column, view_options, with_others
-from understudy.cli.terminal import echo
+from understudy.cli.terminal import Commands, echo
 from understudy.errors import ConfigError
 from understudy.management.model.links import Bridge
 
@@ -36,7 +36,7 @@ BRIDGES: Final = Table(
 )
 
 
-@click.group()
+@click.group(cls=Commands)
 def bridge() -> None:
     """Look at core bridges, create and destroy them."""
 

@@ -12,7 +12,7 @@ import click
 from understudy.cli.bridge import BRIDGES
 from understudy.cli.status import Place, instance_option, readiness_of, server_option, token_file_option, url_option
 from understudy.cli.tables import Column, Kind, Row, Table, View, figure_column, json_option, view_options
-from understudy.cli.terminal import echo
+from understudy.cli.terminal import Commands, echo
 from understudy.management.model.cluster import (
     Broadcast,
     ClusterConnection,
@@ -162,7 +162,7 @@ TABLES: Final = (
 )
 
 
-@click.group()
+@click.group(cls=Commands)
 def cluster() -> None:
     """Look at the cluster of a node."""
 

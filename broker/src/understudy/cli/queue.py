@@ -13,12 +13,12 @@ import click
 
 from understudy.cli.status import Place, instance_option, server_option, token_file_option, url_option
 from understudy.cli.tables import Row, Table, View, figure_column, json_option, view_options, with_others
-from understudy.cli.terminal import echo
+from understudy.cli.terminal import Commands, echo
 from understudy.management.model.queues import Queue
 from understudy.texts import printable
 
 
-@click.group()
+@click.group(cls=Commands)
 def queue() -> None:
     """Look at queues and at messages that wait in them."""
 

@@ -10,13 +10,13 @@ import click
 
 from understudy.cli.status import Place, instance_option, server_option, token_file_option, url_option
 from understudy.cli.tables import Column, Kind, Table, View, figure_column, json_option, view_options
-from understudy.cli.terminal import echo
+from understudy.cli.terminal import Commands, echo
 from understudy.limits import READER_HELD_BYTES
 from understudy.management.model.node import Reader
 from understudy.units import parse_bytes
 
 
-@click.group()
+@click.group(cls=Commands)
 def reader() -> None:
     """List, register, commit and drop the named readers, for which an active node keeps its log."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from understudy.cli.terminal import echo
+from understudy.cli.terminal import Commands, echo
 from understudy.errors import ConfigError
 from understudy.runtime.environment import SystemEntropy
 from understudy.runtime.files.replacement import replace
@@ -15,7 +15,7 @@ from understudy.security.password_hashes import PasswordHash, is_plain, is_scram
 from understudy.security.properties_file import entries, replaced
 
 
-@click.group()
+@click.group(cls=Commands)
 def user() -> None:
     """Entries for artemis-users.properties."""
 
