@@ -166,7 +166,8 @@ class Understudy(Broker):
         self.port = self._node.port
         # as an installed one is: with its modules compiled, those included that only a running node loads
         checked = subprocess.run(
-            [sys.executable, "-c", "import understudy.cli.main, understudy.cli.run, understudy.runtime.http"],
+            [sys.executable, "-c",
+             "import understudy.cli.main, understudy.cli.run, understudy.runtime.management.http"],
             env={**os.environ, **self.environment()}, capture_output=True, text=True, check=False,
         )  # fmt: skip
         if checked.returncode:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import field
+from enum import Enum, auto
 from itertools import accumulate
 from typing import Final, Protocol
 
@@ -23,7 +24,7 @@ from understudy.cluster.topology import Member
 from understudy.config.bridge import BridgeConfiguration
 from understudy.dataclass import dataclass
 from understudy.errors import AddressFull, AddressNotFound, BrokerError, IncompatibleVersion, RemoteProtocolError
-from understudy.kernel import forward_messages
+from understudy.kernel.core import forward_messages
 from understudy.limits import (
     BRIDGE_ADDRESSES_MAX,
     BRIDGE_OUTGOING_BYTES_PAUSE,
@@ -109,6 +110,17 @@ class _Credits:
         """Whether the target has refused it, because the address is full."""
 
 
+class _Stage(Enum):
+    """Progress of a session at its target."""
+
+    OPENING = auto()
+    """The target has not created the session: nothing is known about the other side."""
+    ACCEPTED = auto()
+    """The session exists, so the other side has accepted the login."""
+    READY = auto()
+    """Messages can be sent."""
+
+
 class TargetSession:
     """One connection with one session. Implements ``wire.core.peer.PeerOwner``."""
 
@@ -149,7 +161,7 @@ class TargetSession:
         self._proves = proves
         self.proof_refused = False
         """Whether the target has not accepted the cluster credentials, which it was offered."""
-        self._ready = False
+        self._stage = _Stage.OPENING
         self._correlation_id = 0
         self._expected = 1
         """Correlation id that is to be confirmed next, if the target confirms in order."""
@@ -175,7 +187,7 @@ class TargetSession:
     @property
     def ready(self) -> bool:
         """Whether messages can be sent."""
-        return self._ready and self._owner is not None
+        return self._stage is _Stage.READY and self._owner is not None
 
     @property
     def writable(self) -> bool:
@@ -275,7 +287,7 @@ class TargetSession:
 
     def close(self) -> None:
         """Close session and connection; the owner is not called any more."""
-        if self._ready:
+        if self._stage is _Stage.READY:
             self._peer.send(packets.SessionClose(), SESSION_CHANNEL)
         self._end()
 
@@ -297,7 +309,13 @@ class TargetSession:
         self._fail(reason)
 
     def peer_received(self, peer: CorePeer, channel_id: int, packet: packets.Packet) -> None:
-        """Take a packet that answers no request of ``CorePeer``. Raises BrokerError: the connection is closed."""
+        """Take a packet that answers no request of ``CorePeer``. Raises BrokerError: the connection is closed.
+
+        Packets before the session exists are dropped: a stranger at the address of the target could name another node
+        as its backup, to which this one would then bring its messages.
+        """
+        if self._stage is _Stage.OPENING:
+            return
         if channel_id == SESSION_CHANNEL:
             self._receive(packet)
         elif channel_id == CONTROL_CHANNEL and isinstance(packet, packets.ClusterTopologyV2) and not packet.exit:
@@ -339,6 +357,7 @@ class TargetSession:
             self._create_session()
             return
         # a session was created, so the other side has accepted the login
+        self._stage = _Stage.ACCEPTED
         self._peer.accept_frames(FRAME_BYTES_MAX)
         self._peer.group_confirms()
         if self._bridge.target.ha:
@@ -357,7 +376,7 @@ class TargetSession:
         self._begin()
 
     def _begin(self) -> None:
-        self._ready = True
+        self._stage = _Stage.READY
         if self._owner is not None:
             self._owner.target_ready()
 

@@ -4,29 +4,36 @@ connectors.
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any, Final
 
 import click
-from rich.table import Table
 
-from understudy.cli.status import (
-    Place,
-    instance_option,
-    json_option,
-    server_option,
-    text_of,
-    token_file_option,
-    url_option,
-)
-from understudy.cli.tables import console
+from understudy.cli.status import Place, instance_option, server_option, token_file_option, url_option
+from understudy.cli.tables import Column, Kind, Table, View, view_options
 from understudy.cli.terminal import echo
 from understudy.errors import ConfigError
 
 #: Largest description of a bridge that is read. Bytes.
 _FILE_BYTES_MAX: Final = 64 * 1024
+
+BRIDGES: Final = Table(
+    "bridges",
+    (
+        Column("name", Kind.NAME, "Name of the bridge.", title="bridge"),
+        Column("queue", Kind.NAME, "Queue that it forwards."),
+        Column("target", Kind.NAME, "Broker that gets the messages."),
+        Column("state", Kind.NAME, "State of the machine (docs/machines/bridge.md)."),
+        Column("waiting", Kind.NUMBER, "Messages in its queue."),
+        Column("unconfirmed", Kind.NUMBER, "Messages that the target has not confirmed yet."),
+        Column(
+            "acknowledged", Kind.NUMBER, "Messages that the target has confirmed.", title="acknowledged", optional=True
+        ),
+        Column("error", Kind.TEXT, "Why the last connection ended, or a message was refused."),
+    ),
+    title="bridges",
+)
 
 
 @click.group()
@@ -44,20 +51,17 @@ def _invoke(place: Place, resource: str, operation: str, *parameters: object) ->
 @server_option
 @url_option
 @token_file_option
-@json_option
+@view_options(BRIDGES, watch=True)
 def list_bridges(
-    instance: Path | None, server: str | None, url: str | None, token_file: Path | None, as_json: bool
+    instance: Path | None, server: str | None, url: str | None, token_file: Path | None, view: View
 ) -> None:
-    """Show the bridges of a node, those to other members of its cluster included."""
-    found = Place.of(instance, url, token_file, server).ask("/api/v1/cluster")["bridges"]
-    if as_json:
-        echo(json.dumps(found, indent=2))
-        return
-    columns = ("name", "queue", "target", "state", "waiting", "unconfirmed", "acknowledged", "error")
-    table = Table(*columns)
-    for each in found:
-        table.add_row(*(text_of("-" if each[key] is None else each[key]) for key in columns))
-    console().print(table)
+    """Show the bridges of a node, those to other members of its cluster included.
+
+    \b
+    Example: understudy bridge list --filter state!=running
+    """
+    place = Place.of(instance, url, token_file, server)
+    view.repeat(lambda: view.rows(BRIDGES, place.ask("/api/v1/cluster")["bridges"]))
 
 
 @bridge.command()

@@ -3,17 +3,165 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
-from rich.table import Table
-from rich.text import Text
 
+from understudy.cli.bridge import BRIDGES
 from understudy.cli.status import Place, instance_option, readiness_of, server_option, token_file_option, url_option
-from understudy.cli.tables import console
+from understudy.cli.tables import Column, Kind, Row, Table, View, json_option, view_options
 from understudy.cli.terminal import echo
 from understudy.texts import printable
+
+_NODE_ID: Final = Column("node_id", Kind.NAME, "Node id of the member.")
+_STATE: Final = Column("state", Kind.NAME, "State of the machine (docs/machines).")
+_ERROR: Final = Column("error", Kind.TEXT, "Last error.")
+
+TABLES: Final = (
+    Table(
+        "members",
+        (
+            _NODE_ID,
+            Column("primary", Kind.NAME, "Address of the active node.", title="active"),
+            Column("backup", Kind.NAME, "Address of the passive node.", title="passive"),
+            Column("backup_group", Kind.NAME, "Its group-name.", title="group"),
+            Column("own", Kind.NAME, "Whether it is this node.", title="this node"),
+        ),
+        title="members",
+    ),
+    Table(
+        "links",
+        (
+            Column("to", Kind.NAME, "Address of the member."),
+            _NODE_ID,
+            _STATE,
+            Column("failures", Kind.NUMBER, "Failed attempts since the last connection."),
+        ),
+        title="connections to members",
+    ),
+    Table(
+        "unreached",
+        (
+            _NODE_ID,
+            Column("address", Kind.NAME, "Address that it advertises.", title="advertises"),
+            Column("failures", Kind.NUMBER, "Attempts to connect.", title="attempts"),
+            _ERROR,
+        ),
+        title="members that were never reached",
+    ),
+    Table(
+        "colocated",
+        (
+            Column("server", Kind.NAME, "Name of the server in this process."),
+            Column("backup_of", Kind.NAME, "Node id of its primary."),
+            Column("hosted_by", Kind.NAME, "Node id of the member that hosts it."),
+            _STATE,
+            Column("acceptors", Kind.NAME, "Its addresses once it is active."),
+        ),
+        title="colocated backups",
+    ),
+    Table(
+        "connections",
+        (
+            Column("name", Kind.NAME, "Name of the cluster connection.", title="cluster-connection"),
+            Column(
+                "address",
+                Kind.NAME,
+                "Prefixes of its addresses.",
+                value=lambda connection: connection["address"] or "all",
+            ),
+            Column("message_load_balancing", Kind.NAME, "When messages go to other members.", title="balancing"),
+            Column("max_hops", Kind.NUMBER, "Members that a message passes at most.", title="hops"),
+            Column(
+                "nodes",
+                Kind.NUMBER,
+                "Members that get its messages.",
+                title="members",
+                value=lambda connection: len(connection["nodes"]),
+            ),
+            Column("remote_queues", Kind.NUMBER, "Queues of other members that it knows.", title="queues"),
+            Column("waiting", Kind.NUMBER, "Messages that wait for other members."),
+            Column("acknowledged", Kind.NUMBER, "Messages that other members have confirmed.", optional=True),
+        ),
+        title="cluster connections",
+    ),
+    BRIDGES,
+    Table(
+        "remote-queues",
+        (
+            Column("queue", Kind.NAME, "Name of the queue."),
+            Column("address", Kind.NAME, "Its address."),
+            _NODE_ID,
+            Column("distance", Kind.NUMBER, "Hops to it; 1: a direct neighbour has it.", title="hops"),
+            Column("connected", Kind.NAME, "Whether it is reported at present."),
+            Column("consumers", Kind.NUMBER, "Its consumers."),
+            Column("filter", Kind.NAME, "Its filter."),
+        ),
+        title="queues of other members",
+    ),
+    Table(
+        "redistribution",
+        (
+            Column("queue", Kind.NAME, "Queue whose messages move."),
+            _STATE,
+            Column("moved", Kind.NUMBER, "Messages since the activation."),
+        ),
+        title="redistribution",
+    ),
+    Table(
+        "grouping",
+        (
+            Column("name", Kind.NAME, "Name of the grouping handler.", title="grouping-handler"),
+            Column("type", Kind.NAME, "LOCAL or REMOTE."),
+            Column("groups", Kind.NUMBER, "Message groups that have a queue."),
+            Column("waiting", Kind.NUMBER, "Sessions that wait for a decision."),
+            Column("proposals", Kind.NUMBER, "Proposals sent or received."),
+            Column("freed", Kind.NUMBER, "Groups that have lost their queue."),
+            Column("ungrouped", Kind.NUMBER, "Messages that were routed without their group."),
+        ),
+        title="message groups",
+    ),
+    Table(
+        "discovered",
+        (
+            Column("group", Kind.NAME, "The discovery group."),
+            _NODE_ID,
+            Column("connectors", Kind.NAME, "Its addresses."),
+            Column("source", Kind.NAME, "Sender of the broadcast.", title="from"),
+            Column("age_ms", Kind.DURATION, "Time since its last broadcast.", title="age"),
+        ),
+        title="discovered nodes",
+    ),
+    Table(
+        "discovery",
+        (
+            Column("name", Kind.NAME, "The discovery group.", title="group"),
+            Column("at", Kind.NAME, "How broadcasts travel."),
+            _STATE,
+            Column(
+                "outcomes", Kind.TEXT, "Datagrams by result.", "datagrams", lambda group: _counts(group["outcomes"])
+            ),
+            Column("duplicates", Kind.NUMBER, "Broadcasts of one node id by two.", title="duplicate node ids"),
+            _ERROR,
+        ),
+        title="discovery groups",
+    ),
+    Table(
+        "broadcasts",
+        (
+            Column("name", Kind.NAME, "The broadcast group.", title="group"),
+            Column("at", Kind.NAME, "How broadcasts travel."),
+            _STATE,
+            Column("connectors", Kind.NAME, "Addresses that it broadcasts."),
+            Column("sent", Kind.NUMBER, "Broadcasts sent."),
+            Column("failed", Kind.NUMBER, "Broadcasts that could not be sent."),
+            _ERROR,
+        ),
+        title="broadcast groups",
+    ),
+)
 
 
 @click.group()
@@ -26,26 +174,30 @@ def cluster() -> None:
 @server_option
 @url_option
 @token_file_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
-def show(instance: Path | None, server: str | None, url: str | None, token_file: Path | None, as_json: bool) -> None:
+@view_options(*TABLES, watch=True)
+def show(instance: Path | None, server: str | None, url: str | None, token_file: Path | None, view: View) -> None:
     """Show members, connections to them, discovered nodes, colocated backups, bridges, queues of other members,
-    redistribution and message groups.
+    redistribution and message groups. Empty tables are left out.
+
+    \b
+    Example: understudy cluster show --table members --watch
 
     Exit codes: 0 shown; 3 not reachable.
     """
-    found: dict[str, Any] = Place.of(instance, url, token_file, server).ask("/api/v1/cluster")
-    if as_json:
-        echo(json.dumps(found, indent=2))
+    place = Place.of(instance, url, token_file, server)
+    view.repeat(lambda: _show(place.ask("/api/v1/cluster"), view))
+
+
+def _show(found: dict[str, Any], view: View) -> None:
+    if view.table is None and view.as_json:
+        view.value(found)
         return
-    if found["state"] is None:
+    if found["state"] is None and not view.as_json:
         echo("the node has no cluster-connection")
-    for title, columns, rows in _tables(found):
-        table = Table(title=title, title_justify="left")
-        for column in columns:
-            table.add_column(column, overflow="fold")
-        for row in rows:
-            table.add_row(*(Text(printable("-" if value is None else str(value))) for value in row))
-        console().print(table)
+    for table in TABLES:
+        rows = ROWS_OF[table.name](found)
+        if view.table == table.name or (view.table is None and rows):
+            view.rows(table, rows)
 
 
 @cluster.command("check")
@@ -58,11 +210,16 @@ def show(instance: Path | None, server: str | None, url: str | None, token_file:
 )
 @click.option("--url", "urls", multiple=True, help="Management URL of a peer; may be given several times.")
 @token_file_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
+@json_option
 def check(instances: tuple[Path, ...], urls: tuple[str, ...], token_file: Path | None, as_json: bool) -> None:
     """Ask each peer for problems of the cluster, and compare the answers.
 
-    A member with an address that a peer does not reach is named by that peer. Exit codes: 0 no problem; 1 problems were
+    A member with an address that a peer does not reach is named by that peer.
+
+    \b
+    Example: understudy cluster check --url http://127.0.0.1:8161 --url http://127.0.0.1:8162
+
+    Exit codes: 0 no problem; 1 problems were
     found; 2 usage; 3 a peer is not reachable.
     """
     places = [Place.of(each, None, token_file) for each in instances] + [
@@ -146,141 +303,36 @@ def _disagreements(seen: dict[str, dict[str, Any]]) -> list[dict[str, object]]:
     ]
 
 
-_Rows = list[list[object]]
-
-
-def _bridges(found: dict[str, Any]) -> tuple[list[str], _Rows]:
-    """Columns and rows of the table of bridges."""
-    columns = ["bridge", "queue", "to", "state", "waiting", "unconfirmed", "acknowledged", "error"]
-    keys = ["name", "queue", "target", "state", "waiting", "unconfirmed", "acknowledged", "error"]
-    return columns, [[each[key] for key in keys] for each in found["bridges"]]
-
-
-def _unreached(found: dict[str, Any]) -> tuple[list[str], _Rows]:
-    """Columns and rows of the table of members with an address that this node does not reach."""
-    columns = ["node id", "advertises", "attempts", "error"]
-    keys = ("node_id", "address", "failures", "error")
-    return columns, [[each[key] for key in keys] for each in found["unreached"]]
-
-
-def _connections(found: dict[str, Any]) -> tuple[list[str], _Rows]:
-    """Columns and rows of the table of cluster connections."""
-    columns = ["cluster-connection", "address", "balancing", "hops", "members", "queues", "waiting", "acknowledged"]
-    rows: _Rows = [
-        [
-            each["name"],
-            each["address"] or "all",
-            each["message_load_balancing"],
-            each["max_hops"],
-            len(each["nodes"]),
-            each["remote_queues"],
-            each["waiting"],
-            each["acknowledged"],
-        ]
-        for each in found["connections"]
-    ]
-    return columns, rows
-
-
-def _redistribution(found: dict[str, Any]) -> tuple[list[str], _Rows]:
-    """Columns and rows of the table of queues whose messages move."""
-    columns = ["queue", "state", "moved"]
-    return columns, [[each[key] for key in columns] for each in found["redistribution"]]
-
-
-def _grouping(found: dict[str, Any]) -> tuple[list[str], _Rows]:
-    """Columns and row of the table of the grouping handler."""
-    handler = found.get("grouping")
-    keys = ["name", "type", "groups", "waiting", "proposals", "freed", "ungrouped"]
-    return ["grouping-handler", *keys[1:]], [] if handler is None else [[handler[key] for key in keys]]
-
-
-def _colocated(found: dict[str, Any]) -> tuple[list[str], _Rows]:
-    """Columns and rows of the table of colocated backups: the own one, then those hosted here."""
-    columns = ["server", "backup of", "hosted by", "state", "acceptors"]
+def _colocated(found: dict[str, Any]) -> list[Row]:
+    """The own backup, then those hosted here."""
     colocated = found["colocated"]
     if colocated is None:
-        return columns, []
-    own: _Rows = [[None, "this node", colocated["host"], colocated["request"], None]] if colocated["request"] else []
-    hosted: _Rows = [
-        [each["server"], each["node_id"], "this node", each["state"], ", ".join(each["acceptors"])]
-        for each in colocated["hosted"]
+        return []
+    own: Row = {"backup_of": "this node", "hosted_by": colocated["host"], "state": colocated["request"]}
+    hosted: list[Row] = [
+        {**each, "backup_of": each["node_id"], "hosted_by": "this node"} for each in colocated["hosted"]
     ]
-    return columns, own + hosted
-
-
-def _tables(found: dict[str, Any]) -> list[tuple[str, list[str], _Rows]]:
-    """Title, columns and rows of each table; empty ones are left out."""
-    tables: list[tuple[str, list[str], _Rows]] = [
-        (
-            "members",
-            ["node id", "active", "passive", "group", "this node"],
-            [
-                [each["node_id"], each["primary"], each["backup"], each["backup_group"], "yes" if each["own"] else ""]
-                for each in found["members"]
-            ],
-        ),
-        (
-            "connections to members",
-            ["to", "node id", "state", "failures"],
-            [[each["to"], each["node_id"], each["state"], each["failures"]] for each in found["links"]],
-        ),
-        ("members that were never reached", *_unreached(found)),
-        ("colocated backups", *_colocated(found)),
-        ("cluster connections", *_connections(found)),
-        ("bridges", *_bridges(found)),
-        (
-            "queues of other members",
-            ["queue", "address", "node id", "hops", "connected", "consumers", "filter"],
-            [
-                [each[key] for key in ("queue", "address", "node_id", "distance", "connected", "consumers", "filter")]
-                for each in found["remote_queues"]
-            ],
-        ),
-        ("redistribution", *_redistribution(found)),
-        ("message groups", *_grouping(found)),
-        (
-            "discovered nodes",
-            ["group", "node id", "connectors", "from", "age"],
-            [
-                [
-                    group["name"],
-                    each["node_id"],
-                    ", ".join(each["connectors"]),
-                    each["source"],
-                    f"{each['age_ms']} ms",
-                ]
-                for group in found["discovery"]
-                for each in group["entries"]
-            ],
-        ),
-        (
-            "discovery groups",
-            ["group", "at", "state", "datagrams", "duplicate node ids", "error"],
-            [
-                [each["name"], each["at"], each["state"], _counts(each["outcomes"]), each["duplicates"], each["error"]]
-                for each in found["discovery"]
-            ],
-        ),
-        (
-            "broadcast groups",
-            ["group", "at", "state", "connectors", "sent", "failed", "error"],
-            [
-                [
-                    each["name"],
-                    each["at"],
-                    each["state"],
-                    ", ".join(each["connectors"]),
-                    each["sent"],
-                    each["failed"],
-                    each["error"],
-                ]
-                for each in found["broadcasts"]
-            ],
-        ),
-    ]
-    return [each for each in tables if each[2]]
+    return [own, *hosted] if colocated["request"] else hosted
 
 
 def _counts(outcomes: dict[str, int]) -> str:
     return ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items() if count) or "none"
+
+
+ROWS_OF: Final[dict[str, Callable[[dict[str, Any]], list[Row]]]] = {
+    "members": lambda found: found["members"],
+    "links": lambda found: found["links"],
+    "unreached": lambda found: found["unreached"],
+    "colocated": _colocated,
+    "connections": lambda found: found["connections"],
+    "bridges": lambda found: found["bridges"],
+    "remote-queues": lambda found: found["remote_queues"],
+    "redistribution": lambda found: found["redistribution"],
+    "grouping": lambda found: [] if found.get("grouping") is None else [found["grouping"]],
+    "discovered": lambda found: [
+        {**each, "group": group["name"]} for group in found["discovery"] for each in group["entries"]
+    ],
+    "discovery": lambda found: found["discovery"],
+    "broadcasts": lambda found: found["broadcasts"],
+}
+"""The rows of each table in the answer of a node."""

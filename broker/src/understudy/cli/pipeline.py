@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from understudy.cli.data_compare import exports_of, plain_comparison, plan_of, print_comparison
+from understudy.cli.data_checks.compare import exports_of, plain_comparison, plan_of, print_comparison
 from understudy.cli.data_transfer import export_copy
 from understudy.cli.ledger import refuse_twice
 from understudy.cli.pipeline_archive import archive_command

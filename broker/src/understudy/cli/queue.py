@@ -10,18 +10,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-from rich.table import Table
 
-from understudy.cli.status import (
-    Place,
-    instance_option,
-    json_option,
-    server_option,
-    text_of,
-    token_file_option,
-    url_option,
-)
-from understudy.cli.tables import console
+from understudy.cli.status import Place, instance_option, server_option, token_file_option, url_option
+from understudy.cli.tables import Column, Kind, Row, Table, View, json_option, view_options
 from understudy.cli.terminal import echo
 from understudy.texts import printable
 
@@ -31,51 +22,59 @@ def queue() -> None:
     """Look at queues and at messages that wait in them."""
 
 
+QUEUES: Final = Table(
+    "queues",
+    (
+        Column("name", Kind.NAME, "Name of the queue.", title="queue"),
+        Column("address", Kind.NAME, "Address that it is bound to."),
+        Column("routing_type", Kind.NAME, "anycast or multicast.", title="type", value=lambda row: _kind(row)),
+        Column("message_count", Kind.NUMBER, "Messages in it, those in delivery included.", title="messages"),
+        Column("delivering_count", Kind.NUMBER, "Messages that consumers have not acknowledged.", title="delivering"),
+        Column("consumer_count", Kind.NUMBER, "Consumers.", title="consumers"),
+        Column("messages_added", Kind.NUMBER, "Messages added since the activation.", title="added", optional=True),
+        Column(
+            "messages_acknowledged",
+            Kind.NUMBER,
+            "Messages acknowledged since then.",
+            title="acknowledged",
+            optional=True,
+        ),
+        Column("messages_expired", Kind.NUMBER, "Messages expired since then.", title="expired", optional=True),
+        Column("messages_killed", Kind.NUMBER, "Dead letters since then.", title="killed", optional=True),
+        Column("spilled_count", Kind.NUMBER, "References that are on disk only.", title="spilled", optional=True),
+    ),
+)
+
+
+def _kind(row: Row) -> str:
+    return str(row["routing_type"]).lower() + ("" if row["durable"] else ", not durable")
+
+
 @queue.command("stat")
 @instance_option
 @server_option
 @url_option
 @token_file_option
 @click.option("--name", help="Only this queue; exit code 1 when there is none.")
-@json_option
+@view_options(QUEUES, watch=True)
 def stat(
-    instance: Path | None, server: str | None, url: str | None, token_file: Path | None, name: str | None, as_json: bool
+    instance: Path | None, server: str | None, url: str | None, token_file: Path | None, name: str | None, view: View
 ) -> None:
-    """Show the queues of a node and their counters."""
+    """Show the queues of a node and their counters.
+
+    \b
+    Example: understudy queue stat --sort -message_count --filter 'message_count>0' --watch
+    """
     place = Place.of(instance, url, token_file, server)
-    if name is None:
-        queues = place.ask("/api/v1/node")["queues"]
-    else:
-        queues = [place.ask("/api/v1/queues/" + urllib.parse.quote(name, safe="", errors="replace"))]
-    if as_json:
-        echo(json.dumps(queues, indent=2))
-    else:
-        console().print(_queue_table(queues))
 
+    def show() -> None:
+        if name is None:
+            queues = place.ask("/api/v1/node")["queues"]
+        else:
+            queues = [place.ask("/api/v1/queues/" + urllib.parse.quote(name, safe="", errors="replace"))]
+        view.rows(QUEUES, queues)
 
-_QUEUE_COLUMNS: Final = {
-    "message_count": "messages",
-    "delivering_count": "delivering",
-    "consumer_count": "consumers",
-    "messages_added": "added",
-    "messages_acknowledged": "acknowledged",
-    "messages_expired": "expired",
-    "messages_killed": "killed",
-    "spilled_count": "spilled",
-}
-
-
-def _queue_table(queues: list[dict[str, Any]]) -> Table:
-    table = Table()
-    for column in ("queue", "address", "type"):
-        table.add_column(column, overflow="fold")
-    for column in _QUEUE_COLUMNS.values():
-        table.add_column(column, justify="right")
-    for one in queues:
-        kind = one["routing_type"].lower() + ("" if one["durable"] else ", not durable")
-        counts = [str(one[field]) for field in _QUEUE_COLUMNS]
-        table.add_row(text_of(one["name"]), text_of(one["address"]), text_of(kind), *counts)
-    return table
+    view.repeat(show)
 
 
 @queue.command("explain")

@@ -9,10 +9,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from understudy.management.controls_by_name import CONTROLS
 from understudy.management.differences import DIFFERENCES
-from understudy.management.notifications import Kind
-from understudy.management.operations import Operations
+from understudy.management.events.notifications import Kind
+from understudy.management.operations.resources import CONTROLS
+from understudy.management.operations.table import Operations
 from understudy.terms import Permission
 
 _HEAD = """\

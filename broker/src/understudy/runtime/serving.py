@@ -11,7 +11,7 @@ from understudy.broker import Broker
 from understudy.cluster.services import ClusterPeers
 from understudy.errors import Unreachable
 from understudy.ha.activation import Step
-from understudy.management.invocation import Reload
+from understudy.management.operations.invocation import Reload
 from understudy.runtime.acceptor import Acceptor
 from understudy.runtime.cluster import twin_rule
 from understudy.runtime.colocation import make_colocation

@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError
 from understudy.ids import Xid
-from understudy.kernel import crc32
+from understudy.kernel.log import crc32
 from understudy.limits import RECORD_BYTES_MAX
 from understudy.message import (
     DELIVERIES,

@@ -23,8 +23,8 @@ from understudy.config.model import (
 )
 from understudy.errors import AuthenticationFailed, BrokerError, ConfigError
 from understudy.ids import Xid
-from understudy.management.broker_control import duration_text
-from understudy.management.controls_by_name import CONTROLS
+from understudy.management.operations.broker import duration_text
+from understudy.management.operations.resources import CONTROLS
 from understudy.security.authorization import NoSecurity, Principal
 from understudy.security.login_guard import FAILURES_OF_USER_MAX
 from understudy.terms import Permission, RoutingType

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from understudy.errors import ManagementError
-from understudy.management.operations import Operations, flag, integer, long, mapping, operation, text
+from understudy.management.operations.table import Operations, flag, integer, long, mapping, operation, text
 from understudy.terms import Permission
 
 ROWS = Operations(

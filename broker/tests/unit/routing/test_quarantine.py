@@ -10,7 +10,7 @@ import pytest
 from support.routing import World, callback_of, text
 from support.store import DIRECTORY, StoreHarness
 from understudy.errors import DescriptorsExhausted, DiskFailed, DiskFull, SegmentMissing
-from understudy.management import queue_messages as messages
+from understudy.management.operations import queue_messages as messages
 from understudy.ports import File
 from understudy.routing.lifecycle import quarantine as quarantine_module
 from understudy.routing.lifecycle.quarantine import NEVER_MS
