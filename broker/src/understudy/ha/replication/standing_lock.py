@@ -130,7 +130,7 @@ class StandingLock(Machine[StandingState, StandingEvent]):
         """Why the lock was lost."""
         self.lost: Callable[[BrokerError], None] | None = None
         self.proved: Callable[[], None] | None = None
-        """Called when the lock is held again."""
+        """Function that is called when the lock, which was lost, is held again."""
         self._timer: Timer | None = None
         self._asked_ms = 0
         self._number = 0
