@@ -11,7 +11,7 @@ from typing import TextIO
 import click
 
 from understudy.cli.report import exit_code_of_report, print_report
-from understudy.cli.terminal import echo
+from understudy.cli.terminal import Commands, echo
 from understudy.dataclass import dataclass
 from understudy.errors import ConfigError, LedgerDamaged
 from understudy.ledger import WINDOW_MS, Row, check, check_epochs, read, read_remaining
@@ -46,7 +46,7 @@ def refuse_twice(paths: tuple[Path, ...]) -> None:
         seen.add(real)
 
 
-@click.group()
+@click.group(cls=Commands)
 def ledger() -> None:
     """Check the ledgers of producers and consumers."""
 
@@ -94,6 +94,9 @@ def check_command(
     A message that was neither acknowledged nor seen in a queue is lost only if the ledgers show that its
     queue was drained (understudy consume and browse write that into --ledger), or with --remaining-file;
     otherwise it is unresolved.
+
+    \b
+    Example: understudy ledger check sent.jsonl received.jsonl
 
     Exit codes: 0 every promise kept, 1 a promise broken, 2 a file cannot be read (named with its line),
     3 nothing broken, but messages are unresolved.

@@ -19,7 +19,7 @@ from understudy.cli.pipeline_replay import replay_command
 from understudy.cli.report import exit_code_of_report, print_report
 from understudy.cli.spark_job import JSON, MASTER, WORK_DIRECTORY, job_session, progress, write_whole
 from understudy.cli.stores import STORE, open_store
-from understudy.cli.terminal import echo
+from understudy.cli.terminal import Commands, echo
 from understudy.ledger import WINDOW_MS
 from understudy.spark.evidence import chain, describe_input, sections_of, verify
 from understudy.spark.pages import audit_page
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _OUTPUT = click.Path(dir_okay=False, path_type=Path)
 
 
-@click.group()
+@click.group(cls=Commands)
 def pipeline() -> None:
     """Analyse ledgers and journals with Spark, on this machine or on a cluster."""
 
@@ -102,6 +102,9 @@ def audit(
     work_dir: Path | None,
 ) -> None:
     """Check LEDGERs together, as ``understudy ledger check`` does, at any size.
+
+    \b
+    Example: understudy pipeline audit sent.jsonl received.jsonl --html audit.html
 
     Exit codes: 0 every promise kept, 1 a promise broken, 2 a file or Spark cannot be used, 3 nothing broken,
     but messages are unresolved.
@@ -196,6 +199,9 @@ def verdict_command(
     """Compare copies of one node's journal, with every byte checked: DIRECTORY DIRECTORY [DIRECTORY ...].
 
     Newest is decided by epoch and sequence. The copies are only read.
+
+    \b
+    Example: understudy pipeline verdict /srv/a/data/journal /mnt/b/data/journal --export only-there
 
     Exit codes: 0 all are identical or one the beginning of the other, 1 some diverged or one is damaged, or an export
     is not complete, 2 usage, or not of one node, or one cannot be read.

@@ -4,10 +4,17 @@ After the proof of the cluster password (``cluster.handshake``) each direction i
 
     u32 length, 16 bytes code, length bytes of the stream
 
+<<<<<<< HEAD
+The code covers the number of the run and its bytes, with a key of the connection and of the direction (ADR 0111): that
+of AES-256-GCM with the number as its nonce, or BLAKE2b for a short run. So a run that was changed, repeated, left out,
+moved or sent back has a wrong code. No byte of a run reaches the codec before its code is checked. The bytes are not
+encrypted: that is TLS.
+=======
 The code covers the number of the run and its bytes, with a key of the connection and of the direction (ADR 0111). It is
 that of AES-256-GCM with the number as its nonce, or, for a short run, BLAKE2b. So a run that was changed, repeated,
 left out, moved or sent back has a wrong code. No byte of a run reaches the codec before its code is checked. The bytes
 are not encrypted: that is TLS.
+>>>>>>> main
 
 Not here: the keys (``cluster.credentials``), and when a connection is sealed.
 """
@@ -33,7 +40,6 @@ _JOINED_BYTES_MAX: Final = 32 * 1024
 #: processor, which costs the code of AES-256-GCM, spread over a large library, a hundred times its time in a loop.
 SHORT_RUN_BYTES_MAX: Final = 2 * 1024
 _LENGTH: Final = struct.Struct(">I")
-_HEAD: Final = struct.Struct(">I16s")
 
 Bytes = bytes | memoryview
 
@@ -148,11 +154,8 @@ class Opener:
         if self._failed:
             raise self._error("the connection has failed before")
         view = memoryview(data)
-        if (
-            not self._pending
-            and len(view) > RUN_HEAD_BYTES
-            and _LENGTH.unpack_from(view)[0] == len(view) - RUN_HEAD_BYTES
-        ):
+        size = len(view) - RUN_HEAD_BYTES
+        if not self._pending and 0 < size <= SEALED_RUN_BYTES_MAX and _LENGTH.unpack_from(view)[0] == size:
             # one whole run, as a lone frame is
             return self._open(view)
         opened: list[Bytes] = []
@@ -193,9 +196,8 @@ class Opener:
         return length
 
     def _open(self, run: memoryview) -> memoryview:
-        length, code = _HEAD.unpack_from(run)
         payload = run[RUN_HEAD_BYTES:]
-        if length > SEALED_RUN_BYTES_MAX or not self._codes.fits(self._runs, code, payload):
+        if not self._codes.fits(self._runs, bytes(run[4:RUN_HEAD_BYTES]), payload):
             self._failed = True
             raise self._error("its code is wrong")
         self._runs += 1

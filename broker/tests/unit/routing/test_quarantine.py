@@ -122,7 +122,7 @@ def manage(act: str) -> Callable[[Node], list[bytes]]:
     def meet(node: Node) -> list[bytes]:
         office, queue = node.world.office, node.queue()
         if act == "list":
-            shown = run(messages.page(queue, lambda reference: True, 0, 100))
+            shown = run(messages.page(queue, lambda reference: True, 0, 100, messages.show))
             assert len(shown) == 2
         elif act == "count":
             assert run(messages.count(queue, messages.wanted_by(queue, "x IS NULL"))) == 2
