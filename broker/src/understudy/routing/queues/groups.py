@@ -72,7 +72,7 @@ class MessageGroups:
         """Key of a group (``key``) to its consumer."""
 
     def key(self, group: str, buckets: int | None) -> str:
-        """Key of a group for its consumer: the name of the group, or its bucket if there are buckets or too many groups.
+        """Key of a group: its name, or its bucket where there are buckets or too many groups.
 
         Args:
             buckets: ``group-buckets`` of the queue.
