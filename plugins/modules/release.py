@@ -124,8 +124,8 @@ from ansible_collections.understudy.broker.plugins.module_utils.rollout_hold imp
 )
 from ansible_collections.understudy.broker.plugins.module_utils.waiting import Clock
 
-ENFORCE = Path("/sys/fs/selinux/enforce")
-"""There where SELinux is enabled (selinux(8))."""
+SELINUX = (Path("/sys/fs/selinux/enforce"), Path("/etc/selinux/config"))
+"""Both are there where SELinux is enabled and has a policy; kernels without a policy have the first one, too."""
 
 
 def required_python(module: AnsibleModule) -> str:
@@ -150,7 +150,7 @@ def required_python(module: AnsibleModule) -> str:
 
 def required_restorecon(module: AnsibleModule) -> str:
     """The program that labels files for SELinux; empty where it is not enabled. Fails if it is missing."""
-    if not ENFORCE.exists():
+    if not all(path.exists() for path in SELINUX):
         return ""
     found = module.get_bin_path("restorecon")
     if found is None:

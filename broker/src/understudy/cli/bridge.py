@@ -11,32 +11,32 @@ from typing import Any, Final
 import click
 
 from understudy.cli.status import Place, instance_option, server_option, token_file_option, url_option
-from understudy.cli.tables import Column, Kind, Table, View, view_options
-from understudy.cli.terminal import echo
+from understudy.cli.tables import Kind, Table, View, figure_column, view_options, with_others
+from understudy.cli.terminal import Commands, echo
 from understudy.errors import ConfigError
+from understudy.management.model.links import Bridge
 
 #: Largest description of a bridge that is read. Bytes.
 _FILE_BYTES_MAX: Final = 64 * 1024
 
 BRIDGES: Final = Table(
     "bridges",
-    (
-        Column("name", Kind.NAME, "Name of the bridge.", title="bridge"),
-        Column("queue", Kind.NAME, "Queue that it forwards."),
-        Column("target", Kind.NAME, "Broker that gets the messages."),
-        Column("state", Kind.NAME, "State of the machine (docs/machines/bridge.md)."),
-        Column("waiting", Kind.NUMBER, "Messages in its queue."),
-        Column("unconfirmed", Kind.NUMBER, "Messages that the target has not confirmed yet."),
-        Column(
-            "acknowledged", Kind.NUMBER, "Messages that the target has confirmed.", title="acknowledged", optional=True
-        ),
-        Column("error", Kind.TEXT, "Why the last connection ended, or a message was refused."),
+    with_others(
+        Bridge,
+        figure_column(Bridge, "name", "bridge"),
+        figure_column(Bridge, "queue"),
+        figure_column(Bridge, "target"),
+        figure_column(Bridge, "state"),
+        figure_column(Bridge, "waiting"),
+        figure_column(Bridge, "unconfirmed"),
+        figure_column(Bridge, "acknowledged", optional=True),
+        figure_column(Bridge, "error", kind=Kind.TEXT),
     ),
     title="bridges",
 )
 
 
-@click.group()
+@click.group(cls=Commands)
 def bridge() -> None:
     """Look at core bridges, create and destroy them."""
 

@@ -11,79 +11,77 @@ import click
 
 from understudy.cli.bridge import BRIDGES
 from understudy.cli.status import Place, instance_option, readiness_of, server_option, token_file_option, url_option
-from understudy.cli.tables import Column, Kind, Row, Table, View, json_option, view_options
-from understudy.cli.terminal import echo
+from understudy.cli.tables import Column, Kind, Row, Table, View, figure_column, json_option, view_options
+from understudy.cli.terminal import Commands, echo
+from understudy.management.model.cluster import (
+    Broadcast,
+    ClusterConnection,
+    Discovery,
+    Entry,
+    Grouping,
+    Hosted,
+    Link,
+    Member,
+    Redistribution,
+    RemoteQueue,
+    Unreached,
+)
 from understudy.texts import printable
-
-_NODE_ID: Final = Column("node_id", Kind.NAME, "Node id of the member.")
-_STATE: Final = Column("state", Kind.NAME, "State of the machine (docs/machines).")
-_ERROR: Final = Column("error", Kind.TEXT, "Last error.")
 
 TABLES: Final = (
     Table(
         "members",
         (
-            _NODE_ID,
-            Column("primary", Kind.NAME, "Address of the active node.", title="active"),
-            Column("backup", Kind.NAME, "Address of the passive node.", title="passive"),
-            Column("backup_group", Kind.NAME, "Its group-name.", title="group"),
-            Column("own", Kind.NAME, "Whether it is this node.", title="this node"),
+            figure_column(Member, "node_id"),
+            figure_column(Member, "primary", "active"),
+            figure_column(Member, "backup", "passive"),
+            figure_column(Member, "backup_group", "group"),
+            figure_column(Member, "own", "this node"),
         ),
         title="members",
     ),
     Table(
         "links",
         (
-            Column("to", Kind.NAME, "Address of the member."),
-            _NODE_ID,
-            _STATE,
-            Column("failures", Kind.NUMBER, "Failed attempts since the last connection."),
+            figure_column(Link, "to"),
+            figure_column(Link, "node_id"),
+            figure_column(Link, "state"),
+            figure_column(Link, "failures"),
         ),
         title="connections to members",
     ),
     Table(
         "unreached",
         (
-            _NODE_ID,
-            Column("address", Kind.NAME, "Address that it advertises.", title="advertises"),
-            Column("failures", Kind.NUMBER, "Attempts to connect.", title="attempts"),
-            _ERROR,
+            figure_column(Unreached, "node_id"),
+            figure_column(Unreached, "address", "advertises"),
+            figure_column(Unreached, "failures", "attempts"),
+            figure_column(Unreached, "error", kind=Kind.TEXT),
         ),
         title="members that were never reached",
     ),
     Table(
         "colocated",
         (
-            Column("server", Kind.NAME, "Name of the server in this process."),
+            figure_column(Hosted, "server"),
             Column("backup_of", Kind.NAME, "Node id of its primary."),
             Column("hosted_by", Kind.NAME, "Node id of the member that hosts it."),
-            _STATE,
-            Column("acceptors", Kind.NAME, "Its addresses once it is active."),
+            figure_column(Hosted, "state"),
+            figure_column(Hosted, "acceptors"),
         ),
         title="colocated backups",
     ),
     Table(
         "connections",
         (
-            Column("name", Kind.NAME, "Name of the cluster connection.", title="cluster-connection"),
-            Column(
-                "address",
-                Kind.NAME,
-                "Prefixes of its addresses.",
-                value=lambda connection: connection["address"] or "all",
-            ),
-            Column("message_load_balancing", Kind.NAME, "When messages go to other members.", title="balancing"),
-            Column("max_hops", Kind.NUMBER, "Members that a message passes at most.", title="hops"),
-            Column(
-                "nodes",
-                Kind.NUMBER,
-                "Members that get its messages.",
-                title="members",
-                value=lambda connection: len(connection["nodes"]),
-            ),
-            Column("remote_queues", Kind.NUMBER, "Queues of other members that it knows.", title="queues"),
-            Column("waiting", Kind.NUMBER, "Messages that wait for other members."),
-            Column("acknowledged", Kind.NUMBER, "Messages that other members have confirmed.", optional=True),
+            figure_column(ClusterConnection, "name", "cluster-connection"),
+            figure_column(ClusterConnection, "address", value=lambda row: row["address"] or "all"),
+            figure_column(ClusterConnection, "message_load_balancing", "balancing"),
+            figure_column(ClusterConnection, "max_hops", "hops"),
+            figure_column(ClusterConnection, "nodes", "members", kind=Kind.NUMBER, value=lambda row: len(row["nodes"])),
+            figure_column(ClusterConnection, "remote_queues", "queues"),
+            figure_column(ClusterConnection, "waiting"),
+            figure_column(ClusterConnection, "acknowledged", optional=True),
         ),
         title="cluster connections",
     ),
@@ -91,35 +89,35 @@ TABLES: Final = (
     Table(
         "remote-queues",
         (
-            Column("queue", Kind.NAME, "Name of the queue."),
-            Column("address", Kind.NAME, "Its address."),
-            _NODE_ID,
-            Column("distance", Kind.NUMBER, "Hops to it; 1: a direct neighbour has it.", title="hops"),
-            Column("connected", Kind.NAME, "Whether it is reported at present."),
-            Column("consumers", Kind.NUMBER, "Its consumers."),
-            Column("filter", Kind.NAME, "Its filter."),
+            figure_column(RemoteQueue, "queue"),
+            figure_column(RemoteQueue, "address"),
+            figure_column(RemoteQueue, "node_id"),
+            figure_column(RemoteQueue, "distance", "hops"),
+            figure_column(RemoteQueue, "connected"),
+            figure_column(RemoteQueue, "consumers"),
+            figure_column(RemoteQueue, "filter"),
         ),
         title="queues of other members",
     ),
     Table(
         "redistribution",
         (
-            Column("queue", Kind.NAME, "Queue whose messages move."),
-            _STATE,
-            Column("moved", Kind.NUMBER, "Messages since the activation."),
+            figure_column(Redistribution, "queue"),
+            figure_column(Redistribution, "state"),
+            figure_column(Redistribution, "moved"),
         ),
         title="redistribution",
     ),
     Table(
         "grouping",
         (
-            Column("name", Kind.NAME, "Name of the grouping handler.", title="grouping-handler"),
-            Column("type", Kind.NAME, "LOCAL or REMOTE."),
-            Column("groups", Kind.NUMBER, "Message groups that have a queue."),
-            Column("waiting", Kind.NUMBER, "Sessions that wait for a decision."),
-            Column("proposals", Kind.NUMBER, "Proposals sent or received."),
-            Column("freed", Kind.NUMBER, "Groups that have lost their queue."),
-            Column("ungrouped", Kind.NUMBER, "Messages that were routed without their group."),
+            figure_column(Grouping, "name", "grouping-handler"),
+            figure_column(Grouping, "type"),
+            figure_column(Grouping, "groups"),
+            figure_column(Grouping, "waiting"),
+            figure_column(Grouping, "proposals"),
+            figure_column(Grouping, "freed"),
+            figure_column(Grouping, "ungrouped"),
         ),
         title="message groups",
     ),
@@ -127,44 +125,44 @@ TABLES: Final = (
         "discovered",
         (
             Column("group", Kind.NAME, "The discovery group."),
-            _NODE_ID,
-            Column("connectors", Kind.NAME, "Its addresses."),
-            Column("source", Kind.NAME, "Sender of the broadcast.", title="from"),
-            Column("age_ms", Kind.DURATION, "Time since its last broadcast.", title="age"),
+            figure_column(Entry, "node_id"),
+            figure_column(Entry, "connectors"),
+            figure_column(Entry, "source", "from"),
+            figure_column(Entry, "age_ms", "age"),
         ),
         title="discovered nodes",
     ),
     Table(
         "discovery",
         (
-            Column("name", Kind.NAME, "The discovery group.", title="group"),
-            Column("at", Kind.NAME, "How broadcasts travel."),
-            _STATE,
-            Column(
-                "outcomes", Kind.TEXT, "Datagrams by result.", "datagrams", lambda group: _counts(group["outcomes"])
+            figure_column(Discovery, "name", "group"),
+            figure_column(Discovery, "at"),
+            figure_column(Discovery, "state"),
+            figure_column(
+                Discovery, "outcomes", "datagrams", kind=Kind.TEXT, value=lambda row: _counts(row["outcomes"])
             ),
-            Column("duplicates", Kind.NUMBER, "Broadcasts of one node id by two.", title="duplicate node ids"),
-            _ERROR,
+            figure_column(Discovery, "duplicates", "duplicate node ids"),
+            figure_column(Discovery, "error", kind=Kind.TEXT),
         ),
         title="discovery groups",
     ),
     Table(
         "broadcasts",
         (
-            Column("name", Kind.NAME, "The broadcast group.", title="group"),
-            Column("at", Kind.NAME, "How broadcasts travel."),
-            _STATE,
-            Column("connectors", Kind.NAME, "Addresses that it broadcasts."),
-            Column("sent", Kind.NUMBER, "Broadcasts sent."),
-            Column("failed", Kind.NUMBER, "Broadcasts that could not be sent."),
-            _ERROR,
+            figure_column(Broadcast, "name", "group"),
+            figure_column(Broadcast, "at"),
+            figure_column(Broadcast, "state"),
+            figure_column(Broadcast, "connectors"),
+            figure_column(Broadcast, "sent"),
+            figure_column(Broadcast, "failed"),
+            figure_column(Broadcast, "error", kind=Kind.TEXT),
         ),
         title="broadcast groups",
     ),
 )
 
 
-@click.group()
+@click.group(cls=Commands)
 def cluster() -> None:
     """Look at the cluster of a node."""
 

@@ -19,7 +19,7 @@ from understudy.cli.data_transfer import export_messages, import_messages
 from understudy.cli.store_copies.backup import back_up_store
 from understudy.cli.store_copies.restore import restore_copy, set_store_aside
 from understudy.cli.stores import STORE, open_store
-from understudy.cli.terminal import echo
+from understudy.cli.terminal import Commands, echo
 from understudy.store.log.records import RecordType
 from understudy.tools.inspect import LoggedRecord, describe, read_log, segment_links
 
@@ -27,7 +27,7 @@ _DIRECTORY = click.argument("directory", type=STORE)
 _JSON = click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
 
 
-@click.group()
+@click.group(cls=Commands)
 def data() -> None:
     """Inspect and copy the journal of a broker, running or not; compact, restore and set-aside change one at rest."""
 

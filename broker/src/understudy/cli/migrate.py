@@ -12,7 +12,7 @@ import click
 
 from understudy.cli.instances import write_etc
 from understudy.cli.tables import Column, Kind, Table, View, view_options
-from understudy.cli.terminal import echo
+from understudy.cli.terminal import Commands, echo
 from understudy.config.instance_files import (
     BOOTSTRAP_FILE,
     CERTIFICATE_ROLES_FILE,
@@ -49,7 +49,7 @@ FINDINGS: Final = Table(
 )
 
 
-@click.group()
+@click.group(cls=Commands)
 def migrate() -> None:
     """Compare an instance directory of Artemis with this version, and make an instance of Understudy from it."""
 

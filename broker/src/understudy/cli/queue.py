@@ -12,36 +12,32 @@ from typing import Any, Final
 import click
 
 from understudy.cli.status import Place, instance_option, server_option, token_file_option, url_option
-from understudy.cli.tables import Column, Kind, Row, Table, View, json_option, view_options
-from understudy.cli.terminal import echo
+from understudy.cli.tables import Row, Table, View, figure_column, json_option, view_options, with_others
+from understudy.cli.terminal import Commands, echo
+from understudy.management.model.queues import Queue
 from understudy.texts import printable
 
 
-@click.group()
+@click.group(cls=Commands)
 def queue() -> None:
     """Look at queues and at messages that wait in them."""
 
 
 QUEUES: Final = Table(
     "queues",
-    (
-        Column("name", Kind.NAME, "Name of the queue.", title="queue"),
-        Column("address", Kind.NAME, "Address that it is bound to."),
-        Column("routing_type", Kind.NAME, "anycast or multicast.", title="type", value=lambda row: _kind(row)),
-        Column("message_count", Kind.NUMBER, "Messages in it, those in delivery included.", title="messages"),
-        Column("delivering_count", Kind.NUMBER, "Messages that consumers have not acknowledged.", title="delivering"),
-        Column("consumer_count", Kind.NUMBER, "Consumers.", title="consumers"),
-        Column("messages_added", Kind.NUMBER, "Messages added since the activation.", title="added", optional=True),
-        Column(
-            "messages_acknowledged",
-            Kind.NUMBER,
-            "Messages acknowledged since then.",
-            title="acknowledged",
-            optional=True,
-        ),
-        Column("messages_expired", Kind.NUMBER, "Messages expired since then.", title="expired", optional=True),
-        Column("messages_killed", Kind.NUMBER, "Dead letters since then.", title="killed", optional=True),
-        Column("spilled_count", Kind.NUMBER, "References that are on disk only.", title="spilled", optional=True),
+    with_others(
+        Queue,
+        figure_column(Queue, "name", "queue"),
+        figure_column(Queue, "address"),
+        figure_column(Queue, "routing_type", "type", value=lambda row: _kind(row)),
+        figure_column(Queue, "message_count", "messages"),
+        figure_column(Queue, "delivering_count", "delivering"),
+        figure_column(Queue, "consumer_count", "consumers"),
+        figure_column(Queue, "messages_added", "added", optional=True),
+        figure_column(Queue, "messages_acknowledged", "acknowledged", optional=True),
+        figure_column(Queue, "messages_expired", "expired", optional=True),
+        figure_column(Queue, "messages_killed", "killed", optional=True),
+        figure_column(Queue, "spilled_count", "spilled", optional=True),
     ),
 )
 

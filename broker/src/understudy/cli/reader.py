@@ -9,13 +9,14 @@ from typing import Any, Final
 import click
 
 from understudy.cli.status import Place, instance_option, server_option, token_file_option, url_option
-from understudy.cli.tables import Column, Kind, Table, View, json_option, view_options
-from understudy.cli.terminal import echo
+from understudy.cli.tables import Column, Kind, Table, View, figure_column, json_option, view_options
+from understudy.cli.terminal import Commands, echo
 from understudy.limits import READER_HELD_BYTES
+from understudy.management.model.node import Reader
 from understudy.units import parse_bytes
 
 
-@click.group()
+@click.group(cls=Commands)
 def reader() -> None:
     """List, register, commit and drop the named readers, for which an active node keeps its log."""
 
@@ -34,18 +35,20 @@ def _show(found: dict[str, Any], text: str, as_json: bool) -> None:
 READERS: Final = Table(
     "readers",
     (
-        Column("name", Kind.NAME, "Name of the reader.", title="reader"),
-        Column("epoch", Kind.NUMBER, "Epoch of its position."),
-        Column("sequence", Kind.NUMBER, "Sequence of its position: it has processed everything up to there."),
+        figure_column(Reader, "name", "reader"),
+        figure_column(Reader, "epoch"),
+        figure_column(Reader, "sequence"),
         Column("lag", Kind.NUMBER, "Records between its position and the confirmed end."),
-        Column("held_bytes", Kind.BYTES, "Log that is kept for it.", title="holds"),
-        Column("max_bytes", Kind.BYTES, "Its limit; a reader that holds more is dropped.", title="limit"),
+        figure_column(Reader, "held_bytes", "holds"),
+        figure_column(Reader, "max_bytes", "limit"),
         Column(
-            "state", Kind.TEXT, "holding, or why it was dropped.",
+            "state",
+            Kind.TEXT,
+            "holding, or why it was dropped.",
             value=lambda row: "holding" if row["dropped"] is None else f"dropped: {row['dropped']}",
         ),
     ),
-)  # fmt: skip
+)
 
 
 @reader.command("list")

@@ -17,7 +17,7 @@ import uvloop
 
 from understudy.cli.tables import Column, Table, View, view_options
 from understudy.cli.tables import Kind as Cell
-from understudy.cli.terminal import echo
+from understudy.cli.terminal import Commands, echo
 from understudy.config.locking import parse_address, parse_members
 from understudy.errors import BrokerError, CallTimedOut, ConfigError
 from understudy.ha.sequence_verdict import SEQUENCE_MAX, newest
@@ -65,7 +65,7 @@ NUMBERS: Final = Table(
 )
 
 
-@click.group()
+@click.group(cls=Commands)
 def witness() -> None:
     """Keep the locks and activation sequences of replicated pairs, on a third host."""
 

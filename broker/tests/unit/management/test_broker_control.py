@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import convert, to_builtins
 
 from support.core import NAME, Client
 from support.managed import ManagedWorld
@@ -405,7 +406,9 @@ def test_every_attribute_of_every_resource_answers(monkeypatch: pytest.MonkeyPat
         resource = kind.operations.kind if kind.operations.kind == "broker" else f"{kind.operations.kind}.x"
         for row in kind.operations.rows:
             if row.attribute is not None:
-                node.ask(resource, row.name)
+                value = node.ask(resource, row.name)
+                typed = json.loads(json.dumps(to_builtins(convert(value, row.result, strict=True))))
+                assert typed == value, f"{row.name} is declared as {row.result}"
     assert node.ask("broker", "getDiskStoreUsage") == 0.125
 
 

@@ -396,7 +396,9 @@ class TestRelease:
         self, root: Path, run_module: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
         found: list[str | None] = [None]
-        monkeypatch.setattr(release, "ENFORCE", tmp_path)
+        monkeypatch.setattr(release, "SELINUX", (tmp_path, tmp_path / "none"))
+        assert run_module(release, **self.arguments(root, "0-z"))["changed"]
+        monkeypatch.setattr(release, "SELINUX", (tmp_path, tmp_path))
         monkeypatch.setattr(release.AnsibleModule, "get_bin_path", lambda *_arguments, **_options: found[0])
         refused = run_module(release, **self.arguments(root, "1-a"))
         assert refused["msg"].startswith("SELinux is enabled and restorecon is missing: install the package")

@@ -53,6 +53,8 @@ class Column:
     """Makes the value from the row, where that has no such key."""
     optional: bool = False
     """Left out where the terminal has no space for all columns."""
+    shown: bool = True
+    """Whether the column is shown without ``--columns``."""
 
     @property
     def heading(self) -> str:

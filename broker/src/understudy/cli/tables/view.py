@@ -129,7 +129,9 @@ class View:
         return chosen
 
     def _columns(self, table: Table) -> tuple[Column, ...]:
-        if self.columns is None or self.columns == ("all",):
+        if self.columns is None:
+            return tuple(each for each in table.columns if each.shown)
+        if self.columns == ("all",):
             return table.columns
         return tuple(table.column(name) for name in self.columns)
 

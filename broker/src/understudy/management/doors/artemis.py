@@ -13,7 +13,7 @@ from typing import Any, Final, get_args
 
 from understudy.dataclass import dataclass
 from understudy.management.model import clients, queues
-from understudy.management.model.figure import Figure, Item, figures
+from understudy.management.model.figure import Figure, Item, base_types, figures
 from understudy.management.snapshot.rows import Rows
 
 #: Class of every connection in Artemis' management.
@@ -119,6 +119,15 @@ CONSUMERS: Final = columns(
 PRODUCERS: Final = columns(
     clients.Producer, {"created_ms": _as_is}, {"user": _VALIDATED, "address": {"localAddress": _EMPTY}}
 )
+
+
+def attribute_type(kind: type[Item], name: str) -> Any:
+    """Type of a column as the value of an attribute."""
+    figure = next(each for each in figures(kind).values() if each.artemis == name)
+    types = base_types(figure.type)
+    if str in types:
+        return str | None if type(None) in types else str
+    return str if list in types else next(each for each in types if each is not type(None))
 
 
 def attribute(column: Column, readers: Mapping[str, Callable[[Any], object]], source: object) -> object:

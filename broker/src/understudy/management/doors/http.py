@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 from msgspec import to_builtins
 
 from understudy.dataclass import dataclass
-from understudy.management.model import access, clients, links, queues
+from understudy.management.model import access, clients, links, operations, queues
 from understudy.management.model.cluster import Cluster
 from understudy.management.model.figure import Item, base_types, figures
 from understudy.management.model.node import Node, Promotion, Quarantine, Readers, Readiness, Server, readiness
@@ -181,6 +181,7 @@ COLLECTIONS: Final = {
         Collection("bridges", links.Bridge, ("name",), "Core bridges."),
         Collection("diverts", links.Divert, ("name",), "Diverts."),
         Collection("acceptors", links.Acceptor, ("name",), "Acceptors."),
+        Collection("operations", operations.Operation, ("id",), "Operations and attributes of resources."),
     )
 }
 

@@ -142,6 +142,14 @@ class Queue(Item, frozen=True, kw_only=True):
         Natural,
         figure("References of the queue that are in page files.", "messages", metric="understudy_queue_spilled"),
     ]
+    waiting_count: Annotated[
+        Natural,
+        figure(
+            "Messages that wait for a consumer: neither scheduled nor being delivered.",
+            "messages",
+            metric="understudy_queue_waiting",
+        ),
+    ]
     group_count: Annotated[Natural, figure("Message groups that have a consumer.")]
     measured: Annotated[bool, figure("Whether the queue has metrics of its own (enable-metrics).")]
 

@@ -9,6 +9,7 @@ from understudy.dataclass import dataclass
 from understudy.errors import ResourceNotFound
 from understudy.management.doors import artemis
 from understudy.management.json_text import to_json
+from understudy.management.model import queues
 from understudy.management.operations import queue_messages as messages
 from understudy.management.operations.broker import BrokerControl
 from understudy.management.operations.invocation import Control, ManagedNode, Requester
@@ -38,7 +39,7 @@ class AddressControl(Control):
         """Permissions of each role as lists."""
         return BrokerControl(self.node, self.requester).role_rows(self.address.name)
 
-    def purge(self) -> Steps:
+    def purge(self) -> Steps[int]:
         """Remove the messages of all its queues; returns their number."""
         office = self.node.services.sessions.post_office
         total = 0
@@ -64,7 +65,7 @@ class AddressControl(Control):
         """Give producers credits again; those that wait get them in the next turn."""
         self.address.blocked = False
 
-    def send(self, *arguments: Any) -> Steps:
+    def send(self, *arguments: Any) -> Steps[str]:
         """Send a message to the address; returns its id."""
         return send(self, self.address.name, *arguments)
 
@@ -112,16 +113,22 @@ class AddressControls:
         "address",
         "An address, by name.",
         [
-            *(operation(name, _field(field), doc) for name, field, doc in _ATTRIBUTES),
-            operation("getRoutingTypes", lambda c: [kind.name for kind in sorted(c.address.routing_types)], "How."),
-            operation("getRoutingTypesAsJSON", _field("routingTypes"), "The same as JSON."),
+            *(
+                operation(name, _field(field), doc, returns=artemis.attribute_type(queues.Address, field))
+                for name, field, doc in _ATTRIBUTES
+            ),
+            operation("getRoutingTypes", lambda c: [kind.name for kind in sorted(c.address.routing_types)], "How.",
+                      returns=list[str]),
+            operation("getRoutingTypesAsJSON", _field("routingTypes"), "The same as JSON.", returns=str),
             operation("getQueueNames", _C.names, "Queues of it and of wildcard addresses that cover it."),
             operation("getAllQueueNames", _C.names, "The same: queues of other nodes are not bound here."),
             operation("getBindingNames", _C.names, "The same."),
-            operation("getQueueCount", lambda control: len(control.names()), "Number of the queues that it names."),
-            operation("getRemoteQueueNames", lambda control: [], "Queues of other nodes; none are bound here."),
+            operation("getQueueCount", lambda control: len(control.names()), "Number of the queues that it names.",
+                      returns=int),
+            operation("getRemoteQueueNames", lambda control: [], "Queues of other nodes; none are bound here.",
+                      returns=list[str]),
             operation("getRoles", _C.role_rows, "Permissions of each role on it."),
-            operation("getRolesAsJSON", lambda c: to_json(c.roles()), "The same as JSON."),
+            operation("getRolesAsJSON", lambda c: to_json(c.roles()), "The same as JSON.", returns=str),
             operation("sendMessage", _C.send, "Send a message to it; its id.", *SENDING_PARAMETERS),
             operation("sendMessage", _C.send, "The same, optionally with a JMS message id.", *SENDING_PARAMETERS,
                       flag("createMessageId")),
@@ -129,7 +136,7 @@ class AddressControls:
             operation("pause", _C.pause, "The same; persist: also over a restart or failover.", flag("persist")),
             operation("resume", _C.resume, "End the pause of the address and of all its queues."),
             operation("block", _C.block, "Give producers no credits until unblock or a restart."),
-            operation("isBlocked", lambda c: c.address.blocked, "Whether its producers get no credits."),
+            operation("isBlocked", lambda c: c.address.blocked, "Whether its producers get no credits.", returns=bool),
             operation("unblock", _C.unblock, "Give producers credits again."),
             operation("purge", _C.purge, "Remove the messages of all its queues; returns their number."),
         ],

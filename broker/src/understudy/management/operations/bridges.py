@@ -150,15 +150,14 @@ BROKER_OPERATIONS: Final[tuple[Operation, ...]] = (
         "addConnector",
         lambda c, name, url: _bridges(c).connectors.add(name, url),
         "Add a connector for bridges, which the next activations have too.",
-        text("name"), text("url"),
-    ),
+        text("name"), text("url"), returns=None),
     operation(
         "removeConnector",
         lambda c, name: _bridges(c).connectors.remove(name),
         "Remove a connector that was added.",
-        text("name"),
-    ),
-    operation("destroyBridge", lambda c, name: _bridges(c).destroy(name), "Stop a bridge and forget it.", text("name")),
+        text("name"), returns=None),
+    operation("destroyBridge", lambda c, name: _bridges(c).destroy(name), "Stop a bridge and forget it.", text("name"),
+              returns=None),
 )  # fmt: skip
 
 
@@ -175,49 +174,91 @@ class BridgeControls:
         "bridge",
         "A core bridge, by name.",
         [
-            operation("getName", lambda c: c.bridge.name, "Its name."),
-            operation("getQueueName", lambda c: c.bridge.configuration.queue_name, "Queue it consumes."),
-            operation("getForwardingAddress", lambda c: c.bridge.configuration.forwarding_address, "Target address."),
-            operation("getFilterString", lambda c: c.bridge.configuration.filter, "Selector of the messages."),
+            operation("getName", lambda c: c.bridge.name, "Its name.", returns=str),
+            operation("getQueueName", lambda c: c.bridge.configuration.queue_name, "Queue it consumes.", returns=str),
             operation(
-                "getTransformerClassName", lambda c: c.bridge.configuration.transformer_class_name, "Its transformer."
+                "getForwardingAddress",
+                lambda c: c.bridge.configuration.forwarding_address,
+                "Target address.",
+                returns=str | None,
+            ),
+            operation(
+                "getFilterString",
+                lambda c: c.bridge.configuration.filter,
+                "Selector of the messages.",
+                returns=str | None,
+            ),
+            operation(
+                "getTransformerClassName",
+                lambda c: c.bridge.configuration.transformer_class_name,
+                "Its transformer.",
+                returns=str | None,
             ),
             operation(
                 "getTransformerPropertiesAsJSON",
                 lambda c: to_json(dict(c.bridge.configuration.transformer_properties)),
                 "Properties that the transformer adds, as JSON.",
+                returns=str,
             ),
             operation(
-                "getStaticConnectors", lambda c: list(c.bridge.configuration.target.static_connectors), "Connectors."
+                "getStaticConnectors",
+                lambda c: list(c.bridge.configuration.target.static_connectors),
+                "Connectors.",
+                returns=list[str],
             ),
             operation(
-                "getDiscoveryGroupName", lambda c: c.bridge.configuration.target.discovery_group, "Discovery group."
+                "getDiscoveryGroupName",
+                lambda c: c.bridge.configuration.target.discovery_group,
+                "Discovery group.",
+                returns=str | None,
             ),
-            operation("getRetryInterval", lambda c: c.bridge.configuration.connection.retry_interval_ms, "ms."),
+            operation(
+                "getRetryInterval", lambda c: c.bridge.configuration.connection.retry_interval_ms, "ms.", returns=int
+            ),
             operation(
                 "getRetryIntervalMultiplier",
                 lambda c: c.bridge.configuration.connection.retry_interval_multiplier,
                 "Growth of the interval.",
+                returns=float,
             ),
-            operation("getMaxRetryInterval", lambda c: c.bridge.configuration.connection.max_retry_interval_ms, "ms."),
+            operation(
+                "getMaxRetryInterval",
+                lambda c: c.bridge.configuration.connection.max_retry_interval_ms,
+                "ms.",
+                returns=int,
+            ),
             operation(
                 "getReconnectAttempts",
                 lambda c: c.bridge.configuration.connection.reconnect_attempts,
                 "Attempts after a lost connection; -1: no limit.",
+                returns=int,
             ),
             operation(
-                "isUseDuplicateDetection", lambda c: c.bridge.configuration.use_duplicate_detection, "Whether it is."
+                "isUseDuplicateDetection",
+                lambda c: c.bridge.configuration.use_duplicate_detection,
+                "Whether it is.",
+                returns=bool,
             ),
-            operation("isHA", lambda c: c.bridge.configuration.target.ha, "Whether it follows failovers."),
-            operation("isStarted", lambda c: c.bridge.started, "Whether it is started; it may not be connected."),
-            operation("isConnected", lambda c: c.bridge.connected, "Whether it has a session at the target."),
+            operation(
+                "isHA", lambda c: c.bridge.configuration.target.ha, "Whether it follows failovers.", returns=bool
+            ),
+            operation(
+                "isStarted", lambda c: c.bridge.started, "Whether it is started; it may not be connected.", returns=bool
+            ),
+            operation(
+                "isConnected", lambda c: c.bridge.connected, "Whether it has a session at the target.", returns=bool
+            ),
             operation(
                 "getMessagesPendingAcknowledgement",
                 lambda c: c.bridge.counts.forwarded,
                 "Messages sent since the activation, as in Artemis those included that are confirmed.",
+                returns=int,
             ),
             operation(
-                "getMessagesAcknowledged", lambda c: c.bridge.counts.acknowledged, "Messages that the target confirmed."
+                "getMessagesAcknowledged",
+                lambda c: c.bridge.counts.acknowledged,
+                "Messages that the target confirmed.",
+                returns=int,
             ),
             operation("getMetrics", BridgeControl.metrics, "Both counters."),
             operation("start", BridgeControl.start, "Start it."),

@@ -14,13 +14,14 @@ from typing import Final
 from understudy import __version__
 from understudy.config.high_availability import Role
 from understudy.config.json_settings import json_name
+from understudy.config.model import Configuration
 from understudy.errors import BrokerError, ConfigError, ManagementError
 from understudy.management.json_text import to_json
 from understudy.management.operations.bridges import bridge_names
 from understudy.management.operations.invocation import Control
 from understudy.management.operations.readers import READER_OPERATIONS
 from understudy.management.operations.settings import ROLE_PERMISSIONS
-from understudy.management.operations.table import Operation, operation, text
+from understudy.management.operations.table import Effect, Operation, operation, text
 from understudy.management.operations.transport import (
     ACCEPTOR_FACTORY,
     CONNECTOR_FACTORY,
@@ -219,6 +220,8 @@ def _configured(name: str) -> Callable[[BrokerControl], object]:
 
 
 _C = BrokerControl
+#: Default values, whose types are those of the configured ones.
+_DEFAULT: Final = Configuration()
 
 _CONFIGURED: Final = (
     ("getName", "name", "Name of the broker."),
@@ -251,58 +254,73 @@ _CONFIGURED: Final = (
 )
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
-    *(operation(name, _configured(field), doc) for name, field, doc in _CONFIGURED),
+    *(operation(name, _configured(field), doc, returns=type(getattr(_DEFAULT, field)))
+      for name, field, doc in _CONFIGURED),
     *READER_OPERATIONS,
-    operation("getVersion", lambda control: __version__, "Version of the broker."),
-    operation("getNodeID", lambda c: c.node.services.node_id, "Node id, shared by a primary and its backup."),
+    operation("getVersion", lambda control: __version__, "Version of the broker.", returns=str),
+    operation("getNodeID", lambda c: c.node.services.node_id, "Node id, shared by a primary and its backup.",
+              returns=str),
     operation("isStarted", lambda c: c.node.services.connections.accepting,
-              "Whether it accepts clients; false while it stops."),
-    operation("isActive", lambda control: True, "Always true: other nodes have no management over messages."),
-    operation("isBackup", lambda control: False, "Always false: other nodes have no management over messages."),
+              "Whether it accepts clients; false while it stops.", returns=bool),
+    operation("isActive", lambda control: True, "Always true: other nodes have no management over messages.",
+              returns=bool),
+    operation("isBackup", lambda control: False, "Always false: other nodes have no management over messages.",
+              returns=bool),
     operation("isSharedStore", _C.shares_store, "Whether it shares the store with a peer."),
     operation("isFailoverOnServerShutdown", lambda c: c.node.configuration.ha_policy.failover_on_shutdown,
-              "Whether a clean stop lets the peer take over."),
+              "Whether a clean stop lets the peer take over.", returns=bool),
     operation("isReplicaSync", _C.replica_in_sync, "Whether a replica of this node may take over."),
     operation("getHAPolicy", _C.ha_policy, "Its HA policy."),
     operation("getActivationSequence", lambda c: c.node.services.sessions.post_office.store.epoch,
-              "Epoch of the activation."),
+              "Epoch of the activation.", returns=int),
     operation("getStatus", _C.status, "State, version and uptime, as JSON."),
-    operation("getUptime", lambda c: c.uptime, "Time since the activation."),
-    operation("getUptimeMillis", lambda c: c.uptime_ms, "The same in milliseconds."),
-    operation("getCurrentTimeMillis", lambda c: c.node.services.clock.wall_ms(), "Wall time."),
-    operation("getGlobalMaxSize", lambda c: c.node.global_max_size_bytes, "Limit for bodies in memory, in bytes."),
+    operation("getUptime", lambda c: c.uptime, "Time since the activation.", returns=str),
+    operation("getUptimeMillis", lambda c: c.uptime_ms, "The same in milliseconds.", returns=int),
+    operation("getCurrentTimeMillis", lambda c: c.node.services.clock.wall_ms(), "Wall time.", returns=int),
+    operation("getGlobalMaxSize", lambda c: c.node.global_max_size_bytes, "Limit for bodies in memory, in bytes.",
+              returns=int),
     operation("getAddressMemoryUsage",
-              lambda c: c.node.services.sessions.post_office.memory.held_bytes, "Bytes of bodies."),
+              lambda c: c.node.services.sessions.post_office.memory.held_bytes, "Bytes of bodies.", returns=int),
     operation("getAddressMemoryUsagePercentage", _C.memory_percent, "The same in percent of the limit."),
     operation("getDiskStoreUsage", lambda c: c.node.services.sessions.post_office.store.disk_used_percent / 100,
-              "Used part of the store's disk, 0 to 1."),
-    operation("getTotalMessageCount", lambda c: c.sum_of(lambda queue: queue.message_count), "Messages in all queues."),
-    operation("getTotalMessagesAdded", lambda c: c.sum_of(lambda queue: queue.messages_added), "Messages added."),
+              "Used part of the store's disk, 0 to 1.", returns=float),
+    operation("getTotalMessageCount", lambda c: c.sum_of(lambda queue: queue.message_count), "Messages in all queues.",
+              returns=int),
+    operation("getTotalMessagesAdded", lambda c: c.sum_of(lambda queue: queue.messages_added), "Messages added.",
+              returns=int),
     operation("getTotalMessagesAcknowledged", lambda c: c.sum_of(lambda queue: queue.messages_acknowledged),
-              "Messages acknowledged in all queues."),
-    operation("getAuthenticationCacheSize", lambda c: c.node.services.access.policy.known_logins, "Cached logins."),
+              "Messages acknowledged in all queues.", returns=int),
+    operation("getAuthenticationCacheSize", lambda c: c.node.services.access.policy.known_logins, "Cached logins.",
+              returns=int),
     operation("getAuthorizationCacheSize", lambda c: c.node.services.access.policy.known_answers,
-              "Entries of the permission cache."),
+              "Entries of the permission cache.", returns=int),
     operation("getAuthenticationSuccessCount", lambda c: c.node.services.access.logins.succeeded_count,
-              "Successful logins; 0 without security."),
-    operation("getAuthenticationFailureCount", lambda c: c.node.services.access.logins.failed_count, "Refused logins."),
+              "Successful logins; 0 without security.", returns=int),
+    operation("getAuthenticationFailureCount", lambda c: c.node.services.access.logins.failed_count, "Refused logins.",
+              returns=int),
     operation("getAuthorizationSuccessCount", lambda c: c.node.services.access.policy.allowed_count,
-              "Permission checks that succeeded."),
-    operation("getAuthorizationFailureCount", lambda c: c.node.services.access.policy.refused_count, "Refused checks."),
+              "Permission checks that succeeded.", returns=int),
+    operation("getAuthorizationFailureCount", lambda c: c.node.services.access.policy.refused_count, "Refused checks.",
+              returns=int),
     operation("getAcceptors", _C.all_acceptors, "Acceptors: name, factory, parameters."),
     operation("getConnectors", _C.all_connectors, "Connectors: name, factory, parameters."),
     operation("getBridgeNames", bridge_names, "Names of the core bridges."),
-    operation("getConnectorServices", lambda control: [], "Empty: not supported."),
-    operation("getBrokerPluginClassNames", lambda control: [], "Empty: Java classes are not supported."),
-    operation("getIncomingInterceptorClassNames", lambda control: [], "Empty: Java classes are not supported."),
-    operation("getOutgoingInterceptorClassNames", lambda control: [], "Empty: Java classes are not supported."),
-    operation("listBrokerConnections", lambda control: "[]", "Empty: not supported."),
-    operation("isEmbeddedWebServerStarted", lambda control: False, "Always false: there is no web console."),
-    operation("isClustered", lambda c: bool(c.node.configuration.cluster_connections), "Whether it is clustered."),
+    operation("getConnectorServices", lambda control: [], "Empty: not supported.", returns=list[str]),
+    operation("getBrokerPluginClassNames", lambda control: [], "Empty: Java classes are not supported.",
+              returns=list[str]),
+    operation("getIncomingInterceptorClassNames", lambda control: [], "Empty: Java classes are not supported.",
+              returns=list[str]),
+    operation("getOutgoingInterceptorClassNames", lambda control: [], "Empty: Java classes are not supported.",
+              returns=list[str]),
+    operation("listBrokerConnections", lambda control: "[]", "Empty: not supported.", returns=str),
+    operation("isEmbeddedWebServerStarted", lambda control: False, "Always false: there is no web console.",
+              returns=bool),
+    operation("isClustered", lambda c: bool(c.node.configuration.cluster_connections), "Whether it is clustered.",
+              returns=bool),
     operation("getClusterConnectionNames", lambda c: [each.name for each in c.node.configuration.cluster_connections],
-              "Names of the cluster connections."),
+              "Names of the cluster connections.", returns=list[str]),
     operation("isWildcardRoutingEnabled", lambda c: c.node.configuration.wildcards.routing_enabled,
-              "Whether queues of wildcard addresses get messages."),
+              "Whether queues of wildcard addresses get messages.", returns=bool),
     operation("sendQueueInfoToQueue", _C.report_queues, "Put reports of all queues and consumers into a queue.",
               text("queueName"), text("address")),
     operation("listNetworkTopology", _C.topology, "Nodes of the cluster with their backups, as JSON."),
@@ -310,11 +328,13 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     operation("getConnectorsAsJSON", _C.connectors, "Connectors, as JSON."),
     operation("getAddressSettingsAsJSON", _C.address_settings, "Settings of an address, as JSON.", text("address")),
     operation("getRoles", _C.role_rows, "Permissions of each role on an address.", text("addressMatch")),
-    operation("getRolesAsJSON", lambda c, address: to_json(c.roles(address)), "As JSON.", text("addressMatch")),
+    operation("getRolesAsJSON", lambda c, address: to_json(c.roles(address)), "As JSON.", text("addressMatch"),
+              returns=str),
     operation("reloadConfigurationFile", _C.reload,
               "Apply changed files as far as no restart is needed; an error names each file that cannot be used."),
-    operation("forceFailover", _C.fail_over, "Stop, and let the peer take over."),
-    operation("failback", _C.fail_back, "Yield to the primary that waits, whatever allow-failback says."),
+    operation("forceFailover", _C.fail_over, "Stop, and let the peer take over.", changes=Effect.RESTART),
+    operation("failback", _C.fail_back, "Yield to the primary that waits, whatever allow-failback says.",
+              changes=Effect.RESTART),
     operation("scaleDown", _C.scale_down, "Stop, and move all messages to another member.",
-              text("connector", nullable=True)),
+              text("connector", nullable=True), changes=Effect.RESTART),
 )  # fmt: skip

@@ -113,24 +113,31 @@ def _cells(tag: str, texts: list[str] | tuple[str, ...]) -> str:
 
 
 BROKER_OPERATIONS: Final = (
-    operation("isMessageCounterEnabled", lambda c: _all(c).enabled, "Whether message counters are sampled."),
-    operation("enableMessageCounters", lambda c: _all(c).enable(), "Sample message counters from now on."),
-    operation("disableMessageCounters", lambda c: _all(c).disable(), "Stop sampling and reset the counts."),
-    operation("getMessageCounterSamplePeriod", lambda c: _all(c).period_ms, "Milliseconds between two samples."),
+    operation("isMessageCounterEnabled", lambda c: _all(c).enabled, "Whether message counters are sampled.",
+              returns=bool),
+    operation("enableMessageCounters", lambda c: _all(c).enable(), "Sample message counters from now on.",
+              returns=None),
+    operation("disableMessageCounters", lambda c: _all(c).disable(), "Stop sampling and reset the counts.",
+              returns=None),
+    operation("getMessageCounterSamplePeriod", lambda c: _all(c).period_ms, "Milliseconds between two samples.",
+              returns=int),
     operation("setMessageCounterSamplePeriod", lambda c, period_ms: _all(c).set_period(period_ms),
-              "Change it; at least 1000.", long("newPeriod")),
+              "Change it; at least 1000.", long("newPeriod"), returns=None),
     operation("getMessageCounterMaxDayCount", lambda c: _all(c).max_day_count,
-              "Days of history; the address setting message-counter-history-day-limit decides for its queues."),
+              "Days of history; the address setting message-counter-history-day-limit decides for its queues.",
+              returns=int),
     operation("setMessageCounterMaxDayCount", lambda c, days: _all(c).set_max_day_count(days), "Change it.",
-              integer("count")),
-    operation("resetAllMessageCounters", lambda c: _all(c).reset_counters(), "Set the counts of all queues to 0."),
-    operation("resetAllMessageCounterHistories", lambda c: _all(c).reset_histories(), "Clear all histories."),
+              integer("count"), returns=None),
+    operation("resetAllMessageCounters", lambda c: _all(c).reset_counters(), "Set the counts of all queues to 0.",
+              returns=None),
+    operation("resetAllMessageCounterHistories", lambda c: _all(c).reset_histories(), "Clear all histories.",
+              returns=None),
 )  # fmt: skip
 
 QUEUE_OPERATIONS: Final = (
     operation("listMessageCounter", list_counter, "Its message counter, as JSON."),
     operation("listMessageCounterAsHTML", counter_as_html, "Its message counter, as an HTML table."),
-    operation("resetMessageCounter", lambda c: _of(c).reset(), "Set its counts to 0."),
+    operation("resetMessageCounter", lambda c: _of(c).reset(), "Set its counts to 0.", returns=None),
     operation("listMessageCounterHistory", list_history, "Messages added by day and hour (UTC), as JSON."),
     operation("listMessageCounterHistoryAsHTML", history_as_html, "The same as an HTML table."),
 )

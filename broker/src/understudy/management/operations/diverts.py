@@ -44,20 +44,53 @@ class DivertControls:
         "divert",
         "A divert, by name.",
         [
-            operation("getUniqueName", lambda c: c.divert.name, "Its name."),
+            operation("getUniqueName", lambda c: c.divert.name, "Its name.", returns=str),
             operation(
-                "getRoutingName", lambda c: c.divert.routing_name, "Of diverts with one routing name one is used."
+                "getRoutingName",
+                lambda c: c.divert.routing_name,
+                "Of diverts with one routing name one is used.",
+                returns=str,
             ),
-            operation("getAddress", lambda c: c.divert.configuration.address, "Source address."),
-            operation("getForwardingAddress", lambda c: c.divert.configuration.forwarding_address, "Target addresses."),
-            operation("getFilter", lambda c: c.divert.configuration.filter, "Selector of the messages."),
+            operation("getAddress", lambda c: c.divert.configuration.address, "Source address.", returns=str),
             operation(
-                "isExclusive", lambda c: c.divert.configuration.exclusive, "Whether messages are moved, not copied."
+                "getForwardingAddress",
+                lambda c: c.divert.configuration.forwarding_address,
+                "Target addresses.",
+                returns=str,
             ),
-            operation("getRoutingType", lambda c: c.divert.configuration.routing_type.name, "Routing type of copies."),
-            operation("getTransformerClassName", lambda control: None, "None: Java classes are not supported."),
-            operation("getTransformerPropertiesAsJSON", lambda control: "{}", "Empty: Java classes are not supported."),
-            operation("isRetroactiveResource", lambda c: c.retroactive, "Whether it serves a retroactive address."),
+            operation(
+                "getFilter", lambda c: c.divert.configuration.filter, "Selector of the messages.", returns=str | None
+            ),
+            operation(
+                "isExclusive",
+                lambda c: c.divert.configuration.exclusive,
+                "Whether messages are moved, not copied.",
+                returns=bool,
+            ),
+            operation(
+                "getRoutingType",
+                lambda c: c.divert.configuration.routing_type.name,
+                "Routing type of copies.",
+                returns=str,
+            ),
+            operation(
+                "getTransformerClassName",
+                lambda control: None,
+                "None: Java classes are not supported.",
+                returns=str | None,
+            ),
+            operation(
+                "getTransformerPropertiesAsJSON",
+                lambda control: "{}",
+                "Empty: Java classes are not supported.",
+                returns=str,
+            ),
+            operation(
+                "isRetroactiveResource",
+                lambda c: c.retroactive,
+                "Whether it serves a retroactive address.",
+                returns=bool,
+            ),
         ],
     )
 
@@ -198,10 +231,16 @@ _DIVERT: Final = (
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
     operation(
-        "getDivertNames", lambda c: list(c.node.services.sessions.post_office.diverts.by_name), "Names of all diverts."
+        "getDivertNames",
+        lambda c: list(c.node.services.sessions.post_office.diverts.by_name),
+        "Names of all diverts.",
+        returns=list[str],
     ),
     operation(
-        "listDivertNames", lambda c: list(c.node.services.sessions.post_office.diverts.by_name), "As getDivertNames."
+        "listDivertNames",
+        lambda c: list(c.node.services.sessions.post_office.diverts.by_name),
+        "As getDivertNames.",
+        returns=list[str],
     ),
     operation("createDivert", create_divert, "Create a divert.", *_DIVERT),
     operation("createDivert", create_divert, "The same with a routing type.", *_DIVERT, text("routingType")),
@@ -223,5 +262,6 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         lambda c, name: c.node.services.sessions.post_office.diverts.destroy(name),
         "Destroy a divert.",
         text("name"),
+        returns=None,
     ),
 )

@@ -60,10 +60,19 @@ class AcceptorControls:
         "acceptor",
         "An acceptor, by name.",
         [
-            operation("getName", lambda c: c.acceptor.name, "Its name."),
-            operation("getFactoryClassName", lambda control: ACCEPTOR_FACTORY, "Name of the factory in Artemis."),
-            operation("getParameters", lambda c: acceptor_parameters(c.acceptor), "Its parameters."),
-            operation("isStarted", lambda c: c.node.services.connections.accepting, "Whether it accepts clients."),
+            operation("getName", lambda c: c.acceptor.name, "Its name.", returns=str),
+            operation(
+                "getFactoryClassName", lambda control: ACCEPTOR_FACTORY, "Name of the factory in Artemis.", returns=str
+            ),
+            operation(
+                "getParameters", lambda c: acceptor_parameters(c.acceptor), "Its parameters.", returns=dict[str, object]
+            ),
+            operation(
+                "isStarted",
+                lambda c: c.node.services.connections.accepting,
+                "Whether it accepts clients.",
+                returns=bool,
+            ),
         ],
     )
 
@@ -81,35 +90,56 @@ class ClusterConnectionControls:
         "clusterconnection",
         "A cluster connection, by name.",
         [
-            operation("getName", lambda c: c.cluster.name, "Its name."),
-            operation("getAddress", lambda c: c.cluster.address, "Prefix of its addresses; empty = all."),
-            operation("getNodeID", lambda c: c.node.services.node_id, "Id of this node."),
+            operation("getName", lambda c: c.cluster.name, "Its name.", returns=str),
+            operation("getAddress", lambda c: c.cluster.address, "Prefix of its addresses; empty = all.", returns=str),
+            operation("getNodeID", lambda c: c.node.services.node_id, "Id of this node.", returns=str),
             operation("getNodes", ClusterConnectionControl.nodes, "Known nodes: id to address."),
-            operation("getStaticConnectors", lambda c: list(c.cluster.static_connectors), "Names of its connectors."),
-            operation("getStaticConnectorsAsJSON", lambda c: to_json(c.cluster.static_connectors), "The same as JSON."),
-            operation("getDiscoveryGroupName", lambda c: c.cluster.discovery_group, "Name of its discovery group."),
-            operation("getTopology", lambda c: to_json(c.nodes()), "Known nodes, as JSON."),
-            operation("isStarted", lambda c: c.node.services.connections.accepting, "Whether it is started."),
+            operation(
+                "getStaticConnectors",
+                lambda c: list(c.cluster.static_connectors),
+                "Names of its connectors.",
+                returns=list[str],
+            ),
+            operation(
+                "getStaticConnectorsAsJSON",
+                lambda c: to_json(c.cluster.static_connectors),
+                "The same as JSON.",
+                returns=str,
+            ),
+            operation(
+                "getDiscoveryGroupName",
+                lambda c: c.cluster.discovery_group,
+                "Name of its discovery group.",
+                returns=str | None,
+            ),
+            operation("getTopology", lambda c: to_json(c.nodes()), "Known nodes, as JSON.", returns=str),
+            operation(
+                "isStarted", lambda c: c.node.services.connections.accepting, "Whether it is started.", returns=bool
+            ),
             operation(
                 "isDuplicateDetection",
                 lambda c: c.cluster.use_duplicate_detection,
                 "Whether its bridges send duplicate ids.",
+                returns=bool,
             ),
             operation(
                 "getMessageLoadBalancingType",
                 lambda c: c.cluster.message_load_balancing.value,
                 "Which members get messages.",
+                returns=str,
             ),
-            operation("getMaxHops", lambda c: c.cluster.max_hops, "How many nodes away queues may be."),
+            operation("getMaxHops", lambda c: c.cluster.max_hops, "How many nodes away queues may be.", returns=int),
             operation(
                 "getMessagesPendingAcknowledgement",
                 lambda c: c.metrics()["messagesPendingAcknowledgement"],
                 "Messages that its bridges have sent since the activation.",
+                returns=int,
             ),
             operation(
                 "getMessagesAcknowledged",
                 lambda c: c.metrics()["messagesAcknowledged"],
                 "Messages that other members have confirmed since the activation.",
+                returns=int,
             ),
             operation("getMetrics", ClusterConnectionControl.metrics, "Both, for all members together."),
             operation("getBridgeMetrics", ClusterConnectionControl.metrics, "Both, for one member.", text("nodeId")),

@@ -51,10 +51,10 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     operation("listQuarantinedMessagesAsJSON", list_quarantined, "A page of them; the first page is 1.",
               integer("page"), integer("pageSize")),
     operation("getQuarantinedMessageCount", lambda c: c.node.services.sessions.post_office.store.quarantine.count,
-              "Number of entries of the quarantine."),
+              "Number of entries of the quarantine.", returns=int),
     operation("getMessagesWaitingForOtherNodeCount", lambda c: _damaged(c).waiting_count,
-              "Damaged messages that wait for the copy of the other node of the pair."),
+              "Damaged messages that wait for the copy of the other node of the pair.", returns=int),
     operation("quarantineMessagesWaitingForOtherNode", lambda c: _damaged(c).give_up(),
-              "Move the damaged messages that wait for the other node to the quarantine; how many."),
+              "Move the damaged messages that wait for the other node to the quarantine; how many.", returns=int),
     operation("dropQuarantinedMessage", drop, "Remove an entry of the quarantine with its bytes.", text("entryId")),
 )  # fmt: skip

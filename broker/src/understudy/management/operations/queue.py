@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Generator
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from understudy.dataclass import dataclass
 from understudy.errors import ManagementError
@@ -29,7 +29,9 @@ from understudy.session.consumer import ServerConsumer
 from understudy.store.reference import MessageReference
 from understudy.terms import Permission
 
-Steps = Generator[None, None, Any]
+T = TypeVar("T")
+Steps = Generator[None, None, T]
+"""A result that is found in slices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,35 +69,35 @@ class QueueControl(Control):
 
     # -- reading ------------------------------------------------------------------------------------
 
-    def list_messages(self, selector: str | None) -> Steps:
+    def list_messages(self, selector: str | None) -> Steps[list[messages.Shown]]:
         """The first messages that match a selector."""
         return messages.page(self.queue, self.wanted(selector), 0, self.page_size, messages.show)
 
-    def list_messages_as_json(self, selector: str | None) -> Steps:
+    def list_messages_as_json(self, selector: str | None) -> Steps[str]:
         """The first messages that match a selector, as JSON."""
         return to_json((yield from self.list_messages(selector)))
 
-    def browse(self, selector: str | None = None) -> Steps:
+    def browse(self, selector: str | None = None) -> Steps[list[messages.Shown]]:
         """The first messages that match a selector, with the text of text messages."""
         return self.browse_page(1, self.page_size, selector)
 
-    def browse_page(self, page: int, page_size: int, selector: str | None = None) -> Steps:
+    def browse_page(self, page: int, page_size: int, selector: str | None = None) -> Steps[list[messages.Shown]]:
         """A page of the messages that match a selector. Raises ManagementError."""
         if page < 1 or not 0 < page_size <= self.page_size:
             raise ManagementError(f"page {page} of {page_size}: from 1, with 1 to {self.page_size} messages")
         return self._browse((page - 1) * page_size, page_size, selector)
 
-    def _browse(self, skip: int, limit: int, selector: str | None) -> Steps:
+    def _browse(self, skip: int, limit: int, selector: str | None) -> Steps[list[messages.Shown]]:
         wanted = self.wanted(selector)
         return (yield from messages.page(self.queue, wanted, skip, limit, messages.show_with_body))
 
-    def count(self, selector: str | None) -> object:
+    def count(self, selector: str | None) -> int | Steps[int]:
         """Number of waiting messages that match a selector."""
         if not selector or not selector.strip():
             return self.queue.message_count
         return messages.count(self.queue, self.wanted(selector))
 
-    def count_by(self, selector: str | None, property_name: str) -> Steps:
+    def count_by(self, selector: str | None, property_name: str) -> Steps[str]:
         """Number of matching messages for each value of a property, as JSON."""
         return to_json((yield from messages.count_by(self.queue, self.wanted(selector), property_name)))
 
@@ -137,7 +139,7 @@ class QueueControl(Control):
         """Scheduled messages."""
         return list(self.office.scheduled.of(self.queue))
 
-    def everything(self, value: Callable[[MessageReference], int]) -> Steps:
+    def everything(self, value: Callable[[MessageReference], int]) -> Steps[int]:
         """Sum of a value over all messages: waiting, scheduled and being delivered."""
         elsewhere = sum(map(value, (*self.held(), *self.waiting_for_their_time())))
         return elsewhere + (yield from messages.total(self.queue, value))
@@ -211,39 +213,39 @@ class QueueControl(Control):
 
     # -- changing -----------------------------------------------------------------------------------
 
-    def remove(self, selector: str | None) -> Steps:
+    def remove(self, selector: str | None) -> Steps[int]:
         """Remove the messages that match; returns their number."""
         return messages.remove(self.office, self.queue, self.wanted(selector))
 
-    def remove_at_most(self, limit: int, selector: str | None) -> Steps:
+    def remove_at_most(self, limit: int, selector: str | None) -> Steps[int]:
         """``limit`` has no effect: the flushLimit of Artemis is the number of messages per transaction."""
         return self.remove(selector)
 
-    def remove_all(self) -> Steps:
+    def remove_all(self) -> Steps[int]:
         """Remove all messages that are not being delivered; returns their number."""
         return self.remove(None)
 
-    def remove_one(self, message_id: int) -> Steps:
+    def remove_one(self, message_id: int) -> Steps[bool]:
         """Remove a message; whether it existed."""
         return _any(messages.remove(self.office, self.queue, messages.of_id(message_id), 1))
 
-    def expire(self, selector: str | None) -> Steps:
+    def expire(self, selector: str | None) -> Steps[int]:
         """Expire the messages that match; returns their number."""
         return self._act(self.wanted(selector), messages.expire(self.office, self.queue))
 
-    def expire_one(self, message_id: int) -> Steps:
+    def expire_one(self, message_id: int) -> Steps[bool]:
         """Expire a message; whether it existed."""
         return self._act_on_one(message_id, messages.expire(self.office, self.queue))
 
-    def kill(self, selector: str | None) -> Steps:
+    def kill(self, selector: str | None) -> Steps[int]:
         """Send the messages that match to the dead-letter address; returns their number."""
         return self._act(self.wanted(selector), messages.kill(self.office, self.queue))
 
-    def kill_one(self, message_id: int) -> Steps:
+    def kill_one(self, message_id: int) -> Steps[bool]:
         """Send a message to the dead-letter address; whether it existed."""
         return self._act_on_one(message_id, messages.kill(self.office, self.queue))
 
-    def move(self, selector: str | None, target: str, reject_duplicates: bool = False, limit: int = -1) -> Steps:
+    def move(self, selector: str | None, target: str, reject_duplicates: bool = False, limit: int = -1) -> Steps[int]:
         """Move the messages that match to another queue; returns their number."""
         act = messages.move(
             self.office, self.queue, self.target(target), self.permit, reject_duplicates=reject_duplicates
@@ -252,36 +254,36 @@ class QueueControl(Control):
 
     def move_flushing(
         self, flush_limit: int, selector: str | None, target: str, reject_duplicates: bool, limit: int = -1
-    ) -> Steps:
+    ) -> Steps[int]:
         """The form of ``move`` with a flushLimit, which has no effect; a limit of 0 means no limit, as in Artemis."""
         return self.move(selector, target, reject_duplicates, limit if limit > 0 else -1)
 
-    def move_one(self, message_id: int, target: str, reject_duplicates: bool = False) -> Steps:
+    def move_one(self, message_id: int, target: str, reject_duplicates: bool = False) -> Steps[bool]:
         """Move a message to another queue; whether it existed."""
         act = messages.move(
             self.office, self.queue, self.target(target), self.permit, reject_duplicates=reject_duplicates
         )
         return self._act_on_one(message_id, act)
 
-    def copy_one(self, message_id: int, target: str) -> Steps:
+    def copy_one(self, message_id: int, target: str) -> Steps[bool]:
         """Copy a message to another queue; whether it existed."""
         found = self.office.directory.queue(target)
         self.permit(found.address.name, found.name)
         return (yield from messages.copy_one(self.office, self.queue, message_id, found))
 
-    def retry(self, selector: str | None = None) -> Steps:
+    def retry(self, selector: str | None = None) -> Steps[int]:
         """Return the messages that match to their origin; returns their number."""
         return self._act(self.wanted(selector), messages.retry(self.office, self.queue, self.permit))
 
-    def retry_one(self, message_id: int) -> Steps:
+    def retry_one(self, message_id: int) -> Steps[bool]:
         """Return a message to its origin; whether it existed."""
         return self._act_on_one(message_id, messages.retry(self.office, self.queue, self.permit))
 
-    def change_priority(self, selector: str | None, priority: int) -> Steps:
+    def change_priority(self, selector: str | None, priority: int) -> Steps[int]:
         """Change the priority of the messages that match; returns their number."""
         return self._act(self.wanted(selector), self._priority(priority))
 
-    def change_priority_of_one(self, message_id: int, priority: int) -> Steps:
+    def change_priority_of_one(self, message_id: int, priority: int) -> Steps[bool]:
         """Change the priority of a message; whether it existed."""
         return self._act_on_one(message_id, self._priority(priority))
 
@@ -290,10 +292,10 @@ class QueueControl(Control):
             raise ManagementError(f"priority {priority}: 0 to 9")
         return messages.change_priority(self.office, self.queue, priority)
 
-    def _act(self, wanted: Wanted, act: Act, limit: int = -1) -> Steps:
+    def _act(self, wanted: Wanted, act: Act, limit: int = -1) -> Steps[int]:
         return act_on(self.queue, wanted, act, limit)
 
-    def _act_on_one(self, message_id: int, act: Act) -> Steps:
+    def _act_on_one(self, message_id: int, act: Act) -> Steps[bool]:
         return _any(self._act(messages.of_id(message_id), act, 1))
 
     def deliver_scheduled(self, selector: str | None) -> None:
@@ -308,7 +310,7 @@ class QueueControl(Control):
         for reference in self.office.scheduled.take(self.queue, wanted, self.queue.scheduled_count):
             self.queue.due(reference)
 
-    def send(self, *arguments: Any) -> Steps:
+    def send(self, *arguments: Any) -> Steps[str]:
         """Send a message to this queue only; returns its id."""
         return send(self, f"{self.queue.address.name}::{self.queue.name}", *arguments)
 

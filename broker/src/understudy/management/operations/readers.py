@@ -67,7 +67,8 @@ def _parsed(store: MessageStore, position: str) -> LogPosition:
 
 READER_OPERATIONS: Final[tuple[Operation, ...]] = (
     operation("listReadersAsJSON", lambda control: to_json(readers_json(readers_of(_store(control)))),
-              "Named readers of the log, the confirmed end of the log, and the earliest position, as JSON."),
+              "Named readers of the log, the confirmed end of the log, and the earliest position, as JSON.",
+              returns=str),
     operation("registerReader", register, "Hold the log for a reader from now on.", text("name")),
     operation("registerReader", register,
               "From a position on: earliest, latest, or JSON with node_id, epoch and sequence; up to so many bytes.",

@@ -343,8 +343,8 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     operation("listBindingsForAddress", list_bindings, "Its queues and diverts as text.", text("address")),
     operation("listAddresses", list_addresses, "Names of all addresses in one text.", text("separator")),
     operation("listAddresses", page_of_addresses, "A page of addresses (options below).", *_OPTIONS),
-    operation("getAddressNames", lambda c: list(_directory(c).addresses), "Names of all addresses."),
-    operation("getAddressCount", lambda c: len(_directory(c).addresses), "Number of addresses."),
+    operation("getAddressNames", lambda c: list(_directory(c).addresses), "Names of all addresses.", returns=list[str]),
+    operation("getAddressCount", lambda c: len(_directory(c).addresses), "Number of addresses.", returns=int),
     operation("createQueue", create_queue, "Create a queue; returns its description.", _ADDRESS,
               text("routingType", nullable=True), _NAME, _FILTER, _DURABLE, integer("maxConsumers"),
               flag("purgeOnNoConsumers"), flag("autoCreateAddress")),
@@ -371,5 +371,5 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     operation("listQueues", page_of_queues, "A page of queues (options below).", *_OPTIONS),
     operation("getQueueNames", queue_names, "Names of all queues."),
     operation("getQueueNames", queue_names, "Of a routing type.", text("routingType", nullable=True)),
-    operation("getQueueCount", lambda c: len(_directory(c).queues), "Number of queues."),
+    operation("getQueueCount", lambda c: len(_directory(c).queues), "Number of queues.", returns=int),
 )  # fmt: skip

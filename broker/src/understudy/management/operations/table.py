@@ -10,9 +10,10 @@ Not here: the operations themselves (``*_control``), the permissions to call the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from enum import Enum
-from typing import Any, Final
+from types import UnionType
+from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
 from understudy.config.model import Configuration
 from understudy.dataclass import dataclass
@@ -94,6 +95,21 @@ def mapping(name: str) -> Parameter:
     return Parameter(name, Kind.MAP, nullable=True)
 
 
+class Effect(Enum):
+    """When an operation takes effect."""
+
+    NONE = "none"
+    """The operation reads, and changes nothing."""
+    LIVE = "live"
+    """At once, and the node goes on serving."""
+    RESTART = "restart"
+    """The node gives up its active role: clients connect anew, to another node or after its next activation."""
+
+
+#: The result of an operation is that of its function.
+FROM_CALL: Final = object()
+
+
 @dataclass(frozen=True, slots=True)
 class Operation:
     """One row of a table."""
@@ -104,6 +120,25 @@ class Operation:
     slices and returns it at its end."""
     doc: str
     parameters: tuple[Parameter, ...] = ()
+    returns: Any = FROM_CALL
+    """Type of the result; ``FROM_CALL``: as the function is annotated."""
+    changes: Effect | None = None
+    """None: an operation that requires the permission to edit takes effect at once."""
+
+    @property
+    def result(self) -> Any:
+        """Type of the result: ``int``, ``str | None``, ``list[str]``; None: it has none."""
+        found = self.returns
+        if found is FROM_CALL:
+            found = get_type_hints(self.call)["return"]
+        return _without_steps(found)
+
+    @property
+    def effect(self) -> Effect:
+        """When the operation takes effect."""
+        if self.changes is not None:
+            return self.changes
+        return Effect.NONE if self.permission() is Permission.VIEW else Effect.LIVE
 
     def permission(self, views: re.Pattern[str] = DEFAULT_VIEWS) -> Permission:
         """The permission that is required with ``management-message-rbac``.
@@ -136,9 +171,51 @@ class Operation:
         )
 
 
-def operation(name: str, call: Callable[..., Any], doc: str, *parameters: Parameter) -> Operation:
-    """A row of a table."""
-    return Operation(name, call, doc, parameters)
+def operation(
+    name: str,
+    call: Callable[..., Any],
+    doc: str,
+    *parameters: Parameter,
+    returns: Any = FROM_CALL,
+    changes: Effect | None = None,
+) -> Operation:
+    """A row of a table.
+
+    Args:
+        name: Name of the operation.
+        call: Function that is called; a lambda needs ``returns``.
+        doc: A sentence for the documentation.
+        parameters: Parameters in their order.
+        returns: Type of the result, if the function is not annotated with it.
+        changes: When it takes effect; None: at once if it requires the permission to edit, else it changes nothing.
+    """
+    return Operation(name, call, doc, parameters, returns, changes)
+
+
+def _without_steps(annotation: Any) -> Any:
+    """The type of a result that may be found in slices: of ``int | Generator[None, None, int]`` it is ``int``."""
+    if get_origin(annotation) is Generator:
+        return get_args(annotation)[2]
+    if get_origin(annotation) in (Union, UnionType):
+        found = dict.fromkeys(map(_without_steps, get_args(annotation)))
+        return next(iter(found)) if len(found) == 1 else annotation
+    return None if annotation is type(None) else annotation
+
+
+_TEXTS: Final[dict[Any, str]] = {
+    None: "nothing", str: "text", int: "integer", float: "number", bool: "boolean", object: "any value",
+}  # fmt: skip
+
+
+def type_text(annotation: Any) -> str:
+    """A type of a result in words: ``integer``, ``text or null``, ``list of text``."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin in (Union, UnionType):
+        given = [type_text(each) for each in arguments if each is not type(None)]
+        return " or ".join([*given, "null"] if type(None) in arguments else given)
+    if origin in (list, tuple):
+        return f"list of {type_text(arguments[0])}" if origin is list else "list"
+    return "object" if origin is dict else _TEXTS[annotation]
 
 
 class Operations:

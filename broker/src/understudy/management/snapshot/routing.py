@@ -62,6 +62,7 @@ QUEUE: Final[Mapping[str, Callable[[Queue], object]]] = {
     "paging": lambda queue: queue.address.paging,
     "memory_bytes": lambda queue: queue.address.memory_bytes,
     "spilled_count": lambda queue: queue.pending.spilled_count,
+    "waiting_count": lambda queue: len(queue.pending),
     "group_count": lambda queue: len(queue.groups.owners),
     "measured": lambda queue: queue.address.settings.enable_metrics,
 }

@@ -16,7 +16,7 @@ from understudy.management.model.cluster import Cluster
 from understudy.management.model.node import Node, Quarantine, Readers
 from understudy.management.model.queues import Message
 from understudy.management.operations.invocation import Answer, InvocationRequest, Requester
-from understudy.management.snapshot.collections import READERS
+from understudy.management.snapshot.collections import rows_of
 from understudy.management.snapshot.routing import message_page
 from understudy.management.snapshot.rows import Rows
 from understudy.management.view import Browsed, Promoted
@@ -69,7 +69,7 @@ class LiveNodeView:
         if collection == "acceptors":
             return Rows.of_items(kind, self._reader.acceptors())
         broker = self._node.broker
-        return Rows.of_items(kind, []) if broker is None else READERS[collection](broker.invocations.node)
+        return rows_of(collection, kind, None if broker is None else broker.invocations.node)
 
     # -- requests ---------------------------------------------------------------------------------
 

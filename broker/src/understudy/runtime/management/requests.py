@@ -7,21 +7,20 @@ with many items are made in steps, between which the node does other work.
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import logging
+import sys
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any, Final, TypeVar, cast
 from urllib.parse import unquote
 
 from aiohttp import web
 from msgspec import to_builtins
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from understudy.errors import BrokerError, MessageNotFound, NotActive, QueueNotFound
 from understudy.limits import HTTP_BODY_BYTES_MAX
 from understudy.management.doors import http as door
-from understudy.management.doors import metrics, openapi
 from understudy.management.doors.http import COLLECTIONS, Collection, Route
 from understudy.management.json_text import parse_json
 from understudy.management.model.node import Promotion, Server
@@ -36,6 +35,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 Handler = Callable[[web.Request], Awaitable[web.Response]]
 
+#: Module with the tables of all operations.
+_OPERATIONS: Final = "understudy.management.operations.declared"
 #: Headers of every answer.
 HEADERS: Final = {
     "Cache-Control": "no-store",
@@ -58,7 +59,6 @@ class Requests:
         self._listener = listener
         self._servers = servers
         self._error_texts = ErrorTexts("M")
-        self._process = ProcessCollector(namespace="understudy", registry=None)
         self._handlers: dict[str, Handler] = {
             "live": self._live,
             "ready": self._ready,
@@ -98,9 +98,13 @@ class Requests:
             query = door.parse_page(collection, _parameters(request))
         except ValueError as error:
             return refuse(400, "bad-request", str(error))
+        if collection.name == "operations":
+            await _load(_OPERATIONS)
         return answered_with(200, await _finish(door.page_json(collection, self._view.rows(collection.name), query)))
 
     async def _item(self, collection: Collection, request: web.Request) -> web.Response:
+        if collection.name == "operations":
+            await _load(_OPERATIONS)
         name = _segment(request, 4)
         found = await _finish(door.item_json(collection, self._view.rows(collection.name), name))
         if found is None:
@@ -160,16 +164,19 @@ class Requests:
         return text_answer(200, await _finish(door.node_text(self._view)))
 
     async def _openapi(self, request: web.Request) -> web.Response:
+        await _load("understudy.management.doors.openapi")
+        from understudy.management.doors import openapi
+
         return answered_with(200, openapi.document(self._view.node().version))
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        registry = CollectorRegistry(auto_describe=False)
-        registry.register(await _finish(metrics.families(self._view)))
-        registry.register(self._process)
+        await _load("understudy.runtime.management.scrape")
+        from understudy.runtime.management import scrape
+
+        families = await _finish(scrape.families(self._view))
         # the text of many series takes long, and is made of values that do not change any more
-        loop = asyncio.get_running_loop()
-        text = await loop.run_in_executor(None, generate_latest, registry)
-        return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
+        text = await asyncio.get_running_loop().run_in_executor(None, scrape.exposition, families)
+        return web.Response(body=text, headers={"Content-Type": scrape.CONTENT_TYPE})
 
     async def _list_servers(self, request: web.Request) -> web.Response:
         if self._servers is not None:
@@ -268,6 +275,7 @@ class Requests:
         return await self._carry_out(wanted, lambda result: result)
 
     async def _carry_out(self, wanted: InvocationRequest, shown: Callable[[object], object]) -> web.Response:
+        await _load(_OPERATIONS)
         answered: asyncio.Future[web.Response] = asyncio.get_running_loop().create_future()
 
         def answer(result: object, error: BrokerError | None) -> None:
@@ -284,6 +292,12 @@ class Requests:
             return refuse(503, error.code, str(error))
         # if the node fails meanwhile there is no answer: the deadline closes the connection
         return await answered
+
+
+async def _load(module: str) -> None:
+    """Load a module in a thread: a node that nothing asks for it is spared the memory, and the loop is not held."""
+    if module not in sys.modules:
+        await asyncio.get_running_loop().run_in_executor(None, importlib.import_module, module)
 
 
 async def _finish(work: Generator[None, None, T]) -> T:
