@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from support.processes import COMMAND, READY_S, Node
-from support.replicated import ReplicatedPair, consume, produce, property_of, wait_logged, wait_until
+from support.replicated import ReplicatedPair, consume, logged, produce, property_of, wait_logged, wait_until
 from support.witnesses import WitnessProcess
 from understudy.runtime.disk import RealDisk
 from understudy.store.log.follower import recover
