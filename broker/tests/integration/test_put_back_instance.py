@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from support.processes import COMMAND, READY_S, Node
-from support.replicated import ReplicatedPair, consume, produce, property_of, wait_logged, wait_until
+from support.replicated import ReplicatedPair, consume, logged, produce, property_of, wait_logged, wait_until
 from support.witnesses import WitnessProcess
 from understudy.runtime.disk import RealDisk
 from understudy.store.log.follower import recover
@@ -168,8 +168,10 @@ def test_the_copy_of_the_replica_proves_it_when_the_witness_cannot(site: Site) -
     wait_logged(pair.primary, "let the other node serve: `understudy promote --accept-data-loss` there")
     assert saved(pair.backup) == []
     wait_until(lambda: "understudy promote" in str(pair.backup.facts().get("ha")), pair.backup)
+    # the log of the backup has the line for each time that it was the replica, too
+    synced = logged(pair.backup, "replica in sync")
     run("promote", "--instance", pair.backup.directory, "--accept-data-loss", "--yes")
     pair.backup.wait_ready("active")
     consume(pair.url, 300)
-    wait_logged(pair.backup, "replica in sync")
+    wait_logged(pair.backup, "replica in sync", synced + 1)
     assert (saved(pair.primary), saved(pair.backup)) == (["oldreplica.1"], [])
