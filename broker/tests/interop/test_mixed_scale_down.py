@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -66,7 +65,7 @@ def fill(port: int) -> None:
         for number in range(50):
             producer.send(f"order {number}", priority=4)
         producer.send(LARGE)
-        producer.send("later", deliver_at_ms=int(time.time() * 1000) + 10_000)
+        producer.send("later", delay_s=10)
         news = session.producer("news", routing="multicast")
         for number in range(10):
             news.send(f"item {number}", properties={"n": number % 2})

@@ -26,8 +26,8 @@ from understudy.cli.defaults import DEFAULT_URL
 from understudy.cli.tables import console
 from understudy.cli.terminal import echo
 from understudy.client import aio
-from understudy.client.core.consumer import ReceivedMessage
 from understudy.client.core.options import ClientUrl
+from understudy.client.core.received import ReceivedMessage
 from understudy.errors import ConfigError
 from understudy.ledger import ORIGIN_PROPERTY, Confirmer, LedgerWriter, digest_of
 
@@ -88,7 +88,7 @@ def identity_of(received: ReceivedMessage) -> tuple[str, int] | None:
 
 def body_digest(received: ReceivedMessage) -> int:
     """``digest_of`` the body; 0 for a large one, which is not read as a whole."""
-    return digest_of(received.body) if received.stream is None else 0
+    return digest_of(received.message.body) if received.stream is None else 0
 
 
 def origin_of(received: ReceivedMessage) -> str:

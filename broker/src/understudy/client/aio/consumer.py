@@ -11,8 +11,9 @@ from typing import cast
 
 from understudy.client.aio.bodies import Received
 from understudy.client.aio.link import Link, Signal, exclusive, run_handler
-from understudy.client.core.consumer import ConsumerState, ReceivedMessage
+from understudy.client.core.consumer import ConsumerState
 from understudy.client.core.rate import rate_limit
+from understudy.client.core.received import ReceivedMessage
 from understudy.client.core.session import SessionState
 from understudy.errors import ObjectClosed
 
@@ -98,8 +99,7 @@ class Consumer:
         if received is not None:
             if rate is not None:
                 rate.count(now_ms)
-            if received.stream is not None:
-                received._arrives_by(self._link)
+            received._arrives_by(self._link)
         return received
 
     async def _paced(self, deadline_s: float | None) -> None:
@@ -187,7 +187,7 @@ class Consumer:
                 raise state.ended
         return received
 
-    async def handle(self, handler: Callable[[Received], Awaitable[None] | None]) -> None:
+    async def handle(self, handler: Callable[[Received], object]) -> None:
         """Call the handler for every message, in the calling task, until the consumer is closed.
 
         In AUTO mode a message is acknowledged when its handler has returned. The message of a handler that raises an

@@ -32,11 +32,10 @@ def exclusive(method: M) -> M:
     return method
 
 
-async def run_handler(handler: Callable[[R], Awaitable[None] | None], received: R) -> None:
-    """Call the application's handler of a message, and await its result."""
+async def run_handler(handler: Callable[[R], object], received: R) -> Any:
+    """Call the application's handler of a message, and await its result if that can be awaited."""
     result = handler(received)
-    if result is not None:
-        await result
+    return await result if isinstance(result, Awaitable) else result
 
 
 class _Clock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Generator
 from typing import Any
 
@@ -42,6 +43,12 @@ async def close_session(link: Link, session: SessionState, *, failed: bool = Fal
     Args:
         failed: An error ended its use: its messages in work are given back.
     """
+    if not failed and session.closed is None and session.transaction.uncommitted:
+        warnings.warn(
+            f"session made at {session.created_at} is closed with work that was never committed: it is rolled back",
+            RuntimeWarning,
+            4,
+        )
     deadline_s = link.now_s() + link.core.options.call_timeout_ms / 1000
     while session.sends.busy and session.closed is None and link.now_s() < deadline_s:
         idle = Signal(link)

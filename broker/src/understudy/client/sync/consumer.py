@@ -10,8 +10,9 @@ from collections.abc import Callable, Generator, Iterator
 from types import TracebackType
 from typing import cast
 
-from understudy.client.core.consumer import ConsumerState, ReceivedMessage
+from understudy.client.core.consumer import ConsumerState
 from understudy.client.core.rate import rate_limit
+from understudy.client.core.received import ReceivedMessage
 from understudy.client.core.session import SessionState
 from understudy.client.sync.bodies import Received
 from understudy.client.sync.link import Link, Signal, run_handler
@@ -99,8 +100,7 @@ class Consumer:
             if received is not None:
                 if rate is not None:
                     rate.count(now_ms)
-                if received.stream is not None:
-                    received._arrives_by(self._link)
+                received._arrives_by(self._link)
             return received
 
     def _paced(self, deadline_s: float | None) -> None:
@@ -188,7 +188,7 @@ class Consumer:
                     raise state.ended
             return received
 
-    def handle(self, handler: Callable[[Received], None]) -> None:
+    def handle(self, handler: Callable[[Received], object]) -> None:
         """Call the handler for every message, in the calling thread, until the consumer is closed.
 
         In AUTO mode a message is acknowledged when its handler has returned. The message of a handler that raises an

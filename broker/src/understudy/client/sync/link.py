@@ -48,9 +48,9 @@ _READS_MAX: Final = 16
 _LAZY_CALLS_MAX: Final = 32
 
 
-def run_handler(handler: Callable[[R], None], received: R) -> None:
+def run_handler(handler: Callable[[R], object], received: R) -> Any:
     """Call the application's handler of a message."""
-    handler(received)
+    return handler(received)
 
 
 class Owner(Protocol):
