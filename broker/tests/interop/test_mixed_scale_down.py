@@ -77,8 +77,8 @@ def check(port: int) -> None:
         consumer = session.consumer("orders")
         taken = [each for _ in range(52) if (each := consumer.receive(READY_S)) is not None]
         assert [each.text for each in taken[:50]] == [f"order {number}" for number in range(50)]
-        assert LARGE in [each.body for each in taken[50:]]
-        assert "later" in [each.text for each in taken[50:] if each.body != LARGE]
+        assert LARGE in [each.message.body for each in taken[50:]]
+        assert "later" in [each.text for each in taken[50:] if each.message.body != LARGE]
         assert consumer.receive(timeout_s=0.5) is None
         for name, wanted in (("one", range(10)), ("two", range(1, 10, 2))):
             items = session.consumer(name, routing="multicast")
