@@ -268,9 +268,9 @@ def test_connecting_fails_as_it_should() -> None:
     async def test(primary: FakeBroker, backup: FakeBroker, url: str) -> None:
         with pytest.raises(Unreachable):
             await aio.connect(f"tcp://127.0.0.1:{backup.port}")
-        connection = await aio.connect(url, "u", "wrong")
         with pytest.raises(AuthenticationFailed):
-            await connection.session()
+            await aio.connect(url, "u", "wrong")
+        connection = await aio.connect(url)
         await connection.close()
         await connection.close()
 

@@ -392,3 +392,12 @@ def test_a_whole_message_of_any_kind_can_be_sent(connection: sync.Connection, qu
         assert (message.type, message.body, message.content) == (MessageType.OBJECT, b"\xac\xed", b"\xac\xed")
         with pytest.raises(IllegalState, match="object message"):
             assert message.text
+
+
+def test_what_connections_and_sessions_show(connection: sync.Connection, queue: str) -> None:
+    session = connection.session("individual")
+    session.producer(queue)
+    assert repr(session) == "<Session individual, open, 1 producers, 0 consumers>"
+    assert "connected" in repr(connection)
+    session.close()
+    assert repr(session) == "<Session individual, closed, 0 producers, 0 consumers>"

@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from support.targets import Target
-from understudy.client.core.bodies import decode_map
 from understudy.client.sync import Connection, Consumer, Session, connect
 from understudy.errors import (
     DuplicateIdRejected,

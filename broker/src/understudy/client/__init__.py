@@ -18,11 +18,13 @@ message is asked for, which discards the rest of it.
 
 from __future__ import annotations
 
+from understudy import errors
 from understudy.client.core.destinations import QueueAttributes, RoutingType
 from understudy.client.core.large_sends import Readable
 from understudy.client.core.listeners import FailoverEvent, FailoverListener, FailureCode, FailureListener
 from understudy.client.core.options import ClientOptions, ClientUrl, Connector, DiscoveryGroup, ServingNode, TlsOptions
 from understudy.client.core.received import ReceivedMessage
+from understudy.client.core.send_options import SendOptions
 from understudy.client.core.taken import AcknowledgeMode
 from understudy.client.core.url import parse_url
 from understudy.ids import Xid
@@ -50,8 +52,10 @@ __all__ = [
     "Readable",
     "ReceivedMessage",
     "RoutingType",
+    "SendOptions",
     "ServingNode",
     "TlsOptions",
     "Xid",
+    "errors",
     "parse_url",
 ]

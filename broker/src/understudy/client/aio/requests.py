@@ -8,7 +8,7 @@ from typing import Any
 
 from understudy.client.aio.link import Link, Signal
 from understudy.client.core.destinations import Conversation, Request
-from understudy.client.core.session import SessionState
+from understudy.client.core.session import SessionOptions, SessionState
 from understudy.errors import BrokerError
 
 
@@ -35,6 +35,16 @@ async def converse(link: Link, session: SessionState, conversation: Conversation
             step = _thrower(conversation, error)
         else:
             step = _sender(conversation, answer)
+
+
+async def prove_login(link: Link) -> None:
+    """Make a session and close it: the broker checks a login with the first session only (artemis-core s. 4.1).
+
+    Raises:
+        AuthenticationFailed: user or password are wrong.
+    """
+    session: SessionState = await link.ask(lambda waiter: link.core.open_session(SessionOptions(), waiter))
+    await link.ask(session.close)
 
 
 async def close_session(link: Link, session: SessionState, *, failed: bool = False) -> None:

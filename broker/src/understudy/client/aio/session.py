@@ -77,6 +77,12 @@ class Session:
             warnings.warn(f"session made at {self.created_at} was never closed", ResourceWarning, 2, self)
             self._link.soon(self._link.forget_session, self._state)
 
+    def __repr__(self) -> str:
+        state = self._state
+        mode = "xa" if state.options.xa else state.options.mode.value
+        counts = f"{len(state.producers)} producers, {len(state.consumers)} consumers"
+        return f"<Session {mode}, {'open' if state.closed is None else 'closed'}, {counts}>"
+
     @property
     def rollback_only(self) -> bool:
         """Whether a failover has undone work of the open transaction or branch, so that its commit will fail."""

@@ -25,6 +25,7 @@ from understudy.client.core.failover import Event, Reconnection, State
 from understudy.client.core.life import Life
 from understudy.client.core.listeners import Listeners
 from understudy.client.core.options import ClientOptions, ClientUrl, Connector, ServingNode
+from understudy.client.core.outage import Outage
 from understudy.client.core.pump import Pump
 from understudy.client.core.restoration import Restoration
 from understudy.client.core.session import SessionOptions, SessionState
@@ -96,7 +97,7 @@ class Link(Protocol):
         """Call a listener of the application, now or later; in the order in which they are given."""
         ...
 
-    def log(self, event: str, text: str) -> None:
+    def log(self, event: str, text: str, *, warning: bool = False) -> None:
         """Write a line to the client's log; ``event`` is its category."""
         ...
 
@@ -157,6 +158,7 @@ class ClientState:
         self._retry_ms: int | None = None
         self._life = Life(url.options)
         self._connected_ms = 0
+        self._outage = Outage()
 
     def new_calls(self) -> Calls:
         """An empty list of calls on channel 1, for a new transport."""
@@ -191,6 +193,11 @@ class ClientState:
         return self._machine.node_id
 
     @property
+    def has_login(self) -> bool:
+        """Whether a user or password is given."""
+        return self._user is not None or self._password is not None
+
+    @property
     def serving_node(self) -> ServingNode:
         """The node that made a session last, and its epoch."""
         return self._creation.serving_node
@@ -198,6 +205,7 @@ class ClientState:
     def connect(self, waiter: Waiter[None]) -> None:
         """Start; the waiter gets the first working connection or why there is none."""
         self._connect_waiter = waiter
+        self._outage.begins(self.clock.monotonic_ms())
         self._machine.fire(Event.START)
 
     def open_session(self, options: SessionOptions, waiter: Waiter[SessionState]) -> None:
@@ -369,7 +377,8 @@ class ClientState:
     def failover_begins(self, error: BrokerError) -> None:
         """The connection failed and another one is tried: tell the listeners."""
         self.cause = error
-        self._link.log("failover", f"connection to {self.connector} failed: {error}")
+        self._outage.begins(self.clock.monotonic_ms())
+        self._link.log("failover", f"connection to {self.connector} was lost: {error}; trying again", warning=True)
         self.listeners.failure_detected()
 
     def connected(self, failed_over: bool) -> None:
@@ -385,14 +394,19 @@ class ClientState:
         if self._connect_waiter is not None:
             settle(self._connect_waiter)(None, None)
             self._connect_waiter = None
+        outage, self._outage = self._outage, Outage()
         if failed_over:
             self.failovers += 1
-            self._link.log("failover", f"failed over to {self.connector}")
+            text = f"served again by {self.connector} after {outage.lasted_s(now_ms):.2f} s without service"
+            self._link.log("failover", text, warning=True)
             self.listeners.failed_over(self.cause)
 
     def wait(self, delay_ms: int) -> None:
         """Retry after a delay."""
-        self._retry_ms = self.clock.monotonic_ms() + delay_ms
+        now_ms = self.clock.monotonic_ms()
+        if self._outage.is_due(now_ms):
+            self._link.log("failover", self._machine.without_a_broker(self._outage.lasted_s(now_ms)), warning=True)
+        self._retry_ms = now_ms + delay_ms
         self.wake_at(self._retry_ms)
 
     def ended(self, error: BrokerError | None) -> None:

@@ -312,6 +312,12 @@ class Reconnection(Machine[State, Event]):
             return Unreachable(f"no broker at {places} after {self._rounds} round(s){last}")
         return FailoverTimedOut(f"no active broker at {places} after {self._rounds} round(s){last}")
 
+    def without_a_broker(self, lasted_s: float) -> str:
+        """The sentence for the log about a search that lasts so long."""
+        places = ", ".join(str(each) for each in self._initial)
+        last = f": {self._error}" if self._error is not None else ""
+        return f"no broker at {places} for {lasted_s:.0f} s{last}; trying again"
+
     def _wait(self) -> None:
         options = self._options
         factor = options.retry_interval_multiplier ** min(max(self._rounds - 1, 0), 64)

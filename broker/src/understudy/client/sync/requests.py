@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 from understudy.client.core.destinations import Conversation, Request
-from understudy.client.core.session import SessionState
+from understudy.client.core.session import SessionOptions, SessionState
 from understudy.client.sync.link import Link, Signal
 from understudy.errors import BrokerError
 
@@ -36,6 +36,16 @@ def converse(link: Link, session: SessionState, conversation: Conversation) -> N
             step = _thrower(conversation, error)
         else:
             step = _sender(conversation, answer)
+
+
+def prove_login(link: Link) -> None:
+    """Make a session and close it: the broker checks a login with the first session only (artemis-core s. 4.1).
+
+    Raises:
+        AuthenticationFailed: user or password are wrong.
+    """
+    session: SessionState = link.ask(lambda waiter: link.core.open_session(SessionOptions(), waiter))
+    link.ask(session.close)
 
 
 def close_session(link: Link, session: SessionState, *, failed: bool = False) -> None:
