@@ -35,7 +35,7 @@ $(VENV)/.complete: broker/pyproject.toml requirements/ansible.txt requirements/c
 	touch $@
 
 # The native kernel (ADR 0034), built where cargo is found. Without it the same functions run in Python; one line says why.
-KERNEL_SOURCES := $(addprefix broker/kernel/,build.py pyproject.toml Cargo.toml Cargo.lock) $(wildcard broker/kernel/src/*.rs)
+KERNEL_SOURCES := $(addprefix broker/kernel/,build.py pyproject.toml Cargo.toml Cargo.lock) $(wildcard broker/kernel/src/*.rs broker/kernel/src/*/*.rs)
 
 $(VENV)/.kernel: $(VENV)/.complete $(KERNEL_SOURCES)
 	@rm -rf $(SCRATCH)/kernel-wheel; \
@@ -99,7 +99,7 @@ test-all: $(VENV)/.kernel $(VENV)/.spark ## make test, new examples, every inter
 	  "molecule-colocated=$(MAKE) --no-print-directory molecule-colocated" \
 	  "molecule-colocated_scale_down=$(MAKE) --no-print-directory molecule-colocated_scale_down" \
 	  "lab=tests/lab/lab check && $(MAKE) --no-print-directory lab" \
-	  "molecule-shared_store=tests/lab/lab check && $(MAKE) --no-print-directory molecule-shared_store" \
+	  "molecule-booted=tests/lab/lab check && $(MAKE) --no-print-directory molecule-booted" \
 	  "molecule-upgrade=$(MAKE) --no-print-directory molecule-upgrade" \
 	  "molecule-faults=$(MAKE) --no-print-directory molecule-faults" \
 	  "molecule-pipeline=$(MAKE) --no-print-directory molecule-pipeline" \
@@ -125,6 +125,10 @@ rust: ## cargo fmt and clippy of the native kernel
 .PHONY: kernel-sanitizer
 kernel-sanitizer: $(VENV)/.complete ## The native kernel built with AddressSanitizer: comparisons with its twin, damaged input
 	.ci/kernel-sanitizer $(PY) $(SCRATCH)/kernel-sanitizer
+
+.PHONY: structure
+structure: ## Figures of the source tree: lines, modules, protocols, folders; BASELINE=COMMIT puts those of a commit beside them
+	@.ci/structure.py $(if $(BASELINE),--baseline $(BASELINE))
 
 .PHONY: architecture
 architecture: $(VENV)/.complete ## Lower the exceptions of the architecture rules and rewrite the public surface
@@ -201,6 +205,12 @@ interop: $(VENV)/.kernel ## Every scenario with the clients of Artemis, and docs
 differential: $(VENV)/.kernel ## The same random programs at our broker and at Artemis: SEEDS=0-999 RESTARTS=1
 	cd broker/tests && ../../$(PY) -m interop.differential --seeds $(or $(SEEDS),0-199) $(if $(RESTARTS),--restarts)
 
+STRANGERS := docs/strangers-and-failures.md
+
+.PHONY: points
+points: $(VENV)/.kernel ## Every test of docs/strangers-and-failures.md: strangers in a cluster, failures of a pair, wrong bytes
+	$(PYTEST) -m "long or not long" $$($(PY) .ci/tests_of_page.py $(STRANGERS))
+
 .PHONY: rounds
 rounds: $(VENV)/.kernel ## Rounds of faults on real pairs (docs/reliability.md): ROUNDS=10 KIND=kill|power|disk|pause PAIR=shared|replicated SEED=1
 	cd broker/tests && ../../$(PY) -m rounds --rounds $(or $(ROUNDS),10) --seed $(or $(SEED),1) $(if $(KIND),--kind $(KIND)) $(if $(PAIR),--pair $(PAIR))
@@ -215,6 +225,7 @@ bench: $(VENV)/.kernel ## Ratio tables of docs/benchmarks.md
 docs: $(VENV)/.complete $(COLLECTION) ## Regenerate what is generated: machines, references, variables, the blocking client, the interop page
 	PYTHONPATH=$(SCRATCH)/collections $(PY) .ci/collection_variables.py
 	PYTHONPATH=$(SCRATCH)/collections $(PY) .ci/variables_to_files.py
+	PYTHONPATH=$(SCRATCH)/collections $(PY) .ci/platforms_page.py > docs/operations/platforms.md
 	$(PY) -m understudy.testing.diagrams docs/machines
 	$(PY) -m understudy.config.reference > docs/configuration.md
 	$(PY) -m understudy.testing.migration_page > docs/operate/from-artemis.md

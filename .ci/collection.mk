@@ -122,10 +122,17 @@ molecule-clusters: $(addprefix molecule-,$(MOLECULE_CLUSTERS)) ## Every drill of
 $(addprefix molecule-,$(MOLECULE_CLUSTERS)): molecule-%: $(VENV)/.complete $(COLLECTION)
 	$(ANSIBLE) molecule test --scenario-name $*
 
-.PHONY: molecule-shared_store
-molecule-shared_store: $(VENV)/.complete $(COLLECTION) ## A pair on NFSv4 on hosts with their own kernels: deploy, measure, drill
+# The same playbooks for each inventory on hosts with their own kernels: systemd, ssh with sudo, users, TLS.
+MOLECULE_BOOTED := booted_shared_store booted_witness booted_quorum booted_colocated
+MOLECULE_BASES := --base-config .config/molecule/config.yml --base-config molecule/booted/config.yml
+
+.PHONY: molecule-booted
+molecule-booted: $(addprefix molecule-,$(MOLECULE_BOOTED)) ## Every pair on booted hosts: deploy, measure, drill
+
+.PHONY: $(addprefix molecule-,$(MOLECULE_BOOTED))
+$(addprefix molecule-,$(MOLECULE_BOOTED)): molecule-%: $(VENV)/.complete $(COLLECTION)
 	@tests/lab/lab check
-	$(ANSIBLE) molecule test --scenario-name shared_store
+	$(ANSIBLE) molecule $(MOLECULE_BASES) test --scenario-name $*
 
 # Hosts reached by ssh as an unprivileged user, with sudo, without a package index, and with Debian's own Python.
 SSH_HOSTS := $(ANSIBLE) .ci/ssh_hosts.py 2 $(SCRATCH)/ssh

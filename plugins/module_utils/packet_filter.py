@@ -94,6 +94,20 @@ def same(first: Iterable[str], second: Iterable[str]) -> bool:
     return [_normal(rule) for rule in first] == [_normal(rule) for rule in second]
 
 
+def not_admitted(listing: str, ports: Iterable[int]) -> list[int]:
+    """Ports that firewalld drops, by its list of the ports of the default zone (``firewall-cmd --list-ports``).
+
+    A port that firewalld admits by a service or by a rule of another form is not known here and is named, too.
+    """
+    admitted: list[range] = []
+    for word in listing.split():
+        numbers, _, protocol = word.partition("/")
+        first, _, last = numbers.partition("-")
+        if protocol == "tcp" and first.isdecimal() and (not last or last.isdecimal()):
+            admitted.append(range(int(first), int(last or first) + 1))
+    return [port for port in sorted(ports) if not any(port in each for each in admitted)]
+
+
 def kept(present: Iterable[str], ports: Mapping[int, Sequence[str]]) -> Iterator[str]:
     """Rules of a table for ports that are not given; a broker that runs may still listen on them."""
     for rule in present:

@@ -13,6 +13,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from ansible_collections.understudy.broker.plugins.module_utils.platforms import Platform, install_advice
+
 ENTRIES_MAX = 20_000
 """Files and directories that are asked about, of each directory."""
 JAVA_MAJOR_MIN = 17
@@ -112,9 +114,11 @@ def store_problems(user: str, groups: Sequence[int], directories: Sequence[Path]
     return as_user(entry.pw_uid, entry.pw_gid, groups, ask)
 
 
-def java_found(java_home: str, search_path: Callable[[str], str | None], run: Run) -> tuple[str, int, str]:
+def java_found(
+    java_home: str, search_path: Callable[[str], str | None], run: Run, platform: Platform
+) -> tuple[str, int, str]:
     """The ``java`` that Spark would run, its version (0: unknown), and why it cannot be used; empty if it can."""
-    needed = f"Spark needs Java {JAVA_MAJOR_MIN} or newer: install the Debian package openjdk-17-jre-headless"
+    needed = f"Spark needs Java {JAVA_MAJOR_MIN} or newer: {install_advice(platform, 'java')}"
     command = str(Path(java_home, "bin", "java")) if java_home else search_path("java") or ""
     if not command or not os.path.isfile(command):
         where = f"broker_pipeline_java_home has no {command}" if java_home else "there is no java on the PATH"

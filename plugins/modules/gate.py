@@ -49,7 +49,7 @@ options:
         type: list
         elements: str
         default: []
-        version_added: 0.3.0
+        version_added: 0.2.0
       observed:
         description: What M(understudy.broker.node_info) returned as RV(understudy.broker.node_info#module:broker),
           for nodes that cannot be asked from this host. It is judged once, since asking again would change nothing.

@@ -14,7 +14,7 @@ description:
     it is listed in C(broker_extra_variables).
   - A variable that names an undefined one is refused with its host.
   - Changes nothing. Use it with C(run_once).
-version_added: 0.3.0
+version_added: 0.2.0
 author:
   - The Understudy authors (@understudy)
 options:

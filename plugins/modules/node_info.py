@@ -175,6 +175,11 @@ files:
     owner: {description: Name of the owner., type: str}
     group: {description: Name of the group., type: str}
     staged: {description: Whether another content is staged beside it., type: bool}
+platform:
+  description: The row of the table of platforms for this host, as M(understudy.broker.platform_info) returns it.
+  returned: always
+  type: dict
+  version_added: 0.3.0
 present:
   description: Those of O(look_at) that exist.
   returned: always
@@ -221,6 +226,7 @@ from ansible_collections.understudy.broker.plugins.module_utils.deployed import 
 from ansible_collections.understudy.broker.plugins.module_utils.files import describe
 from ansible_collections.understudy.broker.plugins.module_utils.generations import Generations
 from ansible_collections.understudy.broker.plugins.module_utils.management import NodeState
+from ansible_collections.understudy.broker.plugins.module_utils.platforms import of_this_host
 from ansible_collections.understudy.broker.plugins.module_utils.releases import Releases
 from ansible_collections.understudy.broker.plugins.module_utils.rollout_facts import release_of
 from ansible_collections.understudy.broker.plugins.module_utils.rollout_hold import HoldFile
@@ -309,6 +315,7 @@ def main() -> None:
         "user_id": os.geteuid(),
         "clock_ms": Clock().wall_ms(),
         "account": account(module.params["user"]) if module.params["user"] else {},
+        "platform": of_this_host(),
         "present": [path for path in module.params["look_at"] if os.path.exists(path)],
         "files": {path: found for path in module.params["files"] if (found := describe(Path(path))) is not None},
         "store": store(module.params["store"]) if module.params["store"] else {},

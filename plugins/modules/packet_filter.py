@@ -12,7 +12,8 @@ description:
     itself, pass.
   - The table is replaced in one transaction, so that no connection is refused meanwhile, and only if the kernel has
     other rules than the wanted ones. Rules that were added to it by hand are removed.
-  - A packet that this table accepts can still be dropped by another table.
+  - A packet that this table accepts can still be dropped by another table. Where firewalld runs, the module warns of
+    ports that its default zone does not list, and says how they are admitted.
 version_added: 0.2.0
 author:
   - The Understudy authors (@understudy)
@@ -58,7 +59,7 @@ attributes:
   diff_mode:
     support: full
 notes:
-  - Needs root and C(nft) of the package nftables, unless there is nothing to remove.
+  - Needs root and C(nft), unless there is nothing to remove.
 """
 
 EXAMPLES = r"""
@@ -84,17 +85,20 @@ rules:
 
 import os
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.understudy.broker.plugins.module_utils.packet_filter import (
     kept,
     listed_rules,
+    not_admitted,
     ruleset,
     same,
     table_name,
     wanted_rules,
 )
+from ansible_collections.understudy.broker.plugins.module_utils.platforms import install_advice, this_host
 
 
 class Tables:
@@ -105,7 +109,9 @@ class Tables:
         self._nft = module.get_bin_path("nft", opt_dirs=["/usr/sbin", "/sbin"])
         self._table = table
         if self._nft is None:
-            module.fail_json(msg="nft is missing; install the package nftables, or set broker_firewall: false")
+            module.fail_json(
+                msg=f"nft is missing; {install_advice(this_host(), 'nftables')}, or set broker_firewall: false"
+            )
 
     def rules(self) -> list[str] | None:
         """The rules of the table; None: there is no table."""
@@ -126,6 +132,16 @@ class Tables:
         if code != 0:
             problem = f"nftables refuses the rules of {self._table}: {(error or output).strip()}"
             self._module.fail_json(msg=problem)
+
+    def dropped_by_firewalld(self, ports: Iterable[int]) -> list[int]:
+        """Ports that firewalld, which runs beside this table, does not admit; none without it."""
+        command = self._module.get_bin_path("firewall-cmd")
+        if command is None or self._module.run_command([command, "--state"])[0] != 0:
+            return []
+        code, output, error = self._module.run_command([command, "--list-ports"])
+        if code != 0:
+            self._module.fail_json(msg=f"firewalld does not list its ports: {error.strip()}")
+        return not_admitted(output, ports)
 
     def delete(self) -> None:
         code, output, error = self._module.run_command([self._nft, "delete", "table", "inet", self._table])
@@ -176,6 +192,13 @@ def guard(module: AnsibleModule, table: str, path: Path) -> None:
             if not module.check_mode:
                 tables.load(copy, dry_run=False)
                 os.replace(copy, path)
+    dropped = tables.dropped_by_firewalld(port for port, sources in ports.items() if sources)
+    if dropped:
+        options = " ".join(f"--add-port={port}/tcp" for port in dropped)
+        module.warn(
+            f"firewalld runs on this host and may drop what the table {table} accepts: firewall-cmd --permanent "
+            f"{options} && firewall-cmd --reload"
+        )
     before = ruleset(table, present) if present is not None else ""
     head = f"table inet {table}"
     difference = {"before_header": head, "after_header": head, "before": before, "after": text}

@@ -84,6 +84,7 @@ import shutil
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.understudy.broker.plugins.module_utils.platforms import this_host
 from ansible_collections.understudy.broker.plugins.module_utils.store_access import java_found, store_problems
 
 
@@ -115,7 +116,7 @@ def main() -> None:
         module.fail_json(msg=f"broker_pipeline_stores cannot be checked: this host has no {error.args[0]}")
     except OSError as error:
         module.fail_json(msg=f"broker_pipeline_stores: {error}")
-    command, major, problem = java_found(module.params["java_home"], shutil.which, module.run_command)
+    command, major, problem = java_found(module.params["java_home"], shutil.which, module.run_command, this_host())
     module.exit_json(
         changed=False,
         systemd=os.path.isdir("/run/systemd/system") and os.geteuid() == 0,

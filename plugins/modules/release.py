@@ -11,6 +11,7 @@ description:
   - Makes one virtual environment per release under C(releases), from a wheelhouse archive and nothing else.
   - Installs the native kernel of the archive if it is for this platform. If the release runs without it, the module
     warns and says why.
+  - Where SELinux is enabled, the files of the release get their contexts by C(restorecon).
   - The link C(current) is moved only with O(switch=true). Otherwise a difference is reported as RV(pending).
 version_added: 0.1.0
 author:
@@ -47,9 +48,9 @@ options:
     type: path
     version_added: 0.2.0
   python:
-    description: Interpreter that the virtual environment is made with.
+    description: Interpreter that the virtual environment is made with. Empty means that of the platform of this host.
     type: str
-    default: python3
+    default: ""
   python_version:
     description: Minor version that the interpreter must have, because the wheels are for that one.
     type: str
@@ -114,6 +115,7 @@ removed:
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.understudy.broker.plugins.module_utils.platforms import install_advice, this_host
 from ansible_collections.understudy.broker.plugins.module_utils.releases import ReleaseError, Releases
 from ansible_collections.understudy.broker.plugins.module_utils.rollout_hold import (
     HOLD_OPTIONS,
@@ -122,18 +124,52 @@ from ansible_collections.understudy.broker.plugins.module_utils.rollout_hold imp
 )
 from ansible_collections.understudy.broker.plugins.module_utils.waiting import Clock
 
+SELINUX = (Path("/sys/fs/selinux/enforce"), Path("/etc/selinux/config"))
+"""Both are there where SELinux is enabled and has a policy; kernels without a policy have the first one, too."""
 
-def require_python(module: AnsibleModule) -> None:
-    """Fail unless the interpreter is of the version that the wheels are for."""
-    python, wanted = module.params["python"], module.params["python_version"]
-    code, output, error = module.run_command([python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"])
+
+def required_python(module: AnsibleModule) -> str:
+    """The interpreter; fails unless it is of the version that the wheels are for."""
+    platform = this_host()
+    python, wanted = module.params["python"] or platform.interpreter, module.params["python_version"]
+    question = [python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
+    try:
+        code, output, error = module.run_command(question, handle_exceptions=False)
+    except OSError as missing:
+        code, output, error = 1, "", str(missing)
     if code != 0:
-        module.fail_json(msg=f"broker_python: {python} cannot be run on this host: {error.strip()}")
+        advice = "" if module.params["python"] else f"; {install_advice(platform, 'python')}, or set broker_python"
+        module.fail_json(msg=f"broker_python: {python} cannot be run on this host: {error.strip()}{advice}")
     if output.strip() != wanted:
         module.fail_json(
             msg=f"broker_python: {python} is Python {output.strip()}, but the wheelhouse is for Python {wanted}; set "
             "broker_install_build_python to an interpreter of the controller that has the version of the hosts"
         )
+    return python
+
+
+def required_restorecon(module: AnsibleModule) -> str:
+    """The program that labels files for SELinux; empty where it is not enabled. Fails if it is missing."""
+    if not all(path.exists() for path in SELINUX):
+        return ""
+    found = module.get_bin_path("restorecon")
+    if found is None:
+        module.fail_json(
+            msg=f"SELinux is enabled and restorecon is missing: {install_advice(this_host(), 'restorecon')}"
+        )
+    return str(found)
+
+
+def label(module: AnsibleModule, restorecon: str, releases: Releases, release: str) -> None:
+    """Give the files of a release their contexts, without which SELinux keeps systemd from starting its programs.
+
+    A release that cannot be labelled is removed, so that the next run does not take it for a complete one.
+    """
+    directory = releases.path(release)
+    code, output, error = module.run_command([restorecon, "-R", str(directory)])
+    if code != 0:
+        releases.remove(release)
+        module.fail_json(msg=f"restorecon -R {directory} ended with {code}: {(error or output).strip()}")
 
 
 def install(module: AnsibleModule, releases: Releases, release: str) -> None:
@@ -141,16 +177,16 @@ def install(module: AnsibleModule, releases: Releases, release: str) -> None:
     archive = module.params["archive"]
     if archive is None:
         module.fail_json(msg=f"release {release} is not installed on this host, and no archive is given")
-    require_python(module)
+    python, restorecon = required_python(module), required_restorecon(module)
     extra, extra_name, extra_archive = (module.params[key] for key in ("extra", "extra_name", "extra_archive"))
     if extra and not releases.extra_wheels(extra_name).is_dir():
         if extra_archive is None:
             module.fail_json(msg=f"the wheels {extra_name} are not on this host, and no extra_archive is given")
         releases.take_extra(extra_name, Path(extra_archive))
         Path(extra_archive).unlink()
-    releases.install(
-        release, Path(archive), module.params["python"], module.run_command, extra=extra, extra_name=extra_name
-    )
+    releases.install(release, Path(archive), python, module.run_command, extra=extra, extra_name=extra_name)
+    if restorecon:
+        label(module, restorecon, releases, release)
     Path(archive).unlink(missing_ok=True)
 
 
@@ -163,7 +199,7 @@ def main() -> None:
             "extra": {"type": "str", "default": ""},
             "extra_name": {"type": "str", "default": ""},
             "extra_archive": {"type": "path"},
-            "python": {"type": "str", "default": "python3"},
+            "python": {"type": "str", "default": ""},
             "python_version": {"type": "str", "required": True},
             "keep": {"type": "int", "default": 3},
             "switch": {"type": "bool", "default": True},

@@ -87,7 +87,7 @@ options:
     type: list
     elements: dict
     default: []
-    version_added: 0.3.0
+    version_added: 0.2.0
     suboptions:
       name:
         description: Its inventory name.

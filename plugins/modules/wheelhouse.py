@@ -46,7 +46,7 @@ options:
       - File to which a line is appended at the beginning of each step. The action plugin of this module reads it and
         shows steps that take long.
     type: path
-    version_added: 0.3.0
+    version_added: 0.2.0
   keep:
     description: Number of archives that stay in the cache.
     type: int

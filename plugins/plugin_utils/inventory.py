@@ -13,7 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from ansible.errors import AnsibleError
 from ansible_collections.understudy.broker.plugins.plugin_utils.model import Fault
 from ansible_collections.understudy.broker.plugins.plugin_utils.topology import build_topology, relevant_names
-from ansible_collections.understudy.broker.plugins.plugin_utils.variables import table
+from ansible_collections.understudy.broker.plugins.plugin_utils.variables import (
+    HOST,
+    Unusable,
+    Variable,
+    table,
+)
 
 PREFIX = "broker_"
 EXTRA = "broker_extra_variables"
@@ -87,6 +92,37 @@ def undefined(hosts: Iterable[str], hostvars: HostVariables) -> Iterator[Fault]:
                     yield Fault(host, name, f"cannot be evaluated: {words}")
 
 
+def unusable(hosts: Iterable[str], hostvars: HostVariables) -> Iterator[Fault]:
+    """Values of variables of which no topology is made: no number, neither true nor false, or not among the choices.
+
+    The argument specification of a role refuses them as well, but Ansible prints that refusal for each host, with
+    the whole specification.
+
+    Args:
+        hosts: inventory names.
+        hostvars: the variable ``hostvars``.
+    """
+    inputs = (each for role in table().roles.values() for each in role.variables)
+    checked = [each for each in inputs if each.scope == HOST and not (each.given_by or each.secret) and _is_plain(each)]
+    for host in hosts:
+        found = hostvars[host]
+        for variable in (each for each in checked if each.name in found):
+            try:
+                value = found[variable.name]
+            except AnsibleError:
+                continue  # another fault (``undefined``), or a default of a role gives the value
+            try:
+                variable.read(value)
+            except Unusable as error:
+                yield Fault(host, variable.name, str(error))
+
+
+def _is_plain(variable: Variable) -> bool:
+    return (
+        bool(variable.choices) or variable.type == "bool" or (variable.type == "int" and variable.minimum is not None)
+    )
+
+
 def find_faults(
     nodes: Iterable[str], witnesses: Iterable[str], others: Iterable[str], hostvars: HostVariables
 ) -> list[Fault]:
@@ -101,6 +137,7 @@ def find_faults(
     named, places = list(nodes), list(witnesses)
     values, faults = read_values([*named, *places], hostvars)
     faults.extend(undefined([*named, *places], hostvars))
+    faults.extend(unusable([*named, *places], hostvars))
     if not faults:
         faults = list(build_topology(named, values, places).faults)
     return [*unknown_names(dict.fromkeys([*named, *places, *others]), hostvars), *faults]

@@ -19,12 +19,15 @@ SCRATCH = Path(__file__).resolve().parents[2] / ".scratch" / "lab"
 KEEP = "UNDERSTUDY_LAB_KEEP"
 """Set to leave the hosts running after the tests, and to use hosts that run."""
 
+DEBIAN = "UNDERSTUDY_LAB_DEBIAN"
+"""Release of Debian that the hosts have."""
+
 
 @pytest.fixture(scope="module")
 def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
     """Four hosts, or as many as the module says in ``HOSTS``, each with ``MEMORY_MIB``."""
     try:
-        image = images.make(lambda line: print(line, file=sys.stderr))
+        image = images.make(lambda line: print(line, file=sys.stderr), os.environ.get(DEBIAN, images.DEFAULT_RELEASE))
     except CannotRun as error:
         pytest.skip(str(error))
     name = os.environ.get(KEEP) or f"t{os.getpid()}"

@@ -43,6 +43,19 @@ def test_the_table_has_a_line_for_each_row_also_without_a_result() -> None:
     assert "| not run |" in lines["kill"]
 
 
+def test_results_of_another_release_have_a_line_of_their_own() -> None:
+    shown = table({"reboot": RESULT, "reboot, Debian 13": RESULT}).splitlines()
+    assert [line.split("`")[1] for line in shown if "reboot" in line] == ["reboot", "reboot, Debian 13"]
+    assert len(shown) == 3 + len(ROWS)
+
+
+def test_lines_of_rows_that_this_machine_has_not_run_stay() -> None:
+    former = table({"kill": RESULT, "reboot": RESULT, "reboot, Debian 13": RESULT})
+    shown = table({"reboot": {**RESULT, "confirmed": 7}}, former)
+    changed = [one for one, other in zip(former.splitlines(), shown.splitlines(), strict=True) if one != other]
+    assert [line.split("`")[1] for line in changed] == ["reboot"]
+
+
 def test_the_page_shows_every_row() -> None:
     shown = PAGE.read_text().partition(BEGIN)[2].partition(END)[0]
     assert [row.key for row in ROWS if f"| `{row.key}` | {row.name}" not in shown] == []

@@ -1,5 +1,5 @@
-//! Messages of neighbouring SESS_SEND frames as columns over the bytes that were read. Twin, and the description of
-//! arguments and results: `understudy/kernel/frames.py`.
+//! Messages that came together as columns over their bytes. Twin, and the description of arguments and results:
+//! `understudy/kernel/sends.py`.
 
 use std::mem;
 
@@ -93,7 +93,7 @@ impl Row {
     }
 }
 
-/// The messages of neighbouring SESS_SEND frames, a row each. Made by `split_sends`; never changes.
+/// Messages that came together, a row each. Made by `sends_of` or `split_sends`; never changes.
 #[pyclass(frozen, module = "understudy_kernel")]
 pub struct Sends {
     /// What was read.

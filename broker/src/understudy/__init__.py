@@ -3,4 +3,4 @@
 The reading order for newcomers is in ``docs/architecture.md``.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -6,21 +6,20 @@ passes connections to it and runs its turns.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from understudy.balancing.exchange import MessageExchange
 from understudy.cluster.services import ClusterServices
 from understudy.config.model import Configuration
-from understudy.management.controls_by_name import CONTROLS
-from understudy.management.invocation import HandingOver, Invocations, ManagedNode, Reload
-from understudy.management.message_counters import MessageCounters
+from understudy.management.doors.messages import ManagementRequests
+from understudy.management.events.message_counters import MessageCounters
+from understudy.management.events.notifications import Notifications
+from understudy.management.events.queue_reports import QueueReports
+from understudy.management.events.server_dump import ServerDump
 from understudy.management.node_settings import NodeSettings
-from understudy.management.notifications import Notifications
-from understudy.management.queue_reports import QueueReports
-from understudy.management.requests import ManagementRequests
-from understudy.management.server_dump import ServerDump
+from understudy.management.operations.invocation import ControlFinder, HandingOver, Invocations, ManagedNode, Reload
 from understudy.ports import Clock, Entropy, Timers
 from understudy.protocols.access import Access, LoginWorkers
 from understudy.protocols.core.protocol import CoreProtocol
@@ -154,7 +153,7 @@ class Broker:
             members=self.exchange.members,
             queue_reports=self.queue_reports,
         )
-        invocations = Invocations(node, CONTROLS)
+        invocations = Invocations(node, _kinds_of_resources)
         self.services.sessions.management = ManagementRequests(configuration.management_address, invocations)
         self.services.sessions.registry.listeners.append(self.notifications)
         self.store.readers.listeners.append(
@@ -250,3 +249,10 @@ def _durability_contract(configuration: Configuration) -> DurabilityContract:
     """Contract of addresses that have none of their own; without replication it does not matter."""
     replication = configuration.ha_policy.replication
     return DurabilityContract("replica-disk" if replication is None else replication.durability_contract)
+
+
+def _kinds_of_resources() -> Sequence[ControlFinder]:
+    """The kinds of managed resources. Their modules and the model are loaded with the first request."""
+    from understudy.management.operations.resources import CONTROLS
+
+    return CONTROLS

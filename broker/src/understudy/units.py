@@ -42,3 +42,15 @@ def format_bytes(count: int) -> str:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1024
     return f"{size:.1f} TiB"
+
+
+def format_duration_ms(duration_ms: int) -> str:
+    """``350`` as ``350 ms``, ``12345`` as ``12.3 s``, ``7200000`` as ``2.0 h``, for people."""
+    size = float(duration_ms)
+    if abs(size) < 1000:
+        return f"{duration_ms} ms"
+    for unit, length, most in (("s", 1000, 120), ("min", 60, 120), ("h", 60, 48)):
+        size /= length
+        if abs(size) < most:
+            return f"{size:.1f} {unit}"
+    return f"{size / 24:.1f} d"

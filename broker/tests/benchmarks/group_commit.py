@@ -31,7 +31,8 @@ from rich.console import Console
 from rich.table import Table
 
 from understudy.ids import NodeId
-from understudy.kernel import Sends, split_sends
+from understudy.kernel import Sends
+from understudy.kernel.core import split_sends
 from understudy.message import Message
 from understudy.ports import Operation
 from understudy.runtime import interpreter

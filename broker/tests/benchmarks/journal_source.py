@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from understudy.ids import NodeId, uuid_bytes
-from understudy.kernel import crc32
+from understudy.kernel.log import crc32
 from understudy.message import Message
 from understudy.store.log.records import RecordType, SealRecord, encode_epoch, encode_seal
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, SegmentHeader, encode_header, frame, seed_of, segment_name

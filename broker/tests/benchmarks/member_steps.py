@@ -32,7 +32,7 @@ from understudy.balancing.remote_bindings import RemoteBindings
 from understudy.bridges.bridge import Bridge, BridgeParts
 from understudy.bridges.target import TargetAccess
 from understudy.config.bridge import BridgeConfiguration
-from understudy.kernel import confirms, split_sends
+from understudy.kernel.core import confirms, split_sends
 from understudy.message import Message
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.remote import RemoteBinding

@@ -1,7 +1,8 @@
 """A replicated pair of this tree beside one of another commit, in turn: throughput, and time until the replica serves.
 
-Each round starts a pair of each side, and the side that begins changes from round to round. A ratio is that of the two
-measurements of a round, because the load of the machine changes from minute to minute.
+A round starts a pair of each side. Both get the load of a case in short windows in turn, because the load of the
+machine changes from second to second; a ratio is that of two windows that follow each other. Then both replicas take
+over.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
 
@@ -38,41 +39,56 @@ LATER_MS_MAX = 100
 _TAKE_OVER_S = 60
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Measured:
-    """One pair in one round."""
+    """One side: the values of all windows, in the order in which they were measured."""
 
-    per_s: dict[str, float]
+    per_s: dict[str, list[float]] = field(default_factory=dict)
     """Messages per second of each case."""
-    cpu_us: dict[str, float]
+    cpu_us: dict[str, list[float]] = field(default_factory=dict)
     """Processor time of the active node for each message."""
-    take_over_ms: float
+    take_over_ms: list[float] = field(default_factory=list)
     """Milliseconds from SIGKILL of the active node until the replica accepts connections."""
 
 
-def measure(directory: Path, environment: dict[str, str], cases: Sequence[str], window_ms: int) -> Measured:
-    """One pair: its throughput in each case, then its take-over."""
-    driver, pair = build_driver(directory), ReplicatedPair(directory / "pair")
-    for node in (pair.primary, pair.backup):
-        given = [f"{name}={value}" for name, value in environment.items()]
-        node.command = ("/usr/bin/env", *given, *node.command)
+def measure(
+    directory: Path,
+    environments: dict[str, dict[str, str]],
+    cases: Sequence[str],
+    windows: int,
+    window_ms: int,
+    found: dict[str, Measured],
+) -> None:
+    """One pair of each side: the windows of each case in turn, then the take-overs. Adds to ``found``."""
+    driver = build_driver(directory)
+    pairs: dict[str, ReplicatedPair] = {}
     try:
-        pair.primary.start().wait_ready("active")
-        pair.backup.start()
-        pair.wait_in_sync()
-        assert pair.primary.process is not None
-        per_s, cpu_us = {}, {}
+        for side, environment in environments.items():
+            pair = pairs[side] = ReplicatedPair(directory / side.replace(" ", "-"))
+            given = [f"{name}={value}" for name, value in environment.items()]
+            for node in (pair.primary, pair.backup):
+                node.command = ("/usr/bin/env", *given, *node.command)
+            pair.primary.start().wait_ready("active")
+            pair.backup.start()
+            pair.wait_in_sync()
         for case in cases:
-            outcome = run(
-                driver, CoreLink(pair.primary.port), CASES[case][1], case, [pair.primary.process.pid],
-                warmup_ms=1_000, window_ms=window_ms,
-            )  # fmt: skip
-            per_s[case], cpu_us[case] = outcome.per_s, outcome.broker_cpu_us
-        pair.backup.wait_ready("passive")
-        pair.primary.kill()
-        return Measured(per_s, cpu_us, _until_it_listens(pair.backup))
+            for window in range(windows):
+                for side in sorted(pairs, reverse=bool(window % 2)):
+                    primary, measured = pairs[side].primary, found[side]
+                    assert primary.process is not None
+                    outcome = run(
+                        driver, CoreLink(primary.port), CASES[case][1], f"{case}-{window}", [primary.process.pid],
+                        warmup_ms=300, window_ms=window_ms,
+                    )  # fmt: skip
+                    measured.per_s.setdefault(case, []).append(outcome.per_s)
+                    measured.cpu_us.setdefault(case, []).append(outcome.broker_cpu_us)
+        for side, pair in pairs.items():
+            pair.backup.wait_ready("passive")
+            pair.primary.kill()
+            found[side].take_over_ms.append(_until_it_listens(pair.backup))
     finally:
-        pair.end()
+        for pair in pairs.values():
+            pair.end()
 
 
 def _until_it_listens(node: Node) -> float:
@@ -89,44 +105,51 @@ def _until_it_listens(node: Node) -> float:
 
 @click.command()
 @click.option("--baseline", default=BASELINE, show_default=True, metavar="REV", help="The commit to compare with.")
-@click.option("--rounds", default=7, show_default=True, type=click.IntRange(2), help="Rounds; medians are printed.")
-@click.option("--window-ms", default=5_000, show_default=True, help="Load of each measurement.")
+@click.option("--rounds", default=3, show_default=True, type=click.IntRange(2), help="Pairs of each side, one by one.")
+@click.option(
+    "--windows", default=12, show_default=True, type=click.IntRange(2), help="Windows of each case in a round."
+)
+@click.option("--window-ms", default=1_000, show_default=True, help="Load of each window.")
 @click.option("--cases", default="pipelined,blocking", show_default=True, help="Cases of the peer benchmark.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
-def pair_revisions(*, baseline: str, rounds: int, window_ms: int, cases: str, as_json: bool) -> None:
+def pair_revisions(*, baseline: str, rounds: int, windows: int, window_ms: int, cases: str, as_json: bool) -> None:
     """Throughput and take-over of a replicated pair, beside those of another commit."""
     names = [each for each in cases.split(",") if each]
     sides = {baseline[:8]: {"PYTHONPATH": check_out(baseline)}, "this tree": dict[str, str]()}
-    found: dict[str, list[Measured]] = {side: [] for side in sides}
+    found = {side: Measured() for side in sides}
     with tempfile.TemporaryDirectory(prefix="understudy-bench-") as compiled:
+        cache = {side: os.path.join(compiled, side.replace(" ", "-")) for side in sides}
+        environments = {
+            side: environment | {"PYTHONPYCACHEPREFIX": cache[side], "PYTHONDONTWRITEBYTECODE": ""}
+            for side, environment in sides.items()
+        }
         for number in range(-1, rounds):
-            order = list(sides) if number % 2 else list(reversed(sides))
-            for side in order:
-                cache = os.path.join(compiled, side.replace(" ", "-"))
-                environment = sides[side] | {"PYTHONPYCACHEPREFIX": cache, "PYTHONDONTWRITEBYTECODE": ""}
-                place = Path(tempfile.mkdtemp(prefix="understudy-bench-"))
-                try:
-                    measured = measure(place, environment, names, 1_000 if number < 0 else window_ms)
-                finally:
-                    shutil.rmtree(place)
-                # the first round only compiles the sources
-                if number >= 0:
-                    found[side].append(measured)
+            place = Path(tempfile.mkdtemp(prefix="understudy-bench-"))
+            try:
+                if number < 0:
+                    # only compiles the sources
+                    measure(place, environments, names, 1, 500, {side: Measured() for side in sides})
+                else:
+                    measure(place, environments, names, windows, window_ms, found)
+            finally:
+                shutil.rmtree(place)
     if as_json:
-        values = {side: [asdict(each) for each in measured] for side, measured in found.items()}
+        values = {side: asdict(measured) for side, measured in found.items()}
         print(json.dumps({"benchmark": "pair-revisions", "rounds": rounds, "sides": values}))
         return
-    _print(found, names, rounds)
+    _print(found, names, rounds * windows)
 
 
-def _print(found: dict[str, list[Measured]], cases: Sequence[str], rounds: int) -> None:
+def _print(found: dict[str, Measured], cases: Sequence[str], windows: int) -> None:
     before, after = found
-    table = Table(title=f"A replicated pair: {before} and {after}, {rounds} rounds in turn, {datetime.now():%Y-%m-%d}")
+    table = Table(
+        title=f"A replicated pair: {before} and {after}, {windows} windows in turn, {datetime.now():%Y-%m-%d}"
+    )
     for column in ("", before, after, "ratio, or later", "quartiles", "range", "goal"):
         table.add_column(column, justify="right")
 
-    def row(name: str, values: list[tuple[float, float]], form: str, *, difference: bool = False) -> None:
-        changes = [(b - a) if difference else 100 * b / a for a, b in values]
+    def row(name: str, first: list[float], second: list[float], form: str, *, difference: bool = False) -> None:
+        changes = [(b - a) if difference else 100 * b / a for a, b in zip(first, second, strict=True)]
         low, middle, high = statistics.quantiles(changes, n=4, method="inclusive")
         unit = "ms" if difference else "%"
         goal = ""
@@ -134,15 +157,14 @@ def _print(found: dict[str, list[Measured]], cases: Sequence[str], rounds: int) 
             goal = f"<= {LATER_MS_MAX} ms: {'met' if middle <= LATER_MS_MAX else 'MISSED'}"
         elif not name.startswith("CPU"):
             goal = f">= {PERCENT_MIN} %: {'met' if middle >= PERCENT_MIN else 'MISSED'}"
-        first, second = (statistics.median(side) for side in zip(*values, strict=True))
         table.add_row(
-            name, f"{first:{form}}", f"{second:{form}}", f"{middle:.1f} {unit}", f"{low:.1f} to {high:.1f}",
-            f"{min(changes):.1f} to {max(changes):.1f}", goal,
+            name, f"{statistics.median(first):{form}}", f"{statistics.median(second):{form}}", f"{middle:.1f} {unit}",
+            f"{low:.1f} to {high:.1f}", f"{min(changes):.1f} to {max(changes):.1f}", goal,
         )  # fmt: skip
 
-    pairs = list(zip(found[before], found[after], strict=True))
+    one, other = found[before], found[after]
     for case in cases:
-        row(f"{case}, messages per s", [(a.per_s[case], b.per_s[case]) for a, b in pairs], ",.0f")
-        row(f"CPU µs per message, {case}", [(a.cpu_us[case], b.cpu_us[case]) for a, b in pairs], ".1f")
-    row("take-over, ms", [(a.take_over_ms, b.take_over_ms) for a, b in pairs], ".0f", difference=True)
+        row(f"{case}, messages per s", one.per_s[case], other.per_s[case], ",.0f")
+        row(f"CPU µs per message, {case}", one.cpu_us[case], other.cpu_us[case], ".1f")
+    row("take-over, ms", one.take_over_ms, other.take_over_ms, ".0f", difference=True)
     Console(width=140).print(table)

@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 from zipfile import ZipFile
 
 from benchmarks.amqp_link import AmqpLink
@@ -144,6 +145,13 @@ def _signal(pid: int, number: int) -> None:
         return
 
 
+#: Compiles the package, and the libraries that a node with management loads.
+_COMPILE: Final = (
+    "import compileall, aiohttp.web, msgspec, prometheus_client, understudy.cli.main, understudy.cli.run; "
+    "compileall.compile_dir(understudy.__path__[0], quiet=1)"
+)
+
+
 class Understudy(Broker):
     """This one: a primary whose backup is not running, as every other target runs alone."""
 
@@ -166,8 +174,8 @@ class Understudy(Broker):
         self.port = self._node.port
         # as an installed one is: with its modules compiled, those included that only a running node loads
         checked = subprocess.run(
-            [sys.executable, "-c", "import understudy.cli.main, understudy.cli.run, understudy.runtime.http"],
-            env={**os.environ, **self.environment()}, capture_output=True, text=True, check=False,
+            [sys.executable, "-c", _COMPILE], env={**os.environ, **self.environment()},
+            capture_output=True, text=True, check=False,
         )  # fmt: skip
         if checked.returncode:
             raise CannotRun(checked.stderr[-400:])

@@ -7,7 +7,9 @@ from fuzz.target import Target
 from fuzz.targets_wire import sample_message
 from support.kernel_views import expected_messages, view_of_sends
 from support.kernels import NATIVE, both
-from understudy.kernel import forwarding, frames, records
+from understudy.kernel import changes
+from understudy.kernel.core import forwarding, frames
+from understudy.kernel.log import records
 from understudy.message import BRIDGE_DUPLICATE_ID, DUPLICATE_ID, GROUP_ID, ROUTING_TYPE
 from understudy.properties import BYTE, Properties
 from understudy.store.log.records import RecordType
@@ -91,20 +93,20 @@ def _forwarding(data: bytes) -> None:
     arguments = ([message], [7], address, _ROUTE if how > b"\x80" else b"", node_id, 1 << 20, 10, 1)
     if NATIVE is None:
         forwarding.forward_messages(*arguments)
-        forwarding.split_confirms(data, 0, 100)
+        frames.split_confirms(data, 0, 100)
     else:
         both(forwarding.forward_messages, *arguments)
-        both(forwarding.split_confirms, data, 0, 100)
+        both(frames.split_confirms, data, 0, 100)
     sends = frames.split_sends(data, 0, _LIMIT_BYTES, _COUNT_MAX)
     encoded = [] if sends is None else [sends.encoded(row) for row in range(sends.count)]
     moving = ([*encoded, message], _ADDED if how > b"\x80" else b"", int(how > b"\x80"))
-    moved = forwarding.moved_sends(*moving)
+    moved = changes.moved_sends(*moving)
     if NATIVE is not None:
         assert view_of_sends(NATIVE.moved_sends(*moving)) == view_of_sends(moved)
     if sends is None:
         return
-    found = forwarding.split_forwarded(sends, 0)
-    picked = forwarding.pick_sends(sends, 0, 2, 5, _ADDED, 1)
+    found = changes.split_forwarded(sends, 0)
+    picked = changes.pick_sends(sends, 0, 2, 5, _ADDED, 1)
     if NATIVE is not None:
         same = NATIVE.split_sends(data, 0, _LIMIT_BYTES, _COUNT_MAX)
         native = NATIVE.split_forwarded(same, 0)

@@ -16,10 +16,11 @@ from understudy.client.core.options import ClientOptions, Connector, DiscoveryGr
 from understudy.client.core.url import parse_url
 from understudy.errors import BrokerError, ConfigError
 from understudy.limits import BROADCAST_NODES_MAX
-from understudy.management.controls import InvocationRequest, parse_invocation
-from understudy.management.controls_by_name import CONTROLS
-from understudy.management.operations import Kind, Parameter
-from understudy.runtime.node_view import _TOKEN
+from understudy.management.doors.http import parse_invocation
+from understudy.management.operations.invocation import InvocationRequest
+from understudy.management.operations.resources import CONTROLS
+from understudy.management.operations.table import Kind, Parameter
+from understudy.runtime.management.node_view import _TOKEN
 from understudy.wire.core.broadcast import Broadcast
 from understudy.wire.core.transport import TransportConfiguration
 
@@ -91,7 +92,7 @@ def _datagram_seeds() -> list[bytes]:
 def _request(data: bytes) -> None:
     """The body of POST /api/v1/invoke."""
     try:
-        # as runtime/http.py takes it
+        # as runtime/management/http.py takes it
         _carry_out(parse_invocation(json.loads(data) if data else {}))
     except (ValueError, RecursionError):
         return

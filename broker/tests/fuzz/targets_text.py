@@ -17,7 +17,7 @@ from understudy.discovery.sockets import member_places
 from understudy.errors import BrokerError, ConfigError, InvalidSelector, LedgerDamaged
 from understudy.ledger.rows import parse
 from understudy.limits import DISCOVERY_HOSTS_MAX
-from understudy.management.controls import parse_stop
+from understudy.management.doors.http import parse_stop
 from understudy.message import Message
 from understudy.security.authentication import parse_certificate_users, parse_roles, parse_users
 from understudy.security.password_hashes import PasswordHash

@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from understudy.limits import HTTP_BODY_BYTES_MAX
-from understudy.management.controls import NodeView
-from understudy.runtime.http import HTTP_HEADER_BYTES_MAX, ManagementServer
+from understudy.management.view import NodeView
+from understudy.runtime.management.http import HTTP_HEADER_BYTES_MAX, ManagementServer
 from understudy.runtime.management_listener import ManagementListener
 from understudy.testing.fake_node import FakeNodeView, fake_queue
 
@@ -148,7 +148,7 @@ def test_a_name_is_never_markup() -> None:
             if b"application/json" in head:
                 json.loads(body)
 
-    serve(test, FakeNodeView(queue_facts=[fake_queue(name=name)]))
+    serve(test, FakeNodeView(items={"queues": [fake_queue(name=name)]}))
 
 
 @pytest.mark.parametrize(

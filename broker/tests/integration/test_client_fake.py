@@ -254,7 +254,7 @@ def test_the_end_of_attempts_ends_every_waiting_call() -> None:
 
 def test_without_reconnecting_a_loss_is_the_end() -> None:
     async def test(primary: FakeBroker, backup: FakeBroker, url: str) -> None:
-        async with await aio.connect(url.partition("?")[0]) as connection:
+        async with await aio.connect(url.partition("?")[0], failover=False) as connection:
             session = await connection.session()
             consumer = await session.consumer("q")
             primary.cut()

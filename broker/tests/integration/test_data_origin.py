@@ -105,9 +105,14 @@ def test_an_import_brings_back_messages_and_queues_as_they_were(nodes: tuple[Nod
                 consumer.acknowledge(received)
                 session.rollback()
             consumer.close()
+    with connect(url(one)) as connection, connection.session() as session:
+        # subscriptions without messages: those that are sent later are for them, too
+        session.create_queue("waits", address="papers", routing="multicast", filter="page = 1")
+        session.create_queue("waits too", address="papers", routing="multicast", ring_size=7)
     asked(one, "broker", "createDivert", "copies", "copies", "last", "elsewhere", False, None, None)
     dead = next(each for each in asked(one, "broker", "getQueueNames") if each.startswith("DLQ."))
-    kept = {name: (shown(one, name), described(one, name)) for name in (dead, "count", *KINDS)}
+    without = ("waits", "waits too")
+    kept = {name: (shown(one, name), described(one, name)) for name in (dead, "count", *KINDS, *without)}
     assert len(kept[dead][0]) >= 1
     assert kept[dead][0][0]["_AMQ_ORIG_QUEUE"] == "work"
     counts = {name: asked(one, f"queue.{name}", "getMessageCount") for name in (dead, "work")}

@@ -18,14 +18,17 @@ import uvloop
 from yarl import URL
 
 from understudy.errors import ConfigError, ManagementError
-from understudy.ha.replication.promotion import Promotion
 from understudy.limits import HTTP_BODY_BYTES_MAX
-from understudy.management import openapi
-from understudy.management.process_facts import ServerFacts, ServersView
-from understudy.runtime import http
-from understudy.runtime.http import ManagementServer
+from understudy.management.doors import openapi
+from understudy.management.doors.http import COLLECTIONS, Collection
+from understudy.management.model.figure import figures
+from understudy.management.model.node import Promotion, Server
+from understudy.management.model.queues import Message
+from understudy.management.view import ServersView
+from understudy.runtime.management import http
+from understudy.runtime.management.http import ManagementServer
 from understudy.runtime.management_listener import ManagementListener
-from understudy.testing.fake_node import FakeNodeView, fake_queue
+from understudy.testing.fake_node import FakeNodeView, fake_item, fake_queue
 
 TOKEN = "a-token-of-some-length"
 AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
@@ -95,7 +98,7 @@ def test_health_needs_no_token() -> None:
         assert (await ask(server, "GET", "/health/live", {}))[:2] == (200, {"status": "live"})
         ready = await ask(server, "GET", "/health/ready", {})
         assert ready[:2] == (200, {"ready": True, "state": "active", "reason": None})
-        node.state = "starting"
+        node.change(state="starting")
         assert (await ask(server, "GET", "/health/ready", {}))[0] == 503
 
     serve(test)
@@ -157,23 +160,37 @@ def test_the_node_its_queues_and_its_metrics() -> None:
         assert "understudy_epoch 3.0" in text
         assert "understudy_process_resident_memory_bytes" in text
 
-    serve(test, view=FakeNodeView(queue_facts=[fake_queue("orders"), fake_queue("a/b c")]))
+    serve(test, view=FakeNodeView(items={"queues": [fake_queue("orders"), fake_queue("a/b c")]}))
+
+
+def name_of(collection: Collection) -> str:
+    """The name of the item of ``named``."""
+    item = named(collection)
+    return ":".join(str(getattr(item, name)) for name in collection.key)
+
+
+def named(collection: Collection) -> Any:
+    """An item whose key is ``x``, or ``x:0`` with a number."""
+    types = {name: figures(collection.kind)[name].type for name in collection.key}
+    return fake_item(collection.kind, **{name: 0 if type_ is int else "x" for name, type_ in types.items()})
 
 
 def test_every_documented_path_is_served() -> None:
     async def test(server: ManagementServer, node: FakeNodeView) -> None:
         _, served, _ = await ask(server, "GET", "/api/v1/openapi.json")
-        assert served == openapi.document(node.version)
+        assert served == openapi.document(node.node().version)
         bodies = {
             "/api/v1/invoke": b'{"resource": "broker", "operation": "getNodeID"}',
             "/api/v1/node/promote": b'{"accept_data_loss": true}',
             "/api/v1/servers/start": b'{"name": "stopped"}',
         }
         node.promoted = Promotion("n", 3, None, 4)
+        names = {f"{each.path}/{{name}}": name_of(each) for each in COLLECTIONS.values()}
+        node.items |= {name: [named(each)] for name, each in COLLECTIONS.items()}
         for path, item in served["paths"].items():
             for method, operation in item.items():
                 data = bodies.get(path, b"")
-                place = path.replace("{name}", "orders").replace("{id}", "7")
+                place = path.replace("{name}", names.get(path, "x")).replace("{id}", "7")
                 status, _, _ = await ask(server, method.upper(), place, data=data)
                 assert str(status) in operation["responses"], (method, path, status)
                 assert status < 300
@@ -184,8 +201,8 @@ def test_every_documented_path_is_served() -> None:
 class SomeServers:
     """Of a process with two servers, one of which has ended."""
 
-    def facts(self) -> list[ServerFacts]:
-        return [ServerFacts("runs", "active", "http://127.0.0.1:1"), ServerFacts("stopped", "stopped", None)]
+    def all(self) -> list[Server]:
+        return [Server("runs", "active", "http://127.0.0.1:1"), Server("stopped", "stopped", None)]
 
     def start(self, name: str) -> None:
         if name != "stopped":
@@ -215,7 +232,9 @@ def test_a_server_of_the_process_is_started_or_the_answer_says_why_not(body: byt
 def test_a_node_that_is_alone_is_the_only_server() -> None:
     async def test(server: ManagementServer, node: FakeNodeView) -> None:
         _, found, _ = await ask(server, "GET", "/api/v1/servers")
-        assert found == {"servers": [{"name": node.name, "state": node.state, "http_url": server.listener.url}]}
+        assert found == {
+            "servers": [{"name": node.node().name, "state": node.node().ha.state, "http_url": server.listener.url}]
+        }
         refused = await ask(server, "POST", "/api/v1/servers/start", data=b'{"name": "n"}')
         assert refused[0] == 422
 
@@ -278,10 +297,10 @@ def test_a_promotion_answers_with_its_record_or_the_reason_of_the_refusal() -> N
 def test_an_activation_is_requested_or_refused_with_the_reason() -> None:
     async def test(server: ManagementServer, node: FakeNodeView) -> None:
         assert (await ask(server, "POST", "/api/v1/node/activate", data=b'{"x": 1}'))[0] == 400
-        node.state = "stopping"
+        node.change(state="stopping")
         status, answer, _ = await ask(server, "POST", "/api/v1/node/activate", data=b"")
         assert (status, answer["error"]["message"]) == (422, "the node does not activate: the node is stopping")
-        node.state = "passive"
+        node.change(state="passive")
         assert (await ask(server, "POST", "/api/v1/node/activate", data=b"{}"))[:2] == (202, {"activating": True})
 
     serve(test)
@@ -301,7 +320,7 @@ def test_operations_of_management_over_messages() -> None:
         ]
         status, body, _ = await ask(server, "POST", "/api/v1/invoke", data=b'{"resource": "x", "operation": "y"}')
         assert (status, body["error"]) == (422, {"code": "management", "message": "no resource 'x'"})
-        node.state = "passive"
+        node.change(state="passive")
         status, body, _ = await ask(server, "POST", "/api/v1/invoke", data=called)
         assert (status, body["error"]["code"]) == (503, "not-active")
 
@@ -478,8 +497,8 @@ def test_the_deadline_before_the_token_is_shorter() -> None:
 
 def test_a_failing_view_is_one_bad_answer() -> None:
     class Broken(FakeNodeView):
-        def queue(self, name: str) -> Any:
-            raise KeyError(name)
+        def rows(self, collection: str) -> Any:
+            raise KeyError(collection)
 
     async def test(server: ManagementServer, node: FakeNodeView) -> None:
         status, body, _ = await ask(server, "GET", "/api/v1/queues/x")
@@ -512,3 +531,55 @@ def test_a_connection_made_before_the_server_starts_is_answered() -> None:
 
     asyncio.run(run())
     uvloop.run(run())
+
+
+def test_pages_and_single_items_of_a_collection() -> None:
+    async def test(server: ManagementServer, node: FakeNodeView) -> None:
+        node.items["queues"] = [fake_queue(f"q{number}", message_count=number) for number in range(5)]
+        status, page, _ = await ask(server, "GET", "/api/v1/queues?size=2&sort=-message_count&filter=message_count%3C4")
+        assert (status, page["count"], [each["name"] for each in page["items"]]) == (200, 4, ["q3", "q2"])
+        assert (await ask(server, "GET", "/api/v1/queues/q4"))[1]["message_count"] == 4
+        for query, says in (("size=0", "from 1 to 500"), ("filter=x%3D1", "unknown field"), ("colour=red", "unknown")):
+            status, body, _ = await ask(server, "GET", f"/api/v1/queues?{query}")
+            assert (status, body["error"]["code"]) == (400, "bad-request")
+            assert says in body["error"]["message"]
+        status, body, _ = await ask(server, "GET", "/api/v1/sessions/none")
+        assert (status, body["error"]) == (404, {"code": "not-found", "message": "no session 'none' here"})
+
+    serve(test)
+
+
+def test_a_page_of_messages() -> None:
+    async def test(server: ManagementServer, node: FakeNodeView) -> None:
+        node.messages = [Message(message_id=number, text="x") for number in range(3)]
+        status, page, _ = await ask(server, "GET", "/api/v1/queues/orders/messages?page=2&size=2")
+        assert (status, page["count"], [each["message_id"] for each in page["items"]]) == (200, 7, [2])
+        assert (await ask(server, "GET", "/api/v1/queues/orders/messages?filter=a%3D1"))[1]["count"] is None
+        assert (await ask(server, "GET", "/api/v1/queues/none/messages"))[0] == 404
+        assert (await ask(server, "GET", "/api/v1/queues/orders/messages?size=x"))[0] == 400
+        node.change(state="passive")
+        assert (await ask(server, "GET", "/api/v1/queues/orders/messages"))[0] == 503
+
+    serve(test)
+
+
+@pytest.mark.parametrize("content_type", ["multipart/form-data; boundary=x", "application/xml"])
+def test_a_body_of_another_type_is_refused_with_a_sentence(content_type: str) -> None:
+    async def test(server: ManagementServer, node: FakeNodeView) -> None:
+        headers = {**AUTHORIZED, "Content-Type": content_type}
+        status, body, _ = await ask(server, "POST", "/api/v1/node/stop", headers, b"{}")
+        assert (status, body["error"]["code"]) == (415, "unsupported-media-type")
+        assert "send application/json" in body["error"]["message"]
+        assert node.stops == []
+
+    serve(test)
+
+
+def test_nothing_is_asked_for_before_the_token() -> None:
+    """A client that waits for 100 Continue gets the answer instead."""
+
+    async def test(server: ManagementServer, node: FakeNodeView) -> None:
+        head = b"POST /api/v1/node/stop HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n"
+        assert (await raw(server, head)).startswith(b"HTTP/1.1 401")
+
+    serve(test)

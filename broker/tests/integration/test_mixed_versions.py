@@ -14,7 +14,7 @@ import pytest
 from support.earlier import PREVIOUS, Earlier, run_present
 from support.processes import READY_S, Node, Pair, assert_serves, invoke
 from support.replicated import ReplicatedPair, consume, logged, produce, wait_logged, wait_until
-from understudy.kernel import crc32
+from understudy.kernel.log import crc32
 from understudy.store.log.format_version import FORMAT_VERSION
 
 #: In the logs of both nodes, whichever of them dials.

@@ -66,6 +66,20 @@ def test_both_nodes_have_the_node_id_and_the_replica_keeps_it_in_its_lock_file(m
     assert stored[3:19].hex() == node_id.replace("-", "")
 
 
+def test_a_replica_with_scale_down_and_without_another_member_serves_its_messages(make_pair: MakePair) -> None:
+    """It was active, and no acceptor was open."""
+    pair = make_pair()
+    text = pair.backup.config.read_text()
+    assert "</backup>" in text
+    pair.backup.config.write_text(
+        text.replace("</backup>", "<scale-down><enabled>true</enabled></scale-down></backup>")
+    )
+    pair.start()
+    produce(pair.url, 20)
+    take_over(pair)
+    consume(pair.url, 20)
+
+
 @pytest.mark.parametrize("moment", ["before", "during"])
 def test_large_messages_are_copied_and_removed_at_the_replica(make_pair: MakePair, moment: str) -> None:
     """A large message that is received before the end of the copy is not at the replica afterwards."""

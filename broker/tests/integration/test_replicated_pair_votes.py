@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -133,6 +134,27 @@ def test_a_node_that_waits_serves_a_renewed_certificate(make: Make, tmp_path: Pa
     primary.wait_ready("active")
     wait_in_sync(primary, backup, 2)
     assert served_certificate(primary.port) == new
+
+
+def test_a_backup_that_is_made_a_primary_waits_and_names_the_command(make: Make) -> None:
+    """The documented way to activate it, ``master`` in the place of ``slave``, would serve data that may be older."""
+    pairs = make(pairs=1, allow_failback=False).start()
+    primary, backup = pairs["primary1"], pairs["backup1"]
+    for node in (primary, backup):
+        node.pause()
+    for node in (primary, backup):
+        node.kill()
+    text = backup.config.read_text()
+    changed = re.sub(r"<(/?)backup>", r"<\1master>", text).replace("<allow-failback>false</allow-failback>", "")
+    assert changed.count("master>") == 2
+    backup.config.write_text(changed)
+    backup.start()
+    wait_logged(backup, "understudy promote --accept-data-loss")
+    assert "master in the place of slave, changes nothing" in backup.log.read_text()
+    assert backup.get("/health/ready")[0] == 503
+    done = command("promote", "--instance", backup.directory, "--accept-data-loss", "--yes")
+    assert done.returncode == 0, done.stderr
+    backup.wait_ready("active")
 
 
 def test_an_administrator_promotes_a_node_that_waits_and_the_other_one_becomes_its_replica(make: Make) -> None:

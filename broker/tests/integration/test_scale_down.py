@@ -390,3 +390,31 @@ def test_an_interrupted_scale_down_is_completed_before_clients_are_served(make_m
     # and it serves like any other
     send(first, ["new"])
     assert take_all(first, "q", 1) == ["new"]
+
+
+def _configure(node: Node, settings: str) -> None:
+    """Add address settings of one member."""
+    text = node.config.read_text()
+    node.config.write_text(text.replace("</address-settings>", f"{settings}</address-settings>"))
+
+
+def test_an_address_that_stays_full_at_the_target_keeps_no_other_one_back(make_members: Callable[..., Members]) -> None:
+    """The full address comes first; a queue after it moves, and no message is lost or doubled."""
+    members = make_members()
+    first, second = members.nodes
+    _configure(
+        second,
+        """<address-setting match="q"><max-size-bytes>30000</max-size-bytes>
+        <address-full-policy>FAIL</address-full-policy></address-setting>""",
+    )
+    members.start()
+    send(first, [f"{number} " + "x" * 2000 for number in range(100)], "q")
+    send(first, numbered(100), "z")
+    assert first.terminate(120) == 0, first.tail()
+    assert take_all(second, "z", 100) == numbered(100)
+    assert 0 < depth(second, "q") < 100
+    log = first.log.read_text()
+    assert "an address of the target of the scale-down stays full" in log
+    assert "scaled down in part" in log
+    first.start().wait_ready("active")
+    assert depth(first, "q") + depth(second, "q") == 100

@@ -24,10 +24,9 @@ from click.testing import CliRunner, Result
 from understudy.cli.main import cli, exit_code_of
 from understudy.cli.status import started_at_ms
 from understudy.errors import BrokerError
-from understudy.ha.activation import ActivationFacts, StepTime
-from understudy.management.cluster_facts import ClusterFacts
-from understudy.management.controls import FollowingFacts
-from understudy.runtime.http import ManagementServer
+from understudy.management.model.cluster import Cluster
+from understudy.management.model.node import Activation, Following, Step
+from understudy.runtime.management.http import ManagementServer
 from understudy.runtime.management_listener import ManagementListener
 from understudy.testing.fake_node import FakeNodeView, fake_queue
 
@@ -63,7 +62,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
             super().request_stop(failover=failover)
             end.set()
 
-    view = View(queue_facts=[fake_queue("orders"), fake_queue("b/ä [bold]\x1b[2J")])
+    view = View(items={"queues": [fake_queue("orders"), fake_queue("b/ä [bold]\x1b[2J")]})
     server = ManagementServer(view, ManagementListener("127.0.0.1", 0, TOKEN))
     started = threading.Event()
 
@@ -98,9 +97,9 @@ def test_status_of_an_active_node(served: Served) -> None:
 
 
 def test_status_shows_the_step_of_an_activation_that_is_under_way(served: Served) -> None:
-    served.view.activation = ActivationFacts("begin epoch", False, 12, (StepTime("start the writers", 12),))
+    served.view.change(activation=Activation("begin epoch", False, 12, [Step("start the writers", 12)]))
     assert "doing 'begin epoch'; start the writers 12 ms" in invoke("status", *served.options)[1].output
-    served.view.activation = ActivationFacts(None, False, 12, (StepTime("start the writers", 12),))
+    served.view.change(activation=Activation(None, False, 12, [Step("start the writers", 12)]))
     assert "12 ms: start the writers 12 ms" in invoke("status", *served.options)[1].output
 
 
@@ -111,12 +110,12 @@ def test_status_as_json(served: Served) -> None:
 
 
 def test_a_node_that_is_not_ready_is_exit_code_1(served: Served) -> None:
-    served.view.state, served.view.following = "passive", FollowingFacts(False, 2048)
+    served.view.change(state="passive", following=Following(False, 2048))
     code, result = invoke("status", *served.options)
     assert code == 1
     assert "passive with a lag of 2048 bytes" in result.output
     assert "lag of 2.0 KiB" in result.output
-    served.view.following = FollowingFacts(True, 0)
+    served.view.change(following=Following(True, 0))
     assert invoke("status", *served.options)[0] == 0
 
 
@@ -129,7 +128,7 @@ def test_queues_in_a_table_and_as_json(served: Served) -> None:
     queues = json.loads(invoke("queue", "stat", *served.options, "--json")[1].stdout)
     assert [queue["name"] for queue in queues] == ["b/ä [bold]\x1b[2J", "orders"]
     (one,) = json.loads(invoke("queue", "stat", *served.options, "--json", "--name", queues[0]["name"])[1].stdout)
-    assert one == queues[0]
+    assert one.items() >= queues[0].items()
 
 
 def test_a_queue_that_is_not_there_is_exit_code_1(served: Served) -> None:
@@ -289,6 +288,6 @@ def test_the_cluster_is_shown(served: Served) -> None:
 
 
 def test_a_node_without_a_cluster_says_so(served: Served) -> None:
-    served.view.cluster = ClusterFacts()
+    served.view.part_of = Cluster()
     code, result = invoke("cluster", "show", *served.options)
     assert (code, result.output) == (0, "the node has no cluster-connection\n")

@@ -52,7 +52,7 @@ def reason(node: Node) -> str:
 
 
 def wait_not_ready(node: Node, text: str) -> None:
-    wait_until(lambda: text in reason(node), f"not ready because of {text!r}: {reason(node)!r}")
+    wait_until(lambda: text in reason(node), node)
 
 
 def test_a_backup_with_a_store_of_its_own_is_not_ready(create: MakeNode) -> None:
@@ -61,7 +61,7 @@ def test_a_backup_with_a_store_of_its_own_is_not_ready(create: MakeNode) -> None
     backup.start()
     wait_not_ready(backup, "no primary has opened the store of this backup yet")
     wait_not_ready(backup, f"127.0.0.1:{primary.port} is node {primary.facts()['node_id']}")
-    wait_until(lambda: "this backup would not take over" in backup.tail(), "the log says it, too")
+    wait_until(lambda: "this backup would not take over" in backup.tail(), backup)
     checked = understudy("cluster", "check", "--instance", str(backup.directory), "--json")
     assert checked.returncode == 1
     assert "not-ready" in [each["code"] for each in json.loads(checked.stdout)["problems"]]
@@ -73,7 +73,7 @@ def test_a_backup_with_another_cluster_password_is_not_ready_and_its_primary_nam
     backup.start()
     wait_not_ready(backup, "this backup is announced to no node")
     assert "cluster password" in reason(backup) or "cluster credentials" in reason(backup)
-    wait_until(lambda: "cluster password" in primary.tail(), "a warning at the primary")
+    wait_until(lambda: "cluster password" in primary.tail(), primary)
     lines = [json.loads(each) for each in primary.log.read_text().splitlines() if "cluster password" in each]
     assert {each["level"] for each in lines} == {"warning"}
     assert all("127.0.0.1" in each["peer"] for each in lines)

@@ -20,7 +20,7 @@ def witness(tmp_path: Path) -> Iterator[WitnessProcess]:
     yield made
     if made.process is not None and made.process.poll() is None:
         made.process.kill()
-        made.process.communicate()
+        made.process.wait(WAIT_S)
 
 
 def test_status_identity_notifications_and_metrics(witness: WitnessProcess, tmp_path: Path) -> None:
@@ -67,6 +67,19 @@ def test_a_second_witness_of_a_directory_and_a_wrong_secret_are_refused(
     )
     assert again.returncode == 1
     assert "another witness uses this directory" in again.stderr
+
+
+def test_a_witness_answers_after_more_log_lines_than_a_pipe_holds(witness: WitnessProcess) -> None:
+    """Rounds of faults on a pair ended because the witness, whose log was a pipe without a reader, stopped for good."""
+    witness.start()
+    pipe_bytes = 65_536
+    while witness.log.stat().st_size < 2 * pipe_bytes:
+        for _ in range(50):
+            with socket.create_connection((witness.host, witness.port), WAIT_S) as dialled:
+                dialled.sendall(bytes(100))
+                while dialled.recv(4096):
+                    pass
+    assert witness.status()["identity"]
 
 
 @pytest.mark.long

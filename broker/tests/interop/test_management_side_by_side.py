@@ -15,8 +15,8 @@ from support.management_driver import ManagementDriver, Reply
 from support.management_steps import EXPECTED, OF_THE_NODE, STEPS, Load, Wait
 from support.targets import PASSWORD, USER, Target, start_target
 from understudy.client.sync import Connection, Session, connect
-from understudy.management.controls_by_name import CONTROLS
 from understudy.management.differences import DIFFERENCES
+from understudy.management.operations.resources import CONTROLS
 
 pytestmark = pytest.mark.maven
 

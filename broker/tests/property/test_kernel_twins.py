@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from support.kernels import both, needs_native
-from understudy.kernel import crc
+from understudy.kernel.log import crc
 
 U32 = st.integers(0, 2**32 - 1)
 #: Lengths around what vector instructions handle at a time, and longer than where the interpreter is released.

@@ -17,7 +17,8 @@ from fuzz.mutation import mutate
 from support.kernel_sends import LIMIT_BYTES, alike_batches, batches, corpus, encode_one, integers, messages
 from support.kernel_views import view_of_sends
 from support.kernels import NATIVE, both, needs_native
-from understudy.kernel import forwarding, frames, names
+from understudy.kernel import changes, names
+from understudy.kernel.core import forwarding, frames
 from understudy.message import Message
 from understudy.properties import Properties
 from understudy.routing.lifecycle.duplicate_ids import forwarded_id_bytes
@@ -62,7 +63,7 @@ def test_picked_messages_are_those_with_the_properties_added(
     sends = split(frames, data)
     new = Properties({f"{names.ROUTE_TO}new {number}": _I64.pack(number) for number in range(added)})
     entries = entries_of(new) if added else b""
-    picked = forwarding.pick_sends(sends, row, step, count, entries, added)
+    picked = changes.pick_sends(sends, row, step, count, entries, added)
     native = NATIVE.pick_sends(split(NATIVE, data), row, step, count, entries, added)
     assert view_of_sends(native) == view_of_sends(picked)
     rows = range(row, sends.count, step)[:count]
@@ -94,7 +95,7 @@ def test_messages_that_move_lose_the_ids_of_queues_and_get_others(
         encoded[-1] = mutate([encoded[-1]], random, 10_000)
     new = Properties({f"{names.ROUTE_TO}new {number}": _I64.pack(number) for number in range(added)})
     arguments = (encoded, entries_of(new) if added else b"", added)
-    moved = forwarding.moved_sends(*arguments)
+    moved = changes.moved_sends(*arguments)
     assert view_of_sends(NATIVE.moved_sends(*arguments)) == view_of_sends(moved)
     for number in range(moved.count):
         message = Message.decode(encoded[number])
@@ -120,7 +121,7 @@ def test_what_a_bridge_has_sent_arrives_without_its_properties(data: bytes, row:
     assert NATIVE is not None
     sends = split(frames, data)
     row %= sends.count
-    found = forwarding.split_forwarded(sends, row)
+    found = changes.split_forwarded(sends, row)
     native = NATIVE.split_forwarded(split(NATIVE, data), row)
     if found is None:
         assert native is None
@@ -214,11 +215,11 @@ def test_a_bridge_sends_what_its_changes_of_each_message_give(
 def test_confirmations_are_read_as_the_codec_writes_them(ids: list[int], tail: bytes, cut: int, most: int) -> None:
     data = b"".join(encode_null_response(10, each) for each in ids) + tail
     data = data[: len(data) - cut] if cut else data
-    found = both(forwarding.split_confirms, data, 0, most)
+    found = both(frames.split_confirms, data, 0, most)
     whole = min(len(data) // 21, len(ids))
     assert found[:whole] == ids[:whole][:most]
     assert len(found) <= most
-    both(forwarding.split_confirms, data, 5, most)
+    both(frames.split_confirms, data, 5, most)
 
 
 @needs_native

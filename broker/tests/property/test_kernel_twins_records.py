@@ -16,7 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from support.kernels import both, needs_native
-from understudy.kernel import records
+from understudy.kernel.log import records
 from understudy.store.log.records import RecordType
 from understudy.store.log.segment import frame
 

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from support.kernels import both, needs_native
-from understudy.kernel import references
+from understudy.kernel.log import references
 
 #: Lengths and sizes of which some say that a record is in one queue only.
 LENGTHS = st.sampled_from([80, 87, 90, 2**32 - 1])

@@ -30,8 +30,8 @@ from support.kernel_sends import (
 from support.kernel_views import view_of_run
 from support.kernels import NATIVE, both, needs_native
 from support.store import StoreHarness
-from understudy.kernel import deliveries, frames, log
-from understudy.kernel.log import LogPosition
+from understudy.kernel.core import frames
+from understudy.kernel.log import LogPosition, runs
 from understudy.message import Message
 from understudy.store.log.records import HEADER, HEADER_BYTES, AddressRecord, DuplicateIdRecord, QueueRecord, decode
 from understudy.store.message_store import MessageStore
@@ -83,10 +83,10 @@ def test_runs_are_the_same(
         extents.append((sends.count - 1 if count else row, 5 if count == sends.count - row else 0))
     extents = [each for each in extents if each[1]] or [(row, 0)]
     native_parts, parts = ([(each, *extent) for extent in extents] for each in (native, sends))
-    assert view_of_run(NATIVE.keep_sends(native_parts, first_id)) == view_of_run(log.keep_sends(parts, first_id))
+    assert view_of_run(NATIVE.keep_sends(native_parts, first_id)) == view_of_run(runs.keep_sends(parts, first_id))
     arguments = (first_id, address_id, queue_ids, transaction_id, position)
     found = NATIVE.append_sends(native_parts, *arguments)
-    assert view_of_run(found) == view_of_run(log.append_sends(parts, *arguments))
+    assert view_of_run(found) == view_of_run(runs.append_sends(parts, *arguments))
     assert type(found.grouped) is bool
     whole = [(native, row, count)]
     if not (reverse or beyond):
@@ -110,7 +110,7 @@ def test_the_same_joined_run_from_either_kernel(
         next_id += gap
         run = None
         for each, split, append, keep in (
-            (both[0], frames.split_sends, log.append_sends, log.keep_sends),
+            (both[0], frames.split_sends, runs.append_sends, runs.keep_sends),
             (both[1], NATIVE.split_sends, NATIVE.append_sends, NATIVE.keep_sends),
         ):
             sends = split(data, 0, LIMIT_BYTES, 256)
@@ -128,7 +128,7 @@ def test_the_same_joined_run_from_either_kernel(
             next_id, offset = next_id + run.count, offset + len(run.data)
     if not both[0]:
         return
-    found, expected = NATIVE.join_runs(both[1]), log.join_runs(both[0])
+    found, expected = NATIVE.join_runs(both[1]), runs.join_runs(both[0])
     assert view_of_run(found) == view_of_run(expected)
     rows = [(run, row) for run, begin, end in both[0] for row in range(begin, end)]
     assert [expected.encoded(row) for row in range(expected.count)] == [run.encoded(row) for run, row in rows]
@@ -137,7 +137,7 @@ def test_the_same_joined_run_from_either_kernel(
         assert [expected.place(row) for row in range(expected.count)] == [run.place(row) for run, row in rows]
     # and of joined runs again
     last = expected.count
-    twice = log.join_runs([(expected, 0, 1), *([(expected, 1, last)] if last > 1 else [])])
+    twice = runs.join_runs([(expected, 0, 1), *([(expected, 1, last)] if last > 1 else [])])
     assert view_of_run(twice) == view_of_run(expected)
     again = NATIVE.join_runs([(found, 0, 1), *([(found, 1, last)] if last > 1 else [])])
     assert view_of_run(again) == view_of_run(found)
@@ -162,10 +162,11 @@ def test_rows_that_a_run_has_not(kernel: Kernel) -> None:
         with pytest.raises(IndexError):
             read(2)
     with pytest.raises(IndexError):
-        run.receives(0, 3, 1, 1)
+        kernel[0].run_receives(run, 0, 3, 1, 1)
     with pytest.raises(IndexError):
         run.bytes_between(0, 3)
-    assert run.receives(2, 2, 1, 1) == run.receives(5, 2, 1, 1) == b""
+    receives = kernel[0].run_receives
+    assert receives(run, 2, 2, 1, 1) == receives(run, 5, 2, 1, 1) == b""
     assert kernel[1].keep_sends([(sends, 3, 50)], 9).count == 0
     with pytest.raises(IndexError):
         kernel[1].append_sends([(sends, 3, 1)], 9, 1, (1,), 0, LogPosition(1, 0, 5_000, 1, 0, 0))
@@ -180,7 +181,7 @@ def test_the_same_records_of_duplicate_ids_from_either_kernel(
     ids: list[bytes], address_id: int, offset: int, room: int, seed: int
 ) -> None:
     position = LogPosition(3, offset, room, 41, 96, seed)
-    records, offsets = both(log.append_duplicate_ids, ids, address_id, position)
+    records, offsets = both(runs.append_duplicate_ids, ids, address_id, position)
     at, taken = 0, 0
     for place in array("I", offsets):
         assert place == offset + at
@@ -273,7 +274,7 @@ def test_acknowledgements_are_those_of_the_store(kernel: Kernel, kind: Any) -> N
     def check(count: int, first_id: int, tx_id: int) -> None:
         message_ids = range(first_id, first_id + count) if kind is range else kind(range(first_id, first_id + count))
         position = told.position(8 * count + 100)
-        record = kernel[2].acknowledge_record(
+        record = kernel[1].acknowledge_record(
             told.queue_id, tx_id, message_ids, position.sequence + 1, position.batch, position.seed
         )
         assert record == told.written_by(lambda: told.store.store_acknowledges(told.queue_id, message_ids, tx_id))
@@ -293,7 +294,7 @@ def test_acknowledgements_are_the_same(
 ) -> None:
     assert NATIVE is not None
     arguments = (queue_id, transaction_id, message_ids, sequence, seed // 2, seed)
-    assert NATIVE.acknowledge_record(*arguments) == deliveries.acknowledge_record(*arguments)
+    assert NATIVE.acknowledge_record(*arguments) == runs.acknowledge_record(*arguments)
 
 
 @needs_native
@@ -309,7 +310,7 @@ def test_acknowledgements_of_no_ids_are_refused(message_ids: Any) -> None:
 def test_frames_of_single_messages(
     kernel: Kernel, messages: list[tuple[bytes, int]], channel_id: int, consumer_id: int
 ) -> None:
-    found = kernel[2].receives(
+    found = kernel[0].receives(
         [each for each, _ in messages], [count for _, count in messages], channel_id, consumer_id
     )
     expected = [
@@ -318,11 +319,11 @@ def test_frames_of_single_messages(
     ]
     assert found == b"".join(expected)
     with pytest.raises(ValueError, match="counts"):
-        kernel[2].receives([b"x"], [], channel_id, consumer_id)
+        kernel[0].receives([b"x"], [], channel_id, consumer_id)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @given(integers(64), st.lists(integers(64), max_size=20) | st.builds(range, st.integers(0, 20)))
 def test_confirmations_are_those_of_the_codec(kernel: Kernel, channel_id: int, correlation_ids: Any) -> None:
     one_by_one = b"".join(encode_null_response(channel_id, each) for each in correlation_ids)
-    assert kernel[2].confirms(channel_id, correlation_ids) == one_by_one
+    assert kernel[0].confirms(channel_id, correlation_ids) == one_by_one

@@ -28,6 +28,7 @@ from support.kernel_sends import (
     encode_one,
     group_of,
     limits_bytes,
+    messages,
     starts,
     typed_properties,
 )
@@ -35,8 +36,11 @@ from support.kernel_views import expected_messages, view_of_sends
 from support.kernels import NATIVE, needs_native
 from understudy import limits
 from understudy import properties as typed
-from understudy.kernel import frames, log, names
-from understudy.kernel.frames import Sends
+from understudy.kernel import names
+from understudy.kernel import sends as twin
+from understudy.kernel.core import frames
+from understudy.kernel.log import runs
+from understudy.kernel.sends import Sends
 from understudy.message import Message
 from understudy.properties import Properties, encode_simple_string
 
@@ -142,6 +146,43 @@ def check_twins(data: bytes, start: int = 0, limit_bytes: int = LIMIT_BYTES, cou
     assert NATIVE is not None
     arguments = (data, start, limit_bytes, count_max)
     assert view_of_sends(NATIVE.split_sends(*arguments)) == view_of_sends(frames.split_sends(*arguments))
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@given(batches | alike_batches)
+def test_columns_of_messages_alone_are_those_of_their_frames(kernel: Kernel, data: bytes) -> None:
+    framed: Sends | None = kernel[0].split_sends(data, 0, LIMIT_BYTES, 256)
+    messages = [] if framed is None else [framed.encoded(row) for row in range(framed.count)]
+    ids = [] if framed is None else list(framed.correlation_ids)
+    found: Sends = kernel[2].sends_of(messages, ids, requires_response=True)
+    assert found.data == b"".join(messages)
+    assert (found.count, found.end, found.requires_response) == (len(messages), 0, True)
+    assert found.correlation_ids == ids
+    for row in range(found.count):
+        assert framed is not None
+        for read in ("address", "durable", "priority", "duplicate_id", "expiration", "group", "encoded", "size"):
+            assert getattr(found, read)(row) == getattr(framed, read)(row), read
+        assert found.alike(row, 1 << 30, 1, 1 << 62, 256) == framed.alike(row, 1 << 30, 1, 1 << 62, 256)
+
+
+@needs_native
+@given(st.lists(st.binary(max_size=120) | messages.map(lambda each: each.encoded), max_size=6), st.booleans())
+def test_columns_of_any_bytes_are_the_same(encoded: list[bytes], requires_response: bool) -> None:
+    assert NATIVE is not None
+    ids = [7 * number for number in range(len(encoded))]
+    found = NATIVE.sends_of(encoded, ids, requires_response=requires_response)
+    assert view_of_sends(found) == view_of_sends(twin.sends_of(encoded, ids, requires_response=requires_response))
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_columns_end_before_the_first_malformed_message(kernel: Kernel) -> None:
+    first, *_ = corpus()
+    framed = kernel[0].split_sends(first, 0, LIMIT_BYTES, 1)
+    message = framed.encoded(0)
+    assert kernel[2].sends_of([message, message[:-1], message], [1, 2, 3], requires_response=False).count == 1
+    assert kernel[2].sends_of([], [], requires_response=False).count == 0
+    with pytest.raises(ValueError, match="1 messages, 2 correlation ids"):
+        kernel[2].sends_of([message], [1, 2], requires_response=False)
 
 
 # --- frames -----------------------------------------------------------------------------------------------------------
@@ -332,5 +373,5 @@ def test_constants_are_those_of_the_python_modules() -> None:
     constants = NATIVE.constants()
     assert len(constants) == 14
     for name, value in constants.items():
-        (module,) = (module for module in (limits, names, log) if hasattr(module, name))
+        (module,) = (module for module in (limits, names, runs, frames) if hasattr(module, name))
         assert value == getattr(module, name), name

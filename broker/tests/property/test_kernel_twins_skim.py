@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tests.property.test_kernel_twins_records import OTHER, PLAIN, Step, log, message
 
 from support.kernels import both, needs_native
-from understudy.kernel import skim
-from understudy.kernel.records import ENDED
+from understudy.kernel.log import skim
+from understudy.kernel.log.records import ENDED
 from understudy.store.log.records import RecordType
 from understudy.store.log.segment_skim import Skim
 

@@ -20,7 +20,7 @@ from support.routing import text
 from support.store import Crashed, StoreHarness
 from understudy.errors import QueueNotFound
 from understudy.ids import Xid
-from understudy.management import queue_messages
+from understudy.management.operations import queue_messages
 from understudy.message import LAST_VALUE
 from understudy.routing.walk import act_on
 from understudy.session.outcomes import ACCEPTED

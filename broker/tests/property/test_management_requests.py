@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from understudy.management.json_text import parse_json
-from understudy.runtime.http import ManagementServer
+from understudy.runtime.management.http import ManagementServer
 from understudy.runtime.management_listener import ManagementListener
 from understudy.testing.fake_node import FakeNodeView
 

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from support.sends import sends_of
-from understudy.kernel import LogPosition, append_sends, keep_sends
+from understudy.kernel.log import LogPosition, append_sends, keep_sends
 from understudy.message import LargeMessage, Message
 from understudy.routing.queues import level as levels
 from understudy.routing.queues.pending import PendingMessages

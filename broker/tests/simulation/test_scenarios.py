@@ -143,6 +143,16 @@ def test_a_branch_that_a_scale_down_has_moved_is_decided():
     assert judge(836, SCENARIOS["members"]) == ""
 
 
+def test_replicas_that_find_no_node_for_their_messages_serve_them():
+    """Two pairs lost their primaries together. Their replicas were active without acceptors, and no node served."""
+    assert judge(700025, SCENARIOS["scaled-replicas"]) == ""
+
+
+def test_a_replica_whose_messages_have_moved_is_not_judged_as_one_that_serves():
+    """Its primary had begun anew while the answer to the last step of the move was under way."""
+    assert judge(700017, SCENARIOS["scaled-voters"]) == ""
+
+
 def test_an_active_node_without_witness_and_replica_in_a_freeze_ends():
     """It waited forever for writers that were held, and no node served."""
     assert judge(37, SCENARIOS["replication"]) == ""

@@ -25,6 +25,7 @@ class SealableEnd:
     """The parts of ``ports.SealableConnection`` that concern links between nodes."""
 
     local = PLACE
+    peer = "192.0.2.1:5000"
     security = Security.NONE
     sealer: OutputSealer | None = None
 

@@ -11,15 +11,17 @@ from fuzz.captures import streams
 from support.kernels import NATIVE, needs_native
 from understudy import limits
 from understudy import properties as typed
-from understudy.kernel import deliveries, frames, log, names
+from understudy.kernel import names, sends
+from understudy.kernel.core import frames
+from understudy.kernel.log import runs
 from understudy.message import Message
 from understudy.properties import Properties
 from understudy.wire.core.codec import encode_send
 
 Kernel = Any
-#: The twins by their modules; the native ones all lie in one.
+#: The twins by their modules: CORE frames, runs of the log, messages; the native ones all lie in one.
 
-PYTHON: tuple[ModuleType, ...] = (frames, log, deliveries)
+PYTHON: tuple[ModuleType, ...] = (frames, runs, sends)
 KERNELS = (
     pytest.param(PYTHON, id="python"),
     pytest.param((NATIVE, NATIVE, NATIVE), id="native", marks=needs_native),

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from support.kernels import NATIVE
 from understudy.errors import RemoteProtocolError
-from understudy.kernel import Run, Sends
+from understudy.kernel import Sends
+from understudy.kernel.core import frames
+from understudy.kernel.log import Run
 from understudy.message import Message
 
 
@@ -51,6 +54,8 @@ def view_of_run(run: Run) -> Any:
     """Every attribute, and the results of every method."""
     rows, bounds = range(run.count), range(run.count + 1)
     pairs = [(begin, end) for begin in bounds for end in bounds[begin:]]
+    is_native = NATIVE is not None and isinstance(run, NATIVE.Run)
+    run_receives = NATIVE.run_receives if NATIVE is not None and is_native else frames.run_receives
     return (
         run.data,
         run.count,
@@ -79,7 +84,7 @@ def view_of_run(run: Run) -> Any:
             for room_bytes in (-1, 0, 1, 100, 400, run.size_bytes, 1 << 40)
             for overhead_bytes in (0, 25)
         ],
-        [run.receives(begin, end, 10 + begin, end - (1 << 40)) for begin, end in pairs],
+        [run_receives(run, begin, end, 10 + begin, end - (1 << 40)) for begin, end in pairs],
     )
 
 

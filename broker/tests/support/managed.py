@@ -13,12 +13,12 @@ from understudy.cluster.connectors import Connectors
 from understudy.cluster.services import ClusterServices
 from understudy.config.model import Configuration
 from understudy.errors import ManagementError
-from understudy.management.controls_by_name import CONTROLS
-from understudy.management.invocation import HandingOver, Invocations, ManagedNode
-from understudy.management.message_counters import MessageCounters
+from understudy.management.doors.messages import ManagementRequests
+from understudy.management.events.message_counters import MessageCounters
+from understudy.management.events.notifications import Notifications
 from understudy.management.node_settings import NodeSettings
-from understudy.management.notifications import Notifications
-from understudy.management.requests import ManagementRequests
+from understudy.management.operations.invocation import HandingOver, Invocations, ManagedNode
+from understudy.management.operations.resources import CONTROLS
 from understudy.message import Message, MessageType
 from understudy.properties import PropertyValue, decode_simple_string, encode_simple_string
 from understudy.session.session import ServerSession
@@ -85,7 +85,7 @@ class ManagedWorld(CoreNode):
                 Listener(),
             ),
         )
-        self.invocations = Invocations(self.managed, CONTROLS)
+        self.invocations = Invocations(self.managed, lambda: CONTROLS)
         self.requests = ManagementRequests(self.configuration.management_address, self.invocations)
         self.services.sessions.management = self.requests
 

@@ -64,6 +64,7 @@ class Link:
         target: str = PLACE,
         dialled: str = PLACE,
         arrived: str = PLACE,
+        dialled_from: str = "192.0.2.1:5000",
         dialler_security: Security = Security.NONE,
         acceptor_security: Security = Security.NONE,
         dialler: ClusterCredentials | None = None,
@@ -75,8 +76,8 @@ class Link:
         self.node = CoreNode(credentials=acceptor or credentials())
         host, _, port = target.rpartition(":")
         connector = TransportConfiguration("c", parameters={"host": host, "port": port})
-        self.near = End(dialled, "192.0.2.1:5000", dialler_security)
-        self.far = End("192.0.2.1:5000", arrived, acceptor_security)
+        self.near = End(dialled, dialled_from, dialler_security)
+        self.far = End(dialled_from, arrived, acceptor_security)
         self.handler = CoreConnection(self.node.core, self.far)
         self.peer = CorePeer(self, connector, self.time, self.time)
         self.node_id = node_id
@@ -129,9 +130,9 @@ class Link:
         return self.proved and self.handler.proved and self.error is None and not self.lost
 
 
-def credentials(password: str = PASSWORD, *own: str, user: str = "cluster") -> ClusterCredentials:
+def credentials(password: str = PASSWORD, *own: str, user: str = "cluster", public: bool = False) -> ClusterCredentials:
     ends = OwnEnds(frozenset((each, "") for each in own))
-    return ClusterCredentials(user, password, Entropy(), own_ends=ends)
+    return ClusterCredentials(user, password, Entropy(), own_ends=ends, public=public)
 
 
 def with_hello(data: bytes, **fields: Any) -> bytes:

@@ -17,7 +17,7 @@ from support.routing import FakeCallback, callback_of, text
 from support.store import StoreHarness
 from understudy.errors import BrokerError, MachineError
 from understudy.ids import Xid
-from understudy.management import queue_messages
+from understudy.management.operations import queue_messages
 from understudy.message import DUPLICATE_ID, GROUP_ID, LAST_VALUE, SCHEDULED_DELIVERY
 from understudy.routing.address import Address
 from understudy.routing.configuration import QueueConfiguration

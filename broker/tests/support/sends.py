@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from understudy.kernel import Sends, split_sends
+from understudy.kernel import Sends
+from understudy.kernel.core import split_sends
 from understudy.message import Message
 from understudy.wire.core.codec import encode_send
 

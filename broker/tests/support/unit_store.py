@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any, Self
 
 from support.store import DIRECTORY, NODE_ID
-from understudy.kernel import Run, SendsPart
+from understudy.kernel.log import Run, SendsPart
 from understudy.message import Message
 from understudy.ports import Operation
 from understudy.routing.queues.queue import Queue

@@ -36,7 +36,8 @@ class WitnessProcess:
         self.address = f"{host}:{self.port}"
         self.secret = secret or directory / "secret"
         self.state = directory / "state" / "witness.state"
-        self.process: subprocess.Popen[str] | None = None
+        self.log = directory / "witness.log"
+        self.process: subprocess.Popen[bytes] | None = None
         if secret is None:
             assert self.command("secret", str(self.secret)).returncode == 0
 
@@ -54,12 +55,13 @@ class WitnessProcess:
 
     def start(self, *more: str, environment: dict[str, str] | None = None) -> None:
         """Start it and wait until it answers."""
-        self.process = subprocess.Popen(
-            [*self.prefix, str(COMMAND), "witness", *self.arguments(*more)],
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, **(environment or {})},
-        )
+        # not a pipe: the witness would stop at its log line when the pipe is full
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [*self.prefix, str(COMMAND), "witness", *self.arguments(*more)],
+                stderr=log,
+                env={**os.environ, **(environment or {})},
+            )
         end = time.monotonic() + WAIT_S
         while time.monotonic() < end and self.process.poll() is None:
             try:
@@ -67,14 +69,13 @@ class WitnessProcess:
                 return
             except OSError:
                 time.sleep(0.02)
-        raise AssertionError(self.process.communicate()[1])
+        raise AssertionError(self.log.read_text(errors="replace")[-3000:])
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         """End it; the exit code."""
         assert self.process is not None
         self.process.send_signal(number)
-        self.process.communicate(timeout=WAIT_S)
-        return self.process.returncode
+        return self.process.wait(WAIT_S)
 
     def status(self) -> dict[str, object]:
         """The status as JSON."""

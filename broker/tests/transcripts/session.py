@@ -17,8 +17,8 @@ from understudy.config.reader import read_broker_xml
 from understudy.errors import XaCode
 from understudy.ids import Xid
 from understudy.message import Message
+from understudy.runtime.management.node_view import LiveNodeView
 from understudy.runtime.node import BrokerNode
-from understudy.runtime.node_view import LiveNodeView
 from understudy.security.authorization import NoSecurity
 from understudy.testing.sim_environment import Skew
 from understudy.testing.sim_loop import SimLoop, SimProcess
@@ -356,7 +356,7 @@ class SessionDriver:
     def _queues_command(self, *wanted: str) -> None:
         """Every queue with its counts, those of the node itself left out."""
         assert self._node is not None
-        for facts in LiveNodeView(self._node).queues():
+        for facts in LiveNodeView(self._node).rows("queues").items():
             if wanted and facts.name not in wanted:
                 continue
             counts = {

@@ -11,6 +11,7 @@ from transcripts.script import Transcript
 from transcripts.test_transcripts import DRIVERS, FILES, HERE
 from understudy.ha.lock_proof import LockProof
 from understudy.ha.shared_store import SharedStorePolicy
+from understudy.management.doors import listing
 from understudy.store.log import end
 from understudy.store.message_store import MessageStore
 from understudy.store.replication.shipping import Shipping
@@ -52,9 +53,15 @@ def _goes_on_without_asking(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Shipping, "stop_sending", Shipping.detach)
 
 
+def _writes_numbers_as_numbers(patch: pytest.MonkeyPatch) -> None:
+    """Values of pages keep their types, which consoles of Artemis do not expect."""
+    patch.setattr(listing, "as_text", dict)
+
+
 BUGS: list[tuple[str, str, Plant]] = [
     ("ha", "split-brain-by-pause", _confirms_without_a_lock),
     ("ha", "clean-stop", _leaves_the_store_owned),
+    ("management", "pages-of-queues", _writes_numbers_as_numbers),
     ("replication", "loss-of-the-replica", _goes_on_without_asking),
     ("store", "damage-is-refused", _takes_damage_for_a_torn_tail),
     ("store", "transactions", _commits_what_is_rolled_back),

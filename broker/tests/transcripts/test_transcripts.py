@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from transcripts.ha import HaDriver
+from transcripts.management import ManagementDriver
 from transcripts.replication import ReplicationDriver
 from transcripts.script import Driver, Transcript
 from transcripts.session import SessionDriver
@@ -16,6 +17,7 @@ from transcripts.store import StoreDriver
 HERE = Path(__file__).parent
 DRIVERS: dict[str, Callable[[], Driver]] = {
     "ha": HaDriver,
+    "management": ManagementDriver,
     "replication": ReplicationDriver,
     "session": SessionDriver,
     "store": StoreDriver,

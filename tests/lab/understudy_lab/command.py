@@ -28,9 +28,17 @@ SCRATCH = Path(__file__).resolve().parents[3] / ".scratch" / "lab"
 @click.option(
     "--name", default="lab", envvar="UNDERSTUDY_LAB", show_default=True, help="The lab; several can run at once."
 )
+@click.option(
+    "--debian",
+    type=click.Choice(sorted(images.RELEASES)),
+    default=images.DEFAULT_RELEASE,
+    envvar="UNDERSTUDY_LAB_DEBIAN",
+    show_default=True,
+    help="Release of Debian that new hosts have; those that run keep theirs.",
+)
 @click.pass_context
-def main(context: click.Context, name: str) -> None:
-    context.obj = Lab(SCRATCH / name, name, images.present())
+def main(context: click.Context, name: str, debian: str) -> None:
+    context.obj = Lab(SCRATCH / name, name, images.present(debian))
 
 
 @main.command()
@@ -40,9 +48,10 @@ def check() -> None:
 
 
 @main.command()
-def image() -> None:
+@click.pass_obj
+def image(lab: Lab) -> None:
     """Make the disk image of all hosts, unless it is there (about four minutes)."""
-    print(images.make(print).directory)
+    print(images.make(print, lab.image.release).directory)
 
 
 @main.command()
@@ -51,7 +60,7 @@ def image() -> None:
 @click.pass_obj
 def create(lab: Lab, count: int, memory: int) -> None:
     """Boot COUNT hosts, h1 and on; those that run are left alone."""
-    images.make(print)
+    images.make(print, lab.image.release)
     begun = time.monotonic()
     lab.create(count, memory)
     print(f"{count} hosts after {time.monotonic() - begun:.1f} s; ssh -F {lab.ssh_config} h1")
@@ -166,7 +175,7 @@ def faults(lab: Lab, rows: Sequence[str], only_list: bool, json_file: TextIO | N
         for row in chosen:
             print(f"{row.key:36} {row.name}")
         return
-    images.make(print)
+    images.make(print, lab.image.release)
     bed = beds.Bed(lab, beds.scratch_of(lab.directory.name))
     begun = time.monotonic()
 

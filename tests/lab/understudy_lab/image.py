@@ -42,6 +42,11 @@ PACKAGES = (
 """Packages of a host; python3 is the interpreter that the broker runs with there."""
 RECIPE = 1
 """To be raised with a change of the steps below that changes the image."""
+RELEASES = {"12": "bookworm", "13": "trixie"}
+"""Releases of Debian that the hosts can have, by their numbers."""
+DEFAULT_RELEASE = "12"
+PYTHONS = {"12": "3.11", "13": "3.13"}
+"""The interpreter of each release, which the wheels of a deployment have to be for."""
 KERNEL_RELEASE, LIBRARY_RELEASE = "sid", "trixie"
 SEARCH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 
@@ -51,6 +56,11 @@ class Image:
     """Paths of one image."""
 
     directory: Path
+
+    @property
+    def release(self) -> str:
+        """Number of the hosts' release of Debian."""
+        return self.directory.name.partition("-")[0].removeprefix("debian")
 
     @property
     def kernel(self) -> Path:
@@ -85,23 +95,33 @@ def check() -> None:
         raise CannotRun(f"lab hosts need the Debian packages {', '.join(missing)}: apt-get install {' '.join(missing)}")
 
 
-def present(cache: Path = CACHE) -> Image:
-    """The image of the present recipe, whether or not it has been made."""
+def present(release: str = DEFAULT_RELEASE, cache: Path = CACHE) -> Image:
+    """The image of the present recipe, whether or not it has been made.
+
+    Args:
+        release: of Debian, a key of ``RELEASES``.
+        cache: directory of all images.
+    """
     digest = hashlib.sha256(repr((RECIPE, SIZE, PACKAGES, KERNEL_RELEASE, LIBRARY_RELEASE)).encode())
     for path in sorted(GUEST.iterdir()):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    return Image(cache / digest.hexdigest()[:12])
+    return Image(cache / f"debian{release}-{digest.hexdigest()[:12]}")
 
 
-def make(progress: Callable[[str], None], cache: Path = CACHE) -> Image:
+def make(progress: Callable[[str], None], release: str = DEFAULT_RELEASE, cache: Path = CACHE) -> Image:
     """The image of the present recipe, made unless it is there; takes about four minutes.
+
+    Args:
+        progress: is given a line for each step.
+        release: of Debian, a key of ``RELEASES``.
+        cache: directory of all images.
 
     Raises:
         CannotRun: this machine cannot run a lab.
         LabError: a step failed; the next call goes on after the last finished one.
     """
     check()
-    image = present(cache)
+    image = present(release, cache)
     if image.complete:
         return image
     image.directory.mkdir(parents=True, exist_ok=True)
@@ -131,7 +151,8 @@ def _make(image: Image, progress: Callable[[str], None]) -> None:
         fresh = place / "root.new"
         shutil.rmtree(fresh, ignore_errors=True)
         options = ["--variant=minbase", f"--include={','.join(PACKAGES)}"]
-        run(["debootstrap", *options, "bookworm", str(fresh), _mirror()], env={**os.environ, "PATH": SEARCH})
+        command = ["debootstrap", *options, RELEASES[image.release], str(fresh), _mirror()]
+        run(command, env={**os.environ, "PATH": SEARCH})
         fresh.rename(root)
     progress("disk image")
     shutil.rmtree(root / "lib" / "modules", ignore_errors=True)
@@ -198,9 +219,9 @@ def _mirror() -> str:
 
 
 def _remove_others(image: Image, cache: Path) -> None:
-    """Images of older recipes that no host uses: a running host has its disk file open."""
-    for other in cache.iterdir():
-        if other.is_dir() and other != image.directory and not _in_use(other):
+    """Images of the same release by older recipes that no host uses: a running host has its disk file open."""
+    for other in cache.glob(f"debian{image.release}-*"):
+        if other != image.directory and not _in_use(other):
             shutil.rmtree(other, ignore_errors=True)
 
 

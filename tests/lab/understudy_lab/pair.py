@@ -14,6 +14,7 @@ from pathlib import Path
 
 from understudy_lab.errors import LabError
 from understudy_lab.hosts import Lab, number_of
+from understudy_lab.image import PYTHONS
 from understudy_lab.network import address
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -61,6 +62,8 @@ class Played:
 
 CALLBACKS = ROOT / "tests/callbacks"
 RESULTS = ROOT / ".scratch" / "lab-results"
+BUILD_PYTHON = "UNDERSTUDY_LAB_PYTHON"
+"""Interpreter of this machine with pip, of the minor version that the hosts have, if it is not this program's."""
 
 
 def environment(lab: Lab, notes: Path, hold: str = "") -> dict[str, str]:
@@ -93,6 +96,21 @@ def environment(lab: Lab, notes: Path, hold: str = "") -> dict[str, str]:
     }
 
 
+def interpreter_for(lab: Lab) -> Sequence[str]:
+    """Options of ansible-playbook for hosts whose Python is not the one that runs here: what builds their wheels.
+
+    Raises:
+        LabError: none is named.
+    """
+    wanted = PYTHONS[lab.image.release]
+    if wanted == f"{sys.version_info.major}.{sys.version_info.minor}":
+        return ()
+    path = os.environ.get(BUILD_PYTHON, "")
+    if not path:
+        raise LabError(f"the hosts have Python {wanted}: set {BUILD_PYTHON} to such an interpreter of this machine")
+    return ("--extra-vars", json.dumps({"broker_install_build_python": path}))
+
+
 def place_of(inventory: str) -> str:
     """Path of an inventory, which is given by its name below ``inventories`` or as a path."""
     return inventory if "/" in inventory else f"inventories/{inventory}"
@@ -112,7 +130,7 @@ def play(
     """
     begun = time.monotonic()
     done = subprocess.run(
-        ["ansible-playbook", "--inventory", place_of(inventory), *playbooks, *options],
+        ["ansible-playbook", "--inventory", place_of(inventory), *playbooks, *options, *interpreter_for(lab)],
         cwd=ROOT,
         env=environment(lab, RESULTS / "tasks" / Path(playbooks[-1]).stem),
         stdin=subprocess.DEVNULL,

@@ -25,6 +25,7 @@ from understudy_lab.pair import (
     assert_kept,
     await_that,
     environment,
+    interpreter_for,
     longest_window_s,
     place_of,
     play,
@@ -108,7 +109,7 @@ class Run:
         self._output = directory / "output"
         with self._output.open("w") as output:
             self._process = subprocess.Popen(
-                ["ansible-playbook", "--inventory", place_of(inventory), *command],
+                ["ansible-playbook", "--inventory", place_of(inventory), *command, *interpreter_for(lab)],
                 cwd=ROOT,
                 env={**variables, "ANSIBLE_CALLBACK_RESULT_FORMAT": "json"},
                 stdin=subprocess.DEVNULL,

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 
 from understudy_lab.bed import Bed
 from understudy_lab.errors import LabError, run
+from understudy_lab.image import DEFAULT_RELEASE, RELEASES
 from understudy_lab.pair import RESULTS, ROOT, Load, assert_kept, longest_window_s
 from understudy_lab.rolls import PAIRS
 from understudy_lab.rows import ROWS, Row
@@ -48,6 +49,8 @@ class Result:
     """Further measurements of the row."""
     problem: str = ""
     """Why it is not ok; empty if it is."""
+    debian: str = DEFAULT_RELEASE
+    """Release of Debian of the hosts."""
 
 
 def chosen(keys: Sequence[str]) -> list[Row]:
@@ -133,6 +136,7 @@ def _judged(bed: Bed, row: Row) -> Result:
         load_average=round(os.getloadavg()[1], 1),
         seconds=round(time.monotonic() - begun, 1),
         problem=problem,
+        debian=bed.lab.image.release,
         **found,  # type: ignore[arg-type]
     )
 
@@ -152,7 +156,7 @@ def _in_short(result: Result) -> str:
 
 
 def stored() -> dict[str, dict[str, object]]:
-    """The last result of each row, by its key."""
+    """The last result of each row, by its key and the release of the hosts (``_place``)."""
     if not STORED.exists():
         return {}
     found = json.loads(STORED.read_text())
@@ -163,34 +167,52 @@ def stored() -> dict[str, dict[str, object]]:
 def _store(result: Result) -> None:
     STORED.parent.mkdir(parents=True, exist_ok=True)
     written = STORED.with_suffix(".new")
-    written.write_text(json.dumps({**stored(), result.key: asdict(result)}, indent=2) + "\n")
+    place = _place(result.key, result.debian)
+    written.write_text(json.dumps({**stored(), place: asdict(result)}, indent=2) + "\n")
     written.replace(STORED)
 
 
-def table(results: Mapping[str, Mapping[str, object]]) -> str:
-    """The table in Markdown: every row, also those that have no result."""
+def _place(key: str, release: str) -> str:
+    """What names a row on hosts with a release of Debian: its key, with the release if it is not that of all rows."""
+    return key if release == DEFAULT_RELEASE else f"{key}, Debian {release}"
+
+
+def table(results: Mapping[str, Mapping[str, object]], former: str = "") -> str:
+    """The table in Markdown: every row, also those that have no result.
+
+    Args:
+        results: by ``_place``.
+        former: a table whose lines stay for rows without a result, because they were run on another machine.
+    """
+    kept = {line.split("`")[1]: line for line in former.splitlines() if line.startswith("| `")}
     titles = ["row", "what happens", *(f"gap of `{pair}`" for pair in PAIRS)]
     titles += ["confirmed", "lost", "doubled", "took", "run at (UTC), load"]
     lines = [f"| {' | '.join(titles)} |", "|---|---|---:|---:|---:|---:|---:|---:|---|"]
     for row in ROWS:
-        found = results.get(row.key)
-        lines.append(_line(row, found) if found else f"| `{row.key}` | {row.name} | not run | | | | | | |")
+        for release in RELEASES:
+            place = _place(row.key, release)
+            if found := results.get(place):
+                lines.append(_line(place, row, found))
+            elif place in kept:
+                lines.append(kept[place])
+            elif release == DEFAULT_RELEASE:
+                lines.append(f"| `{place}` | {row.name} | not run | | | | | | |")
     return "\n".join(lines)
 
 
-def _line(row: Row, found: Mapping[str, object]) -> str:
+def _line(place: str, row: Row, found: Mapping[str, object]) -> str:
     gaps = found["gaps_s"]
     assert isinstance(gaps, Mapping)
     told = [f"{gaps[pair]:.1f} s" if pair in gaps else "" for pair in PAIRS]
     name = row.name if found["ok"] else f"{row.name}: **not ok**"
     counts = [f"{found[count]:,}" for count in ("confirmed", "lost", "doubled")]
     where = f"{found['at']}, {found['load_average']}"
-    cells = [f"`{row.key}`", name, *told, *counts, f"{found['seconds']:.0f} s", where]
+    cells = [f"`{place}`", name, *told, *counts, f"{found['seconds']:.0f} s", where]
     return f"| {' | '.join(cells)} |"
 
 
 def write_page() -> None:
-    """Replaces the table of the page by the last result of each row.
+    """Replaces the lines of the page's table by the last results of this machine.
 
     Raises:
         LabError: the page has no place for it.
@@ -199,5 +221,5 @@ def write_page() -> None:
     if text.count(BEGIN) != 1 or text.count(END) != 1:
         raise LabError(f"{PAGE}: the lines {BEGIN} and {END} must be there once each")
     head, rest = text.split(BEGIN)
-    tail = rest.split(END)[1]
-    PAGE.write_text(f"{head}{BEGIN}\n\n{table(stored())}\n\n{END}{tail}")
+    former, tail = rest.split(END)
+    PAGE.write_text(f"{head}{BEGIN}\n\n{table(stored(), former)}\n\n{END}{tail}")

@@ -110,8 +110,17 @@ def test_what_playbooks_write_into_the_present_directory_is_not_packed_into_the_
         assert any(fnmatch.fnmatch(name, each) for each in ignored), name
 
 
-GUARDED = ("stop", "uninstall", "add_node", "drain_node", "rotate_tls", "tasks/switch_look")
-"""Playbooks that look for rolls themselves; site does so by the role broker, and witness asks other hosts."""
+GUARDED = (
+    "stop",
+    "uninstall",
+    "add_node",
+    "drain_node",
+    "rotate_tls",
+    "restore_store",
+    "replace_host",
+    "tasks/switch_look",
+)
+"""Playbooks that look for rolls themselves; site does so by the role broker, and witness and drills ask other hosts."""
 
 
 @pytest.mark.parametrize("name", GUARDED)
@@ -128,6 +137,15 @@ def test_what_starts_stops_or_installs_looks_for_rolls_before_anything_else_acts
             acts.append(number)
     assert looks
     assert all(looks[0] < number for number in acts)
+
+
+def test_a_drill_looks_for_rolls_before_it_begins() -> None:
+    found = [
+        (task.get("ansible.builtin.include_role") or {}).get("tasks_from")  # type: ignore[attr-defined]
+        or task.get("ansible.builtin.include_tasks")
+        for task in tasks(load(PLAYBOOKS / "tasks/drill.yml"))
+    ]
+    assert found.index("roll_refuse") < found.index("drill_round.yml")
 
 
 def test_failover_and_failback_look_for_rolls() -> None:
@@ -154,3 +172,17 @@ def test_health_goes_on_without_hosts_that_cannot_be_reached() -> None:
     for task in tasks([play]):
         if any(key.startswith("understudy.broker.") for key in task) or "ansible.builtin.command" in task:
             assert task["ignore_unreachable"] is True, task["name"]
+
+
+ALWAYS_THERE = ("broker", "localhost")
+"""Groups and hosts of every inventory."""
+OWN_GROUP = ("clients.yml", "pipeline.yml", "witness.yml")
+"""Playbooks for one optional group, in which a warning that there is none is in place."""
+
+
+@pytest.mark.parametrize("path", [each for each in FILES if each.name not in OWN_GROUP], ids=lambda path: path.name)
+def test_a_play_for_a_group_that_need_not_be_there_warns_of_nothing(path: Path) -> None:
+    """Ansible warns of a name that is no group ("Could not match supplied host pattern") in each such run."""
+    for play in load(path):
+        if "hosts" in play and play["hosts"] not in ALWAYS_THERE:
+            assert "in groups else '!all'" in str(play["hosts"]) or "intersect(groups)" in str(play["hosts"])

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import field
+from enum import Enum, auto
 from itertools import accumulate
 from typing import Final, Protocol
 
@@ -23,7 +24,7 @@ from understudy.cluster.topology import Member
 from understudy.config.bridge import BridgeConfiguration
 from understudy.dataclass import dataclass
 from understudy.errors import AddressFull, AddressNotFound, BrokerError, IncompatibleVersion, RemoteProtocolError
-from understudy.kernel import forward_messages
+from understudy.kernel.core import forward_messages
 from understudy.limits import (
     BRIDGE_ADDRESSES_MAX,
     BRIDGE_OUTGOING_BYTES_PAUSE,
@@ -100,11 +101,24 @@ class TargetAccess:
 class _Credits:
     """Credit of one address."""
 
-    __slots__ = ("arriving", "balance")
+    __slots__ = ("arriving", "balance", "refused")
 
     def __init__(self) -> None:
         self.balance = 0
         self.arriving = 0
+        self.refused = False
+        """Whether the target has refused it, because the address is full."""
+
+
+class _Stage(Enum):
+    """Progress of a session at its target."""
+
+    OPENING = auto()
+    """The target has not created the session: nothing is known about the other side."""
+    ACCEPTED = auto()
+    """The session exists, so the other side has accepted the login."""
+    READY = auto()
+    """Messages can be sent."""
 
 
 class TargetSession:
@@ -147,7 +161,7 @@ class TargetSession:
         self._proves = proves
         self.proof_refused = False
         """Whether the target has not accepted the cluster credentials, which it was offered."""
-        self._ready = False
+        self._stage = _Stage.OPENING
         self._correlation_id = 0
         self._expected = 1
         """Correlation id that is to be confirmed next, if the target confirms in order."""
@@ -173,7 +187,7 @@ class TargetSession:
     @property
     def ready(self) -> bool:
         """Whether messages can be sent."""
-        return self._ready and self._owner is not None
+        return self._stage is _Stage.READY and self._owner is not None
 
     @property
     def writable(self) -> bool:
@@ -190,6 +204,12 @@ class TargetSession:
     def last_sent(self) -> int:
         """Correlation id of the message that was sent last."""
         return self._correlation_id
+
+    @property
+    def full_address(self) -> str:
+        """Address for which the target refuses credit or has given none that is needed; empty: there is none."""
+        refused = (address for address, credit in self._credits.items() if credit.refused)
+        return next(refused, self._held[0][0] if self._held else "")
 
     @property
     def awaits_credit(self) -> bool:
@@ -267,7 +287,7 @@ class TargetSession:
 
     def close(self) -> None:
         """Close session and connection; the owner is not called any more."""
-        if self._ready:
+        if self._stage is _Stage.READY:
             self._peer.send(packets.SessionClose(), SESSION_CHANNEL)
         self._end()
 
@@ -289,7 +309,13 @@ class TargetSession:
         self._fail(reason)
 
     def peer_received(self, peer: CorePeer, channel_id: int, packet: packets.Packet) -> None:
-        """Take a packet that answers no request of ``CorePeer``. Raises BrokerError: the connection is closed."""
+        """Take a packet that answers no request of ``CorePeer``. Raises BrokerError: the connection is closed.
+
+        Packets before the session exists are dropped: a stranger at the address of the target could name another node
+        as its backup, to which this one would then bring its messages.
+        """
+        if self._stage is _Stage.OPENING:
+            return
         if channel_id == SESSION_CHANNEL:
             self._receive(packet)
         elif channel_id == CONTROL_CHANNEL and isinstance(packet, packets.ClusterTopologyV2) and not packet.exit:
@@ -331,6 +357,7 @@ class TargetSession:
             self._create_session()
             return
         # a session was created, so the other side has accepted the login
+        self._stage = _Stage.ACCEPTED
         self._peer.accept_frames(FRAME_BYTES_MAX)
         self._peer.group_confirms()
         if self._bridge.target.ha:
@@ -349,7 +376,7 @@ class TargetSession:
         self._begin()
 
     def _begin(self) -> None:
-        self._ready = True
+        self._stage = _Stage.READY
         if self._owner is not None:
             self._owner.target_ready()
 
@@ -371,6 +398,7 @@ class TargetSession:
             if self.received is not None:
                 self.received(packet.message)
         elif isinstance(packet, packets.ProducerFailCredits):
+            self._credits.setdefault(packet.address, _Credits()).refused = True
             raise AddressFull(f"address {packet.address!r} of the target is full")
         elif isinstance(packet, packets.ExceptionResponse):
             self._refused(error_of(packet.error_code, packet.message), packet.correlation_id)

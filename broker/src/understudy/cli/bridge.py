@@ -4,32 +4,39 @@ connectors.
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any, Final
 
 import click
-from rich.table import Table
 
-from understudy.cli.status import (
-    Place,
-    instance_option,
-    json_option,
-    server_option,
-    text_of,
-    token_file_option,
-    url_option,
-)
-from understudy.cli.tables import console
-from understudy.cli.terminal import echo
+from understudy.cli.status import Place, instance_option, server_option, token_file_option, url_option
+from understudy.cli.tables import Kind, Table, View, figure_column, view_options, with_others
+from understudy.cli.terminal import Commands, echo
 from understudy.errors import ConfigError
+from understudy.management.model.links import Bridge
 
 #: Largest description of a bridge that is read. Bytes.
 _FILE_BYTES_MAX: Final = 64 * 1024
 
+BRIDGES: Final = Table(
+    "bridges",
+    with_others(
+        Bridge,
+        figure_column(Bridge, "name", "bridge"),
+        figure_column(Bridge, "queue"),
+        figure_column(Bridge, "target"),
+        figure_column(Bridge, "state"),
+        figure_column(Bridge, "waiting"),
+        figure_column(Bridge, "unconfirmed"),
+        figure_column(Bridge, "acknowledged", optional=True),
+        figure_column(Bridge, "error", kind=Kind.TEXT),
+    ),
+    title="bridges",
+)
 
-@click.group()
+
+@click.group(cls=Commands)
 def bridge() -> None:
     """Look at core bridges, create and destroy them."""
 
@@ -44,20 +51,17 @@ def _invoke(place: Place, resource: str, operation: str, *parameters: object) ->
 @server_option
 @url_option
 @token_file_option
-@json_option
+@view_options(BRIDGES, watch=True)
 def list_bridges(
-    instance: Path | None, server: str | None, url: str | None, token_file: Path | None, as_json: bool
+    instance: Path | None, server: str | None, url: str | None, token_file: Path | None, view: View
 ) -> None:
-    """Show the bridges of a node, those to other members of its cluster included."""
-    found = Place.of(instance, url, token_file, server).ask("/api/v1/cluster")["bridges"]
-    if as_json:
-        echo(json.dumps(found, indent=2))
-        return
-    columns = ("name", "queue", "target", "state", "waiting", "unconfirmed", "acknowledged", "error")
-    table = Table(*columns)
-    for each in found:
-        table.add_row(*(text_of("-" if each[key] is None else each[key]) for key in columns))
-    console().print(table)
+    """Show the bridges of a node, those to other members of its cluster included.
+
+    \b
+    Example: understudy bridge list --filter state!=running
+    """
+    place = Place.of(instance, url, token_file, server)
+    view.repeat(lambda: view.rows(BRIDGES, place.ask("/api/v1/cluster")["bridges"]))
 
 
 @bridge.command()

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-from rich.table import Table
-from rich.text import Text
 
 from understudy.cli.load import (
     LedgerFile,
@@ -23,7 +21,7 @@ from understudy.cli.load import (
     read_password,
     run,
 )
-from understudy.cli.tables import console
+from understudy.cli.tables import Column, Kind, Row, Table, View, view_options
 from understudy.cli.terminal import echo
 from understudy.client import aio
 from understudy.client.core.received import ReceivedMessage
@@ -87,12 +85,14 @@ async def _browse(
     queue: str,
     filter_text: str | None,
     limit: int | None,
-    as_json: bool,
+    view: View,
     ledger: LedgerFile,
 ) -> bool:
     """Whether the ledger, if there is one, now says that the queue was seen completely."""
     rows: list[dict[str, Any]] = []
     whole = True
+    # written as they come, unless all are needed for an order
+    lines = view.as_json and view.columns is None and not view.order
 
     async def use(connection: aio.Connection) -> None:
         nonlocal whole
@@ -107,7 +107,7 @@ async def _browse(
             async for received in messages:
                 count += 1
                 _note_remaining(ledger, received, queue, observer, asked_ms)
-                if as_json:
+                if lines:
                     echo(json.dumps(describe(received)))
                 else:
                     rows.append(describe(received))
@@ -128,8 +128,8 @@ async def _browse(
                 )
 
     await connected(parse_url(url), user, password, use)
-    if not as_json:
-        _print_table(queue, rows)
+    if not lines:
+        view.rows(MESSAGES, rows, title=f"{queue}: {len(rows):,} messages", lines=True)
     return whole
 
 
@@ -142,23 +142,24 @@ def _note_remaining(ledger: LedgerFile, received: ReceivedMessage, queue: str, o
         )  # fmt: skip
 
 
-def _print_table(queue: str, rows: list[dict[str, Any]]) -> None:
-    table = Table(title=Text(f"{queue}: {len(rows):,} messages"))
-    for name in ("id", "type", "durable", "priority", "sent", "bytes", "body"):
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        sent = datetime.fromtimestamp(row["timestamp"] / 1000, UTC).isoformat(timespec="milliseconds")
-        cells = (
-            str(row["message_id"]),
-            row["type"],
-            "yes" if row["durable"] else "no",
-            str(row["priority"]),
-            sent if row["timestamp"] else "",
-            f"{row['body_bytes']:,}",
-            row["preview"],
-        )
-        table.add_row(*(Text(cell) for cell in cells))
-    console().print(table)
+MESSAGES: Final = Table(
+    "messages",
+    (
+        Column("message_id", Kind.NUMBER, "Id of the message.", title="id"),
+        Column("type", Kind.NAME, "Kind of its body."),
+        Column("durable", Kind.NAME, "Whether it outlives a restart."),
+        Column("priority", Kind.NUMBER, "0 to 9."),
+        Column("timestamp", Kind.NAME, "When it was sent.", title="sent", value=lambda row: _sent(row)),
+        Column("body_bytes", Kind.BYTES, "Size of its body.", title="bytes"),
+        Column("preview", Kind.NAME, "Beginning of its body.", title="body"),
+    ),
+)
+
+
+def _sent(row: Row) -> str | None:
+    if not row["timestamp"]:
+        return None
+    return datetime.fromtimestamp(row["timestamp"] / 1000, UTC).isoformat(timespec="milliseconds")
 
 
 @click.command()
@@ -166,7 +167,7 @@ def _print_table(queue: str, rows: list[dict[str, Any]]) -> None:
 @click.option("--queue", required=True, help="Queue to look at.")
 @click.option("--filter", "filter_text", help="Selector; only matching messages.")
 @click.option("--limit", type=click.IntRange(min=0), help="At most this many messages.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per message and line.")
+@view_options(MESSAGES, conditions=False)
 @click.option(
     "--ledger", "ledger_file", type=click.Path(dir_okay=False, path_type=Path),
     help="Append a row for each message, and one that says that the queue was seen completely.",
@@ -178,10 +179,13 @@ def browse(
     queue: str,
     filter_text: str | None,
     limit: int | None,
-    as_json: bool,
     ledger_file: Path | None,
+    view: View,
 ) -> None:
-    """Show the messages of a queue; they stay in it.
+    """Show the messages of a queue; they stay in it. JSON is one object per message and line.
+
+    \b
+    Example: understudy browse --queue orders --filter "region = 'north'" --limit 20
 
     Exit codes: 0 done, 1 no such queue or --ledger could not see the whole queue, 2 usage, 3 no broker reached.
     """
@@ -189,6 +193,6 @@ def browse(
         raise click.UsageError("--ledger needs the whole queue: give neither --filter nor --limit")
     password = read_password(password_file)
     with LedgerFile(ledger_file) as ledger:
-        whole = run(lambda: _browse(url, user, password, queue, filter_text, limit, as_json, ledger))
+        whole = run(lambda: _browse(url, user, password, queue, filter_text, limit, view, ledger))
     if not whole:
         raise SystemExit(1)

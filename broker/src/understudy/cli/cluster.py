@@ -3,20 +3,166 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
-from rich.table import Table
-from rich.text import Text
 
+from understudy.cli.bridge import BRIDGES
 from understudy.cli.status import Place, instance_option, readiness_of, server_option, token_file_option, url_option
-from understudy.cli.tables import console
-from understudy.cli.terminal import echo
+from understudy.cli.tables import Column, Kind, Row, Table, View, figure_column, json_option, view_options
+from understudy.cli.terminal import Commands, echo
+from understudy.management.model.cluster import (
+    Broadcast,
+    ClusterConnection,
+    Discovery,
+    Entry,
+    Grouping,
+    Hosted,
+    Link,
+    Member,
+    Redistribution,
+    RemoteQueue,
+    Unreached,
+)
 from understudy.texts import printable
 
+TABLES: Final = (
+    Table(
+        "members",
+        (
+            figure_column(Member, "node_id"),
+            figure_column(Member, "primary", "active"),
+            figure_column(Member, "backup", "passive"),
+            figure_column(Member, "backup_group", "group"),
+            figure_column(Member, "own", "this node"),
+        ),
+        title="members",
+    ),
+    Table(
+        "links",
+        (
+            figure_column(Link, "to"),
+            figure_column(Link, "node_id"),
+            figure_column(Link, "state"),
+            figure_column(Link, "failures"),
+        ),
+        title="connections to members",
+    ),
+    Table(
+        "unreached",
+        (
+            figure_column(Unreached, "node_id"),
+            figure_column(Unreached, "address", "advertises"),
+            figure_column(Unreached, "failures", "attempts"),
+            figure_column(Unreached, "error", kind=Kind.TEXT),
+        ),
+        title="members that were never reached",
+    ),
+    Table(
+        "colocated",
+        (
+            figure_column(Hosted, "server"),
+            Column("backup_of", Kind.NAME, "Node id of its primary."),
+            Column("hosted_by", Kind.NAME, "Node id of the member that hosts it."),
+            figure_column(Hosted, "state"),
+            figure_column(Hosted, "acceptors"),
+        ),
+        title="colocated backups",
+    ),
+    Table(
+        "connections",
+        (
+            figure_column(ClusterConnection, "name", "cluster-connection"),
+            figure_column(ClusterConnection, "address", value=lambda row: row["address"] or "all"),
+            figure_column(ClusterConnection, "message_load_balancing", "balancing"),
+            figure_column(ClusterConnection, "max_hops", "hops"),
+            figure_column(ClusterConnection, "nodes", "members", kind=Kind.NUMBER, value=lambda row: len(row["nodes"])),
+            figure_column(ClusterConnection, "remote_queues", "queues"),
+            figure_column(ClusterConnection, "waiting"),
+            figure_column(ClusterConnection, "acknowledged", optional=True),
+        ),
+        title="cluster connections",
+    ),
+    BRIDGES,
+    Table(
+        "remote-queues",
+        (
+            figure_column(RemoteQueue, "queue"),
+            figure_column(RemoteQueue, "address"),
+            figure_column(RemoteQueue, "node_id"),
+            figure_column(RemoteQueue, "distance", "hops"),
+            figure_column(RemoteQueue, "connected"),
+            figure_column(RemoteQueue, "consumers"),
+            figure_column(RemoteQueue, "filter"),
+        ),
+        title="queues of other members",
+    ),
+    Table(
+        "redistribution",
+        (
+            figure_column(Redistribution, "queue"),
+            figure_column(Redistribution, "state"),
+            figure_column(Redistribution, "moved"),
+        ),
+        title="redistribution",
+    ),
+    Table(
+        "grouping",
+        (
+            figure_column(Grouping, "name", "grouping-handler"),
+            figure_column(Grouping, "type"),
+            figure_column(Grouping, "groups"),
+            figure_column(Grouping, "waiting"),
+            figure_column(Grouping, "proposals"),
+            figure_column(Grouping, "freed"),
+            figure_column(Grouping, "ungrouped"),
+        ),
+        title="message groups",
+    ),
+    Table(
+        "discovered",
+        (
+            Column("group", Kind.NAME, "The discovery group."),
+            figure_column(Entry, "node_id"),
+            figure_column(Entry, "connectors"),
+            figure_column(Entry, "source", "from"),
+            figure_column(Entry, "age_ms", "age"),
+        ),
+        title="discovered nodes",
+    ),
+    Table(
+        "discovery",
+        (
+            figure_column(Discovery, "name", "group"),
+            figure_column(Discovery, "at"),
+            figure_column(Discovery, "state"),
+            figure_column(
+                Discovery, "outcomes", "datagrams", kind=Kind.TEXT, value=lambda row: _counts(row["outcomes"])
+            ),
+            figure_column(Discovery, "duplicates", "duplicate node ids"),
+            figure_column(Discovery, "error", kind=Kind.TEXT),
+        ),
+        title="discovery groups",
+    ),
+    Table(
+        "broadcasts",
+        (
+            figure_column(Broadcast, "name", "group"),
+            figure_column(Broadcast, "at"),
+            figure_column(Broadcast, "state"),
+            figure_column(Broadcast, "connectors"),
+            figure_column(Broadcast, "sent"),
+            figure_column(Broadcast, "failed"),
+            figure_column(Broadcast, "error", kind=Kind.TEXT),
+        ),
+        title="broadcast groups",
+    ),
+)
 
-@click.group()
+
+@click.group(cls=Commands)
 def cluster() -> None:
     """Look at the cluster of a node."""
 
@@ -26,26 +172,30 @@ def cluster() -> None:
 @server_option
 @url_option
 @token_file_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
-def show(instance: Path | None, server: str | None, url: str | None, token_file: Path | None, as_json: bool) -> None:
+@view_options(*TABLES, watch=True)
+def show(instance: Path | None, server: str | None, url: str | None, token_file: Path | None, view: View) -> None:
     """Show members, connections to them, discovered nodes, colocated backups, bridges, queues of other members,
-    redistribution and message groups.
+    redistribution and message groups. Empty tables are left out.
+
+    \b
+    Example: understudy cluster show --table members --watch
 
     Exit codes: 0 shown; 3 not reachable.
     """
-    found: dict[str, Any] = Place.of(instance, url, token_file, server).ask("/api/v1/cluster")
-    if as_json:
-        echo(json.dumps(found, indent=2))
+    place = Place.of(instance, url, token_file, server)
+    view.repeat(lambda: _show(place.ask("/api/v1/cluster"), view))
+
+
+def _show(found: dict[str, Any], view: View) -> None:
+    if view.table is None and view.as_json:
+        view.value(found)
         return
-    if found["state"] is None:
+    if found["state"] is None and not view.as_json:
         echo("the node has no cluster-connection")
-    for title, columns, rows in _tables(found):
-        table = Table(title=title, title_justify="left")
-        for column in columns:
-            table.add_column(column, overflow="fold")
-        for row in rows:
-            table.add_row(*(Text(printable("-" if value is None else str(value))) for value in row))
-        console().print(table)
+    for table in TABLES:
+        rows = ROWS_OF[table.name](found)
+        if view.table == table.name or (view.table is None and rows):
+            view.rows(table, rows)
 
 
 @cluster.command("check")
@@ -58,11 +208,16 @@ def show(instance: Path | None, server: str | None, url: str | None, token_file:
 )
 @click.option("--url", "urls", multiple=True, help="Management URL of a peer; may be given several times.")
 @token_file_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
+@json_option
 def check(instances: tuple[Path, ...], urls: tuple[str, ...], token_file: Path | None, as_json: bool) -> None:
     """Ask each peer for problems of the cluster, and compare the answers.
 
-    A member with an address that a peer does not reach is named by that peer. Exit codes: 0 no problem; 1 problems were
+    A member with an address that a peer does not reach is named by that peer.
+
+    \b
+    Example: understudy cluster check --url http://127.0.0.1:8161 --url http://127.0.0.1:8162
+
+    Exit codes: 0 no problem; 1 problems were
     found; 2 usage; 3 a peer is not reachable.
     """
     places = [Place.of(each, None, token_file) for each in instances] + [
@@ -146,141 +301,36 @@ def _disagreements(seen: dict[str, dict[str, Any]]) -> list[dict[str, object]]:
     ]
 
 
-_Rows = list[list[object]]
-
-
-def _bridges(found: dict[str, Any]) -> tuple[list[str], _Rows]:
-    """Columns and rows of the table of bridges."""
-    columns = ["bridge", "queue", "to", "state", "waiting", "unconfirmed", "acknowledged", "error"]
-    keys = ["name", "queue", "target", "state", "waiting", "unconfirmed", "acknowledged", "error"]
-    return columns, [[each[key] for key in keys] for each in found["bridges"]]
-
-
-def _unreached(found: dict[str, Any]) -> tuple[list[str], _Rows]:
-    """Columns and rows of the table of members with an address that this node does not reach."""
-    columns = ["node id", "advertises", "attempts", "error"]
-    keys = ("node_id", "address", "failures", "error")
-    return columns, [[each[key] for key in keys] for each in found["unreached"]]
-
-
-def _connections(found: dict[str, Any]) -> tuple[list[str], _Rows]:
-    """Columns and rows of the table of cluster connections."""
-    columns = ["cluster-connection", "address", "balancing", "hops", "members", "queues", "waiting", "acknowledged"]
-    rows: _Rows = [
-        [
-            each["name"],
-            each["address"] or "all",
-            each["message_load_balancing"],
-            each["max_hops"],
-            len(each["nodes"]),
-            each["remote_queues"],
-            each["waiting"],
-            each["acknowledged"],
-        ]
-        for each in found["connections"]
-    ]
-    return columns, rows
-
-
-def _redistribution(found: dict[str, Any]) -> tuple[list[str], _Rows]:
-    """Columns and rows of the table of queues whose messages move."""
-    columns = ["queue", "state", "moved"]
-    return columns, [[each[key] for key in columns] for each in found["redistribution"]]
-
-
-def _grouping(found: dict[str, Any]) -> tuple[list[str], _Rows]:
-    """Columns and row of the table of the grouping handler."""
-    handler = found.get("grouping")
-    keys = ["name", "type", "groups", "waiting", "proposals", "freed", "ungrouped"]
-    return ["grouping-handler", *keys[1:]], [] if handler is None else [[handler[key] for key in keys]]
-
-
-def _colocated(found: dict[str, Any]) -> tuple[list[str], _Rows]:
-    """Columns and rows of the table of colocated backups: the own one, then those hosted here."""
-    columns = ["server", "backup of", "hosted by", "state", "acceptors"]
+def _colocated(found: dict[str, Any]) -> list[Row]:
+    """The own backup, then those hosted here."""
     colocated = found["colocated"]
     if colocated is None:
-        return columns, []
-    own: _Rows = [[None, "this node", colocated["host"], colocated["request"], None]] if colocated["request"] else []
-    hosted: _Rows = [
-        [each["server"], each["node_id"], "this node", each["state"], ", ".join(each["acceptors"])]
-        for each in colocated["hosted"]
+        return []
+    own: Row = {"backup_of": "this node", "hosted_by": colocated["host"], "state": colocated["request"]}
+    hosted: list[Row] = [
+        {**each, "backup_of": each["node_id"], "hosted_by": "this node"} for each in colocated["hosted"]
     ]
-    return columns, own + hosted
-
-
-def _tables(found: dict[str, Any]) -> list[tuple[str, list[str], _Rows]]:
-    """Title, columns and rows of each table; empty ones are left out."""
-    tables: list[tuple[str, list[str], _Rows]] = [
-        (
-            "members",
-            ["node id", "active", "passive", "group", "this node"],
-            [
-                [each["node_id"], each["primary"], each["backup"], each["backup_group"], "yes" if each["own"] else ""]
-                for each in found["members"]
-            ],
-        ),
-        (
-            "connections to members",
-            ["to", "node id", "state", "failures"],
-            [[each["to"], each["node_id"], each["state"], each["failures"]] for each in found["links"]],
-        ),
-        ("members that were never reached", *_unreached(found)),
-        ("colocated backups", *_colocated(found)),
-        ("cluster connections", *_connections(found)),
-        ("bridges", *_bridges(found)),
-        (
-            "queues of other members",
-            ["queue", "address", "node id", "hops", "connected", "consumers", "filter"],
-            [
-                [each[key] for key in ("queue", "address", "node_id", "distance", "connected", "consumers", "filter")]
-                for each in found["remote_queues"]
-            ],
-        ),
-        ("redistribution", *_redistribution(found)),
-        ("message groups", *_grouping(found)),
-        (
-            "discovered nodes",
-            ["group", "node id", "connectors", "from", "age"],
-            [
-                [
-                    group["name"],
-                    each["node_id"],
-                    ", ".join(each["connectors"]),
-                    each["source"],
-                    f"{each['age_ms']} ms",
-                ]
-                for group in found["discovery"]
-                for each in group["entries"]
-            ],
-        ),
-        (
-            "discovery groups",
-            ["group", "at", "state", "datagrams", "duplicate node ids", "error"],
-            [
-                [each["name"], each["at"], each["state"], _counts(each["outcomes"]), each["duplicates"], each["error"]]
-                for each in found["discovery"]
-            ],
-        ),
-        (
-            "broadcast groups",
-            ["group", "at", "state", "connectors", "sent", "failed", "error"],
-            [
-                [
-                    each["name"],
-                    each["at"],
-                    each["state"],
-                    ", ".join(each["connectors"]),
-                    each["sent"],
-                    each["failed"],
-                    each["error"],
-                ]
-                for each in found["broadcasts"]
-            ],
-        ),
-    ]
-    return [each for each in tables if each[2]]
+    return [own, *hosted] if colocated["request"] else hosted
 
 
 def _counts(outcomes: dict[str, int]) -> str:
     return ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items() if count) or "none"
+
+
+ROWS_OF: Final[dict[str, Callable[[dict[str, Any]], list[Row]]]] = {
+    "members": lambda found: found["members"],
+    "links": lambda found: found["links"],
+    "unreached": lambda found: found["unreached"],
+    "colocated": _colocated,
+    "connections": lambda found: found["connections"],
+    "bridges": lambda found: found["bridges"],
+    "remote-queues": lambda found: found["remote_queues"],
+    "redistribution": lambda found: found["redistribution"],
+    "grouping": lambda found: [] if found.get("grouping") is None else [found["grouping"]],
+    "discovered": lambda found: [
+        {**each, "group": group["name"]} for group in found["discovery"] for each in group["entries"]
+    ],
+    "discovery": lambda found: found["discovery"],
+    "broadcasts": lambda found: found["broadcasts"],
+}
+"""The rows of each table in the answer of a node."""

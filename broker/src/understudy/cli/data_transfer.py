@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -35,7 +35,7 @@ from understudy.message import large_body_of
 from understudy.ports import Disk
 from understudy.session.branch import Kind, decode_name
 from understudy.store.large_messages import LargeReader
-from understudy.store.log.records import QueueRecord
+from understudy.store.log.records import AddressRecord, QueueRecord
 from understudy.store.state import TransactionRecord
 from understudy.tools.compare import replay_set
 from understudy.tools.contents import LiveMessage, beginning_is_missing, live_messages, prepared_messages
@@ -105,8 +105,9 @@ def export_messages(
 
     The journal is only read. The file is made under another name and renamed when it is complete.
     """
+    chosen = _Chosen(frozenset(queues), frozenset(addresses))
     summary, complete = export_copy(
-        directory, others, output, chosen=_Chosen(frozenset(queues), frozenset(addresses)),
+        directory, others, output, chosen=chosen, empty=None if others else chosen.takes,
         large_directory=large_directory, allow_damage=allow_damage,
     )  # fmt: skip
     if output != "-":
@@ -120,10 +121,16 @@ def export_copy(
     output: str,
     *,
     chosen: Callable[[LiveMessage], bool] = lambda live: True,
+    empty: Callable[[QueueRecord, AddressRecord | None], bool] | None = None,
     large_directory: str | None = None,
     allow_damage: bool = False,
 ) -> tuple[dict[str, object], bool]:
     """Write the messages that live in a journal and not in the others to a file.
+
+    Args:
+        chosen: Selects messages.
+        empty: Selects queues that are written although no message of theirs is, without those made on demand; None:
+            there are none.
 
     Returns:
         A summary, and whether everything that lives there could be written.
@@ -161,6 +168,8 @@ def export_copy(
             if transaction.prepared:
                 held = list(filter(chosen, prepared_messages(copy, contents, transaction_id, counterparts)))
                 writing.transaction(transaction_id, transaction, held, contents.state.queues)
+        if empty is not None:
+            writing.empty_queues(contents.state.queues.values(), contents.state.addresses, empty)
         diverts = diverts_of(contents.state.addresses.values())
         file.write(end_line(writing.count, writing.left_out, writing.prepared, diverts))
     summary: dict[str, object] = {
@@ -188,9 +197,13 @@ class _Chosen:
     addresses: frozenset[str]
 
     def __call__(self, live: LiveMessage) -> bool:
-        if self.queues and live.queue.name not in self.queues:
+        return self.takes(live.queue, live.address)
+
+    def takes(self, queue: QueueRecord, address: AddressRecord | None) -> bool:
+        """Whether a queue of an address is selected."""
+        if self.queues and queue.name not in self.queues:
             return False
-        return not self.addresses or (live.address is not None and live.address.name in self.addresses)
+        return not self.addresses or (address is not None and address.name in self.addresses)
 
 
 class _Writing:
@@ -201,7 +214,7 @@ class _Writing:
         self._disk = disk
         self._large_directory = large_directory
         self.queues: set[int] = set()
-        """Queues of the messages written."""
+        """Ids of the queues written."""
         self.count = 0
         self.large = 0
         self.prepared = 0
@@ -219,13 +232,31 @@ class _Writing:
                 continue
             if live.queue.queue_id not in self.queues:
                 self.queues.add(live.queue.queue_id)
-                self._file.write(queue_line(live))
+                self._file.write(queue_line(live.queue, live.address))
             self._file.write(line)
             self.count += 1
             self.prepared += bool(transaction_id)
             if body is not None:
                 self.large += 1
                 self._write_body(body)
+
+    def empty_queues(
+        self,
+        queues: Iterable[QueueRecord],
+        addresses: Mapping[int, AddressRecord],
+        chosen: Callable[[QueueRecord, AddressRecord | None], bool],
+    ) -> None:
+        """Write durable queues of which no message was written: a subscription without messages gets those that are
+        sent later. Queues of the broker itself, and those made on demand, are left out.
+        """
+        for queue in queues:
+            address = addresses.get(queue.address_id)
+            internal = queue.settings.get("internal") or (address is not None and address.settings.get("internal"))
+            if queue.queue_id in self.queues or not queue.durable or internal or queue.settings.get("auto_created"):
+                continue
+            if chosen(queue, address):
+                self.queues.add(queue.queue_id)
+                self._file.write(queue_line(queue, address))
 
     def transaction(
         self,

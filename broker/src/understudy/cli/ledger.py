@@ -11,7 +11,7 @@ from typing import TextIO
 import click
 
 from understudy.cli.report import exit_code_of_report, print_report
-from understudy.cli.terminal import echo
+from understudy.cli.terminal import Commands, echo
 from understudy.dataclass import dataclass
 from understudy.errors import ConfigError, LedgerDamaged
 from understudy.ledger import WINDOW_MS, Row, check, check_epochs, read, read_remaining
@@ -46,7 +46,7 @@ def refuse_twice(paths: tuple[Path, ...]) -> None:
         seen.add(real)
 
 
-@click.group()
+@click.group(cls=Commands)
 def ledger() -> None:
     """Check the ledgers of producers and consumers."""
 

@@ -19,11 +19,9 @@ from typing import Any, Final, TextIO, TypeVar
 import click
 import uvloop
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
-from rich.table import Table
-from rich.text import Text
 
 from understudy.cli.defaults import DEFAULT_URL
-from understudy.cli.tables import console
+from understudy.cli.tables import Page, console
 from understudy.cli.terminal import echo
 from understudy.client import aio
 from understudy.client.core.options import ClientUrl
@@ -273,14 +271,16 @@ async def connected(
 
 
 def print_summary(title: str, summary: dict[str, Any], *, as_json: bool) -> None:
-    """The end of a command: a table for people, one JSON object for programs."""
+    """Print the result of a command: figures for people, one JSON object for programs."""
     if as_json:
         echo(json.dumps(summary))
         return
-    table = Table(title=title, show_header=False)
-    table.add_column(style="bold")
-    table.add_column(justify="right")
-    for name, value in summary.items():
-        shown = f"{value:,}" if isinstance(value, (int, float)) and not isinstance(value, bool) else str(value)
-        table.add_row(name.replace("_", " "), Text(shown))
-    console().print(table)
+    figures = {
+        name.replace("_", " "): f"{value:,}"
+        if isinstance(value, (int, float)) and not isinstance(value, bool)
+        else "none"
+        if value is None
+        else str(value)
+        for name, value in summary.items()
+    }
+    Page().figures(figures, title=title)

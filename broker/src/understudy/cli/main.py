@@ -15,7 +15,7 @@ from typing import Any, Final
 import click
 
 from understudy import __version__
-from understudy.cli.terminal import echo
+from understudy.cli.terminal import Commands, echo
 from understudy.errors import BrokerError, CallTimedOut, ConfigError, ConnectionFailed, FailoverTimedOut
 from understudy.local_paths import local_path
 
@@ -25,6 +25,7 @@ _COMMANDS: Final = {
     "bridge": "understudy.cli.bridge:bridge",
     "browse": "understudy.cli.browse:browse",
     "cluster": "understudy.cli.cluster:cluster",
+    "config": "understudy.cli.configuration.commands:config",
     "consume": "understudy.cli.consume:consume",
     "create": "understudy.cli.create:create",
     "data": "understudy.cli.data:data",
@@ -45,6 +46,14 @@ _COMMANDS: Final = {
     "stop": "understudy.cli.status:stop",
     "user": "understudy.cli.user:user",
     "witness": "understudy.cli.witness:witness",
+}
+
+_SECTIONS: Final = {
+    "Brokers and their state": ("create", "run", "status", "stop", "start", "cluster", "witness", "user", "mask"),
+    "Handing the service over": ("failover", "failback", "promote", "activate", "accept-store"),
+    "Messages and queues": ("produce", "consume", "browse", "queue", "bridge"),
+    "Stores, journals and ledgers": ("data", "reader", "ledger", "pipeline"),
+    "Other": ("migrate", "sim"),
 }
 
 
@@ -82,8 +91,10 @@ def _local(given: click.Path) -> LocalPath:
     return LocalPath(**options, executable=given.executable, path_type=given.type)
 
 
-class LazyGroup(click.Group):
+class LazyGroup(Commands):
     """Loads a command's module only when it is called or its help is shown."""
+
+    sections = _SECTIONS
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names of all commands, without loading their modules."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import sys
 from dataclasses import asdict
@@ -10,11 +9,10 @@ from pathlib import Path
 from typing import Final
 
 import click
-from rich.table import Table
 
 from understudy.cli.instances import write_etc
-from understudy.cli.tables import console
-from understudy.cli.terminal import echo
+from understudy.cli.tables import Column, Kind, Table, View, view_options
+from understudy.cli.terminal import Commands, echo
 from understudy.config.instance_files import (
     BOOTSTRAP_FILE,
     CERTIFICATE_ROLES_FILE,
@@ -39,15 +37,27 @@ _TOKEN_BYTES: Final = 24
 _DIRECTORY = click.Path(path_type=Path, file_okay=False)
 
 
-@click.group()
+FINDINGS: Final = Table(
+    "findings",
+    (
+        Column("place", Kind.NAME, "File and line, or element.", title="where"),
+        Column("have", Kind.TEXT, "Setting of the instance.", title="what you have"),
+        Column("here", Kind.TEXT, "Its effect in Understudy.", title="what happens here"),
+        Column("action", Kind.TEXT, "Advice.", title="what to do"),
+        Column("blocks", Kind.NAME, "Whether the instance cannot be used as it is.", optional=True),
+    ),
+)
+
+
+@click.group(cls=Commands)
 def migrate() -> None:
     """Compare an instance directory of Artemis with this version, and make an instance of Understudy from it."""
 
 
 @migrate.command()
 @click.argument("directory", type=_DIRECTORY)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
-def check(directory: Path, as_json: bool) -> None:
+@view_options(FINDINGS)
+def check(directory: Path, view: View) -> None:
     """Print what of the Artemis instance in DIRECTORY is refused here or behaves otherwise, and what to do.
 
     Reads broker.xml, login.config, bootstrap.xml, artemis.profile, users and roles in DIRECTORY/etc; changes nothing.
@@ -57,7 +67,7 @@ def check(directory: Path, as_json: bool) -> None:
     Example: understudy migrate check /var/lib/artemis-instance
     """
     found = findings(_read(directory))
-    _print(found, directory, as_json)
+    _print(found, directory, view)
     sys.exit(2 if any(each.blocks for each in found) else 1 if found else 0)
 
 
@@ -65,8 +75,8 @@ def check(directory: Path, as_json: bool) -> None:
 @click.argument("directory", type=_DIRECTORY)
 @click.argument("target", type=_DIRECTORY)
 @click.option("--force", is_flag=True, help="Replace the configuration in TARGET; the old one goes to etc.replaced.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
-def convert(directory: Path, target: Path, force: bool, as_json: bool) -> None:
+@view_options(FINDINGS)
+def convert(directory: Path, target: Path, force: bool, view: View) -> None:
     """Write an instance of Understudy into TARGET from the Artemis instance in DIRECTORY.
 
     broker.xml and the files that it includes are taken over unchanged, users and roles as well, with plain passwords
@@ -82,7 +92,7 @@ def convert(directory: Path, target: Path, force: bool, as_json: bool) -> None:
     instance = _read(directory)
     found = [each for each in findings(instance) if not _is_converted(each, instance)]
     if any(each.blocks for each in found):
-        _print(found, directory, as_json)
+        _print(found, directory, view)
         echo("Nothing was written.", err=True)
         sys.exit(2)
     files = _files(instance, directory / "etc")
@@ -105,9 +115,9 @@ def convert(directory: Path, target: Path, force: bool, as_json: bool) -> None:
         write_etc(target / "etc", files)
     except OSError as error:
         raise ConfigError(f"cannot be written: {error.strerror}", file=error.filename or str(target)) from error
-    _print(found, directory, as_json)
+    _print(found, directory, view)
     given = "".join(f" --property {name}={value}" for name, value in sorted(properties.items()))
-    echo(f"Written: {target}/etc. Start it with: understudy run --instance {target}{given}", err=as_json)
+    echo(f"Written: {target}/etc. Start it with: understudy run --instance {target}{given}", err=view.as_json)
     sys.exit(1 if found else 0)
 
 
@@ -154,20 +164,13 @@ def _files(instance: ArtemisInstance, etc: Path) -> dict[str, str]:
     return files
 
 
-def _print(found: list[Finding], directory: Path, as_json: bool) -> None:
-    if as_json:
-        echo(json.dumps([asdict(each) for each in found]))
-        return
-    if not found:
+def _print(found: list[Finding], directory: Path, view: View) -> None:
+    rows = [asdict(each) | {"place": each.place.removeprefix(f"{directory.absolute()}/")} for each in found]
+    if view.as_json:
+        view.rows(FINDINGS, [asdict(each) for each in found])
+    elif not found:
         echo(f"{directory}: nothing to do")
-        return
-    table = Table(box=None, pad_edge=False, show_lines=False)
-    for title in ("where", "what you have", "what happens here", "what to do"):
-        table.add_column(title, overflow="fold")
-    for each in found:
-        place = each.place.removeprefix(f"{directory.absolute()}/")
-        style = "bold" if each.blocks else None
-        table.add_row(place, each.have, each.here, each.action, style=style)
-    console().print(table)
-    blocking = sum(each.blocks for each in found)
-    echo(f"{len(found)} findings, {blocking} of them make the instance unusable until they are corrected")
+    else:
+        view.rows(FINDINGS, rows, style=lambda row: "bold" if row["blocks"] else "")
+        blocking = sum(each.blocks for each in found)
+        echo(f"{len(found)} findings, {blocking} of them make the instance unusable until they are corrected")

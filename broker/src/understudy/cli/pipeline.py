@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from understudy.cli.data_compare import exports_of, plain_comparison, plan_of, print_comparison
+from understudy.cli.data_checks.compare import exports_of, plain_comparison, plan_of, print_comparison
 from understudy.cli.data_transfer import export_copy
 from understudy.cli.ledger import refuse_twice
 from understudy.cli.pipeline_archive import archive_command
@@ -19,7 +19,7 @@ from understudy.cli.pipeline_replay import replay_command
 from understudy.cli.report import exit_code_of_report, print_report
 from understudy.cli.spark_job import JSON, MASTER, WORK_DIRECTORY, job_session, progress, write_whole
 from understudy.cli.stores import STORE, open_store
-from understudy.cli.terminal import echo
+from understudy.cli.terminal import Commands, echo
 from understudy.ledger import WINDOW_MS
 from understudy.spark.evidence import chain, describe_input, sections_of, verify
 from understudy.spark.pages import audit_page
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _OUTPUT = click.Path(dir_okay=False, path_type=Path)
 
 
-@click.group()
+@click.group(cls=Commands)
 def pipeline() -> None:
     """Analyse ledgers and journals with Spark, on this machine or on a cluster."""
 

@@ -2,24 +2,106 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
-from understudy.cli.spark_job import JSON, MASTER, WORK_DIRECTORY, byte_count, job_session, progress, write_whole
+from understudy.cli.spark_job import MASTER, WORK_DIRECTORY, byte_count, job_session, progress, write_whole
 from understudy.cli.stores import STORE, open_store
+from understudy.cli.tables import Column, Kind, Row, Table, View, view_options
 from understudy.cli.terminal import echo
 from understudy.spark.flow_page import duration, flow_page
-from understudy.texts import printable
 from understudy.units import format_bytes
+
+
+def _rounded(key: str) -> Callable[[Row], float]:
+    return lambda row: round(float(row[key]), 1)
+
+
+def _percent(row: Row) -> int:
+    return round(100 * float(row["share"]))
+
+
+def _disk(key: str) -> Callable[[Row], int]:
+    return lambda row: int(row["disk"][key])
+
+
+def _full_in(key: str) -> Callable[[Row], str]:
+    return lambda row: duration(row["disk"][key])
+
+
+def _tail(row: Row) -> int:
+    return int(row["take_over"]["tail_bytes"])
+
+
+def _take_over_s(row: Row) -> float:
+    return round(float(row["take_over"]["seconds"]), 2)
+
+
+#: Rows of a table that are shown in the report; ``--table`` shows all.
+_SHOWN_MAX: Final = 5
+
+TABLES: Final = (
+    Table(
+        "addresses",
+        (
+            Column("address", Kind.NAME, "The address."),
+            Column("messages", Kind.NUMBER, "Messages to it."),
+            Column("messages_per_s", Kind.NUMBER, "Messages a second.", "a second", _rounded("messages_per_s")),
+            Column("highest_per_s", Kind.NUMBER, "Most in an interval.", "at most a second", _rounded("highest_per_s")),
+            Column("share", Kind.NUMBER, "Its part of all bytes. Percent.", "% of the bytes", _percent),
+        ),
+        title="addresses",
+    ),
+    Table(
+        "queues",
+        (
+            Column("queue", Kind.NAME, "The queue."),
+            Column("came", Kind.NUMBER, "Messages that came."),
+            Column("acknowledged", Kind.NUMBER, "Messages that were acknowledged."),
+            Column("depth", Kind.NUMBER, "Messages in it at the end.", title="now"),
+            Column("depth_highest", Kind.NUMBER, "Most messages in it.", title="at most"),
+        ),
+        title="queues",
+    ),
+    Table(
+        "segments",
+        (
+            Column("file", Kind.NAME, "A segment that live messages keep."),
+            Column("live_messages", Kind.NUMBER, "Live messages in it."),
+            Column("live_bytes", Kind.BYTES, "Bytes of them.", title="live"),
+            Column("bytes", Kind.BYTES, "Size of the segment.", title="size"),
+            Column("oldest_message_id", Kind.NUMBER, "Id of the oldest of them.", title="oldest message"),
+            Column("oldest_queue", Kind.NAME, "Queue of the oldest of them.", title="in"),
+        ),
+        title="kept segments",
+    ),
+    Table(
+        "forecasts",
+        (
+            Column("directory", Kind.NAME, "The journal."),
+            Column("free_bytes", Kind.BYTES, "Bytes that it may use.", "free", _disk("free_bytes")),
+            Column("full_in_s", Kind.NAME, "Time until it is full.", "full in", _full_in("full_in_s")),
+            Column(
+                "full_in_s_at_least",
+                Kind.NAME,
+                "At the highest rate.",
+                "at least",
+                _full_in("full_in_s_at_least"),
+            ),
+            Column("tail_bytes", Kind.BYTES, "Log after the newest snapshot.", "a take-over reads", _tail),
+            Column("seconds", Kind.NUMBER, "Time of a take-over.", "in s", _take_over_s),
+        ),
+        title="forecasts",
+    ),
+)
 
 
 @click.command("flow")
 @click.argument("directories", nargs=-1, required=True, type=STORE, metavar="DIRECTORY...")
 @MASTER
-@JSON
 @click.option(
     "--nodes",
     type=click.Choice(["one", "many"]),
@@ -63,10 +145,10 @@ from understudy.units import format_bytes
     help="Directory for all figures as Parquet files: queues and addresses over time, segments; made if missing.",
 )
 @WORK_DIRECTORY
+@view_options(*TABLES)
 def flow_command(
     directories: tuple[str, ...],
     master: str,
-    as_json: bool,
     nodes: str,
     in_use: bool,
     interval_s: int | None,
@@ -77,11 +159,15 @@ def flow_command(
     html_file: Path | None,
     tables: Path | None,
     work_dir: Path | None,
+    view: View,
 ) -> None:
     """Measure rates, depths, growth and kept segments of the journals in DIRECTORYs, and forecast full disks and the
     time of a take-over.
 
     The journals are only read.
+
+    \b
+    Example: understudy pipeline flow /srv/broker/data/journal --table queues --sort -depth
 
     Exit codes: 0 done, 1 Spark failed, 2 usage, or a journal cannot be used.
     """
@@ -106,32 +192,38 @@ def flow_command(
             listed=listed,
             tables=tables,
         )
-        found = flow(spark, directories, settings, progress(quiet=as_json))
+        found = flow(spark, directories, settings, progress(quiet=view.as_json))
     if html_file is not None:
         write_whole(html_file, flow_page(found.report, found.series))
-    if as_json:
-        echo(json.dumps(found.report, indent=2))
+    if view.as_json and view.table is None:
+        view.value(found.report)
     else:
-        _print(found.report)
+        _print(found.report, view)
 
 
-def _print(report: dict[str, Any]) -> None:
+def _print(report: dict[str, Any], view: View) -> None:
+    """Print the report, or one of its tables."""
+    rows = {
+        "addresses": report["addresses"],
+        "queues": report["queues"],
+        "segments": report["segments"]["list"],
+        "forecasts": report["forecasts"],
+    }
+    if view.table is None:
+        _print_figures(report)
+    for table in TABLES:
+        if view.table == table.name:
+            view.rows(table, rows[table.name])
+        elif view.table is None and rows[table.name]:
+            view.rows(table, rows[table.name][:_SHOWN_MAX])
+
+
+def _print_figures(report: dict[str, Any]) -> None:
     echo(
         f"{report['messages']:,} messages, {format_bytes(report['message_bytes'])}, to {report['addresses_in_all']:,}"
         f" addresses in {(report['end_ms'] - report['begin_ms']) / 1000:,.0f} s; {report['depth']:,} in"
         f" {report['queues_in_all']:,} queues now"
     )
-    for each in report["addresses"][:5]:
-        name, rate, highest = printable(each["address"]), each["messages_per_s"], each["highest_per_s"]
-        echo(
-            f"address {name}: {each['messages']:,} messages, {rate:,.1f} a second, at most {highest:,.1f};"
-            f" {100 * each['share']:.0f} % of the bytes"
-        )
-    for each in report["queues"][:5]:
-        echo(
-            f"queue {printable(each['queue'])}: {each['came']:,} came, {each['acknowledged']:,} acknowledged,"
-            f" {each['depth']:,} now, at most {each['depth_highest']:,}"
-        )
     hops, found, segments = report["redistribution"], report["amplification"], report["segments"]
     echo(f"between nodes: {hops['messages']:,} messages forwarded, {hops['again']:,} of them more than once")
     if found["factor"] is not None:
@@ -140,16 +232,3 @@ def _print(report: dict[str, Any]) -> None:
         f"segments: {segments['pinned']:,} of {segments['in_all']:,} have live messages:"
         f" {format_bytes(segments['pinned_bytes'])} for {format_bytes(segments['live_bytes'])}"
     )
-    for each in segments["list"][:5]:
-        echo(
-            f"kept: {each['file']}: {each['live_messages']:,} live messages, {format_bytes(each['live_bytes'])} of"
-            f" {format_bytes(each['bytes'])}; oldest: message {each['oldest_message_id']} in"
-            f" {printable(str(each['oldest_queue']))}"
-        )
-    for each in report["forecasts"]:
-        disk, take_over, directory = each["disk"], each["take_over"], printable(each["directory"])
-        echo(
-            f"{directory}: {format_bytes(disk['free_bytes'])} free, full in: {duration(disk['full_in_s'])}, at"
-            f" least {duration(disk['full_in_s_at_least'])}; a take-over reads {format_bytes(take_over['tail_bytes'])}"
-            f" after the newest snapshot, {take_over['seconds']:.2f} s"
-        )

@@ -10,25 +10,40 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-from rich.table import Table
 
-from understudy.cli.status import (
-    Place,
-    instance_option,
-    json_option,
-    server_option,
-    text_of,
-    token_file_option,
-    url_option,
-)
-from understudy.cli.tables import console
-from understudy.cli.terminal import echo
+from understudy.cli.status import Place, instance_option, server_option, token_file_option, url_option
+from understudy.cli.tables import Row, Table, View, figure_column, json_option, view_options, with_others
+from understudy.cli.terminal import Commands, echo
+from understudy.management.model.queues import Queue
 from understudy.texts import printable
 
 
-@click.group()
+@click.group(cls=Commands)
 def queue() -> None:
     """Look at queues and at messages that wait in them."""
+
+
+QUEUES: Final = Table(
+    "queues",
+    with_others(
+        Queue,
+        figure_column(Queue, "name", "queue"),
+        figure_column(Queue, "address"),
+        figure_column(Queue, "routing_type", "type", value=lambda row: _kind(row)),
+        figure_column(Queue, "message_count", "messages"),
+        figure_column(Queue, "delivering_count", "delivering"),
+        figure_column(Queue, "consumer_count", "consumers"),
+        figure_column(Queue, "messages_added", "added", optional=True),
+        figure_column(Queue, "messages_acknowledged", "acknowledged", optional=True),
+        figure_column(Queue, "messages_expired", "expired", optional=True),
+        figure_column(Queue, "messages_killed", "killed", optional=True),
+        figure_column(Queue, "spilled_count", "spilled", optional=True),
+    ),
+)
+
+
+def _kind(row: Row) -> str:
+    return str(row["routing_type"]).lower() + ("" if row["durable"] else ", not durable")
 
 
 @queue.command("stat")
@@ -37,45 +52,25 @@ def queue() -> None:
 @url_option
 @token_file_option
 @click.option("--name", help="Only this queue; exit code 1 when there is none.")
-@json_option
+@view_options(QUEUES, watch=True)
 def stat(
-    instance: Path | None, server: str | None, url: str | None, token_file: Path | None, name: str | None, as_json: bool
+    instance: Path | None, server: str | None, url: str | None, token_file: Path | None, name: str | None, view: View
 ) -> None:
-    """Show the queues of a node and their counters."""
+    """Show the queues of a node and their counters.
+
+    \b
+    Example: understudy queue stat --sort -message_count --filter 'message_count>0' --watch
+    """
     place = Place.of(instance, url, token_file, server)
-    if name is None:
-        queues = place.ask("/api/v1/node")["queues"]
-    else:
-        queues = [place.ask("/api/v1/queues/" + urllib.parse.quote(name, safe="", errors="replace"))]
-    if as_json:
-        echo(json.dumps(queues, indent=2))
-    else:
-        console().print(_queue_table(queues))
 
+    def show() -> None:
+        if name is None:
+            queues = place.ask("/api/v1/node")["queues"]
+        else:
+            queues = [place.ask("/api/v1/queues/" + urllib.parse.quote(name, safe="", errors="replace"))]
+        view.rows(QUEUES, queues)
 
-_QUEUE_COLUMNS: Final = {
-    "message_count": "messages",
-    "delivering_count": "delivering",
-    "consumer_count": "consumers",
-    "messages_added": "added",
-    "messages_acknowledged": "acknowledged",
-    "messages_expired": "expired",
-    "messages_killed": "killed",
-    "spilled_count": "spilled",
-}
-
-
-def _queue_table(queues: list[dict[str, Any]]) -> Table:
-    table = Table()
-    for column in ("queue", "address", "type"):
-        table.add_column(column, overflow="fold")
-    for column in _QUEUE_COLUMNS.values():
-        table.add_column(column, justify="right")
-    for one in queues:
-        kind = one["routing_type"].lower() + ("" if one["durable"] else ", not durable")
-        counts = [str(one[field]) for field in _QUEUE_COLUMNS]
-        table.add_row(text_of(one["name"]), text_of(one["address"]), text_of(kind), *counts)
-    return table
+    view.repeat(show)
 
 
 @queue.command("explain")

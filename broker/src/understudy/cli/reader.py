@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
-from rich.table import Table
 
 from understudy.cli.status import Place, instance_option, server_option, token_file_option, url_option
-from understudy.cli.tables import console
-from understudy.cli.terminal import echo
+from understudy.cli.tables import Column, Kind, Table, View, figure_column, json_option, view_options
+from understudy.cli.terminal import Commands, echo
 from understudy.limits import READER_HELD_BYTES
-from understudy.texts import printable
-from understudy.units import format_bytes, parse_bytes
-
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
+from understudy.management.model.node import Reader
+from understudy.units import parse_bytes
 
 
-@click.group()
+@click.group(cls=Commands)
 def reader() -> None:
     """List, register, commit and drop the named readers, for which an active node keeps its log."""
 
@@ -35,39 +32,52 @@ def _show(found: dict[str, Any], text: str, as_json: bool) -> None:
     echo(json.dumps(found) if as_json else text)
 
 
+READERS: Final = Table(
+    "readers",
+    (
+        figure_column(Reader, "name", "reader"),
+        figure_column(Reader, "epoch"),
+        figure_column(Reader, "sequence"),
+        Column("lag", Kind.NUMBER, "Records between its position and the confirmed end."),
+        figure_column(Reader, "held_bytes", "holds"),
+        figure_column(Reader, "max_bytes", "limit"),
+        Column(
+            "state",
+            Kind.TEXT,
+            "holding, or why it was dropped.",
+            value=lambda row: "holding" if row["dropped"] is None else f"dropped: {row['dropped']}",
+        ),
+    ),
+)
+
+
 @reader.command("list")
 @instance_option
 @server_option
 @url_option
 @token_file_option
-@_json
+@view_options(READERS, watch=True)
 def list_readers(
-    instance: Path | None, server: str | None, url: str | None, token_file: Path | None, as_json: bool
+    instance: Path | None, server: str | None, url: str | None, token_file: Path | None, view: View
 ) -> None:
     """Show the readers with their positions, and the bytes that each one holds.
 
+    \b
+    Example: understudy reader list --filter 'lag>10000'
+
     Exit codes: 0 done, 1 a reader was dropped because it held too much, 3 not reachable.
     """
-    found = invoke(Place.of(instance, url, token_file, server), "listReadersAsJSON")
-    if as_json:
-        echo(json.dumps(found, indent=2))
-    else:
+    place = Place.of(instance, url, token_file, server)
+
+    def show() -> bool:
+        found = invoke(place, "listReadersAsJSON")
         confirmed = found["confirmed"]
-        table = Table(title=f"confirmed end: epoch {confirmed['epoch']}, sequence {confirmed['sequence']}")
-        for column in ("reader", "epoch", "sequence", "behind", "holds", "limit", "state"):
-            table.add_column(column)
-        for each in found["readers"]:
-            table.add_row(
-                printable(each["name"]),
-                str(each["epoch"]),
-                str(each["sequence"]),
-                f"{max(0, confirmed['sequence'] - each['sequence'])} records",
-                format_bytes(each["held_bytes"]),
-                format_bytes(each["max_bytes"]),
-                "holding" if each["dropped"] is None else f"dropped: {printable(each['dropped'])}",
-            )
-        console().print(table)
-    if any(each["dropped"] is not None for each in found["readers"]):
+        rows = [{**each, "lag": max(0, confirmed["sequence"] - each["sequence"])} for each in found["readers"]]
+        title = f"confirmed end: epoch {confirmed['epoch']}, sequence {confirmed['sequence']}"
+        view.rows(READERS, rows, shape=lambda readers: {**found, "readers": readers}, title=title)
+        return any(each["dropped"] is not None for each in rows)
+
+    if view.repeat(show):
         raise SystemExit(1)
 
 
@@ -81,7 +91,7 @@ def list_readers(
 @server_option
 @url_option
 @token_file_option
-@_json
+@json_option
 def register(
     name: str,
     position: str,
@@ -109,7 +119,7 @@ def register(
 @server_option
 @url_option
 @token_file_option
-@_json
+@json_option
 def commit(
     name: str,
     position: str,
@@ -134,7 +144,7 @@ def commit(
 @server_option
 @url_option
 @token_file_option
-@_json
+@json_option
 def drop(
     name: str, instance: Path | None, server: str | None, url: str | None, token_file: Path | None, as_json: bool
 ) -> None:

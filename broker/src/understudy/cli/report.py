@@ -6,13 +6,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
-from understudy.cli.tables import console as make_console
+from understudy.cli.tables import Page
 from understudy.ledger import LISTED_SORTS, SORT_OF_REASON, Finding, Latency, Report, Row
-from understudy.texts import printable
 
 #: Findings and windows of one sort shown in full; --json has more.
 SHOWN_MAX: Final = 5
@@ -25,7 +20,7 @@ def exit_code_of_report(report: Report) -> int:
 
 def print_report(report: Report, torn: Mapping[str, int]) -> None:
     """Print the verdict, then numbers, then findings, to standard output."""
-    console = make_console()
+    page = Page()
     counts = report.counts
     if counts.findings:
         verdict = f"{counts.findings} findings"
@@ -33,42 +28,38 @@ def print_report(report: Report, torn: Mapping[str, int]) -> None:
         verdict = f"no promise was broken, {counts.unresolved} messages unresolved"
     else:
         verdict = "no promise was broken"
-    console.print(Text(f"Ledger: {verdict}", style="bold green" if report.ok else "bold red"))
+    page.line(f"Ledger: {verdict}", "bold green" if report.ok else "bold red")
     for file, line in sorted(torn.items()):
-        console.print(_text(f"note: {file}:{line}: half-written last line of a killed writer left out"))
-    table = Table(show_header=False)
-    table.add_column(style="bold")
-    table.add_column(justify="right")
-    for name in ("messages", "sent", "confirmed", "delivered", "acknowledged", "unconfirmed", "redelivered"):
-        table.add_row(name, f"{getattr(counts, name):,}")
+        page.line(f"note: {file}:{line}: half-written last line of a killed writer left out")
+    names = ("messages", "sent", "confirmed", "delivered", "acknowledged", "unconfirmed", "redelivered")
+    figures, styles = {name: f"{getattr(counts, name):,}" for name in names}, dict[str, str]()
     for sort in LISTED_SORTS:
         count = getattr(counts, sort)
-        table.add_row(sort, Text(f"{count:,}", style="bold red" if count else "green"))
+        figures[sort], styles[sort] = f"{count:,}", "bold red" if count else "green"
         for reason, number in report.reasons:
             if SORT_OF_REASON.get(reason, "unresolved") == sort:
-                table.add_row(f"  {reason.value}", f"{number:,}")
-    table.add_row("sent to confirmed", _latency(report.confirm_latency))
-    table.add_row("sent to delivered", _latency(report.delivery_latency))
-    table.add_row(f"windows over {report.window_ms} ms", f"{counts.windows:,}")
-    console.print(table)
+                figures[f"  {reason.value}"] = f"{number:,}"
+    figures["sent to confirmed"] = _latency(report.confirm_latency)
+    figures["sent to delivered"] = _latency(report.delivery_latency)
+    figures[f"windows over {report.window_ms} ms"] = f"{counts.windows:,}"
+    page.figures(figures, styles=styles)
     for window in report.windows[:SHOWN_MAX]:
         start = _time(window.start_ms)
-        console.print(_text(f"without service: {window.producer} for {window.duration_ms:,} ms from {start}"))
+        page.line(f"without service: {window.producer} for {window.duration_ms:,} ms from {start}")
     if report.order_not_judged:
-        names = ", ".join(report.order_not_judged[:SHOWN_MAX])
-        console.print(_text(f"note: consumers competed on {names}: order there was not judged"))
+        queues = ", ".join(report.order_not_judged[:SHOWN_MAX])
+        page.line(f"note: consumers competed on {queues}: order there was not judged")
     for sort in LISTED_SORTS:
         for finding in getattr(report, sort)[:SHOWN_MAX]:
-            _print_finding(console, sort, finding)
+            _print_finding(page, sort, finding)
 
 
-def _print_finding(console: Console, sort: str, finding: Finding) -> None:
+def _print_finding(page: Page, sort: str, finding: Finding) -> None:
     place = f" on {finding.queue}" if finding.queue else ""
     after = f" (after {finding.after})" if finding.after >= 0 else ""
-    line = f"{sort}: {finding.producer} #{finding.number}{place}: {finding.reason.value}{after}"
-    console.print(_text(line, "red"))
+    page.line(f"{sort}: {finding.producer} #{finding.number}{place}: {finding.reason.value}{after}", "red")
     for row in finding.rows:
-        console.print(_text(f"    {_row(row)}"))
+        page.line(f"    {_row(row)}")
 
 
 def _row(row: Row) -> str:
@@ -101,8 +92,3 @@ def _time(at_ms: int) -> str:
         return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
     except (ValueError, OverflowError, OSError):
         return f"{at_ms} ms"
-
-
-def _text(line: str, style: str = "") -> Text:
-    """Names come from clients: without markup and terminal control characters."""
-    return Text(printable(line), style=style)

@@ -171,7 +171,13 @@ def _check(loaded: LoadedConfig, config: Path, user: str | None) -> None:
 
 
 def read_configuration(
-    config: Path, directory: Path, properties: tuple[str, ...], quarantine: bool = False
+    config: Path,
+    directory: Path,
+    properties: tuple[str, ...],
+    quarantine: bool = False,
+    *,
+    data: bytes | None = None,
+    read_file: Callable[[str], bytes] | None = None,
 ) -> LoadedConfig:
     """The configuration of a node.
 
@@ -180,15 +186,14 @@ def read_configuration(
         directory: Instance directory, base of relative paths.
         properties: ``NAME=VALUE`` for ``${NAME}`` in the file; those of the launcher of Artemis have a value.
         quarantine: Whether damaged records are quarantined, regardless of the file.
+        data: Bytes that take the place of those of the file.
+        read_file: Takes the place of the files that it includes.
 
     Raises:
         ConfigError: the file cannot be read or used.
     """
-    try:
-        data = config.read_bytes()
-    except OSError as error:
-        hint = "`understudy create DIR` writes an instance" if isinstance(error, FileNotFoundError) else None
-        raise ConfigError(f"cannot be read: {error.strerror}", file=str(config), hint=hint) from error
+    if data is None:
+        data = read_data(config)
     values = launcher_properties(str(directory)) | dict(entry.partition("=")[::2] for entry in properties)
     loaded = read_broker_xml(
         data,
@@ -196,7 +201,7 @@ def read_configuration(
         base_directory=str(directory),
         properties=values,
         codec_key=os.environ.get(KEY_VARIABLE),
-        read_file=_read_included,
+        read_file=read_file or read_included,
     )
     if quarantine:
         loaded = loaded.mapped(lambda each: replace(each, quarantine_damaged_records=True))
@@ -205,7 +210,17 @@ def read_configuration(
     return loaded
 
 
-def _read_included(file: str) -> bytes:
+def read_data(config: Path) -> bytes:
+    """The bytes of a broker.xml. Raises ConfigError: it cannot be read."""
+    try:
+        return config.read_bytes()
+    except OSError as error:
+        hint = "`understudy create DIR` writes an instance" if isinstance(error, FileNotFoundError) else None
+        raise ConfigError(f"cannot be read: {error.strerror}", file=str(config), hint=hint) from error
+
+
+def read_included(file: str) -> bytes:
+    """The bytes of a file that broker.xml includes, one more than allowed at most. Raises OSError."""
     with open(file, "rb") as opened:
         return opened.read(CONFIG_BYTES_MAX + 1)
 

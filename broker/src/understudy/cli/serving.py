@@ -166,7 +166,7 @@ class _Maker:
             "config": str(place.config),
             "http_url": None if place.http == "off" else f"http://{place.http}",
             "token_file": str(place.token_file) if place.token_file else None,
-            "servers": {each.name: each.http_url for each in servers.facts()},
+            "servers": {name: each.http_url for name, each in servers.nodes.items()},
         }
         place.pid_file.parent.mkdir(parents=True, exist_ok=True)
         for path, text in ((place.pid_file, f"{os.getpid()}\n"), (place.node_file, json.dumps(facts) + "\n")):

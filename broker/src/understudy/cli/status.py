@@ -19,15 +19,13 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 import click
-from rich.table import Table
-from rich.text import Text
 
 from understudy.cli.defaults import default_directory
-from understudy.cli.tables import console
+from understudy.cli.tables import View, view_options
 from understudy.cli.terminal import echo
 from understudy.errors import BrokerError, CallTimedOut, ConfigError, Unreachable
 from understudy.runtime.management_client import ANSWER_TIMEOUT_MS, OPENER, ManagementAddress
-from understudy.texts import masked_url, printable
+from understudy.texts import masked_url
 from understudy.units import format_bytes
 
 #: Largest file of an instance directory read. Bytes.
@@ -130,7 +128,6 @@ url_option = click.option("--url", help="The node's management URL, such as http
 token_file_option = click.option(
     "--token-file", type=click.Path(path_type=Path, dir_okay=False), help="File with the management token."
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
 
 
 @click.command()
@@ -138,26 +135,27 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON f
 @server_option
 @url_option
 @token_file_option
-@json_option
-def status(
-    instance: Path | None,
-    server: str | None,
-    url: str | None,
-    token_file: Path | None,
-    as_json: bool,
-) -> None:
+@view_options(watch=True)
+def status(instance: Path | None, server: str | None, url: str | None, token_file: Path | None, view: View) -> None:
     """Show the state of a node.
+
+    \b
+    Example: understudy status --url http://127.0.0.1:8161 --watch
 
     Exit codes: 0 active, or passive and ready to take over; 1 not ready; 3 not reachable.
     """
     place = Place.of(instance, url, token_file, server)
-    node = place.ask("/api/v1/node")
-    ready = readiness_of(place)
-    if as_json:
-        echo(json.dumps(node | {"ready": ready["ready"], "reason": ready["reason"]}, indent=2))
-    else:
-        console().print(_node_table(node, ready))
-    if not ready["ready"]:
+
+    def show() -> bool:
+        node = place.ask("/api/v1/node")
+        ready = readiness_of(place)
+        if view.as_json:
+            view.value(node | {"ready": ready["ready"], "reason": ready["reason"]})
+        else:
+            view.figures(_node_figures(node, ready), title=f"{node['name']} ({node['version']})")
+        return bool(ready["ready"])
+
+    if not view.repeat(show):
         raise SystemExit(1)
 
 
@@ -179,13 +177,10 @@ def readiness_of(place: Place) -> dict[str, Any]:
         raise BrokerError(f"{place.url}/health/ready did not answer as a node does") from error
 
 
-def _node_table(node: dict[str, Any], ready: dict[str, Any]) -> Table:
-    table = Table(show_header=False, title=text_of(f"{node['name']} ({node['version']})"))
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
+def _node_figures(node: dict[str, Any], ready: dict[str, Any]) -> dict[str, str]:
     ha, store, following, peer = node["ha"], node["store"], node["following"], node["peer"]
     queues = node["queues"]
-    rows = {
+    figures = {
         "state": f"{ha['state']} ({ha['machine_state']})",
         "ready": ("yes" if ready["ready"] else "no") + (f": {ready['reason']}" if ready["reason"] else ""),
         "configured as": f"{ha['role']}, {ha['policy']}",
@@ -215,10 +210,7 @@ def _node_table(node: dict[str, Any], ready: dict[str, Any]) -> Table:
         "queues": f"{len(queues)} with {sum(queue['message_count'] for queue in queues)} messages",
         "up": f"{node['uptime_ms'] / 1000:.0f} s, pid {node['pid']}",
     }
-    for name, value in rows.items():
-        if value is not None:
-            table.add_row(name, text_of(value))
-    return table
+    return {name: value for name, value in figures.items() if value is not None}
 
 
 def _earlier_text(earlier: dict[str, Any] | None) -> str | None:
@@ -274,11 +266,6 @@ def _activation_text(activation: dict[str, Any] | None) -> str | None:
     if activation["step"] is None:
         return f"{activation['took_ms']} ms: {steps}"
     return f"{'undoing' if activation['undoing'] else 'doing'} {activation['step']!r}; {steps}"
-
-
-def text_of(value: object) -> Text:
-    """A cell of a table."""
-    return Text(printable(str(value)))
 
 
 @click.command()

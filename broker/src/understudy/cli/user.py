@@ -7,15 +7,15 @@ from pathlib import Path
 
 import click
 
-from understudy.cli.terminal import echo
+from understudy.cli.terminal import Commands, echo
 from understudy.errors import ConfigError
 from understudy.runtime.environment import SystemEntropy
-from understudy.runtime.logins.users_file import replace
+from understudy.runtime.files.replacement import replace
 from understudy.security.password_hashes import PasswordHash, is_plain, is_scram
 from understudy.security.properties_file import entries, replaced
 
 
-@click.group()
+@click.group(cls=Commands)
 def user() -> None:
     """Entries for artemis-users.properties."""
 
@@ -59,7 +59,7 @@ def convert(file: Path, dry_run: bool) -> None:
         plain = [entry for entry in found if is_plain(entry)]
         if plain and not dry_run:
             hashes = {entry.key: str(PasswordHash.make(entry.value, entropy)) for entry in plain}
-            replace(file, replaced(text, str(file), hashes))
+            replace(file, replaced(text, str(file), hashes).encode())
     except ConfigError as error:
         raise click.ClickException(str(error)) from error
     for entry in plain:

@@ -10,12 +10,14 @@ import secrets
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 import uvloop
 
-from understudy.cli.terminal import echo
+from understudy.cli.tables import Column, Table, View, view_options
+from understudy.cli.tables import Kind as Cell
+from understudy.cli.terminal import Commands, echo
 from understudy.config.locking import parse_address, parse_members
 from understudy.errors import BrokerError, CallTimedOut, ConfigError
 from understudy.ha.sequence_verdict import SEQUENCE_MAX, newest
@@ -43,7 +45,27 @@ _SECRET = click.option(
 )
 
 
-@click.group()
+LOCKS: Final = Table(
+    "locks",
+    (
+        Column("name", Cell.NAME, "Name of the lock.", title="lock"),
+        Column("holder", Cell.NAME, "Node that has it, or had it last."),
+        Column("held", Cell.NAME, "Whether its lease is not over."),
+        Column("left_ms", Cell.DURATION, "Rest of the lease.", title="left"),
+    ),
+)
+
+NUMBERS: Final = Table(
+    "sequences",
+    (
+        Column("name", Cell.NAME, "Node id of the pair.", title="sequence of"),
+        Column("sequence", Cell.NUMBER, "Its newest activation sequence."),
+        Column("state", Cell.NAME, "Whether it is committed, or claimed only."),
+    ),
+)
+
+
+@click.group(cls=Commands)
 def witness() -> None:
     """Keep the locks and activation sequences of replicated pairs, on a third host."""
 
@@ -95,31 +117,46 @@ def run(
 @witness.command()
 @click.argument("address")
 @_SECRET
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--timeout", default=5.0, show_default=True, help="Seconds.")
-def status(address: str, secret_file: Path, as_json: bool, timeout: float) -> None:
+@view_options(LOCKS, NUMBERS, watch=True)
+def status(address: str, secret_file: Path, timeout: float, view: View) -> None:
     """Print locks, numbers and identity of the witness at ADDRESS (host:port).
+
+    \b
+    Example: understudy witness status 10.0.0.9:61700 --secret-file witness.secret --watch
 
     Exit codes: 0 printed, 1 refused, 2 usage, 3 unreachable, 4 no answer in time.
     """
     place = _place(address)
-    answer = _run(secret_file, timeout, lambda requests: requests.ask(place, Request(Kind.STATUS, 1)))
-    found = json.loads(answer.text)
-    if as_json:
-        echo(json.dumps(found))
-        return
-    echo(f"identity      {found['identity']}")
+
+    def show() -> None:
+        answer = _run(secret_file, timeout, lambda requests: requests.ask(place, Request(Kind.STATUS, 1)))
+        found = json.loads(answer.text)
+        locks = [{"name": name, **lock} for name, lock in found["locks"].items()]
+        numbers = [
+            {"name": name, "sequence": newest(value), "state": "claimed, not committed" if value < 0 else "committed"}
+            for name, value in found["numbers"].items()
+        ]
+        if view.as_json and view.table is None:
+            echo(json.dumps(found))
+            return
+        if view.table is None:
+            view.figures(_figures(found))
+        for table, rows in ((LOCKS, locks), (NUMBERS, numbers)):
+            if view.table == table.name or (view.table is None and rows):
+                view.rows(table, rows)
+
+    view.repeat(show)
+
+
+def _figures(found: dict[str, Any]) -> dict[str, str]:
+    figures = {"identity": str(found["identity"])}
     if found.get("configuration"):
-        echo(f"group         {found['group']}  configuration {found['configuration']}")
-    echo(f"uptime        {found['uptime_ms'] // 1000} s")
+        figures["group"] = f"{found['group']}  configuration {found['configuration']}"
+    figures["uptime"] = f"{found['uptime_ms'] // 1000} s"
     if found["grants_in_ms"]:
-        echo(f"grants in     {found['grants_in_ms']} ms")
-    for name, lock in found["locks"].items():
-        left = "lease over" if not lock["held"] else f"{lock['left_ms']} ms left"
-        echo(f"lock          {name}  {lock['holder']}  {left}")
-    for name, value in found["numbers"].items():
-        claimed = "  claimed, not committed" if value < 0 else ""
-        echo(f"sequence      {name}  {newest(value)}{claimed}")
+        figures["grants in"] = f"{found['grants_in_ms']} ms"
+    return figures
 
 
 @witness.command(name="set")

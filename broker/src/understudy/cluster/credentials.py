@@ -6,6 +6,8 @@ are computed from it and from the transcript: all fields of both packets before 
 An Artemis broker knows no such proof. The password is sent to connectors that the configuration names as members of
 that kind, and taken from other nodes only if there are any (``artemis-members``).
 
+The default password is public and proves nothing: with it a node links over loopback addresses only (ADR 0139).
+
 Not here: the exchange of packets (``cluster.handshake``).
 """
 
@@ -17,8 +19,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
-from understudy.cluster.link_ends import OwnEnds
+from understudy.cluster.link_ends import OwnEnds, is_loopback
 from understudy.errors import ClusterSecurityError
+from understudy.limits import CLUSTER_PASSWORD_CHARACTERS_MIN
 from understudy.ports import Entropy
 from understudy.wire.core import packets
 from understudy.wire.core.transport import TransportConfiguration
@@ -51,18 +54,22 @@ class ClusterCredentials:
         entropy: Entropy,
         plain: Sequence[TransportConfiguration] = (),
         own_ends: OwnEnds | None = None,
+        *,
+        public: bool = False,
     ) -> None:
         """Args:
         user: cluster-user.
         password: cluster-password.
         plain: Connectors of members that are Artemis brokers.
         own_ends: Where other nodes reach this one; None: at the address of the socket only.
+        public: Whether the password is the default, which everyone knows.
         """
         self.user = user
         self.instance = entropy.token(INSTANCE_BYTES)
         """Random bytes of this node since its start, by which it knows its own packets."""
         self.own_ends = own_ends or OwnEnds()
         self._password = password
+        self._public = public
         self._plain = tuple(plain)
         self._entropy = entropy
 
@@ -82,9 +89,29 @@ class ClusterCredentials:
         password = self.plain_for(target)
         return (None, None) if password is None else (self.user, password)
 
-    def accepts_plain(self, user: str | None, password: str | None) -> bool:
-        """Whether these are user and password, from a member that is an Artemis broker."""
-        if not self._plain or user is None or password is None:
+    def refusal(self, peer: str) -> str:
+        """Why this node does not link with another one at this address; empty: it may.
+
+        Args:
+            peer: ``host:port`` of the other side of the socket.
+        """
+        if not self._public or is_loopback(peer):
+            return ""
+        # without the port, which differs at each attempt: equal reasons are logged once a minute
+        host = peer.rpartition(":")[0] or "an unknown address"
+        return (
+            "core/cluster-password of this node is the default, which is public: it links over loopback addresses only,"
+            f" and {host} is not one (set a password of at least {CLUSTER_PASSWORD_CHARACTERS_MIN} characters, the same"
+            " on all nodes)"
+        )
+
+    def accepts_plain(self, user: str | None, password: str | None, peer: str) -> bool:
+        """Whether these are user and password, from a member that is an Artemis broker.
+
+        Args:
+            peer: ``host:port`` of the other side of the socket.
+        """
+        if not self._plain or user is None or password is None or self.refusal(peer):
             return False
         return hmac.compare_digest(_digest(user, password), _digest(self.user, self._password))
 

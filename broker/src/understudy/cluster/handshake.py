@@ -47,8 +47,13 @@ def prove(peer: CorePeer, credentials: ClusterCredentials, proved: Callable[[], 
         peer: Just opened.
         proved: Called when both nodes have accepted the proof of the other one.
         node_id: Id that the other node must have; empty: any.
+
+    Raises:
+        ClusterSecurityError: this node does not link with the address that was dialled.
     """
-    target = peer.target
+    target, refusal = peer.target, credentials.refusal(peer.address)
+    if refusal:
+        raise ClusterSecurityError(refusal)
     password = credentials.plain_for(target)
     if password is not None:
         plain = packets.ClusterConnect(credentials.user, password)
@@ -165,6 +170,9 @@ class DiallerProof:
             raise ClusterSecurityError("ClusterHello twice on one connection")
         if credentials is None:
             self._refuse("this node has no cluster password of its own, and takes no other node")
+        public = credentials.refusal(connection.peer)
+        if public:
+            self._refuse(public)
         if hello.user != credentials.user:
             self._refuse(f"cluster user {hello.user[:100]!r} is not ours")
         if hello.instance is None:
@@ -196,8 +204,8 @@ class DiallerProof:
             self._connection.seal(Sealer(handshake.acceptor_key()))
 
     def _take_plain(self, packet: packets.ClusterConnect, authorized: Callable[[], None]) -> None:
-        credentials = self._credentials
-        if credentials is not None and credentials.accepts_plain(packet.cluster_user, packet.cluster_password):
+        credentials, peer = self._credentials, self._connection.peer
+        if credentials is not None and credentials.accepts_plain(packet.cluster_user, packet.cluster_password, peer):
             self.authorized = True
             authorized()
             self._send(packets.ClusterConnectReply(True))

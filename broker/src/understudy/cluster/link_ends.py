@@ -35,6 +35,15 @@ def place_of_socket(address: str) -> str:
     return place_of(host, port) if host else ""
 
 
+def is_loopback(address: str) -> bool:
+    """Whether ``host:port`` of a socket has a loopback address; False if it is not known."""
+    host = place_of_socket(address).rpartition(":")[0].strip("[]")
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 @dataclass(frozen=True, slots=True)
 class OwnEnds:
     """Ends at which other nodes reach this one."""

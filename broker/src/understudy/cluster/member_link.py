@@ -240,7 +240,8 @@ class MemberLink(Machine[State, Event]):
         """The connection has ended, or could not be established."""
         self._refusals.note(peer)
         self.refusal = peer.refusal
-        self.fire(Event.LOST, reason, self.joined, peer.dismissed)
+        # a stranger at the address of a node cannot say for it that it stops
+        self.fire(Event.LOST, reason, self.joined, self.joined and peer.dismissed)
 
     # -- actions ----------------------------------------------------------------------------------
 

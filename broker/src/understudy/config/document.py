@@ -316,7 +316,7 @@ class Document:
         if unknown or len(xml):
             found = f"attribute {unknown[0]!r}" if unknown else "an element in it"
             raise self.error(f"{found} is not supported", here, line, hint="an include has only href")
-        href = self._substitute(str(xml.get("href", "")), here, line).strip()
+        href = self.substitute(str(xml.get("href", "")), here, line).strip()
         if self._read_file is None:
             raise self.error("includes are not read", here, line)
         if not href or "\0" in href or "://" in href:
@@ -374,7 +374,7 @@ class Document:
                 f"{path}/{name}",
                 _line(xml[0]),
             )
-        node.value = self._value(self._substitute(xml.text or "", path, node.line), element, path, node.line)
+        node.value = self._value(self.substitute(xml.text or "", path, node.line), element, path, node.line)
         raised_to = element.raised_to
         if raised_to is not None and isinstance(node.value, int) and node.value < raised_to:
             self.warn(f"raised {path}", f"{node.value} is raised to {raised_to}, the least that is used here", node)
@@ -484,7 +484,7 @@ class Document:
             raise self.error(
                 f"unknown attribute {name.localname!r}", path, node.line, hint=nearest(name.localname, rows)
             )
-        text = self._substitute(raw, path, node.line)
+        text = self.substitute(raw, path, node.line)
         value = self._value(text, row, path, node.line)
         refused = row.support is Support.REFUSED and node.element.support is Support.IMPLEMENTED
         if refused and (row.default is None or value != parse_value(row.default, row)):
@@ -508,8 +508,8 @@ class Document:
             hint = nearest(text.strip().upper(), row.choices) or nearest(text.strip(), row.choices)
             raise self.error(str(error), path, line, hint=hint) from None
 
-    def _substitute(self, text: str, path: str, line: int) -> str:
-        """Replace ``${name}`` and ``${name:default}`` once; values are not expanded again."""
+    def substitute(self, text: str, path: str, line: int) -> str:
+        """Replace ``${name}`` and ``${name:default}`` once; values are not expanded again. Raises ConfigError."""
         parts: list[str] = []
         rest = text
         while True:

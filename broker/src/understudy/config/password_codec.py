@@ -10,10 +10,8 @@ Not here: passwords of users, which are hashed and never unmasked (``security.au
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Final
 
-from understudy.config.blowfish import Blowfish, check_key
 from understudy.limits import CLUSTER_PASSWORD_CHARACTERS_MIN
 
 KEY_VARIABLE: Final = "ARTEMIS_DEFAULT_SENSITIVE_STRING_CODEC_KEY"
@@ -21,6 +19,10 @@ CODEC_CLASS: Final = "org.apache.activemq.artemis.utils.DefaultSensitiveStringCo
 #: Longest masked value that is looked at. Characters.
 MASKED_CHARACTERS_MAX: Final = 16 * 1024
 _DEFAULT_KEY: Final = b"clusterpassword"
+_KEY_BYTES_MAX: Final = 56
+#: The cipher takes keys of at least so many bytes. It repeats a key, so a shorter one equals a multiple of itself.
+_KEY_BYTES_MIN: Final = 4
+_BLOCK_BITS: Final = 64
 
 
 class PasswordCodec:
@@ -34,16 +36,12 @@ class PasswordCodec:
             ValueError: an empty key, or one of more than 56 bytes.
         """
         self._key = _DEFAULT_KEY if key is None else key.encode("utf-8", "surrogatepass")
-        check_key(self._key)
-
-    @cached_property
-    def _cipher(self) -> Blowfish:
-        # made when a password is masked or unmasked: its key schedule takes milliseconds of every start
-        return Blowfish(self._key)
+        if not 0 < len(self._key) <= _KEY_BYTES_MAX:
+            raise ValueError(f"a key has 1 to {_KEY_BYTES_MAX} bytes, not {len(self._key)}")
 
     def mask(self, password: str) -> str:
         """``ENC(...)`` of a password."""
-        number = int.from_bytes(self._cipher.encrypt(password.encode("utf-8", "surrogatepass")), "big", signed=True)
+        number = int.from_bytes(_encrypt(self._key, password.encode("utf-8", "surrogatepass")), "big", signed=True)
         return f"ENC({number:x})"
 
     def unmask(self, text: str) -> str:
@@ -60,9 +58,18 @@ class PasswordCodec:
         # of two's complement, to whole blocks: Java leaves bytes out in front that only repeat the sign
         length = ((~number if number < 0 else number).bit_length() // 64 + 1) * 8
         try:
-            return self._cipher.decrypt(number.to_bytes(length, "big", signed=True)).decode("utf-8")
+            return _decrypt(self._key, number.to_bytes(length, "big", signed=True)).decode("utf-8")
+        except _NoBlowfish:
+            raise
         except ValueError:
             raise ValueError("the masked password cannot be read with this key") from None
+
+
+#: Warning of a cluster connection with the default password (ADR 0139).
+PUBLIC_PASSWORD: Final = (
+    "the default cluster-password is public, so members link over loopback addresses only: for members on several hosts"
+    f" set cluster-password ({CLUSTER_PASSWORD_CHARACTERS_MIN} characters or more, the same on all nodes)"
+)
 
 
 def length_fault(cluster_password: str) -> str | None:
@@ -99,3 +106,40 @@ def codec_of(definition: str | None, key: str | None) -> PasswordCodec:
         elif (name, value) != ("algorithm", "two-way"):
             raise ValueError(f"parameter {name!r} of {CODEC_CLASS} cannot be used: key=..., or algorithm=two-way")
     return PasswordCodec(key)
+
+
+class _NoBlowfish(ValueError):
+    """The cryptography of this host has no Blowfish."""
+
+
+def _run(key: bytes, data: bytes, *, decrypts: bool) -> bytes:
+    """Blowfish in ECB mode. Raises ValueError: the data are no whole blocks, or there is no such cipher."""
+    # imported when a masked password occurs, which is seldom: it takes milliseconds of a start
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.decrepit.ciphers.algorithms import Blowfish
+    from cryptography.hazmat.primitives.ciphers import Cipher, modes
+
+    cipher = Cipher(Blowfish(key * _KEY_BYTES_MIN if len(key) < _KEY_BYTES_MIN else key), modes.ECB())
+    try:
+        step = cipher.decryptor() if decrypts else cipher.encryptor()
+    except UnsupportedAlgorithm as error:
+        raise _NoBlowfish(
+            "OpenSSL of this host offers no Blowfish, which masked passwords need: write the password without a mask"
+        ) from error
+    return step.update(data) + step.finalize()
+
+
+def _encrypt(key: bytes, plain: bytes) -> bytes:
+    """The padded text (PKCS #7), encrypted as by the default codec of Artemis."""
+    from cryptography.hazmat.primitives.padding import PKCS7
+
+    padding = PKCS7(_BLOCK_BITS).padder()
+    return _run(key, padding.update(plain) + padding.finalize(), decrypts=False)
+
+
+def _decrypt(key: bytes, encrypted: bytes) -> bytes:
+    """The text without its padding. Raises ValueError: it was not encrypted with this key."""
+    from cryptography.hazmat.primitives.padding import PKCS7
+
+    padding = PKCS7(_BLOCK_BITS).unpadder()
+    return padding.update(_run(key, encrypted, decrypts=True)) + padding.finalize()

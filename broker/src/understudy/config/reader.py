@@ -29,7 +29,14 @@ from understudy.config.model import (
     Configuration,
     ConnectorConfiguration,
 )
-from understudy.config.password_codec import KEY_VARIABLE, PasswordCodec, codec_of, is_masked, length_fault
+from understudy.config.password_codec import (
+    KEY_VARIABLE,
+    PUBLIC_PASSWORD,
+    PasswordCodec,
+    codec_of,
+    is_masked,
+    length_fault,
+)
 from understudy.config.servers import LoadedConfig, read_servers
 from understudy.config.tls import TlsReader
 from understudy.config.transport import in_vm_number, read_acceptor, read_connector
@@ -188,7 +195,7 @@ class _Reader:
         """Check user and password by which the members of a cluster prove that they belong to it.
 
         Raises:
-            ConfigError: the password is short, or there is a cluster connection, and no password of its own or no user.
+            ConfigError: the password is short, or there is a cluster connection, and the user or the password is empty.
         """
         password = core.child("cluster-password")
         fault = None if own_password is None else length_fault(own_password)
@@ -196,13 +203,12 @@ class _Reader:
             hint = "other nodes prove that they know it: give a random one, the same on all nodes of the cluster"
             raise self._error(password or core, fault, hint=hint)
         if clustered:
-            self._required_text(core, "cluster-user")
+            self._required_text(core, "cluster-user", "cluster-password")
             if own_password is None:
                 node = password or core.child("cluster-connections") or core
-                message = "a cluster connection needs a cluster-password of its own"
-                raise self._error(node, message, hint="the default is public")
+                self._document.warn("cluster-password", PUBLIC_PASSWORD, node)
         elif password is not None and password.value == model.DEFAULT_CLUSTER_PASSWORD:
-            message = "the default is public: it is no login here, and a cluster connection would refuse it"
+            message = "the default is public: it is no login here"
             self._document.warn("cluster-password", message, password)
         for name in ("cluster-user", "cluster-password"):
             written = core.child(name)

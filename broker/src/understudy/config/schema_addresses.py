@@ -171,7 +171,8 @@ _FULL: Final = (
         "disk-full-policy",
         CHOICE,
         None,
-        "Policy of a full disk: messages are dropped, refused, or producers wait (default).",
+        "Policy while max-disk-usage or min-disk-free is exceeded: messages are dropped, refused (210), or producers"
+        " wait for credits (default). A message for which no block is left is refused with each policy.",
         choices=("DROP", "FAIL", "BLOCK"),
     ),
     row("page-size-bytes", BYTES, "10M", "Size of a page file; it goes when nothing in it is needed. 64K to 1G."),

@@ -30,7 +30,8 @@ _IDENTITY: Final[tuple[Element, ...]] = (
         "cluster-password",
         TEXT,
         "CHANGE ME!!",
-        "Password of cluster-user, at least 12 characters; the default is refused in a cluster.",
+        "Password of cluster-user, at least 12 characters. The default is public: with it members link over loopback"
+        " addresses only, and each start warns of it.",
     ),
     row(
         "mask-password",

@@ -198,7 +198,7 @@ def _parameters(node: Node, document: Document, query: str) -> dict[str, Paramet
         key, value = unquote(key.strip()), unquote(raw.strip())
         if not key:
             raise document.error_at(node, "a parameter has no name", hint="write & and ; in a value as %26 and %3B")
-        if not equals:
+        if not equals or (not value and (key in _BOOLEANS or key in _NUMBERS)):
             # an unknown name can be a part of a password
             shown = f"parameter {key!r}" if key in _KNOWN else "a parameter of an unknown name"
             document.warn(f"empty {shown} of {node.path}", f"{shown} has no value and is ignored", node)

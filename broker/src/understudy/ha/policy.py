@@ -55,7 +55,7 @@ class NodeState(Enum):
 
     @property
     def shown(self) -> str:
-        """The name in management, metrics and the command line: one of ``management.controls.STATES``."""
+        """The name in management, metrics and the command line: one of ``management.model.node.STATES``."""
         return _SHOWN[self]
 
 

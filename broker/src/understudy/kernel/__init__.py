@@ -8,7 +8,8 @@ is the only place that chooses between them, once, when it is imported:
 - ``UNDERSTUDY_KERNEL=python`` or ``native`` in the environment forces one of the two;
 - without it the native module is used if it can be imported and has the interface of this version.
 
-``ACTIVE`` says which one was chosen and ``WHY`` the reason. Other packages import the functions from here.
+``ACTIVE`` says which one was chosen and ``WHY`` the reason. Other packages import the functions from here, from
+``kernel.log`` (records and runs of the log) and from ``kernel.core`` (CORE frames).
 """
 
 from __future__ import annotations
@@ -20,11 +21,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Final, Literal
 
 from understudy.errors import ConfigError
-from understudy.kernel.log import QUEUE_ID_BYTES, RECORD_HEAD_BYTES, LogPosition, SendsPart
 
 #: Version of the functions; ``INTERFACE`` in ``broker/kernel/src/lib.rs`` must be equal. It changes whenever the
 #: arguments or the result of a function change.
-INTERFACE: Final = 12
+INTERFACE: Final = 13
 #: Environment variable that forces a kernel.
 VARIABLE: Final = "UNDERSTUDY_KERNEL"
 #: Functions that the native module must have.
@@ -48,7 +48,9 @@ FUNCTIONS: Final = (
     "plain_references",
     "receives",
     "reference_blocks",
+    "run_receives",
     "scan",
+    "sends_of",
     "skim_records",
     "split_confirms",
     "split_forwarded",
@@ -111,85 +113,29 @@ ACTIVE: Final[Kernel] = _chosen[0]
 WHY: Final = _chosen[1]
 
 if TYPE_CHECKING or ACTIVE == "python":
-    from understudy.kernel.crc import crc32, crc32_combine
-    from understudy.kernel.deliveries import acknowledge_record, confirms, receives
-    from understudy.kernel.forwarding import forward_messages, moved_sends, pick_sends, split_confirms, split_forwarded
-    from understudy.kernel.frames import Sends, split_sends
-    from understudy.kernel.log import Run, append_duplicate_ids, append_sends, join_runs, keep_sends
-    from understudy.kernel.records import digest_records, scan
-    from understudy.kernel.references import (
-        live_references,
-        pack_references,
-        plain_references,
-        reference_blocks,
-        unseen_bytes,
-    )
-    from understudy.kernel.skim import skim_records
+    from understudy.kernel.changes import moved_sends, pick_sends, split_forwarded
+    from understudy.kernel.sends import Sends, sends_of
 else:
     from understudy_kernel import (
-        Run,
         Sends,
-        acknowledge_record,
-        append_duplicate_ids,
-        append_sends,
-        confirms,
-        crc32,
-        crc32_combine,
-        digest_records,
-        forward_messages,
-        join_runs,
-        keep_sends,
-        live_references,
         moved_sends,
-        pack_references,
         pick_sends,
-        plain_references,
-        receives,
-        reference_blocks,
-        scan,
-        skim_records,
-        split_confirms,
+        sends_of,
         split_forwarded,
-        split_sends,
-        unseen_bytes,
     )
 
 __all__ = [
     "ACTIVE",
     "FUNCTIONS",
     "INTERFACE",
-    "QUEUE_ID_BYTES",
-    "RECORD_HEAD_BYTES",
     "VARIABLE",
     "WHY",
     "Kernel",
-    "LogPosition",
-    "Run",
     "Sends",
-    "SendsPart",
-    "acknowledge_record",
-    "append_duplicate_ids",
-    "append_sends",
     "choose",
-    "confirms",
-    "crc32",
-    "crc32_combine",
-    "digest_records",
-    "forward_messages",
-    "join_runs",
-    "keep_sends",
-    "live_references",
     "load_native",
     "moved_sends",
-    "pack_references",
     "pick_sends",
-    "plain_references",
-    "receives",
-    "reference_blocks",
-    "scan",
-    "skim_records",
-    "split_confirms",
+    "sends_of",
     "split_forwarded",
-    "split_sends",
-    "unseen_bytes",
 ]

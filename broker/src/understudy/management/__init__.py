@@ -1,6 +1,6 @@
-"""Management of a node: operations, attributes and metrics as plain data, without HTTP.
+"""Management of a node: one model of it, and the doors that show it (ADR 0137).
 
-``controls`` defines the interface of a node (``NodeView``) and makes the JSON; ``metrics`` makes the
-Prometheus families; ``openapi`` is the machine-readable description of both, ``docs/management-api.md``
-the documentation. ``runtime/http.py`` serves them.
+``model`` declares the values, ``snapshot`` reads them from an active broker, ``view`` is the port to a node, ``doors``
+are the projections for HTTP, messages, metrics and OpenAPI. ``operations`` are the declared operations, ``events`` the
+notifications and counters, ``waiting`` the reasons why messages wait. ``runtime/management/`` serves them over HTTP.
 """

@@ -90,3 +90,8 @@ def _check_texts(value: object) -> None:
             waiting += each.values()
         elif isinstance(each, list):
             waiting += each
+
+
+def to_json(value: object) -> str:
+    """Compact JSON text."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

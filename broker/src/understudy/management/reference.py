@@ -9,10 +9,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from understudy.management.controls_by_name import CONTROLS
 from understudy.management.differences import DIFFERENCES
-from understudy.management.notifications import Kind
-from understudy.management.operations import Operations
+from understudy.management.events.notifications import Kind
+from understudy.management.operations.resources import CONTROLS
+from understudy.management.operations.table import Effect, Operation, Operations, type_text
 from understudy.terms import Permission
 
 _HEAD = """\
@@ -100,14 +100,18 @@ def _resource(operations: Operations) -> Iterator[str]:
     name = operations.kind if operations.kind == "broker" else f"{operations.kind}.NAME"
     yield f"\n## {name}\n\n{operations.doc}\n"
     attributes = [row for row in operations.rows if row.attribute is not None]
-    yield "\n| attribute | as an operation | |\n|---|---|---|\n"
-    yield from (f"| `{row.attribute}` | `{row.name}()` | {row.doc} |\n" for row in attributes)
+    yield "\n| attribute | as an operation | value | |\n|---|---|---|---|\n"
+    yield from (f"| `{row.attribute}` | `{row.name}()` | {type_text(row.result)} | {row.doc} |\n" for row in attributes)
     proper = [row for row in operations.rows if row.attribute is None]
     if proper:
-        yield "\n| operation | permission | |\n|---|---|---|\n"
+        yield "\n| operation | result | permission | |\n|---|---|---|---|\n"
         for row in proper:
             permission = "view" if row.permission() is Permission.VIEW else "edit"
-            yield f"| `{row.signature}` | {permission} | {row.doc} |\n"
+            yield f"| `{row.signature}` | {type_text(row.result)} | {permission}{_effect(row)} | {row.doc} |\n"
+
+
+def _effect(row: Operation) -> str:
+    return ", ends the active role" if row.effect is Effect.RESTART else ""
 
 
 def _list(names: tuple[str, ...]) -> str:

@@ -122,8 +122,8 @@ def _web(instance: ArtemisInstance) -> Iterator[str]:
 
 
 def _refused_password(instance: ArtemisInstance) -> Iterator[str]:
-    texts = ("cluster-password of its own", "core/cluster-password: is shorter")
-    return (f"{error.file}:{error.line}" for error in instance.errors if any(each in str(error) for each in texts))
+    text = "core/cluster-password: is shorter"
+    return (f"{error.file}:{error.line}" for error in instance.errors if text in str(error))
 
 
 def _warned(path: str, text: str) -> Places:
@@ -164,11 +164,19 @@ DIFFERENCES: Final = (
     ),
     Difference(
         "cluster password",
-        "The default cluster user and password in a cluster, or a cluster password with less than 12 characters",
-        "Refused: the default is public, and a short password can be guessed",
-        "Write `cluster-user` and a `cluster-password` of your own, the same in all members",
+        "A cluster password of your own with fewer than 12 characters",
+        "Refused: it can be guessed",
+        "Write a longer `cluster-password`, the same in all members",
         _refused_password,
         blocks=True,
+    ),
+    Difference(
+        "default cluster password",
+        "The default cluster password in a cluster: the element is absent, or says `CHANGE ME!!`",
+        "Used, with a warning at each start: the default is public, so members and replicas link over loopback"
+        " addresses only (ADR 0139)",
+        "For members on several hosts write a `cluster-password` of your own, the same in all members",
+        _warned("", "the default cluster-password is public"),
     ),
     Difference(
         "members of both kinds",

@@ -11,6 +11,7 @@ Not here: which queues get a message (``post_office``, ``address``), batches (``
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from understudy.errors import BrokerError
@@ -25,7 +26,7 @@ from understudy.routing.references import references_of
 from understudy.routing.response_order import Done, ResponseOrder, RoutingTransaction, SessionTransaction
 from understudy.routing.transit import arrived, deliveries_of, transfer_of
 from understudy.store.message_store import MessageStore
-from understudy.store.reference import LargeReference, MessageReference, References
+from understudy.store.reference import MessageReference, Part, References
 
 Delivered = tuple[Queue, MessageReference]
 """A message that counts as delivered by its queue."""
@@ -115,11 +116,11 @@ class Acceptance:
                     large=message.is_large,
                 )
         if duplicate_id is not None:
-            self.remember(address, duplicate_id, transaction, logged=location is not None)
+            self.remember(address, (duplicate_id,), transaction, logged=location is not None)
         references = references_of(store, message, queues, location, scheduled_ms)
         if deliveries:
             self._delivered_before(queues, references, deliveries, logged=transaction is None)
-        self.charge(message_id, size_bytes, queues)
+        self.charge(queues, message_id, 1, size_bytes)
         if transaction is not None:
             transaction.lanes.add(address.lane)
             transaction.staged(queues, references)
@@ -176,7 +177,7 @@ class Acceptance:
         message, deliveries = self._arrived(message, queues)
         references = references_of(self.store, message, queues, None, 0)
         self._delivered_before(queues, references, deliveries, logged=False)
-        self.charge(message.message_id, len(message.encoded), queues)
+        self.charge(queues, message.message_id, 1, len(message.encoded))
         transaction.held(address, message, queues, references)
         self.answer(order, done)
 
@@ -202,7 +203,7 @@ class Acceptance:
         for queue, reference in zip(queues, references, strict=True):
             if queue.deleted:
                 queue.incoming -= 1
-                self.discharge(queue, reference)
+                queue.forget(References((reference,)), counted=False)
                 continue
             queue.add(reference)
             queue.pending.remove_last(reference)
@@ -210,25 +211,32 @@ class Acceptance:
             kept.append((queue, reference))
         return kept
 
-    def charge(self, message_id: int, size_bytes: int, queues: tuple[Queue, ...]) -> None:
-        """Count a message, with its body in memory, for its queues, their addresses and the node."""
+    def charge(self, queues: tuple[Queue, ...], first_id: int, count: int, size_bytes: int) -> None:
+        """Count new messages, with their bodies in memory, for their queues, their addresses and the node.
+
+        Args:
+            queues: Each of them gets each message.
+            first_id: Id of the first message; the ids are consecutive.
+            count: Messages.
+            size_bytes: Bytes of the messages together.
+        """
         memory = self.memory
         memory.held_bytes += size_bytes
-        memory.held_count += 1
+        memory.held_count += count
         if len(queues) == 1:
             queue = queues[0]
-            queue.incoming += 1
-            queue.address.charge(message_id, size_bytes, 1)
+            queue.incoming += count
+            queue.address.charge(first_id, count, size_bytes, 1)
             return
-        counts: dict[AddressMemory, int] = {}
+        queue_counts: dict[AddressMemory, int] = {}
         for queue in queues:
-            queue.incoming += 1
-            counts[queue.address] = counts.get(queue.address, 0) + 1
+            queue.incoming += count
+            queue_counts[queue.address] = queue_counts.get(queue.address, 0) + 1
         # With wildcard addresses several hold it: each counts it for its own limit.
-        memory.held_bytes += size_bytes * (len(counts) - 1)
-        memory.held_count += len(counts) - 1
-        for address, count in counts.items():
-            address.charge(message_id, size_bytes, count)
+        memory.held_bytes += size_bytes * (len(queue_counts) - 1)
+        memory.held_count += count * (len(queue_counts) - 1)
+        for address, queue_count in queue_counts.items():
+            address.charge(first_id, count, size_bytes, queue_count)
 
     def enqueue(self, queues: tuple[Queue, ...], references: list[MessageReference], done: Done | None) -> None:
         """Released: visible to consumers, and its producer may know."""
@@ -243,7 +251,7 @@ class Acceptance:
             for queue, scheduled in zip(queues, references, strict=True):
                 queue.incoming -= 1
                 if queue.deleted:
-                    self.discharge(queue, scheduled)
+                    queue.forget(References((scheduled,)), counted=False)
                 else:
                     queue.schedule(scheduled)
                     self.scheduled.add(queue, scheduled, scheduled.scheduled_ms)
@@ -255,22 +263,17 @@ class Acceptance:
         if done is not None:
             done(None)
 
-    def discard(self, queues: tuple[Queue, ...], references: list[MessageReference]) -> None:
-        """Messages of a transaction that was rolled back leave the counts; no queue saw them."""
-        for queue, reference in zip(queues, references, strict=True):
-            queue.incoming -= 1
-            self.discharge(queue, reference)
+    @staticmethod
+    def discard(queues: tuple[Queue, ...], parts: Iterable[Part]) -> None:
+        """Messages of a transaction that was rolled back leave the counts; no queue saw them.
 
-    def discharge(self, queue: Queue, reference: MessageReference) -> None:
-        """A reference that no queue counts yet is gone."""
-        freed_bytes = queue.address.discharge(reference)
-        if freed_bytes:
-            self.memory.held_bytes -= freed_bytes
-            self.memory.held_count -= 1
-        if reference.location is not None and not reference.durable:
-            self.paging.release(reference.location)
-        if isinstance(reference, LargeReference):
-            self.store.large.release(reference.file_id)
+        Args:
+            queues: Would have got them.
+            parts: The messages, for each queue.
+        """
+        for queue, part in zip(queues, parts, strict=True):
+            queue.incoming -= len(part)
+            queue.forget(part, counted=False)
 
     def answer(
         self, order: ResponseOrder, done: Done | None, sequence: int = 0, error: BrokerError | None = None
@@ -289,17 +292,27 @@ class Acceptance:
             done(error)
 
     def remember(
-        self, address: Address, duplicate_id: bytes, transaction: RoutingTransaction | None, *, logged: bool
+        self, address: Address, ids: Sequence[bytes], transaction: RoutingTransaction | None, *, logged: bool
     ) -> None:
-        """A duplicate id counts as seen from now on; ``logged``: the record of its message carries it."""
+        """Duplicate ids count as seen from now on.
+
+        Args:
+            address: The messages were sent to it.
+            ids: New ones, all different.
+            transaction: They are seen once it commits; None: now.
+            logged: Whether the records of the messages carry them, and are the last ones of the log.
+        """
+        store = self.store
         if not logged and self.persists_ids:
-            self.store.store_duplicate_ids(
-                address.address_id, (duplicate_id,), transaction.log_id() if transaction is not None else 0
-            )
+            store.store_duplicate_ids(address.address_id, ids, transaction.log_id() if transaction is not None else 0)
         if transaction is not None:
-            transaction.staged_duplicate_id(address, duplicate_id)
+            for duplicate_id in ids:
+                transaction.staged_duplicate_id(address, duplicate_id)
+        elif logged or self.persists_ids:
+            address.duplicate_ids.take(ids, store.last_sequence - len(ids) + 1)
         else:
-            address.duplicate_ids.add(duplicate_id, self.store.last_sequence)
+            for duplicate_id in ids:
+                address.duplicate_ids.add(duplicate_id, store.last_sequence)
 
     def forward(
         self, message: Message, target: Address, order: ResponseOrder, transaction: RoutingTransaction | None
@@ -346,7 +359,7 @@ class Acceptance:
         references = references_of(store, copy, queues, location, 0)
         if deliveries:
             self._delivered_before(queues, references, deliveries, logged=True)
-        self.charge(copy.message_id, len(copy.encoded), queues)
+        self.charge(queues, copy.message_id, 1, len(copy.encoded))
         target.messages_routed += 1
         logged = location is not None or reference.durable
         self.context.when_durable(store.last_sequence if logged else 0, self.enqueue, queues, references, None)

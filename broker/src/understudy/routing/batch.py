@@ -16,21 +16,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from understudy.errors import BrokerError
-from understudy.kernel import (
-    QUEUE_ID_BYTES,
-    RECORD_HEAD_BYTES,
-    Run,
-    Sends,
-    SendsPart,
-    keep_sends,
-    pick_sends,
-    split_forwarded,
-)
+from understudy.kernel import Sends, pick_sends, split_forwarded
+from understudy.kernel.log import QUEUE_ID_BYTES, RECORD_HEAD_BYTES, Run, SendsPart, keep_sends
 from understudy.limits import GATHERED_BYTES_MAX
 from understudy.message import Message
 from understudy.routing.address import Address
 from understudy.routing.destinations import queues_of_ids
-from understudy.routing.memory import AddressMemory
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
 from understudy.routing.remote import Share, queue_ids
@@ -44,6 +35,41 @@ Answered = Callable[[Sequence[int]], None]
 
 Answer = tuple[Answered, Sequence[int]]
 """Requests that wait, and what answers them."""
+
+
+class Taking:
+    """Messages of one read that a session gives to ``BatchSends``, with the session, its transaction and the answer."""
+
+    __slots__ = ("answered", "of_cluster", "order", "sends", "transaction")
+
+    def __init__(
+        self,
+        sends: Sends,
+        order: ResponseOrder,
+        answered: Answered | None,
+        transaction: BatchTransaction | None = None,
+        *,
+        of_cluster: bool = False,
+    ) -> None:
+        """
+        Args:
+            sends: The messages, in the order in which they came.
+            order: Of the session that sent them.
+            answered: Called when they are durable, or taken by the transaction, with their correlation ids; None if no
+                answer is wanted.
+            transaction: They become visible with it.
+            of_cluster: Whether they come from a member of the cluster, which may have chosen their queues.
+        """
+        self.sends = sends
+        self.order = order
+        self.answered = answered
+        self.transaction = transaction
+        self.of_cluster = of_cluster
+
+    def others(self, sends: Sends) -> Taking:
+        """Other messages, which were made of these, for the same purpose."""
+        return Taking(sends, self.order, self.answered, self.transaction, of_cluster=self.of_cluster)
+
 
 Arrival = tuple[RunSlice, ...]
 """A run on its way to its queues: a slice for each."""
@@ -107,25 +133,8 @@ class BatchSends:
         self._count = 0
         self._bytes = 0
 
-    def take(
-        self,
-        sends: Sends,
-        row: int,
-        order: ResponseOrder,
-        answered: Answered | None,
-        transaction: BatchTransaction | None = None,
-        *,
-        of_cluster: bool = False,
-    ) -> tuple[int, int]:
+    def take(self, taking: Taking, row: int) -> tuple[int, int]:
         """Take the plain messages from ``row`` on, which are all for one address.
-
-        Args:
-            sends: In the order in which they came.
-            row: The first one.
-            answered: Called when they are durable, or taken by the transaction, with their correlation ids; None if no
-                answer is wanted.
-            transaction: They become visible with it.
-            of_cluster: Whether they come from a member of the cluster, which may have chosen their queues.
 
         Returns:
             How many were taken and their bytes; the next one, if any, is for ``PostOffice.send``.
@@ -133,15 +142,12 @@ class BatchSends:
         Raises:
             StoreError: the journal has failed.
         """
-        office = self._office
+        office, sends = self._office, taking.sends
         address = office.directory.addresses.get(sends.address(row) or "")
         if address is None or office.store.full:
             return 0, 0
         queues = address.plain_queues
-        if queues:
-            taken = self._take_alike(address, queues, sends, row, order, answered, transaction)
-        else:
-            taken = self._take_in_turn(address, sends, row, order, answered, transaction)
+        taken = self._take_part(taking, row, address, queues) if queues else self._take_in_turn(taking, row, address)
         if taken[0]:
             return taken
         forwarded = split_forwarded(sends, row)
@@ -149,13 +155,13 @@ class BatchSends:
             return 0, 0
         arrived, ids = forwarded
         if ids:
-            queues = queues_of_ids(address, queue_ids(ids)) if of_cluster else ()
+            queues = queues_of_ids(address, queue_ids(ids)) if taking.of_cluster else ()
         if queues:
-            count, _ = self._take_alike(address, queues, arrived, 0, order, answered, transaction)
+            count, _ = self._take_part(taking.others(arrived), 0, address, queues)
         elif ids or office.acceptance.hops is not None:
             return 0, 0
         else:
-            count, _ = self._take_in_turn(address, arrived, 0, order, answered, transaction)
+            count, _ = self._take_in_turn(taking.others(arrived), 0, address)
         return count, sends.bytes_of(row, count)
 
     def _room(
@@ -169,37 +175,11 @@ class BatchSends:
             room_count = min(room_count, transaction.room(len(queues)))
         return room_bytes, room_count
 
-    def _take_alike(
-        self,
-        address: Address,
-        queues: tuple[Queue, ...],
-        sends: Sends,
-        row: int,
-        order: ResponseOrder,
-        answered: Answered | None,
-        transaction: BatchTransaction | None,
-    ) -> tuple[int, int]:
-        """Take those from ``row`` on that are alike, all for the same queues. Returns and raises as ``take``."""
-        room_bytes = room_count = _UNLIMITED
-        if address.limited or transaction is not None:
-            room_bytes, room_count = self._room(address, queues, transaction)
-        alike = sends.alike(row, self._longest_bytes, queues[0].routing_type, room_bytes, room_count)
-        if not alike[0]:
-            return 0, 0
-        return self._take_part(address, queues, sends, row, alike, order, answered, transaction)
-
-    def _take_in_turn(
-        self,
-        address: Address,
-        sends: Sends,
-        row: int,
-        order: ResponseOrder,
-        answered: Answered | None,
-        transaction: BatchTransaction | None,
-    ) -> tuple[int, int]:
+    def _take_in_turn(self, taking: Taking, row: int, address: Address) -> tuple[int, int]:
         """Take those from ``row`` on that are alike, of an address whose queues, here and at other members, get them in
         turn: each of them those that it would get alone. Returns and raises as ``take``.
         """
+        sends, transaction = taking.sends, taking.transaction
         office, balancer = self._office, address.balancer
         if balancer is None or not address.routes_in_turn:
             return 0, 0
@@ -239,35 +219,40 @@ class BatchSends:
         correlation_ids = sends.correlation_ids[row : row + count]
         for number, (queues, picked, begin, rows) in enumerate(parts, start=1):
             alike = rows, picked.bytes_of(begin, rows), kind
-            last = answered if number == len(parts) else None
-            taken, _ = self._take_part(address, queues, picked, begin, alike, order, last, transaction, correlation_ids)
+            part = taking.others(picked)
+            if number < len(parts):
+                part.answered = None
+            taken, _ = self._take_part(part, begin, address, queues, alike, correlation_ids)
             assert taken == rows, f"{taken} of {rows} taken"
         return count, sends.bytes_of(row, count)
 
     def _take_part(
         self,
+        taking: Taking,
+        row: int,
         address: Address,
         queues: tuple[Queue, ...],
-        sends: Sends,
-        row: int,
-        alike: tuple[int, int, int],
-        order: ResponseOrder,
-        answered: Answered | None,
-        transaction: BatchTransaction | None,
+        alike: tuple[int, int, int] | None = None,
         correlation_ids: Sequence[int] | None = None,
     ) -> tuple[int, int]:
-        """Take messages that are alike. Returns and raises as ``take``.
+        """Take messages that are alike, all for the same queues. Returns and raises as ``take``.
 
         Args:
+            row: The first one.
             address: They were sent to it.
             queues: Get each of them.
-            sends: The messages.
-            row: The first one.
-            alike: How many, their bytes and their kind (``Sends.alike``).
-            answered: See ``take``.
-            transaction: See ``take``.
+            alike: How many, their bytes and their kind (``Sends.alike``); None: all that are alike and
+                fit under the limits.
             correlation_ids: Of the requests that are answered; None: those of the messages.
         """
+        sends, order, answered, transaction = taking.sends, taking.order, taking.answered, taking.transaction
+        if alike is None:
+            room_bytes = room_count = _UNLIMITED
+            if address.limited or transaction is not None:
+                room_bytes, room_count = self._room(address, queues, transaction)
+            alike = sends.alike(row, self._longest_bytes, queues[0].routing_type, room_bytes, room_count)
+            if not alike[0]:
+                return 0, 0
         count, size_bytes, kind = alike
         office = self._office
         context = office.context
@@ -279,7 +264,7 @@ class BatchSends:
             and size_bytes + count * self._head_bytes <= self._room_bytes
             and transaction is None
         )
-        if not joins and not self._begin(address, queues, kind, sends, row, count, size_bytes, transaction):
+        if not joins and not self._begin(taking, row, address, queues, alike):
             return 0, 0
         waits = self._held_bytes > 0
         if self._marked:
@@ -323,21 +308,14 @@ class BatchSends:
         return count, size_bytes
 
     def _begin(
-        self,
-        address: Address,
-        queues: tuple[Queue, ...],
-        kind: int,
-        sends: Sends,
-        row: int,
-        count: int,
-        size_bytes: int,
-        transaction: BatchTransaction | None,
+        self, taking: Taking, row: int, address: Address, queues: tuple[Queue, ...], alike: tuple[int, int, int]
     ) -> bool:
         """Close the batch that is open, and begin one with these messages. It waits for further ones if they are
         durable, for one queue, in no transaction, and all fit in the rest of the segment. False: these would meet
         the limit of memory one after the other, which is for ``PostOffice.send``.
         """
-        office = self._office
+        office, sends, transaction = self._office, taking.sends, taking.transaction
+        count, size_bytes, kind = alike
         context = office.context
         if context.gathered is not None:
             context.gathered.close()
@@ -388,7 +366,7 @@ class BatchSends:
         """
         office, queues, durable_ids = self._office, self._queues, self._durable_ids
         store, context = office.store, office.context
-        parts, answers, count, size_bytes = self._parts, self._answers, self._count, self._bytes
+        parts, answers, count = self._parts, self._answers, self._count
         address, held_bytes, promised = self._address, self._held_bytes, context.appended
         ids = self._duplicate_ids
         # keeps no bytes that were read
@@ -405,7 +383,7 @@ class BatchSends:
         else:
             runs = [keep_sends(parts, first_id)]
         if ids and not held_bytes:
-            _remember(office, address, ids, transaction, logged=bool(durable_ids))
+            office.acceptance.remember(address, ids, transaction, logged=bool(durable_ids))
         priority = sends.priority(row)
         arrivals: list[Arrival] = []
         for run in runs:
@@ -414,7 +392,8 @@ class BatchSends:
             else:
                 arrivals.append(_shared_slices(run, queues, priority))
         if len(queues) > 1:
-            charge_runs(office, queues, runs, size_bytes, count)
+            for run in runs:
+                office.acceptance.charge(queues, run.first_id, run.count, run.size_bytes)
         if transaction is not None:
             # plain messages wait for the strictest contract (``Address.plain_queues``)
             transaction.lanes.add(None)
@@ -438,27 +417,6 @@ class BatchSends:
         lane.when_durable(sequence, enqueue_together, office, queues, arrivals, answers)
 
 
-def _remember(
-    office: PostOffice, address: Address, ids: list[bytes], transaction: BatchTransaction | None, *, logged: bool
-) -> None:
-    """``Acceptance.remember`` for the duplicate ids of messages that came together.
-
-    Args:
-        address: They were sent to it.
-        ids: New, and all different.
-        transaction: They become visible with it.
-        logged: The records of the messages carry them, and are the last of the log.
-    """
-    store = office.store
-    if transaction is not None or not (logged or office.acceptance.persists_ids):
-        for duplicate_id in ids:
-            office.acceptance.remember(address, duplicate_id, transaction, logged=logged)
-        return
-    if not logged:
-        store.store_duplicate_ids(address.address_id, ids)
-    address.duplicate_ids.take(ids, store.last_sequence - len(ids) + 1)
-
-
 def _tell_owners(bug: Exception, answers: Sequence[Answer]) -> None:
     """Report a bug to all whose requests are not answered because of it; raises it if there are none."""
     if not answers:
@@ -470,19 +428,6 @@ def _tell_owners(bug: Exception, answers: Sequence[Answer]) -> None:
 def _holders(queues: tuple[Queue, ...]) -> int:
     """How many addresses have these queues."""
     return 1 if len(queues) == 1 else len({queue.address for queue in queues})
-
-
-def charge_runs(office: PostOffice, queues: tuple[Queue, ...], runs: list[Run], size_bytes: int, count: int) -> None:
-    """``Acceptance.charge`` for each message of these runs, which all of these queues get."""
-    queue_counts: dict[AddressMemory, int] = {}
-    for queue in queues:
-        queue.incoming += count
-        queue_counts[queue.address] = queue_counts.get(queue.address, 0) + 1
-    for address, queue_count in queue_counts.items():
-        address.charge_runs(runs, size_bytes, queue_count)
-    memory = office.memory
-    memory.held_bytes += size_bytes * len(queue_counts)
-    memory.held_count += count * len(queue_counts)
 
 
 def _shared_slices(run: Run, queues: tuple[Queue, ...], priority: int) -> Arrival:
@@ -527,12 +472,3 @@ def enqueue_together(
         _tell_owners(bug, answers)
     if left is not None:
         raise left
-
-
-def discard_together(office: PostOffice, queues: tuple[Queue, ...], arrival: Arrival) -> None:
-    """A run of a transaction that was rolled back leaves the counts (``Acceptance.discard``)."""
-    for queue, part in zip(queues, arrival, strict=True):
-        queue.incoming -= len(part)
-        bodies, bodies_bytes = queue.address.discharge_all(part)
-        office.memory.held_bytes -= bodies_bytes
-        office.memory.held_count -= bodies

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from understudy.errors import AddressFull
 from understudy.limits import PAGING_SLACK_BYTES
@@ -21,11 +21,8 @@ from understudy.routing.shared_messages import SharedMessages
 from understudy.store.log.operation_context import Lane
 from understudy.store.message_store import MessageStore
 from understudy.store.pages import PageChain
-from understudy.store.reference import MessageReference, Part
+from understudy.store.reference import Part
 from understudy.terms import AddressFullPolicy
-
-if TYPE_CHECKING:
-    from understudy.kernel import Run
 
 log = logging.getLogger(__name__)
 
@@ -137,35 +134,17 @@ class AddressMemory:
         )
         return self.paged_count > 0 or (full and self.message_count > 0)
 
-    def charge(self, message_id: int, size_bytes: int, queue_count: int) -> None:
-        """A message came to that many queues of this address, with its body in memory."""
+    def charge(self, first_id: int, count: int, size_bytes: int, queue_count: int) -> None:
+        """New messages of consecutive ids came to ``queue_count`` queues of this address, with their bodies in memory.
+
+        Args:
+            size_bytes: Bytes of the messages together.
+        """
         self.size_bytes += size_bytes
         self.memory_bytes += size_bytes
-        self.message_count += 1
+        self.message_count += count
         if queue_count > 1:
-            self.shared.add(message_id, queue_count)
-
-    def charge_runs(self, runs: list[Run], size_bytes: int, queue_count: int) -> None:
-        """``charge`` for each message of these runs, ``size_bytes`` together."""
-        self.size_bytes += size_bytes
-        self.memory_bytes += size_bytes
-        for run in runs:
-            self.message_count += run.count
-            if queue_count > 1:
-                self.shared.add_range(run.first_id, run.count, queue_count)
-
-    def discharge(self, reference: MessageReference) -> int:
-        """One queue is through with a message. Returns the bytes of memory that frees."""
-        if self.shared.counts and self.shared.release(reference.message_id):
-            return 0
-        size_bytes = reference.size_bytes
-        self.size_bytes -= size_bytes
-        self.message_count -= 1
-        if reference.message is None:
-            self.paged_count -= 1
-            return 0
-        self.memory_bytes -= size_bytes
-        return size_bytes
+            self.shared.add_range(first_id, count, queue_count)
 
     def discharge_all(self, part: Part) -> tuple[int, int]:
         """One queue is through with these messages. Returns the bodies that leave memory, and their bytes."""
@@ -178,7 +157,7 @@ class AddressMemory:
         return bodies, bodies_bytes
 
     def discharge_run(self, count: int, size_bytes: int, bodies: int, bodies_bytes: int) -> None:
-        """``discharge`` of that many messages that no other queue of this address holds.
+        """Messages that no other queue of this address holds leave the counts.
 
         Args:
             count: Messages.

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from understudy.errors import BrokerError, DiskFull
-from understudy.kernel import Sends, keep_sends
+from understudy.kernel import Sends
+from understudy.kernel.log import keep_sends
 from understudy.routing.address import Address
-from understudy.routing.batch import Arrival, charge_runs, enqueue_together, longest_plain_bytes
+from understudy.routing.batch import Arrival, enqueue_together, longest_plain_bytes
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
 from understudy.routing.walk import requeue
@@ -88,7 +89,8 @@ class RunMoves:
                 runs = store.store_run([part], count, first_id, address.address_id, (target.queue_id,), transaction_id)
             else:
                 runs = [keep_sends([part], first_id)]
-            charge_runs(office, (target,), runs, sends.bytes_of(row, count), count)
+            for run in runs:
+                office.acceptance.charge((target,), run.first_id, run.count, run.size_bytes)
             priority = sends.priority(row)
             arrivals.append((target, [(RunSlice(run, 0, run.count, priority, -1),) for run in runs]))
             address.messages_routed += count

@@ -418,9 +418,10 @@ class PostOffice:
             address = self.directory.create_address(
                 name, {self.directory.settings.of(name).default_address_routing_type}
             )
-        new = [each for each in map(duplicate_id_bytes, duplicate_ids) if each not in address.duplicate_ids]
-        for each in new:
-            self.acceptance.remember(address, each, None, logged=False)
+        ids = dict.fromkeys(map(duplicate_id_bytes, duplicate_ids))
+        new = [each for each in ids if each not in address.duplicate_ids]
+        if new:
+            self.acceptance.remember(address, new, None, logged=False)
         self.acceptance.answer(ResponseOrder(), done, self.store.last_sequence if new else 0)
 
     def _unrouted(
@@ -442,7 +443,7 @@ class PostOffice:
             self.dead_letters.no_route(address, message, order, transaction)
         if duplicate_id is not None:
             # Logged after the dead letter, so that a crash in between lets the client's retry succeed.
-            self.acceptance.remember(address, duplicate_id, transaction, logged=False)
+            self.acceptance.remember(address, (duplicate_id,), transaction, logged=False)
         self.acceptance.answer(
             order, done, self.store.last_sequence if duplicate_id is not None and transaction is None else 0
         )

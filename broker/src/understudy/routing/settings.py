@@ -9,7 +9,7 @@ Not here: reading broker.xml (``config``), or acting on any of this.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from enum import Enum
 from typing import Final
@@ -211,6 +211,11 @@ class AddressSettingsRepository:
         """Management removed the block it had added; the block of the configuration for the match counts again."""
         self._added.pop(match, None)
         self._changed()
+
+    def entries(self) -> Iterator[tuple[str, Mapping[str, object], bool]]:
+        """Match, values by field name, and whether management added it, of each block in force."""
+        for match, values in self._blocks.items():
+            yield match, values, match in self._added
 
     def _changed(self) -> None:
         self._blocks = self._configured | self._added

@@ -76,25 +76,6 @@ class SharedMessages:
             count -= taken
         return freed
 
-    def release(self, message_id: int) -> int:
-        """One queue is through with a message. How many others still hold it."""
-        counts = self.counts.get(message_id >> 6)
-        if counts is None:
-            return 0
-        slot = message_id & 63
-        left = counts[slot] - 1
-        if left < 0:
-            return 0
-        if left > 1:
-            counts[slot] = left
-            return left
-        # One queue left: it frees the message like any other.
-        counts[slot] = 0
-        counts[_SPAN] -= 1
-        if not counts[_SPAN]:
-            del self.counts[message_id >> 6]
-        return left
-
     def overlay(self, masks: Mapping[int, int], seen: dict[int, int]) -> int:
         """One more queue holds what ``masks`` says; ``seen`` is what the queues before it hold, and
         is brought up to date. How many messages of ``masks`` were seen before.

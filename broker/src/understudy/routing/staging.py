@@ -22,11 +22,11 @@ from itertools import chain
 from typing import Final
 
 from understudy.dataclass import dataclass
-from understudy.routing.batch import Arrival, discard_together, enqueue_together
+from understudy.routing.batch import Arrival, enqueue_together
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
 from understudy.store.columns import PAGE_SEGMENT, Columns
-from understudy.store.reference import MessageReference, Part, References
+from understudy.store.reference import MessageReference, Part, References, parts_of
 from understudy.store.reference_block import BLOCK_REFERENCES, Block
 
 #: Messages, and bytes of them, that are looked at together when they leave memory.
@@ -235,14 +235,11 @@ class StagedSends:
                 if each.plain:
                     _let_go(office, queue, each)
                 else:
-                    for reference in each.block.references():
-                        office.acceptance.discharge(queue, reference)
+                    queue.forget(References(each.block.references()), counted=False)
                 each.block.drop()
         for queues, references in self._entries():
-            if isinstance(references, list):
-                office.acceptance.discard(queues, references)
-            else:
-                discard_together(office, queues, references)
+            parts = references if isinstance(references, tuple) else parts_of(references)
+            office.acceptance.discard(queues, parts)
 
 
 def _one_by_one(entries: list[Entry]) -> Iterator[tuple[tuple[Queue, ...], list[MessageReference]]]:

@@ -20,7 +20,14 @@ def make_credentials(configuration: NodeConfiguration, entropy: Entropy) -> Clus
     # also without a cluster connection: bridges prove the password
     artemis = dict.fromkeys(name for each in current.cluster_connections for name in each.artemis_members)
     plain = [configuration.connectors.transport(name) for name in artemis]
-    return ClusterCredentials(current.cluster_user, current.cluster_password, entropy, plain, own_ends(configuration))
+    return ClusterCredentials(
+        current.cluster_user,
+        current.cluster_password,
+        entropy,
+        plain,
+        own_ends(configuration),
+        public=not current.has_cluster_password,
+    )
 
 
 def own_ends(configuration: NodeConfiguration) -> OwnEnds:

@@ -7,7 +7,7 @@ accepted (``colocation.hosting``), when this node asks (``colocation.requests``)
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from understudy.colocation.hosting import Hosting
@@ -17,7 +17,6 @@ from understudy.config.high_availability import ColocatedConfiguration
 from understudy.config.model import Configuration
 from understudy.errors import BrokerError, StoreError
 from understudy.ha.replaced_file import read_file, replace_file
-from understudy.management.cluster_facts import ColocatedFacts, HostedFacts
 from understudy.ports import Disk
 from understudy.runtime.parts import NodeParts
 from understudy.runtime.process import HostedServer, Process
@@ -166,20 +165,15 @@ class NodeColocation:
             0, used.journal, used.bindings, used.large_messages, used.paging, node_id=self._parts.lock.node_id
         )
 
-    def facts(self) -> ColocatedFacts:
-        """The backups, for management."""
-        hosted = []
-        if self.hosting is not None and self._starter is not None:
-            for backup in self.hosting.backups.values():
-                server = self._starter.servers.get(backup.node_id)
-                state = "stopped" if server is None else server.state
-                configuration = hosted_configuration(self._parts.configuration.current, backup)
-                urls = [each.url for each in configuration.acceptors]
-                hosted.append(HostedFacts(backup.name, backup.node_id, state, urls))
-        requests = self.requests
-        if requests is None:
-            return ColocatedFacts(None, None, hosted)
-        return ColocatedFacts(requests.state.name, requests.host, hosted)
+    def hosted(self) -> Iterator[tuple[HostedBackup, str, list[str]]]:
+        """Each hosted backup with its state and the addresses at which it listens once it is active."""
+        if self.hosting is None or self._starter is None:
+            return
+        for backup in self.hosting.backups.values():
+            server = self._starter.servers.get(backup.node_id)
+            configuration = hosted_configuration(self._parts.configuration.current, backup)
+            state = "stopped" if server is None else server.state
+            yield backup, state, [each.url for each in configuration.acceptors]
 
 
 def make_colocation(parts: NodeParts) -> NodeColocation | None:

@@ -6,7 +6,7 @@ from understudy.broker import Broker
 from understudy.cluster.scaled_down import ScaledDownNodes
 from understudy.cluster.services import ClusterPeers, ClusterServices
 from understudy.config.model import AcceptorConfiguration
-from understudy.management.invocation import HandingOver, Reload
+from understudy.management.operations.invocation import HandingOver, Reload
 from understudy.protocols.access import LoginWorkers
 from understudy.protocols.handlers import served
 from understudy.runtime.acceptor import Acceptor

@@ -12,17 +12,17 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from understudy import kernel
 from understudy.errors import BrokerError, DiskFailed
 from understudy.runtime import interpreter
 from understudy.runtime.critical_analyzer import CriticalAnalyzer
 from understudy.runtime.logs import NODE
 from understudy.runtime.management_listener import ManagementListener
 from understudy.runtime.node import BrokerNode
-from understudy.runtime.node_view import LiveNodeView
 from understudy.runtime.reloading import ConfigurationFiles
 
 if TYPE_CHECKING:
-    from understudy.runtime.http import ManagementServer
+    from understudy.runtime.management.http import ManagementServer
 
 log = logging.getLogger(__name__)
 
@@ -120,8 +120,7 @@ class HostedNode:
             await asyncio.wait(self.backups)
 
     def _has_started(self) -> None:
-        kernel = LiveNodeView(self.node).kernel
-        facts = {"state": self.node.state, "kernel": kernel.active, "kernel_reason": kernel.reason}
+        facts = {"state": self.node.state, "kernel": kernel.ACTIVE, "kernel_reason": kernel.WHY}
         log.info("started", extra=facts)
         if self.on_started is not None:
             self.on_started()
@@ -131,10 +130,11 @@ class HostedNode:
         it is loaded in a thread, so that clients are served meanwhile.
         """
         loop = asyncio.get_running_loop()
-        module = await loop.run_in_executor(None, importlib.import_module, "understudy.runtime.http")
+        names = ("understudy.runtime.management.http", "understudy.runtime.management.node_view")
+        http, node_view = await loop.run_in_executor(None, lambda: list(map(importlib.import_module, names)))
         process = self.node.parts.process
         servers = None if process is None else process.servers
-        server: ManagementServer = module.ManagementServer(LiveNodeView(self.node), listener, servers)
+        server: ManagementServer = http.ManagementServer(node_view.LiveNodeView(self.node), listener, servers)
         await server.start()
         interpreter.keep_what_exists()
         return server

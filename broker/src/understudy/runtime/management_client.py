@@ -1,6 +1,6 @@
 """Requests to the management API of one node, by its URL and token: commands and the pipeline.
 
-Not here: finding URL and token of an instance (``cli.status``), and the server (``runtime.http``).
+Not here: finding URL and token of an instance (``cli.status``), and the server (``runtime.management.http``).
 """
 
 from __future__ import annotations
@@ -50,6 +50,8 @@ class ManagementAddress:
         """
         headers = {"Authorization": f"Bearer {self.token}", "Accept": "application/json"}
         data = None if body is None else json.dumps(body).encode()
+        if data is not None:
+            headers["Content-Type"] = "application/json"
         try:
             request = urllib.request.Request(self.url + path, data=data, headers=headers)
             with OPENER.open(request, timeout=ANSWER_TIMEOUT_MS / 1000) as response:

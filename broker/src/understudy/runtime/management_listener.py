@@ -1,7 +1,7 @@
 """Listening sockets of the management API: options are checked and addresses bound before the node activates.
 
-Not here: the responses (``http``). Its modules take longer to import than a node to activate, so they are
-loaded concurrently; connections made before that wait in the backlog of the sockets.
+Not here: the responses (``runtime.management.http``). Its modules take longer to import than a node to activate, so
+they are loaded concurrently; connections made before that wait in the backlog of the sockets.
 """
 
 from __future__ import annotations

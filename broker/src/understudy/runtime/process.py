@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from understudy.config.colocated import HostedBackup
 from understudy.config.model import Configuration
-from understudy.management.process_facts import ServersView
 from understudy.runtime.endpoints import Endpoints
 from understudy.runtime.upgrade import UpgradeServer
+
+if TYPE_CHECKING:
+    from understudy.management.view import ServersView
 
 
 class HostedServer(Protocol):

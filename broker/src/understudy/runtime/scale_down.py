@@ -198,7 +198,12 @@ class NodeScaleDown:
             return
         log.error(
             "scaled down in part: the rest stays in the journal",
-            extra={**facts, "reason": plan.transfer.error, "left": left},
+            extra={
+                **facts,
+                "reason": plan.transfer.error or plan.moving.refusal,
+                "refused": plan.moving.refused,
+                "left": left,
+            },
         )
 
     async def _all_written(self, broker: Broker) -> None:

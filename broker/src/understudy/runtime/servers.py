@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from understudy.errors import ManagementError
-from understudy.management.process_facts import ServerFacts
 from understudy.runtime.hosted_node import HostedNode
+
+if TYPE_CHECKING:
+    from understudy.management.model.node import Server
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +24,7 @@ BACKUPS_FIRST_S: Final = 10.0
 
 
 class Servers:
-    """Implements ``management.process_facts.ServersView``."""
+    """Implements ``management.view.ServersView``."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, HostedNode] = {}
@@ -80,10 +82,16 @@ class Servers:
         await asyncio.wait(first, timeout=BACKUPS_FIRST_S)
         _stop(rest, reason)
 
-    # --- management.process_facts.ServersView ---------------------------------------------------
+    # --- management.view.ServersView ---------------------------------------------------
 
-    def facts(self) -> list[ServerFacts]:
-        return [ServerFacts(name, each.node.state, each.http_url) for name, each in self.nodes.items()]
+    def all(self) -> list[Server]:
+        # loaded with the management, which asks
+        from understudy.management.model.node import Server
+
+        return [
+            Server(name, each.node.state, each.http_url)  # type: ignore[arg-type]  # one of the declared states
+            for name, each in self.nodes.items()
+        ]
 
     def start(self, name: str) -> None:
         if name not in self.makers:

@@ -11,7 +11,7 @@ from understudy.broker import Broker
 from understudy.cluster.services import ClusterPeers
 from understudy.errors import Unreachable
 from understudy.ha.activation import Step
-from understudy.management.invocation import Reload
+from understudy.management.operations.invocation import Reload
 from understudy.runtime.acceptor import Acceptor
 from understudy.runtime.cluster import twin_rule
 from understudy.runtime.colocation import make_colocation
@@ -77,16 +77,24 @@ class Serving:
         node.
         """
         steps = [Step("load the broker", self._load, self._unload)]
-        if not self._parts.configuration.current.ha_policy.moves_instead_of_serving:
+        if not self._never_serves:
             steps.append(Step("bind acceptors", self._bind_acceptors, self._unbind_acceptors))
         return steps
+
+    @property
+    def _never_serves(self) -> bool:
+        """Whether this is a backup that moves its messages and has no clients: without a target the primary finds them
+        in the shared store, or the backup is colocated and has no acceptors.
+        """
+        policy = self._parts.configuration.current.ha_policy
+        alone = policy.replication is None or policy.replication.of_node is not None
+        return policy.moves_instead_of_serving and alone
 
     def steps(self) -> list[Step]:
         """After them, clients are served; or, in a backup with scale-down, the messages have moved to another node."""
         policy = self._parts.configuration.current.ha_policy
         moving = [Step("choose a node", self._choose_target), Step("move messages", self._move_messages)]
-        if policy.moves_instead_of_serving and (policy.replication is None or policy.replication.of_node is not None):
-            # without a target the primary finds the messages in the shared store; a colocated backup has no acceptors
+        if self._never_serves:
             return moving
         steps = [
             Step("finish a scale-down", self._finish_scale_down),

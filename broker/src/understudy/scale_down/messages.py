@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from understudy.bridges.target import TargetSession
-from understudy.errors import MessageUnreadable
+from understudy.errors import AddressFull, BrokerError, MessageUnreadable
 from understudy.limits import BRIDGE_UNCONFIRMED_BYTES_MAX, BRIDGE_UNCONFIRMED_MESSAGES_MAX, LARGE_PIECE_BYTES_MAX
 from understudy.message import (
     BRIDGE_DUPLICATE_ID,
@@ -101,6 +101,18 @@ class MovingMessages:
         self._unconfirmed_bytes = 0
         self._confirmed: list[tuple[Held, ...]] = []
         """Not removed here yet."""
+        self._apart: list[tuple[Held, ...]] = []
+        """Messages that the target has refused on this connection; others pass them."""
+        self._refused: set[tuple[int, int]] = set()
+        """Ids of the queues and messages that the target has refused and not taken since."""
+        self.refusal = ""
+        """Why the target has refused a message last; empty: it has refused none."""
+        self.full_address = ""
+        """Address for which the target has refused a message last because it is full; empty: none."""
+        self._left_out: set[str] = set()
+        """Addresses that stayed full at the target: their messages stay here."""
+        self._large_id = 0
+        """Correlation id of the large message whose pieces are being sent; 0: none."""
         self._in_doubt: set[tuple[int, int]] = set()
         """Ids of the queues and messages that are here, and perhaps at the target: it has not confirmed them before the
         connection ended."""
@@ -132,13 +144,62 @@ class MovingMessages:
         self._unconfirmed_bytes -= size_bytes
         if not held:
             return
-        self._in_doubt.difference_update((queue.queue_id, reference.message_id) for queue, reference in held)
+        ids = _ids_of(held)
+        self._in_doubt.difference_update(ids)
+        self._refused.difference_update(ids)
         if not self._confirmed:
             # removed together with those that follow in this turn
             self._timers.call_later(0, self.remove_confirmed)
         self._confirmed.append(held)
         self.moved += 1
         self.progress += 1
+
+    @property
+    def refused(self) -> int:
+        """Messages that the target has refused and that are still here; one in several queues counts for each."""
+        return len(self._refused)
+
+    def refuse(self, correlation_id: int, error: BrokerError) -> bool:
+        """The target has refused a message: it stays here, and others pass it.
+
+        Returns:
+            False: the connection ends, because the address is full for a time, the message belongs to a prepared
+            transaction, or pieces of it are under way.
+        """
+        held, size_bytes = self._unconfirmed.get(correlation_id, ((), 0))
+        if not held or correlation_id == self._large_id:
+            return False
+        queue, reference = held[0]
+        if isinstance(error, AddressFull):
+            self.full_address = queue.address.name
+            return False
+        del self._unconfirmed[correlation_id]
+        self._unconfirmed_bytes -= size_bytes
+        if not self._refused:
+            log.error(
+                "the target of the scale-down refuses a message; it stays here, and others pass it",
+                extra={"queue": queue.name, "message_id": reference.message_id, "error": str(error)},
+            )
+        self._apart.append(held)
+        self._refused.update(_ids_of(held))
+        self.refusal = str(error)
+        return True
+
+    def leave_out(self, address: str) -> bool:
+        """Leave the messages of an address here, which stays full at the target. Returns whether they were not left out
+        before.
+        """
+        if not address or address in self._left_out:
+            return False
+        self._left_out.add(address)
+        log.error(
+            "an address of the target of the scale-down stays full; its messages stay here", extra={"address": address}
+        )
+        return True
+
+    def _is_left_out(self, address: str) -> bool:
+        wildcards = self._office.directory.settings.wildcards
+        return any(each == address or matches(address, each, wildcards) for each in self._left_out)
 
     def remove_confirmed(self) -> None:
         """Remove confirmed messages here, those of one transaction together."""
@@ -164,13 +225,16 @@ class MovingMessages:
             queue.forget(references)
 
     def give_back(self) -> None:
-        """The connection ended: messages that are not confirmed return to their places."""
+        """The connection ended: messages that are not confirmed return to their places, and refused ones."""
         self.remove_confirmed()
-        unconfirmed, self._unconfirmed = self._unconfirmed, {}
+        unconfirmed = [held for held, _ in self._unconfirmed.values()]
+        apart, self._apart = self._apart, []
+        self._unconfirmed.clear()
         self._unconfirmed_bytes = 0
+        for held in unconfirmed:
+            self._in_doubt.update(_ids_of(held))
         by_queue: dict[Queue, list[MessageReference]] = {}
-        for held, _ in unconfirmed.values():
-            self._in_doubt.update((queue.queue_id, reference.message_id) for queue, reference in held)
+        for held in (*unconfirmed, *apart):
             for queue, reference in held:
                 by_queue.setdefault(queue, []).append(reference)
         for queue, references in by_queue.items():
@@ -205,7 +269,8 @@ class MovingMessages:
     ) -> Steps[None]:
         reader = LargeDelivery(self._office.store.large, reference, message, LARGE_PIECE_BYTES_MAX)
         try:
-            self._sent(target.begin_large(message), held, len(message.header))
+            self._large_id = target.begin_large(message)
+            self._sent(self._large_id, held, len(message.header))
             continues = True
             while continues:
                 if not target.writable:
@@ -213,17 +278,18 @@ class MovingMessages:
                 piece, continues = reader.next_piece()
                 target.send_piece(piece, continues)
         finally:
+            self._large_id = 0
             reader.close()
 
     # -- queues -----------------------------------------------------------------------------------
 
     def ordinary_queues(self) -> Iterator[list[Queue]]:
         """The queues of each address whose messages move, those with most messages first. Temporary queues and those of
-        the broker itself stay.
+        the broker itself stay, and those of addresses that stayed full at the target.
         """
         for name in sorted(self._office.directory.addresses):
             address = self._office.directory.addresses.get(name)
-            if address is None:
+            if address is None or self._is_left_out(name):
                 continue
             bound = (binding.queue for binding in address.bindings.values())
             queues = [each for each in bound if not (each.temporary or each.internal) and each.message_count]
@@ -316,7 +382,7 @@ class MovingMessages:
                 extra={"queue": queue.name, "messages": queue.message_count},
             )
             return
-        without_ids: list[MessageReference] = []
+        staying: list[MessageReference] = []
         while (reference := _take_first(queue)) is not None:
             message = self._read(queue, reference)
             if message is None:
@@ -324,15 +390,22 @@ class MovingMessages:
             kept = message_of_third(message, queue, leads_to_target=leads_to_target)
             if kept is None:
                 log.error("a message names no queue", extra={"queue": queue.name, "message_id": reference.message_id})
-                without_ids.append(reference)
+                staying.append(reference)
+                continue
+            if self._is_left_out(kept.address or ""):
+                staying.append(reference)
                 continue
             # the id of the bridge that may have sent it already
             properties = kept.properties
             properties[BRIDGE_DUPLICATE_ID] = self._node_id + _I64.pack(reference.message_id)
             yield from self.send(target, kept.with_properties(properties), reference, ((queue, reference),))
-        requeue(queue, without_ids)
+        requeue(queue, staying)
         yield Pause.CONFIRMED
         self.remove_confirmed()
+
+
+def _ids_of(held: Sequence[Held]) -> list[tuple[int, int]]:
+    return [(queue.queue_id, reference.message_id) for queue, reference in held]
 
 
 def _take_first(queue: Queue) -> MessageReference | None:

@@ -164,7 +164,7 @@ class ScaleDown:
         target.tell(announcement, of_cluster=True)
         # answered after the announcement was read
         yield Ask(packets.BindingQuery(self._configuration.management_address), (packets.BindingQueryResponse,))
-        moved = self._moved()
+        moved = None if self.left_behind() or any(self._services.sessions.resources.prepared()) else self._moved()
         if moved is not None and not plain:
-            # last: a node that finds it needs nothing from here
+            # last, and only if everything is there: a node that finds it needs nothing from here
             yield from leave_record(moved)

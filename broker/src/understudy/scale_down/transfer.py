@@ -145,6 +145,8 @@ class Transfer(Machine[State, Event]):
         """Monotonic time of the first of the attempts that have moved nothing."""
         self._progress = 0
         """``progress`` of the messages at the latest connection."""
+        self._full = ""
+        """Address that was full at the target when the connection ended last; empty: none."""
         self._next = 0
         """Candidate of the next attempt."""
         self._stages: list[Stage] = []
@@ -208,6 +210,13 @@ class Transfer(Machine[State, Event]):
             self._moving.confirmed(correlation_id)
         self._go_on()
 
+    def _refused(self, correlation_id: int, error: BrokerError) -> bool:
+        self._since_ms = self._access.clock.monotonic_ms()
+        if not self._moving.refuse(correlation_id, error):
+            return False
+        self._go_on()
+        return True
+
     def target_writable(self) -> None:
         """The target takes further messages."""
         self._go_on()
@@ -229,7 +238,7 @@ class Transfer(Machine[State, Event]):
 
     def _dial(self) -> None:
         self._cancel_timer()
-        candidates = self._known_places() if self.target is not None else self._candidates()
+        candidates = self._candidates() if self.target is None else _places_of(self.target)
         if not candidates:
             self._retry("no other member of the cluster is known")
             return
@@ -240,11 +249,6 @@ class Transfer(Machine[State, Event]):
         self._timer = self._access.timers.call_later(
             ATTEMPT_MS, lambda: self.fire(_E.LOST, f"it did not say within {ATTEMPT_MS} ms which node it is")
         )
-
-    def _known_places(self) -> list[TransportConfiguration]:
-        target = self.target
-        assert target is not None
-        return [each for each in (target.primary, target.backup) if each is not None]
 
     def _next_candidate(self, reason: str) -> None:
         connector = self._session.target.to_url() if self._session is not None else ""
@@ -260,10 +264,13 @@ class Transfer(Machine[State, Event]):
             begun_ms, limit_ms = self._since_ms, SEARCH_MS if self._settings.only is None else SEARCH_ONLY_MS
         else:
             begun_ms, limit_ms = self._failing_since_ms, AWAY_MS if self.target.backup is None else SILENCE_MS
-        if self._access.clock.monotonic_ms() - begun_ms >= limit_ms:
-            self._later(0, lambda: self.fire(_E.GIVE_UP))
-            return
-        count = len(self._candidates() if self.target is None else self._known_places())
+        now_ms = self._access.clock.monotonic_ms()
+        if now_ms - begun_ms >= limit_ms:
+            if not self._moving.leave_out(self._full):
+                self._later(0, lambda: self.fire(_E.GIVE_UP))
+                return
+            self._failing_since_ms = now_ms
+        count = len(self._candidates() if self.target is None else _places_of(self.target))
         self._later(RETRY_MS if not count or not self._next % count else 0, self._dial)
 
     def _later(self, delay_ms: int, call: Callable[[], None]) -> None:
@@ -300,6 +307,7 @@ class Transfer(Machine[State, Event]):
         session = self._session
         assert session is not None
         session.received = self._receive
+        session.refused = self._refused
         self._work = self._stages[0].work(session)
         self._pause = None
         self._received.clear()
@@ -308,7 +316,14 @@ class Transfer(Machine[State, Event]):
     def _check_progress(self) -> None:
         if self._access.clock.monotonic_ms() - self._since_ms >= SILENCE_MS:
             self.error = f"the target has taken nothing for {SILENCE_MS} ms"
-            self.fire(_E.GIVE_UP)
+            session = self._session
+            full = session is not None and self._moving.leave_out(session.full_address)
+            if full:
+                # on a new connection the others go on without the messages of that address
+                self._failing_since_ms = self._access.clock.monotonic_ms()
+                self.fire(_E.LOST, self.error)
+            else:
+                self.fire(_E.GIVE_UP)
         else:
             self._later(RETRY_MS, self._check_progress)
 
@@ -366,6 +381,9 @@ class Transfer(Machine[State, Event]):
         self.fire(_E.CONNECT if self._stages else _E.DONE)
 
     def _reconnect(self, reason: str) -> None:
+        session = self._session
+        self._full = self._moving.full_address or ("" if session is None else session.full_address)
+        self._moving.full_address = ""
         self._interrupt()
         if self._moving.progress > self._progress:
             self._progress = self._moving.progress
@@ -442,3 +460,7 @@ class Transfer(Machine[State, Event]):
             _E.CLOSE: IGNORED,
         },
     )
+
+
+def _places_of(member: Member) -> list[TransportConfiguration]:
+    return [each for each in (member.primary, member.backup) if each is not None]

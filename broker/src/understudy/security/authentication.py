@@ -331,6 +331,13 @@ class Authenticator:
             return self._guest.principal
         return self._principals.get(user)
 
+    def principals(self) -> list[Principal]:
+        """The users of the users file, those of certificates, and the guest."""
+        certificates = () if self._certificates is None else self._certificates.users()
+        found = [*self._principals.values(), *(self.certificate_principal(user) for user in certificates)]
+        guest = [] if self._guest is None else [self._guest.principal]
+        return [each for each in (*found, *guest) if each is not None]
+
     def certificate_principal(self, user: str) -> Principal | None:
         """A user that logs in by certificate, with its roles; None if there is no such user."""
         certificates = self._certificates

@@ -11,6 +11,7 @@ nothing.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Final
 
 from understudy.config.model import Configuration
@@ -65,6 +66,10 @@ class SecurityPolicy(ABC):
     def known_answers(self) -> int:
         """Present entries of the cache of permissions."""
         return 0
+
+    def users(self) -> Sequence[Principal]:
+        """Users that the files of the broker name; none without security."""
+        return ()
 
     @abstractmethod
     def begin(
@@ -156,6 +161,9 @@ class RoleSecurity(SecurityPolicy):
         self, user: str | None, password: str | None, certificate: DistinguishedName | None = None
     ) -> Principal | PasswordCheck:
         return self._authenticator.begin(user, password, certificate)
+
+    def users(self) -> Sequence[Principal]:
+        return self._authenticator.principals()
 
     def change_users(self, authenticator: Authenticator) -> None:
         """Replace users and roles. Open sessions have the new roles of their user from then on, and no permissions once

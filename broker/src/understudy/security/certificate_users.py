@@ -36,6 +36,10 @@ class CertificateUsers:
                 return candidate
         return None
 
+    def users(self) -> list[str]:
+        """All users of the file, each once."""
+        return list(dict.fromkeys((*self.names.values(), *(name for name, _ in self.patterns))))
+
     def known(self, user: str) -> bool:
         """Whether the file of users has the user."""
         return user in self.names.values() or any(user == name for name, _ in self.patterns)

@@ -9,7 +9,7 @@ Not here: users and roles (``authentication``), decisions (``authorization``), t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from understudy.config.model import SecuritySettingConfiguration
@@ -61,6 +61,11 @@ class SecuritySettings:
         """Remove a setting added by management; that of broker.xml for the match applies again."""
         if self._added.pop(match, None) is not None:
             self._changed()
+
+    def entries(self) -> Iterator[tuple[SecuritySettingConfiguration, bool]]:
+        """Each setting in force, and whether management added it."""
+        for match, setting in (self._configured | self._added).items():
+            yield setting, match in self._added
 
     def _changed(self) -> None:
         self._sort()

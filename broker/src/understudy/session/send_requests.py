@@ -14,7 +14,7 @@ from understudy.errors import AddressNotFound, BrokerError, IllegalState, LimitE
 from understudy.kernel import Sends
 from understudy.limits import PRODUCERS_PER_SESSION_MAX
 from understudy.message import Message
-from understudy.routing.batch import BatchSends
+from understudy.routing.batch import BatchSends, Taking
 from understudy.routing.configuration import split_fqqn
 from understudy.routing.post_office import Done, PostOffice, Undecided
 from understudy.selector.work import WORK
@@ -112,16 +112,16 @@ class SendRequests:
         elsewhere = office.directory.elsewhere
         if elsewhere is not None and elsewhere.decisions is not None and sends.grouped(row, sends.count - row):
             return self._send_each(sends, row, answers)
-        order, take = session.order, self._batch_sends.take
+        take = self._batch_sends.take
         transaction = None if session.auto_commit_sends else session.sending_transaction
         answered = answers.answer_run if answers is not None else None
-        of_cluster = session.options.of_cluster
+        taking = Taking(sends, session.order, answered, transaction, of_cluster=session.options.of_cluster)
         while row < sends.count:
             target = targets.get(sends.address(row) or "")
             if target is None or target.permitted_until_ms < office.now_ms:
                 # the next one is sent alone by ``send``, which checks the permission
                 break
-            taken, size_bytes = take(sends, row, order, answered, transaction, of_cluster=of_cluster)
+            taken, size_bytes = take(taking, row)
             target.used_bytes += size_bytes
             if not taken:
                 # sends that are not plain seldom come alone: trying again for each would cost every one of them

@@ -24,7 +24,7 @@ from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
 from understudy.routing.response_order import Done, Lanes, ResponseOrder, strictest
 from understudy.routing.staging import Acknowledgements, StagedSends
-from understudy.store.reference import MessageReference, Part, References
+from understudy.store.reference import MessageReference, Part, References, parts_of
 
 _Held = tuple[Address, Message, tuple[Queue, ...], list[MessageReference]]
 """A message of an address, and a reference for each of its queues."""
@@ -418,7 +418,7 @@ class Transaction(Machine[State, Event]):
     def _drop_held(self) -> None:
         held, self._held = self._held, []
         for _, _, queues, references in held:
-            self._office.acceptance.discard(queues, references)
+            self._office.acceptance.discard(queues, parts_of(references))
 
     def _end_unseen(self) -> None:
         """The log forgets it, and no queue sees its sends."""

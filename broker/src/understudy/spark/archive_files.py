@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from understudy.dataclass import dataclass
 from understudy.errors import DiskFailed, JournalCorrupt, LargeMessageFailed
-from understudy.kernel import crc32
+from understudy.kernel.log import crc32
 from understudy.message import BODY_END_BIAS, LargeBody, large_body_of
 from understudy.ports import File
 from understudy.runtime.disk import RealDisk

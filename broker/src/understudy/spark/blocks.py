@@ -13,8 +13,8 @@ from typing import Final
 
 from understudy.dataclass import dataclass
 from understudy.errors import JournalCorrupt
-from understudy.kernel import crc32, scan
-from understudy.kernel.records import MORE, OTHER, SHORT
+from understudy.kernel.log import crc32, scan
+from understudy.kernel.log.records import MORE, OTHER, SHORT
 from understudy.limits import RECORD_BYTES_MAX
 from understudy.ports import Disk, File
 from understudy.spark.decode import Block

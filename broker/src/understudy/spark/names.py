@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from understudy.dataclass import dataclass
 from understudy.errors import JournalCorrupt
-from understudy.kernel import skim_records
+from understudy.kernel.log import skim_records
 from understudy.ports import Disk
 from understudy.runtime.disk import RealDisk
 from understudy.spark.blocks import read_blocks

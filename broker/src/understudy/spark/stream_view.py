@@ -22,7 +22,7 @@ from typing import Final
 
 from understudy.dataclass import dataclass
 from understudy.errors import ConfigError, DiskFailed, JournalCorrupt, WrongNode
-from understudy.kernel.records import SHORT
+from understudy.kernel.log.records import SHORT
 from understudy.limits import RECORD_BYTES_MAX
 from understudy.ports import Disk, File
 from understudy.spark.blocks import scan_records

@@ -70,7 +70,7 @@ class Rows:
 
     @classmethod
     def of(cls, columns: Sequence[bytes]) -> Rows:
-        """Rows from the columns of a ``kernel.records.Group``."""
+        """Rows from the columns of a ``kernel.log.records.Group``."""
         ids, offsets, lengths, sizes, expirations, scheduled = columns
         return cls(
             array("Q", ids),

@@ -22,7 +22,7 @@ from enum import Enum, auto
 from typing import Final, Protocol
 
 from understudy.errors import JournalCorrupt, StoreVersionUnsupported
-from understudy.kernel import crc32
+from understudy.kernel.log import crc32
 from understudy.message import LargeBody, large_body_of
 from understudy.ports import FileReader
 from understudy.store.log.records import (

@@ -30,7 +30,7 @@ from typing import Final
 
 from understudy.errors import BrokerError, DiskFailed, LargeMessageFailed, LimitExceeded, StoreError
 from understudy.ids import first_id_of_epoch
-from understudy.kernel import crc32
+from understudy.kernel.log import crc32
 from understudy.limits import LARGE_MESSAGES_UNFINISHED_MAX
 from understudy.message import LargeBody
 from understudy.ports import Clock, DiskReader, File, FileReader, LogWriter, Operation

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from understudy.kernel import LogPosition, Run, SendsPart, append_duplicate_ids, append_sends
+from understudy.kernel.log import LogPosition, Run, SendsPart, append_duplicate_ids, append_sends
 from understudy.store.log.journal import Journal
 from understudy.store.log.operation_context import OperationContext
 from understudy.store.log.records import HEADER_BYTES, TWO_IDS

@@ -22,7 +22,7 @@ from typing import Final
 
 from understudy.errors import DiskFull, LimitExceeded
 from understudy.ids import NodeId, first_id_of_epoch
-from understudy.kernel import acknowledge_record, crc32
+from understudy.kernel.log import acknowledge_record, crc32
 from understudy.limits import DUPLICATE_ID_BYTES_MAX, RECORD_BYTES_MAX
 from understudy.message import Message
 from understudy.ports import Clock, Disk

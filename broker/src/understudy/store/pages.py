@@ -24,7 +24,7 @@ from contextlib import suppress
 from typing import Final
 
 from understudy.errors import DiskFailed, DiskFull, JournalCorrupt, RemoteProtocolError, StoreError
-from understudy.kernel import crc32
+from understudy.kernel.log import crc32
 from understudy.message import Message
 from understudy.ports import Disk, File
 from understudy.store.columns import PAGE_SEGMENT

@@ -12,7 +12,7 @@ from typing import Final
 
 from understudy.dataclass import dataclass
 from understudy.errors import DescriptorsExhausted, DiskFailed, JournalCorrupt, RemoteProtocolError, SegmentMissing
-from understudy.kernel import crc32
+from understudy.kernel.log import crc32
 from understudy.message import Encoding, LargeMessage, Message, large_body_of
 from understudy.ports import Disk, File
 from understudy.store.log.journal import Journal

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NewType, overload
 
-from understudy.kernel import Run, receives
+from understudy.kernel.log import Run
 from understudy.message import LargeMessage, Message
 
 Location = NewType("Location", int)
@@ -213,10 +213,6 @@ class RunSlice(Sequence[MessageReference]):
         """They are delivered once more, or -1: were not."""
         self.deliveries += step
 
-    def receives(self, begin: int, end: int, channel_id: int, consumer_id: int) -> bytes:
-        """Frames that deliver the messages number ``begin`` to ``end``, the last one excluded, as often as counted."""
-        return self.run.receives(self.begin + begin, self.begin + end, channel_id, consumer_id)
-
     @property
     def encoded(self) -> Sequence[bytes]:
         """The messages."""
@@ -386,14 +382,6 @@ class References(list[MessageReference]):
         for reference in self:
             reference.delivery_count += step
 
-    def receives(self, begin: int, end: int, channel_id: int, consumer_id: int) -> bytes:
-        """Frames as in ``RunSlice.receives``."""
-        if self.shown is not None:
-            return receives([self.shown.encoded], [self[0].delivery_count], channel_id, consumer_id)
-        part = self[begin:end]
-        messages = [reference.message.encoded for reference in part if reference.message is not None]
-        return receives(messages, [reference.delivery_count for reference in part], channel_id, consumer_id)
-
     @property
     def encoded(self) -> Sequence[bytes]:
         """The messages that a consumer is sent; they are in memory."""
@@ -445,3 +433,8 @@ class References(list[MessageReference]):
 
 Part = RunSlice | References
 """Messages of one queue that are taken, delivered, acknowledged or put back together."""
+
+
+def parts_of(references: Iterable[MessageReference]) -> list[References]:
+    """Make a part of each reference. The references of one message, one for each of its queues, become its parts."""
+    return [References((reference,)) for reference in references]

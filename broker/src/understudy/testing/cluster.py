@@ -184,6 +184,10 @@ class SimCluster:
         process.kill(Death.EXITED)
 
     def _became_active(self, node: SimNode, process: SimProcess) -> None:
+        outcome = None if node.server is None else node.server.serving.scale_down.outcome
+        if outcome is not None and outcome.complete:
+            # all its messages have moved: it serves nothing, and the node of the same id may have begun anew already
+            return
         now_s = self.loop.time()
         serving = [
             other.process.label

@@ -2,53 +2,91 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
+from typing import Any, Literal, get_args, get_origin
+
+from msgspec.structs import replace
 
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, ManagementError, NotActive
-from understudy.ha.activation import ActivationFacts
-from understudy.ha.replication.promotion import Promotion
-from understudy.management.cluster_facts import (
-    BridgeFacts,
-    BroadcastFacts,
-    ClusterConnectionFacts,
-    ClusterFacts,
-    DiscoveryFacts,
-    EntryFacts,
-    GroupingFacts,
-    LinkFacts,
-    MemberFacts,
-    RedistributionFacts,
-    RemoteQueueFacts,
-    UnreachedFacts,
+from understudy.management.doors.http import COLLECTIONS
+from understudy.management.model.cluster import (
+    Broadcast,
+    Cluster,
+    ClusterConnection,
+    Discovery,
+    Entry,
+    Grouping,
+    Link,
+    Member,
+    Redistribution,
+    RemoteQueue,
+    Unreached,
 )
-from understudy.management.controls import (
-    AcceptorFacts,
-    EarlierData,
-    FollowingFacts,
-    InvocationRequest,
-    KernelFacts,
-    PeerFacts,
-    QueueFacts,
-    ScrubFacts,
-    StoreFacts,
+from understudy.management.model.figure import Item, base_types, figures
+from understudy.management.model.links import Acceptor, Bridge
+from understudy.management.model.node import (
+    HighAvailability,
+    Kernel,
+    Node,
+    Peer,
+    Promotion,
+    Quarantine,
+    Readers,
+    Store,
+)
+from understudy.management.model.queues import Message, Queue
+from understudy.management.operations.invocation import Answer, InvocationRequest
+from understudy.management.snapshot.rows import Rows
+from understudy.management.view import Browsed, Promoted
+
+_HA = HighAvailability(policy="shared-store", role="primary", state="active", machine_state="ACTIVE")
+_NODE = Node(
+    name="node-a",
+    version="0.0.0",
+    kernel=Kernel("native", "understudy_kernel 0.0.0"),
+    node_id="11111111-2222-3333-4444-555555555555",
+    pid=4711,
+    uptime_ms=12_500,
+    epoch=3,
+    ha=_HA,
+    peer=Peer("backup", "10.0.0.2:61616"),
+    acceptors=[Acceptor("artemis", "tcp://0.0.0.0:61616")],
+    store=Store("/data/journal", 2, 4096, False, 99, live_bytes=1024, amplification=4.0),
+    connections=5,
+    sessions=6,
+    confirmations=1234,
 )
 
-_KERNEL = KernelFacts("native", "understudy_kernel 0.0.0")
-_PEER = PeerFacts("backup", "10.0.0.2:61616")
-_ACCEPTORS = (AcceptorFacts("artemis", "tcp://0.0.0.0:61616"),)
-_STORE = StoreFacts("/data/journal", 2, 4096, False, 99, 1024)
+
+def fake_node(**changes: Any) -> Node:
+    """An active primary of a shared-store pair; ``state`` and other fields of ``ha`` are changed like its own."""
+    in_pair = {name: changes.pop(name) for name in list(changes) if name in HighAvailability.__struct_fields__}
+    return replace(_NODE, ha=replace(_HA, **in_pair), **changes)
 
 
-def fake_queue(name: str = "orders", **changes: object) -> QueueFacts:
+def fake_item(kind: type[Item], /, **fields: Any) -> Any:
+    """An item whose other fields are empty: 0, false, an empty text or list, or null where that is possible."""
+    empty = {name: _empty(figure.type) for name, figure in figures(kind).items()}
+    return kind(**(empty | fields))
+
+
+def _empty(annotation: object) -> object:
+    if get_origin(annotation) is Literal:
+        return get_args(annotation)[0]
+    types = base_types(annotation)
+    if type(None) in types:
+        return None
+    return next(iter(types))()
+
+
+def fake_queue(name: str = "orders", **changes: Any) -> Queue:
     """A durable anycast queue with different numbers in every counter."""
-    fields: dict[str, object] = {
+    fields: dict[str, Any] = {
         "name": name,
         "address": name,
         "routing_type": "ANYCAST",
         "durable": True,
-        "temporary": False,
         "message_count": 7,
         "delivering_count": 2,
         "consumer_count": 1,
@@ -62,34 +100,35 @@ def fake_queue(name: str = "orders", **changes: object) -> QueueFacts:
         "spilled_count": 4,
         "measured": True,
     }
-    return QueueFacts(**(fields | changes))  # type: ignore[arg-type]
+    queue: Queue = fake_item(Queue, **(fields | changes))
+    return queue
 
 
 _ALL_OUTCOMES = ("added", "changed", "refreshed", "own", "unusable", "damaged", "rejected")
-_CLUSTER = ClusterFacts(
+_CLUSTER = Cluster(
     "JOINED",
-    [MemberFacts("11111111-2222-3333-4444-555555555555", True, "tcp://10.0.0.1:61616", "tcp://10.0.0.2:61616", None)],
-    [LinkFacts("tcp://10.0.0.3:61616", None, "WAITING", 2)],
+    [Member("11111111-2222-3333-4444-555555555555", True, "tcp://10.0.0.1:61616", "tcp://10.0.0.2:61616", None)],
+    [Link("tcp://10.0.0.3:61616", None, "WAITING", 2)],
     [
-        DiscoveryFacts(
+        Discovery(
             "dg",
             "udp://231.7.7.7:9876",
             "LISTENING",
             None,
-            [EntryFacts("other", ["tcp://10.0.0.3:61616"], "10.0.0.3", 150)],
+            [Entry("other", ["tcp://10.0.0.3:61616"], "10.0.0.3", 150)],
             dict.fromkeys(_ALL_OUTCOMES, 1),
             0,
         )
     ],
-    [BroadcastFacts("bg", "udp://231.7.7.7:9876", "BROADCASTING", ["tcp://10.0.0.1:61616"], 2_000, 7, 0, None)],
-    [BridgeFacts("b", "q", None, "RUNNING", True, "tcp://10.0.0.4:61616", 5, 2, 12, 10, 1, 3, "closed")],
-    [RemoteQueueFacts("q", "q", "66666666-7777-8888-9999-aaaaaaaaaaaa", 1, True, 2, None, "$.artemis.internal.sf.c.6")],
-    [RedistributionFacts("q", "WATCHING", 7)],
-    GroupingFacts("groups", "REMOTE", 12, 1, 15, 3, 2),
+    [Broadcast("bg", "udp://231.7.7.7:9876", "BROADCASTING", ["tcp://10.0.0.1:61616"], 2_000, 7, 0, None)],
+    [Bridge("b", "q", None, "RUNNING", True, "tcp://10.0.0.4:61616", 5, 2, 12, 10, 1, 3, "closed")],
+    [RemoteQueue("q", "q", "66666666-7777-8888-9999-aaaaaaaaaaaa", 1, True, 2, None, "$.artemis.internal.sf.c.6")],
+    [Redistribution("q", "WATCHING", 7)],
+    Grouping("groups", "REMOTE", 12, 1, 15, 3, 2),
     ungrouped_pairs=["77777777-7777-8888-9999-aaaaaaaaaaaa"],
-    unreached=[UnreachedFacts("66666666-7777-8888-9999-aaaaaaaaaaaa", "tcp://10.0.0.9:61616", 4, "refused")],
+    unreached=[Unreached("66666666-7777-8888-9999-aaaaaaaaaaaa", "tcp://10.0.0.9:61616", 4, "refused")],
     connections=[
-        ClusterConnectionFacts(
+        ClusterConnection(
             "c",
             "news",
             "STRICT",
@@ -100,7 +139,7 @@ _CLUSTER = ClusterFacts(
             9,
             8,
             "tcp://10.0.0.1:61616",
-            [MemberFacts("11111111-2222-3333-4444-555555555555", True, "tcp://10.0.0.1:61616", None, None)],
+            [Member("11111111-2222-3333-4444-555555555555", True, "tcp://10.0.0.1:61616", None, None)],
         )
     ],
 )
@@ -110,77 +149,64 @@ _CLUSTER = ClusterFacts(
 class FakeNodeView:
     """An active primary of a shared-store pair, unless its fields are changed. Implements ``NodeView``."""
 
-    name: str = "node-a"
-    kernel: KernelFacts = _KERNEL
-    node_id: str | None = "11111111-2222-3333-4444-555555555555"
-    epoch: int | None = 3
-    ha_policy: str = "shared-store"
-    ha_role: str = "primary"
-    state: str = "active"
-    machine_state: str = "ACTIVE"
-    trouble: str | None = None
-    in_line: str | None = None
-    peer: PeerFacts | None = _PEER
-    activation: ActivationFacts | None = None
-    following: FollowingFacts | None = None
-    acceptors: Sequence[AcceptorFacts] = _ACCEPTORS
-    store: StoreFacts | None = _STORE
-    scrub: ScrubFacts | None = None
-    connections: int = 5
-    sessions: int = 6
-    confirmations: int = 1234
-    cluster: ClusterFacts = _CLUSTER
-    quarantine: tuple[int, list[dict[str, object]]] = (0, [])
-    queue_facts: list[QueueFacts] = field(default_factory=lambda: [fake_queue()])
-    stops: list[bool] = field(default_factory=list)
+    shown: Node = field(default_factory=fake_node)
+    part_of: Cluster = _CLUSTER
+    named: Readers = field(default_factory=Readers)
+    damaged: Quarantine = field(default_factory=lambda: Quarantine(0, []))
+    items: dict[str, list[Any]] = field(default_factory=lambda: {"queues": [fake_queue()]})
+    """Items by the name of the collection; acceptors and bridges are those of the node and of the cluster."""
+    messages: list[Message] = field(default_factory=list)
+    """Waiting messages of every queue."""
+    stops: list[bool] = field(default_factory=list, init=False)
     """``failover`` of every stop that was requested."""
-    waiting_because: str | None = None
-    promotion: Promotion | None = None
-    earlier_data: EarlierData | None = None
     promoted: Promotion | BrokerError = field(default_factory=lambda: ManagementError("not one of a replicated pair"))
     """Answer to a promotion."""
-    invocations: list[InvocationRequest] = field(default_factory=list)
+    invocations: list[InvocationRequest] = field(default_factory=list, init=False)
 
-    @property
-    def without_manager(self) -> None:
-        return None
+    def change(self, **changes: Any) -> None:
+        """Change the node as ``fake_node`` does."""
+        in_pair = {name: changes.pop(name) for name in list(changes) if name in HighAvailability.__struct_fields__}
+        self.shown = replace(self.shown, ha=replace(self.shown.ha, **in_pair), **changes)
 
-    @property
-    def version(self) -> str:
-        """Always the same."""
-        return "0.0.0"
+    def node(self) -> Node:
+        return self.shown
 
-    @property
-    def uptime_ms(self) -> int:
-        """Always the same."""
-        return 12_500
+    def cluster(self) -> Cluster:
+        return self.part_of
 
-    @property
-    def pid(self) -> int:
-        """Always the same."""
-        return 4711
+    def readers(self) -> Readers:
+        return self.named
 
-    def queues(self) -> Iterable[QueueFacts]:
-        return self.queue_facts
+    def quarantine(self) -> Quarantine:
+        return self.damaged
 
-    def queue(self, name: str) -> QueueFacts | None:
-        return next((queue for queue in self.queue_facts if queue.name == name), None)
+    def rows(self, collection: str) -> Rows[Any]:
+        own: dict[str, list[Any]] = {"acceptors": self.shown.acceptors, "bridges": self.part_of.bridges}
+        return Rows.of_items(COLLECTIONS[collection].kind, self.items.get(collection) or own.get(collection) or [])
 
-    def invoke(self, request: InvocationRequest, answer: Callable[[object, BrokerError | None], None]) -> None:
-        if self.state != "active":
-            raise NotActive(f"the node is {self.state}")
+    def browse(self, queue: str, selector: str | None, skip: int, limit: int, answer: Browsed) -> None:
+        self._require_active()
+        answer(self.messages[skip : skip + limit])
+
+    def invoke(self, request: InvocationRequest, answer: Answer) -> None:
+        self._require_active()
         self.invocations.append(request)
-        if request.resource not in ("broker", *(f"queue.{queue.name}" for queue in self.queue_facts)):
+        known = [f"queue.{queue.name}" for queue in self.items.get("queues", [])]
+        if request.resource not in ("broker", *known):
             answer(None, ManagementError(f"no resource {request.resource!r}"))
         else:
             answer([request.name, *request.parameters], None)
+
+    def _require_active(self) -> None:
+        if self.shown.ha.state != "active":
+            raise NotActive(f"the node is {self.shown.ha.state}")
 
     def request_stop(self, *, failover: bool) -> None:
         self.stops.append(failover)
 
     def request_activation(self) -> None:
-        if self.state == "stopping":
+        if self.shown.ha.state == "stopping":
             raise ManagementError("the node does not activate: the node is stopping")
 
-    def request_promotion(self, answer: Callable[[Promotion | BrokerError], None]) -> None:
+    def request_promotion(self, answer: Promoted) -> None:
         answer(self.promoted)

@@ -23,7 +23,7 @@ from understudy.routing.queues.queue import Queue
 from understudy.session.session import ServerSession
 from understudy.session.transaction import Transaction
 from understudy.store.message_store import MessageStore
-from understudy.store.reference import MessageReference, RunSlice
+from understudy.store.reference import MessageReference, RunSlice, parts_of
 from understudy.testing import (  # noqa: F401  # for BUGS
     planted_branch_bugs,
     planted_damage_bugs,
@@ -96,7 +96,7 @@ def _dropped_on_arrival(patch: Patch) -> None:
             return
         for queue, reference in zip(queues, references, strict=True):
             self.store.store_acknowledges(queue.queue_id, (reference.message_id,))
-        self.discard(queues, references)
+        self.discard(queues, parts_of(references))
         if done is not None:
             done(None)
 
@@ -222,7 +222,7 @@ def _drop_sends(transaction: Transaction, first: int) -> None:
     for queues, references in _single_sends(transaction)[first:]:
         for queue, reference in zip(queues, references, strict=True):
             office.store.store_acknowledges(queue.queue_id, (reference.message_id,), transaction.log_id())
-        office.acceptance.discard(queues, references)
+        office.acceptance.discard(queues, parts_of(references))
     del transaction._sends._open[first:]
 
 

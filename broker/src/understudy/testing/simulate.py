@@ -8,7 +8,7 @@ import multiprocessing
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -17,8 +17,8 @@ from typing import Any, Final, TextIO
 import click
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
+from understudy.cli.tables import Column, Kind, Page
 from understudy.dataclass import dataclass
 from understudy.testing.fault_plan import FaultKind
 from understudy.testing.planted_bugs import BUGS
@@ -26,6 +26,22 @@ from understudy.testing.scenario import Outcome, Scenario
 from understudy.testing.scenario_run import ScenarioRun
 from understudy.testing.scenarios import SCENARIOS
 from understudy.testing.sim_loop import SimLoop
+
+_COLUMNS: Final = (
+    Column("scenario", Kind.NAME, "Name of the scenario."),
+    Column("seed", Kind.NUMBER, "The seed."),
+    Column("digest", Kind.NAME, "Beginning of the digest of the run.", "hash", lambda run: run["digest"][:12]),
+    Column("sent", Kind.NUMBER, "Messages sent."),
+    Column("confirmed", Kind.NUMBER, "Messages confirmed."),
+    Column("delivered", Kind.NUMBER, "Messages delivered."),
+    Column("activations", Kind.NUMBER, "Activations of nodes.", title="epochs"),
+    Column("injected", Kind.NUMBER, "Faults with an effect.", "faults", lambda run: sum(run["injected"].values())),
+    Column("violations", Kind.TEXT, "Broken promises.", "verdict", lambda run: _verdict(run)),
+)
+
+
+def _verdict(run: Mapping[str, Any]) -> str:
+    return ", ".join(sorted({each["check"] for each in run["violations"]})) or "ok"
 
 
 class _TraceHandler(logging.Handler):
@@ -261,17 +277,9 @@ def _to_json(blocks: list[Block], failing: list[dict[str, Any]]) -> dict[str, An
 
 
 def _report(blocks: list[Block], failing: list[dict[str, Any]], show_all: bool) -> None:
-    table = Table("scenario", "seed", "hash", "sent", "confirmed", "delivered", "epochs", "faults", "verdict")
-    outcomes = [outcome for block in blocks for outcome in block.outcomes]
-    for outcome in outcomes if show_all else [outcome for outcome in outcomes if not outcome.ok]:
-        verdict = ", ".join(sorted({violation.check for violation in outcome.violations})) or "ok"
-        table.add_row(
-            outcome.scenario,
-            *map(str, (outcome.seed, outcome.digest[:12], outcome.sent, outcome.confirmed, outcome.delivered)),
-            *map(str, (outcome.activations, sum(outcome.injected.values()), verdict)),
-        )
-    if table.row_count:
-        Console().print(table)
+    outcomes = [outcome for block in blocks for outcome in block.outcomes if show_all or not outcome.ok]
+    if outcomes:
+        Page().table(_COLUMNS, [outcome.to_json() for outcome in outcomes])
     for each in failing:
         click.echo(f"\n{each['scenario']} seed {each['seed']}:")
         for line in each["violations"]:

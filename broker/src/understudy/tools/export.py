@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError
 from understudy.ids import Xid
-from understudy.kernel import crc32
+from understudy.kernel.log import crc32
 from understudy.limits import RECORD_BYTES_MAX
 from understudy.message import (
     DELIVERIES,
@@ -53,7 +53,7 @@ from understudy.properties import (
     Properties,
     PropertyValue,
 )
-from understudy.store.log.records import AddressRecord
+from understudy.store.log.records import AddressRecord, QueueRecord
 from understudy.tools.contents import LiveMessage
 
 #: Written; 1 had neither large messages nor transactions, and is still read.
@@ -267,9 +267,12 @@ def header_line(header: ExportHeader) -> str:
     )
 
 
-def queue_line(live: LiveMessage) -> str:
-    """The queue of the messages that follow."""
-    queue, address = live.queue, live.address
+def queue_line(queue: QueueRecord, address: AddressRecord | None) -> str:
+    """A queue, before the first of its messages.
+
+    Args:
+        address: The address of the queue; None: the log does not have it.
+    """
     return _line(
         "queue",
         {

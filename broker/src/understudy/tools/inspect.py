@@ -15,7 +15,7 @@ from typing import Final
 
 from understudy.dataclass import dataclass
 from understudy.errors import JournalCorrupt, RemoteProtocolError
-from understudy.kernel import crc32
+from understudy.kernel.log import crc32
 from understudy.message import Message
 from understudy.ports import Disk, File
 from understudy.store.log.chain import Chain, Link, read_chain

@@ -21,7 +21,7 @@ from typing import Final
 from understudy.dataclass import dataclass
 from understudy.errors import DiskFailed, JournalCorrupt
 from understudy.ids import NodeId
-from understudy.kernel import crc32
+from understudy.kernel.log import crc32
 from understudy.ports import Disk, File
 from understudy.store.log.chain import Chain, Link, newest_epoch, read_chain
 from understudy.store.log.records import HEADER, HEADER_BYTES, RecordType, SealRecord

@@ -1,4 +1,6 @@
-"""The page docs/coverage.md: every row that works names tests that exist, and its counts are right."""
+"""The rows of docs/coverage.md and docs/strangers-and-failures.md name tests that exist, and the counts of the first
+page are right.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from support.architecture import ROOT, report
+from understudy.testing.planted_bugs import BUGS
 
 PAGE: Final = ROOT / "docs" / "coverage.md"
+STRANGERS: Final = ROOT / "docs" / "strangers-and-failures.md"
 STATES: Final = ("●", "◐", "≠", "–", "n/a")
 #: States whose rows need a test, and states whose rows need a reason.
 TESTED: Final = frozenset(STATES[:3])
@@ -98,6 +102,20 @@ def test_the_counts_are_those_of_the_rows() -> None:
         for status, number in zip(STATES, re.findall(r"\d+", numbers), strict=True)
     }
     assert {key: number for key, number in stated.items() if number} == counted
+
+
+def test_every_promise_about_strangers_and_failures_names_tests_and_planted_bugs_that_exist() -> None:
+    rows = [line.split(" | ") for line in STRANGERS.read_text().splitlines() if re.match(r"\| \d+[a-z]? \|", line)]
+    assert {re.sub(r"\D", "", row[0]) for row in rows} == {str(number) for number in range(1, 12)}
+    faults = []
+    for name, promise, before, tests, bugs in rows:
+        assert promise, name
+        assert before, name
+        named = _REFERENCE.findall(tests)
+        assert named, name
+        faults += [f"{name}: {each}: {fault}" for each in named if (fault := fault_of(each)) is not None]
+        faults += [f"{name}: there is no planted bug {each}" for each in _REFERENCE.findall(bugs) if each not in BUGS]
+    report(faults)
 
 
 def test_a_row_whose_test_is_gone_is_found() -> None:

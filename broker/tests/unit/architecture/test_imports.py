@@ -27,6 +27,7 @@ LEVELS: list[list[str]] = RULES["levels"]  # type: ignore[assignment]
 LEVEL_OF = {package: level for level, names in enumerate(LEVELS) for package in names}
 EXPECTED: dict[str, str] = RULES["expected"]  # type: ignore[assignment]
 BESIDE: dict[str, dict[str, list[str]]] = RULES["beside"]  # type: ignore[assignment]
+FRAMES: list[str] = RULES["frames"]["importers"]  # type: ignore[index,assignment]
 NEVER: dict[str, list[str]] = RULES["never"]  # type: ignore[assignment]
 #: Modules that may import config, of packages that have such a list.
 CONFIGURATION: dict[str, list[str]] = RULES["configuration"]  # type: ignore[assignment]
@@ -80,6 +81,16 @@ def test_the_core_knows_the_configuration_in_few_modules() -> None:
         for place, package, imported, module, target in edges()
         if imported == "config" and package in CONFIGURATION and module not in CONFIGURATION[package]
     )
+
+
+def test_few_packages_know_core_frames() -> None:
+    """The store, routing and sessions serve every protocol (ADR 0142)."""
+    importers = {
+        module.package
+        for module in modules().values()
+        if module.package != "kernel" and any(target.startswith("kernel.core") for target in module.internal)
+    }
+    assert importers == set(FRAMES), "rules.toml, [frames], names the packages that may"
 
 
 def test_declared_imports_are_needed() -> None:

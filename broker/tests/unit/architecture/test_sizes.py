@@ -200,7 +200,9 @@ def all_methods(each: Class) -> set[str]:
 
 def test_classes_have_few_attributes() -> None:
     section = "class attributes"
-    report(shrinking(section, {each.key: len(all_attributes(each)) for each in classes()}, SIZES[section]))
+    # values of the management model have a field for each figure that is shown, and no behaviour (ADR 0137)
+    counted = [each for each in classes() if not each.key.startswith("management.model.")]
+    report(shrinking(section, {each.key: len(all_attributes(each)) for each in counted}, SIZES[section]))
 
 
 def test_classes_have_few_methods() -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from support.architecture import ROOT, TABLES, Module, internal_target, modules, report, rewriting, rules
-from understudy.management import openapi
+from understudy.management.doors import openapi
 
 PUBLIC_MODULES: list[str] = rules()["surface"]["modules"]  # type: ignore[index]
 SHOWS_BROKER: list[str] = rules()["surface"]["shows_broker"]  # type: ignore[index]

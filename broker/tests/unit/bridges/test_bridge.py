@@ -15,7 +15,7 @@ from understudy.cluster.credentials import ClusterCredentials
 from understudy.config.bridge import BridgeConfiguration, BridgeConnection, BridgeTarget
 from understudy.errors import IllegalState
 from understudy.limits import BRIDGE_HOPS_MAX
-from understudy.management import queue_messages
+from understudy.management.operations import queue_messages
 from understudy.message import BRIDGE_DUPLICATE_ID, DUPLICATE_ID, GROUP_ID, HOPS, ROUTING_TYPE, Message
 from understudy.properties import BYTE, Properties
 from understudy.routing.walk import act_on
@@ -356,6 +356,27 @@ def test_with_ha_the_backup_of_the_target_is_tried_before_the_connectors() -> No
         bridged.wire.cut()
     assert tried[:2] == [1, 2]
     assert tried[-1] == 1
+
+
+def test_a_stranger_that_does_not_know_the_password_names_no_backup() -> None:
+    """It is at the address of the target, and names a member of the cluster that would get the messages."""
+    credentials = ClusterCredentials("cluster", "a password of this test", Entropy())
+    target = BridgeTarget(ha=True)
+    connection = BridgeConnection(reconnect_attempts_same_node=-1)
+    bridged = Bridged(ports=(1,), target=target, connection=connection, credentials=credentials)
+    bridged.bridge.start()
+    stranger = bridged.wire.open()
+    stranger.answer(packets.ClusterTopologyV4(False, "other", 7, connector(1), connector(2)), 0)
+    stranger.give()
+    stranger.cut()
+    bridged.source.clock.advance(10_000)
+    assert bridged.wire is not stranger
+    tried = []
+    for _ in range(3):
+        tried.append(bridged.wire.target.port)
+        bridged.wire.cut()
+        bridged.source.clock.advance(10_000)
+    assert tried == [1, 1, 1]
 
 
 def test_a_slow_socket_pauses_the_bridge() -> None:

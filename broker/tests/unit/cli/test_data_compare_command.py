@@ -17,8 +17,10 @@ from tests.support.copies import act, fork, go_on, write_out
 from tests.support.store import StoreHarness
 
 from understudy.cli.data import data
+from understudy.cli.export_file import ExportFile
 from understudy.errors import JournalCorrupt
 from understudy.ids import NodeId
+from understudy.store.log.records import AddressRecord, QueueRecord
 from understudy.store.log.segment import SegmentHeader, encode_header, segment_name
 
 
@@ -175,4 +177,38 @@ def test_export_takes_queues_and_addresses(copies: dict[str, str], tmp_path: Pat
         line for line in lines if "message" in line and line["message"]["queue"] == chosen["name"]
     ]
     assert run("export", copies["left"], "--address", "no such", "-o", str(file), "--json")[0] == 0
+    assert [next(iter(json.loads(line))) for line in file.read_text().splitlines()] == ["export", "end"]
+
+
+def test_export_has_the_queues_without_messages(tmp_path: Path) -> None:
+    """A durable subscription is in the file also while it is empty. Queues made on demand and the broker's are not,
+    and a merge of two copies brings none over.
+    """
+    rig = StoreHarness(random.Random(13))
+    rig.activate("a")
+    assert rig.store is not None
+    for number, name, settings in ((11, "news", {}), (12, "own", {"internal": True})):
+        rig.store.store_address(AddressRecord(number, name, (0,), settings=settings))
+    for record in (
+        QueueRecord(13, 11, "subscription", 0, "page = 1", settings={"ring_size": 7}),
+        QueueRecord(14, 11, "on demand", 0, settings={"auto_created": True}),
+        QueueRecord(15, 11, "volatile", 0, durable=False),
+        QueueRecord(16, 12, "own", 1),
+        QueueRecord(17, 11, "internal", 0, settings={"internal": True}),
+    ):
+        rig.store.store_queue(record)
+    rig.store.flush()
+    rig.settle()
+    store, file = str(write_out(rig, tmp_path / "store")), tmp_path / "all.jsonl"
+    code, output = run("export", store, "-o", str(file), "--json")
+    assert code == 0
+    assert json.loads(output)["queues"] == 1
+    queue = json.loads(file.read_text().splitlines()[1])["queue"]
+    assert (queue["name"], queue["address"], queue["filter"]) == ("subscription", "news", "page = 1")
+    assert queue["settings"] == {"ring_size": 7}
+    exported = ExportFile(file)
+    assert (list(exported.queues), exported.messages(prepared=True)) == (["subscription"], 0)
+    assert run("export", store, "--queue", "another", "-o", str(file), "--json")[1].count('"queues": 0') == 1
+    other = str(write_out(fork(rig, random.Random(12)).right, tmp_path / "other"))
+    assert run("export", store, "--only-in-not", other, "-o", str(file))[0] == 0
     assert [next(iter(json.loads(line))) for line in file.read_text().splitlines()] == ["export", "end"]

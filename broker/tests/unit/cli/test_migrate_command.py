@@ -57,8 +57,10 @@ STATIC = f"{REF}<static-connectors><connector-ref>c</connector-ref></static-conn
 #: For each difference that a file can show, a part of an instance that has it: broker.xml or another file.
 SAMPLES = {
     "promote": "<ha-policy><shared-store><primary/></shared-store></ha-policy>",
-    "cluster password": """<connectors><connector name="c">tcp://h:1</connector></connectors><cluster-connections>
-        <cluster-connection name="c"><connector-ref>c</connector-ref></cluster-connection></cluster-connections>""",
+    "cluster password": clusters(REF).replace("a password of this test", "short"),
+    "default cluster password": """<connectors><connector name="c">tcp://h:1</connector></connectors>
+        <cluster-connections><cluster-connection name="c"><connector-ref>c</connector-ref></cluster-connection>
+        </cluster-connections>""",
     "overlapping addresses": clusters(f"{REF}<address>a</address>", f"{REF}<address>ab</address>"),
     "connectors to one acceptor": clusters(
         f"{REF}<address>a</address>", "<connector-ref>d</connector-ref><address>b</address>"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 
 from support.cluster_links import PASSWORD, SealableEnd
@@ -22,8 +24,9 @@ def connector(port: int, name: str = "c") -> TransportConfiguration:
     return TransportConfiguration(name, parameters={"host": "127.0.0.1", "port": str(port)})
 
 
-def credentials(*artemis: int) -> ClusterCredentials:
-    return ClusterCredentials("cluster", PASSWORD, _Entropy(), [connector(port) for port in artemis])
+def credentials(*artemis: int, public: bool = False) -> ClusterCredentials:
+    plain = [connector(port) for port in artemis]
+    return ClusterCredentials("cluster", PASSWORD, _Entropy(), plain, public=public)
 
 
 @pytest.mark.parameter("cluster-connection/artemis-members/connector-ref")
@@ -52,7 +55,7 @@ def test_a_plain_password_is_taken_only_with_artemis_members(
     artemis: tuple[int, ...], user: str | None, password: str | None, accepted: bool
 ) -> None:
     made = credentials(*artemis)
-    assert made.accepts_plain(user, password) is accepted
+    assert made.accepts_plain(user, password, SealableEnd.peer) is accepted
     sent: list[packets.Packet] = []
     proof = DiallerProof(made, SealableEnd(), FrameDecoder("server"), sent.append)  # type: ignore[arg-type]
     packet = packets.ClusterConnect(user or "", password or "")
@@ -67,3 +70,44 @@ def test_a_plain_password_is_taken_only_with_artemis_members(
     (answer,) = sent
     assert isinstance(answer, packets.ClusterConnectReply)
     assert answer.authorized is accepted
+
+
+@pytest.mark.parametrize(
+    ("peer", "refused"),
+    [
+        ("127.0.0.1:5000", False),
+        ("127.9.8.7:5000", False),
+        ("[::1]:5000", False),
+        ("::1:5000", False),
+        ("[::ffff:127.0.0.1]:5000", False),
+        ("192.0.2.1:5000", True),
+        ("[::ffff:192.0.2.1]:5000", True),
+        ("[fe80::1%eth0]:5000", True),
+        ("0.0.0.0:5000", True),
+        ("localhost:5000", True),
+        ("", True),
+    ],
+)
+def test_the_public_password_links_loopback_addresses_only(peer: str, refused: bool) -> None:
+    assert bool(credentials(61616, public=True).refusal(peer)) is refused
+    assert credentials(61616).refusal(peer) == "", "a password of its own is good at every address"
+    assert credentials(61616, public=True).accepts_plain("cluster", PASSWORD, peer) is not refused
+
+
+def test_the_refusal_is_one_text_for_all_ports_of_a_peer() -> None:
+    """Equal reasons are logged once a minute."""
+    made = credentials(public=True)
+    assert made.refusal("192.0.2.1:5000") == made.refusal("192.0.2.1:5001")
+    assert "core/cluster-password" in made.refusal("192.0.2.1:5000")
+
+
+@pytest.mark.parametrize("peer", ["192.0.2.1:5000", "127.0.0.1:5000"])
+def test_the_plain_public_password_is_taken_on_loopback_only(peer: str) -> None:
+    connection = SealableEnd()
+    connection.peer = peer
+    made = credentials(61616, public=True)
+    proof = DiallerProof(made, connection, FrameDecoder("server"), lambda packet: None)  # type: ignore[arg-type]
+    loopback = peer.startswith("127.")
+    with nullcontext() if loopback else pytest.raises(ClusterSecurityError):
+        proof.receive(packets.ClusterConnect("cluster", PASSWORD), lambda: None)
+    assert proof.authorized is loopback

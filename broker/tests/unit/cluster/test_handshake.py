@@ -68,6 +68,35 @@ def test_an_accepting_node_that_does_not_know_the_password_is_noticed() -> None:
     assert "does not know the cluster password" in link.lost
 
 
+# --- the public default password -------------------------------------------------------------------
+
+LOOPBACK = {"target": "127.0.0.1:61616", "dialled": "127.0.0.1:61616", "arrived": "127.0.0.1:61616"}
+
+
+def test_the_public_password_links_members_on_loopback() -> None:
+    both = {side: credentials(public=True) for side in ("dialler", "acceptor")}
+    link = Link(**LOOPBACK, dialled_from="127.0.0.1:5000", **both).settle()  # type: ignore[arg-type]
+    assert link.linked
+
+
+def test_with_the_public_password_a_peer_elsewhere_is_not_dialled() -> None:
+    link = Link(dialler=credentials(public=True), acceptor=credentials()).settle()
+    assert not link.proved
+    assert "core/cluster-password of this node is the default" in link.lost
+    assert link.peer.refusal == link.lost, "it is logged as a refusal, once a minute"
+    assert link.near.closed
+
+
+def test_with_the_public_password_a_hello_from_elsewhere_is_refused() -> None:
+    """The dialling node has the same password and does not know that it is public, as a changed one would not."""
+    link = Link(dialler=credentials(), acceptor=credentials(public=True)).settle()
+    assert not link.linked
+    for text in (str(link.error), link.lost):
+        assert "core/cluster-password of this node is the default" in text
+        assert "192.0.2.1" in text
+    assert not link.handler.proved
+
+
 # --- a stranger who was dialled passes the frames on -----------------------------------------------
 
 

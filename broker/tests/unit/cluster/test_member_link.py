@@ -307,6 +307,18 @@ def test_a_stopping_node_dismisses_the_link(time: ManualTime) -> None:
     assert calls(link) == ["joined", (True, True, 1)]
 
 
+def test_a_stranger_does_not_dismiss_the_link(time: ManualTime) -> None:
+    """It is at the address of a node that is down, and says that it stops: the link is tried on."""
+    link, dialer, _ = make(time)
+    link.start()
+    wire = dialer.wires[0]
+    wire.link.connected(wire)
+    wire.answer(packets.DisconnectV3("node", 2, None, None))
+    assert link.state is State.WAITING
+    assert calls(link) == [(False, False, 1)]
+    assert not link.stopped
+
+
 @pytest.mark.parametrize("state", State)
 @pytest.mark.parametrize("event", Event)
 def test_every_pair_is_a_transition_or_a_written_refusal(time: ManualTime, state: State, event: Event) -> None:

@@ -24,10 +24,17 @@ def acceptor(url: str) -> str:
     return f'<acceptors><acceptor name="a">{url}</acceptor></acceptors>'
 
 
-def test_a_parameter_without_a_value_is_ignored() -> None:
-    body = acceptor("tcp://h:1?tcpSendBufferSize=1048576;useKQueue;protocols=CORE")
-    assert any("parameter 'useKQueue' has no value and is ignored" in each for each in warnings(body))
-    assert "useKQueue" not in read(body).configuration.acceptors[0].parameters
+@pytest.mark.parametrize("written", ["useKQueue", "useKQueue=", "tcpReceiveBufferSize=", "backlog= "])
+def test_a_parameter_without_a_value_is_ignored(written: str) -> None:
+    """Of switches and numbers also one with an empty value, which Artemis takes for the default."""
+    body = acceptor(f"tcp://h:1?tcpSendBufferSize=1048576;{written};protocols=CORE")
+    name = written.partition("=")[0]
+    assert any(f"parameter {name!r} has no value and is ignored" in each for each in warnings(body))
+    assert name not in read(body).configuration.acceptors[0].parameters
+
+
+def test_a_switch_that_is_neither_on_nor_off_is_refused() -> None:
+    assert "neither true nor false" in str(fails(acceptor("tcp://h:1?useKQueue=maybe")))
 
 
 def test_the_last_value_of_a_parameter_counts() -> None:

@@ -156,6 +156,7 @@ USABLE: Final = {
         '<discovery-group-ref discovery-group-name="found"/>', CONNECTORS + DISCOVERED
     ),
     "E85 static connectors": CLUSTER,
+    "E86 default login of a cluster": CLUSTER.replace(LOGIN, ""),
     "E92 direct connections only": connection(
         """<message-load-balancing>STRICT</message-load-balancing>
         <static-connectors allow-direct-connections-only="true"><connector-ref>there</connector-ref>
@@ -176,8 +177,14 @@ USABLE: Final = {
 }
 #: Forms that are refused, with the beginning of the reason.
 REFUSED: Final = {
-    "C8 replication without a role": (policy("<replication/>"), "exactly one of primary, backup and colocated"),
-    "C9 shared store without a role": (policy("<shared-store/>"), "exactly one of primary, backup and colocated"),
+    "C8 replication without a role": (
+        policy("<replication/>"),
+        "write <replication><primary/></replication> in one node of a pair, <replication><backup/></replication> in",
+    ),
+    "C9 shared store without a role": (
+        policy("<shared-store/>"),
+        "write <shared-store><primary/></shared-store> in one node of a pair, <shared-store><backup/></shared-store>",
+    ),
     "C26 replication without a cluster": (
         policy("<replication><primary/></replication>", before=CONNECTORS),
         "replication needs a cluster-connection",
@@ -193,10 +200,6 @@ REFUSED: Final = {
     "E61 cluster connection without a connector": (
         f'{LOGIN}<cluster-connections><cluster-connection name="all"/></cluster-connections>',
         "connector-ref",
-    ),
-    "E86 default login of a cluster": (
-        CLUSTER.replace(LOGIN, ""),
-        "a cluster connection needs a cluster-password of its own",
     ),
 }
 

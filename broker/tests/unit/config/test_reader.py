@@ -15,12 +15,14 @@ from understudy.config.high_availability import (
 )
 from understudy.config.lock_options import FileLockOptions
 from understudy.config.model import (
+    DEFAULT_CLUSTER_PASSWORD,
     AddressConfiguration,
     ClusterConnectionConfiguration,
     Configuration,
     CriticalAnalyzerPolicy,
     QueueConfiguration,
 )
+from understudy.config.password_codec import PasswordCodec
 from understudy.config.reader import read_broker_xml
 from understudy.terms import (
     ADD_HEADERS_TRANSFORMER,
@@ -119,10 +121,26 @@ def test_a_cluster_connection() -> None:
         found.configuration.connector("missing")
 
 
-@pytest.mark.parametrize("head", ["", "<cluster-password>CHANGE ME!!</cluster-password>", "<cluster-password/>"])
+@pytest.mark.parametrize("head", ["", "<cluster-password>CHANGE ME!!</cluster-password>"])
 @pytest.mark.parameter("cluster-password")
-def test_the_default_cluster_password_is_refused_in_a_cluster(head: str) -> None:
-    assert "cluster-password of its own" in str(fails(cluster("", head=head + CONNECTORS)))
+def test_the_default_cluster_password_is_warned_of_in_a_cluster(head: str) -> None:
+    found = read(cluster("", head=head + CONNECTORS))
+    assert not found.configuration.has_cluster_password
+    (warning,) = [each for each in found.warnings if "the default cluster-password is public" in each.message]
+    assert warning.path == ("core/cluster-password" if head else "core/cluster-connections")
+    assert warning.line > 0
+
+
+def test_the_masked_default_is_the_default() -> None:
+    masked = PasswordCodec().mask(DEFAULT_CLUSTER_PASSWORD)
+    found = read(cluster("", head=f"<cluster-password>{masked}</cluster-password>{CONNECTORS}"))
+    assert any("the default cluster-password is public" in each.message for each in found.warnings)
+
+
+def test_an_empty_cluster_password_is_refused_in_a_cluster() -> None:
+    assert "core/cluster-password: the value is empty" in str(
+        fails(cluster("", head="<cluster-password/>" + CONNECTORS))
+    )
 
 
 def test_the_default_cluster_password_is_fine_without_a_cluster() -> None:

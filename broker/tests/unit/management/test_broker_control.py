@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import convert, to_builtins
 
 from support.core import NAME, Client
 from support.managed import ManagedWorld
@@ -23,8 +24,8 @@ from understudy.config.model import (
 )
 from understudy.errors import AuthenticationFailed, BrokerError, ConfigError
 from understudy.ids import Xid
-from understudy.management.broker_control import duration_text
-from understudy.management.controls_by_name import CONTROLS
+from understudy.management.operations.broker import duration_text
+from understudy.management.operations.resources import CONTROLS
 from understudy.security.authorization import NoSecurity, Principal
 from understudy.security.login_guard import FAILURES_OF_USER_MAX
 from understudy.terms import Permission, RoutingType
@@ -405,7 +406,9 @@ def test_every_attribute_of_every_resource_answers(monkeypatch: pytest.MonkeyPat
         resource = kind.operations.kind if kind.operations.kind == "broker" else f"{kind.operations.kind}.x"
         for row in kind.operations.rows:
             if row.attribute is not None:
-                node.ask(resource, row.name)
+                value = node.ask(resource, row.name)
+                typed = json.loads(json.dumps(to_builtins(convert(value, row.result, strict=True))))
+                assert typed == value, f"{row.name} is declared as {row.result}"
     assert node.ask("broker", "getDiskStoreUsage") == 0.125
 
 

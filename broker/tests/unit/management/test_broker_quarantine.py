@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
-from prometheus_client import generate_latest
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from support.managed import ManagedWorld
-from understudy.management import openapi
-from understudy.management.controls import quarantine_json
-from understudy.management.metrics import make_registry
+from support.slices import exposed
+from understudy.management.doors import openapi
+from understudy.management.model.node import Quarantine
 from understudy.store.quarantine import QuarantineEntry
 from understudy.testing.fake_node import FakeNodeView
 from unit.management.test_openapi import matches
@@ -41,13 +41,14 @@ def test_entries_are_listed_and_dropped() -> None:
 
 def test_the_http_answer_and_the_metrics() -> None:
     quarantine = kept(ENTRY).world.store.quarantine
-    view = FakeNodeView(quarantine=(1, quarantine.as_json(0, 10)))
+    view = FakeNodeView(damaged=Quarantine(1, quarantine.as_json(0, 10)))
     schemas = openapi.document("1")["components"]["schemas"]  # type: ignore[index]
-    assert matches(quarantine_json(view), schemas["Quarantine"], schemas)
-    text = generate_latest(make_registry(view)).decode()
+    assert matches(to_builtins(view.quarantine()), schemas["Quarantine"], schemas)
+    text = exposed(view)
     assert "understudy_quarantine_entries" not in text
-    assert view.store is not None
-    view.store = replace(view.store, quarantined=2, set_aside=3)
-    text = generate_latest(make_registry(view)).decode()
+    store = view.node().store
+    assert store is not None
+    view.change(store=replace(store, quarantined=2, set_aside=3))
+    text = exposed(view)
     assert "understudy_quarantine_entries 2.0" in text
     assert "understudy_messages_quarantined_total 3.0" in text

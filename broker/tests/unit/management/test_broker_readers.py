@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
-from prometheus_client import generate_latest
-
 from support.managed import ManagedWorld
-from understudy.management import openapi
-from understudy.management.controls import readers_json
-from understudy.management.metrics import make_registry
-from understudy.management.rows import readers_facts
+from support.slices import exposed
+from understudy.management.doors import openapi
+from understudy.management.doors.http import readers_json
+from understudy.management.model.node import Readers
+from understudy.management.snapshot.links import readers_of
 from understudy.testing.fake_node import FakeNodeView
 from unit.management.test_openapi import matches
 
@@ -56,16 +54,14 @@ def test_positions_that_are_none_are_refused() -> None:
 
 def test_the_http_answer_and_the_metrics() -> None:
     schemas = openapi.document("1")["components"]["schemas"]  # type: ignore[index]
-    assert matches(readers_json(None), schemas["Readers"], schemas)
-    assert "understudy_readers" not in generate_latest(make_registry(FakeNodeView())).decode()
+    assert matches(readers_json(Readers()), schemas["Readers"], schemas)
+    assert "understudy_readers" not in exposed(FakeNodeView())
     node = ManagedWorld()
     ask(node, "registerReader", "stream")
     node.world.sync()
-    view = FakeNodeView()
-    assert view.store is not None
-    view.store = replace(view.store, readers=readers_facts(node.world.store))
-    assert matches(readers_json(view.store.readers), schemas["Readers"], schemas)
-    text = generate_latest(make_registry(view)).decode()
+    view = FakeNodeView(named=readers_of(node.world.store))
+    assert matches(readers_json(view.readers()), schemas["Readers"], schemas)
+    text = exposed(view)
     for line in (
         "understudy_readers 1.0",
         "understudy_readers_dropped_total 0.0",

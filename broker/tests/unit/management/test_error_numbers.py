@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from understudy.errors import BrokerError, DiskFull, QueueExists
-from understudy.management.error_numbers import NUMBERS, numbered
+from understudy.management.doors.error_numbers import NUMBERS, numbered
 
 
 def test_errors_have_the_numbers_of_artemis() -> None:

@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import json
+from operator import itemgetter
 from typing import Any
 
 import pytest
 
+from support.slices import finish
 from understudy.errors import ManagementError
-from understudy.management.listing import page_of
+from understudy.management.doors.artemis import Column
+from understudy.management.doors.listing import PageRequest, page_of
+from understudy.management.model.queues import Queue
+from understudy.management.snapshot.rows import Rows
 
 ROWS: list[dict[str, object]] = [
     {"name": f"q{number}", "messageCount": number, "durable": number % 2 == 0, "filter": ""} for number in range(12)
 ]
 
 
+COLUMNS = {name: Column(name, lambda value: value) for name in ROWS[0]}
+
+
+def shown(rows: list[dict[str, object]], *request: Any, **more: bool) -> Any:
+    readers = {name: itemgetter(name) for name in ROWS[0]}
+    return json.loads(finish(page_of(Rows(Queue, rows, readers), COLUMNS, PageRequest(*request), **more)))
+
+
 def names(options: str | None = None, page: int = -1, size: int = -1) -> tuple[list[str], int]:
-    answer = json.loads(page_of(ROWS, options, page, size, ROWS[0]))
+    answer = shown(ROWS, options, page, size)
     return [row["name"] for row in answer["data"]], answer["count"]
 
 
@@ -62,9 +75,9 @@ def test_order_and_pages() -> None:
 
 
 def test_values_are_texts_as_artemis_has_them() -> None:
-    answer = json.loads(page_of(ROWS[:1], None, 1, 1, ROWS[0]))
+    answer = shown(ROWS[:1], None, 1, 1)
     assert answer["data"] == [{"name": "q0", "messageCount": "0", "durable": "true", "filter": ""}]
-    answer = json.loads(page_of(ROWS[:1], None, 1, 1, ROWS[0], texts=False))
+    answer = shown(ROWS[:1], None, 1, 1, texts=False)
     assert answer["data"] == ROWS[:1]
 
 

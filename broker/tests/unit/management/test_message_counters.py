@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from support.managed import ManagedWorld
-from understudy.management.message_counters import HOURS, NOT_COUNTED, time_text
+from understudy.management.events.message_counters import HOURS, NOT_COUNTED, time_text
 
 DAY_MS = 86_400_000
 PERIOD_MS = 10_000

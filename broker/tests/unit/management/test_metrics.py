@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from prometheus_client import generate_latest
 
-from understudy.management import metrics
-from understudy.management.controls import AcceptorCertificate, AcceptorFacts, FollowingFacts
-from understudy.management.metrics import LABEL_CHARACTERS_MAX, label, make_registry
-from understudy.testing.fake_node import FakeNodeView, fake_queue
+from support.slices import exposed
+from understudy.management.doors import metrics
+from understudy.management.doors.metrics import LABEL_CHARACTERS_MAX, label
+from understudy.management.model.links import Acceptor, Certificate
+from understudy.management.model.node import Following
+from understudy.testing.fake_node import FakeNodeView, fake_node, fake_queue
 
 
 def samples(view: FakeNodeView) -> dict[str, float]:
     """Series -> value of a scrape."""
-    text = generate_latest(make_registry(view)).decode()
+    text = exposed(view)
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines}
 
@@ -77,9 +78,8 @@ def test_an_active_node() -> None:
 
 
 def test_a_passive_node_shows_its_lag_and_no_queues() -> None:
-    view = FakeNodeView(
-        state="passive", following=FollowingFacts(False, 77), store=None, epoch=None, node_id=None, queue_facts=[]
-    )
+    node = fake_node(state="passive", following=Following(False, 77), store=None, epoch=None, node_id=None)
+    view = FakeNodeView(node, items={})
     found = samples(view)
     assert found["understudy_follower_lag_bytes"] == 77
     assert found["understudy_follower_caught_up"] == 0
@@ -89,16 +89,16 @@ def test_a_passive_node_shows_its_lag_and_no_queues() -> None:
 
 def test_a_scrape_reads_the_view_anew() -> None:
     view = FakeNodeView()
-    registry = make_registry(view)
-    view.connections = 99
-    assert b"understudy_connections 99.0" in generate_latest(registry)
+    assert "understudy_connections 5.0" in exposed(view)
+    view.change(connections=99)
+    assert "understudy_connections 99.0" in exposed(view)
 
 
 def test_the_number_of_series_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics, "QUEUES_SHOWN_MAX", 3)
     queues = [fake_queue(f"q{place}", durable=place % 2 == 0) for place in range(6)]
     queues.append(fake_queue("answers", temporary=True))
-    found = samples(FakeNodeView(queue_facts=queues))
+    found = samples(FakeNodeView(items={"queues": queues}))
     shown = [series for series in found if series.startswith("understudy_queue_messages{")]
     assert len(shown) == 3
     assert all(any(f'queue="q{place}"' in series for series in shown) for place in (0, 2, 4))
@@ -115,20 +115,20 @@ def test_labels_are_bounded_and_stay_different() -> None:
 
 def test_a_hostile_queue_name_breaks_no_line() -> None:
     name = 'a"} 1\nunderstudy_active 5\\\ud800'
-    found = samples(FakeNodeView(queue_facts=[fake_queue(name)]))
+    found = samples(FakeNodeView(items={"queues": [fake_queue(name)]}))
     assert found["understudy_active"] == 1
 
 
 def test_a_queue_without_metrics_counts_in_the_totals_alone() -> None:
-    found = samples(FakeNodeView(queue_facts=[fake_queue("seen"), fake_queue("unseen", measured=False)]))
+    found = samples(FakeNodeView(items={"queues": [fake_queue("seen"), fake_queue("unseen", measured=False)]}))
     assert "unseen" not in str(found)
     assert "seen" in str(found)
 
 
 def test_the_end_of_validity_of_certificates() -> None:
-    certificate = AcceptorCertificate("CN=a", "00", 1_700_000_000_000, 9)
-    acceptors = (AcceptorFacts("tls", "tcp://h:1", certificate), AcceptorFacts("plain", "tcp://h:2"))
-    found = samples(FakeNodeView(acceptors=acceptors))
+    certificate = Certificate("CN=a", "00", 1_700_000_000_000, 9)
+    acceptors = [Acceptor("tls", "tcp://h:1", certificate), Acceptor("plain", "tcp://h:2")]
+    found = samples(FakeNodeView(fake_node(acceptors=acceptors)))
     series = {name: value for name, value in found.items() if "certificate" in name}
     assert series == {'understudy_acceptor_certificate_expiry_seconds{acceptor="tls"}': 1_700_000_000}
     assert not any("certificate" in name for name in samples(FakeNodeView()))

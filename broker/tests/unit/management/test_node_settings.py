@@ -13,7 +13,7 @@ from support.routing import FakeClock, World, callback_of, text
 from understudy.config.json_settings import ADDRESS_SETTING_ROWS
 from understudy.config.model import SecuritySettingConfiguration
 from understudy.errors import AddressFull, StoreError
-from understudy.management.controls_by_name import BrokerControls
+from understudy.management.operations.resources import BrokerControls
 from understudy.routing.restore import restore
 from understudy.security.authentication import Authenticator
 from understudy.security.authorization import RoleSecurity

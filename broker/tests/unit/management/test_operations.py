@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Generator
+from typing import Any
 
 import pytest
 
 from understudy.errors import ManagementError
-from understudy.management.operations import Operations, flag, integer, long, mapping, operation, text
+from understudy.management.operations.declared import declared
+from understudy.management.operations.table import (
+    FROM_CALL,
+    Operations,
+    flag,
+    integer,
+    long,
+    mapping,
+    operation,
+    text,
+    type_text,
+)
 from understudy.terms import Permission
 
 ROWS = Operations(
@@ -71,3 +84,37 @@ def test_which_operations_are_views_is_configurable() -> None:
     views = re.compile("move|get.*")
     assert ROWS.find("move", ["a"]).permission(views) is Permission.VIEW
     assert ROWS.find("isPaused", []).permission(views) is Permission.EDIT
+
+
+def in_slices() -> Generator[None, None, int]:
+    yield
+    return 1
+
+
+def either(text: str) -> int | Generator[None, None, int]:
+    return 1 if text else in_slices()
+
+
+@pytest.mark.parametrize(
+    ("call", "returns", "words"),
+    [
+        (in_slices, FROM_CALL, "integer"),
+        (either, FROM_CALL, "integer"),
+        (lambda control: None, None, "nothing"),
+        (lambda control: "x", str | None, "text or null"),
+        (lambda control: [], list[str], "list of text"),
+        (lambda control: {}, dict[str, int], "object"),
+    ],
+)
+def test_the_type_of_a_result_is_declared_or_that_of_the_function(call: Any, returns: Any, words: str) -> None:
+    assert type_text(operation("x", call, "X.", returns=returns).result) == words
+
+
+def test_every_operation_declares_its_result_its_permission_and_its_effect() -> None:
+    found = declared()
+    assert len({each.id for each in found}) == len(found) > 300
+    for each in found:
+        assert (each.effect == "none") is (each.permission == "view"), each.id
+        assert (each.schema is None) is (each.result == "nothing"), each.id
+    restarts = {each.name for each in found if each.effect == "restart"}
+    assert restarts == {"forceFailover", "failback", "scaleDown"}

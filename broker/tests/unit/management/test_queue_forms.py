@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.managed import ManagedWorld
-from understudy.management.queue_forms import OPERATIONS
+from understudy.management.operations.queue_forms import OPERATIONS
 
 _ALL = [
     "a",

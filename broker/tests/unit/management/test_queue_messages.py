@@ -8,7 +8,7 @@ import pytest
 
 from support.managed import ManagedWorld, outcome, request
 from support.routing import FakeSecurity, World, text
-from understudy.management import invocation, queue_messages
+from understudy.management.operations import invocation, queue_messages
 from understudy.message import Message
 from understudy.properties import PropertyValue
 from understudy.routing.queues.queue import Queue

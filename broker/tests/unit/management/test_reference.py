@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from understudy.management.controls_by_name import CONTROLS
+from understudy.management.operations.resources import CONTROLS
 from understudy.management.reference import render
 
 COMMITTED = Path(__file__).parents[4] / "docs" / "management-over-messages.md"

@@ -9,7 +9,7 @@ import pytest
 
 from support.managed import ManagedWorld
 from support.routing import text
-from understudy.management.server_dump import ServerDump
+from understudy.management.events.server_dump import ServerDump
 
 
 def summaries(caplog: pytest.LogCaptureFixture) -> list[Any]:

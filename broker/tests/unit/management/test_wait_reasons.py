@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from understudy.management.wait_reasons import (
+from understudy.management.waiting.reasons import (
     CODES,
     BridgeState,
     ConsumerState,

@@ -13,7 +13,7 @@ from support.managed import ManagedWorld
 from support.routing import World, callback_of, text
 from understudy.config.bridge import BridgeConfiguration
 from understudy.ids import Xid
-from understudy.management import wait_view
+from understudy.management.waiting import view as wait_view
 from understudy.session.session import ServerSession
 
 

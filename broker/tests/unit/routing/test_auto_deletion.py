@@ -8,7 +8,7 @@ import pytest
 
 from support.routing import World, callback_of, text
 from understudy.errors import DiskFull
-from understudy.management import queue_messages
+from understudy.management.operations import queue_messages
 from understudy.message import ROUTING_TYPE
 
 PERIOD_MS = 1000

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from support.routing import FakeCallback, World, callback_of, text
 from support.sends import sends_of
 from understudy.errors import DiskFailed
-from understudy.management.queue_control import QueueControl
+from understudy.management.operations.queue import QueueControl
 from understudy.message import GROUP_ID
 from understudy.routing.queues import delivery, groups
 from understudy.routing.queues.groups import BUCKET_KEY, bucket_key

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from support.sends import sends_of
-from understudy.kernel import LogPosition, append_sends, keep_sends
+from understudy.kernel.log import LogPosition, append_sends, keep_sends
 from understudy.message import Message
 from understudy.routing.queues.level import Level
 from understudy.store.reference import MessageReference, RunSlice

@@ -11,7 +11,7 @@ from support.large import Node, body_of, header_of
 from support.routing import FakeCallback, World, callback_of, text
 from support.store import StoreHarness
 from understudy.errors import DiskFull
-from understudy.management import queue_messages
+from understudy.management.operations import queue_messages
 from understudy.message import GROUP_ID
 from understudy.routing.lifecycle import redelivery
 from understudy.routing.queues.queue import Queue

@@ -5,11 +5,15 @@ its place of the queue; and the entry of one that no node has names both.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
+from support.large import Node as LargeNode
+from support.large import body_of, node_with_dead_letters, seen_by, sent
 from support.store import DIRECTORY, StoreHarness
+from understudy.errors import DiskFailed
+from understudy.routing.lifecycle.quarantine import DISK_AGAIN_MS
 from understudy.store.log.segment import parse_name
 from understudy.store.quarantine import read_entries
 from understudy.store.reference import unpack_location
@@ -17,7 +21,7 @@ from understudy.store.repair import Answer, Ask
 from understudy.store.replication.copy_messages import AskBytes
 from understudy.store.replication.fetching import answer_in, answer_of
 from understudy.store.replication.store_files import StoreDirectories
-from understudy.testing.sim_disk import SimVolume
+from understudy.testing.sim_disk import SimFile, SimVolume
 from unit.routing.test_quarantine import Node, bodies, books, consume
 
 WAIT_MS = 60_000
@@ -26,7 +30,7 @@ WAIT_MS = 60_000
 class OtherNode:
     """The store of the replica as it is now. Implements ``store.repairs.OtherCopy``."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node | LargeNode) -> None:
         self.volume: SimVolume = node.rig.volume.copy()
         self.asked: list[Ask] = []
         self.waiting: list[tuple[Ask, Callable[[Answer | None], None]]] = []
@@ -50,7 +54,7 @@ def node() -> Node:
     return made
 
 
-def attached(node: Node) -> OtherNode:
+def attached(node: Node | LargeNode) -> OtherNode:
     """The other node, in sync."""
     other = OtherNode(node)
     pair = node.store.quarantine.repairs.pair
@@ -193,3 +197,88 @@ def test_a_queue_that_is_deleted_takes_a_waiting_message_along(node: Node) -> No
     node.settle()
     assert node.world.office.memory.held_bytes == 0
     assert node.rig.failures == []
+
+
+# --- a disk of this node that fails for a while ------------------------------------------------------
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Owners of disks whose files cannot be read."""
+    owners: list[str] = []
+    read = SimFile.read
+
+    def read_or_fail(file: SimFile, offset: int, length: int) -> bytes:
+        if file._owner in owners:
+            raise DiskFailed(f"cannot read {file.path}: Input/output error")
+        return read(file, offset, length)
+
+    monkeypatch.setattr(SimFile, "read", read_or_fail)
+    yield owners
+    owners.clear()
+
+
+def test_messages_that_a_failing_disk_cannot_read_come_back_once_it_works(
+    node: Node, failing: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Both disks had the right bytes, and five messages stayed in the quarantine after 0.8 s of read errors."""
+    node.fill("a", "b", "c")
+    attached(node)
+    failing.append("a")
+    session = node.reader()
+    node.settle()
+    node.world.clock.advance(DISK_AGAIN_MS[0])
+    node.settle()
+    assert bodies(session) == []
+    assert node.world.office.damaged.waiting_count == 3
+    assert len(node.store.quarantine.entries()) == 3
+    failing.clear()
+    for _ in range(5):
+        node.world.clock.advance(DISK_AGAIN_MS[1])
+        node.settle()
+    assert bodies(session) == [b"a", b"b", b"c"]
+    assert node.store.quarantine.entries() == []
+    assert node.world.office.damaged.waiting_count == 0
+    waits = [each for each in caplog.records if each.message.startswith("message waits for the other node")]
+    assert len(waits) == 3, "one line for each message, not for each attempt"
+
+
+def test_a_disk_that_never_works_again_is_tried_until_the_wait_ends(node: Node, failing: list[str]) -> None:
+    node.fill("a")
+    other = attached(node)
+    failing.append("a")
+    node.reader()
+    node.settle()
+    before = len(other.asked)
+    for _ in range(WAIT_MS // 1_000 - 1):
+        node.world.clock.advance(1_000)
+        node.settle()
+    assert 4 <= len(other.asked) - before <= 7, "the pause grows"
+    node.world.clock.advance(WAIT_MS)
+    node.settle()
+    assert node.world.office.damaged.waiting_count == 0
+    (entry,) = node.store.quarantine.entries()
+    assert "waits for the copy" not in entry.reason
+    node.world.clock.advance(10 * WAIT_MS)
+    asked = len(other.asked)
+    node.settle()
+    assert len(other.asked) == asked
+
+
+def test_a_large_message_whose_record_cannot_be_read_either_comes_back_once_the_disk_works(failing: list[str]) -> None:
+    """The record says what the body has to be; without it the other node was not asked at all."""
+    node = node_with_dead_letters()
+    sent(node, "m")
+    node.store.quarantine.repairs.expect_other("node-a", WAIT_MS)
+    attached(node)
+    failing.append("a")
+    session = node.consumer()
+    node.settle()
+    assert seen_by(session).disconnected == [0], "its delivery had begun"
+    failing.clear()
+    node.world.clock.advance(DISK_AGAIN_MS[0])
+    node.settle()
+    session = node.consumer()
+    node.settle()
+    assert seen_by(session).large_bodies == [body_of("m")]
+    assert node.store.quarantine.entries() == []

@@ -10,7 +10,7 @@ import pytest
 from support.routing import World, callback_of, text
 from support.store import DIRECTORY, StoreHarness
 from understudy.errors import DescriptorsExhausted, DiskFailed, DiskFull, SegmentMissing
-from understudy.management import queue_messages as messages
+from understudy.management.operations import queue_messages as messages
 from understudy.ports import File
 from understudy.routing.lifecycle import quarantine as quarantine_module
 from understudy.routing.lifecycle.quarantine import NEVER_MS
@@ -122,7 +122,7 @@ def manage(act: str) -> Callable[[Node], list[bytes]]:
     def meet(node: Node) -> list[bytes]:
         office, queue = node.world.office, node.queue()
         if act == "list":
-            shown = run(messages.page(queue, lambda reference: True, 0, 100))
+            shown = run(messages.page(queue, lambda reference: True, 0, 100, messages.show))
             assert len(shown) == 2
         elif act == "count":
             assert run(messages.count(queue, messages.wanted_by(queue, "x IS NULL"))) == 2

@@ -12,7 +12,7 @@ from support.core import CoreNode
 from support.routing import World, callback_of, text
 from understudy.errors import InvalidSelector
 from understudy.limits import SELECTOR_STEPS_MAX
-from understudy.management import queue_messages
+from understudy.management.operations import queue_messages
 from understudy.routing import address as addresses
 from understudy.routing import post_office
 from understudy.routing.configuration import QueueConfiguration

@@ -11,8 +11,9 @@ import pytest
 from support.routing import World, text
 from understudy.cluster.topology import Member
 from understudy.config.bridge import BridgeConfiguration
-from understudy.errors import RemoteProtocolError
+from understudy.errors import AddressFull, BrokerError, IllegalState, RemoteProtocolError
 from understudy.message import Message
+from understudy.routing.queues.queue import Queue
 from understudy.scale_down import transfer as module
 from understudy.scale_down.messages import MovingMessages
 from understudy.scale_down.transfer import (
@@ -45,6 +46,14 @@ class Session:
         self.sent: list[Message] = []
         self.asked: list[tuple[packets.Packet, Callable[[packets.Packet], None]]] = []
         self.received: Callable[[Message], None] | None = None
+        self.refused: Callable[[int, BrokerError], bool] | None = None
+        self.full_address = ""
+
+    def refuse(self, correlation_id: int, error: BrokerError) -> None:
+        """Refuse a message: the session ends if the owner cannot go on."""
+        assert self.refused is not None
+        if not self.refused(correlation_id, error):
+            self.owner.target_lost(str(error))
 
     def send(self, message: Message) -> int:
         self.sent.append(message)
@@ -291,3 +300,122 @@ def test_close_returns_messages_without_a_call(monkeypatch: pytest.MonkeyPatch) 
     node.transfer.close()
     assert node.ended == ["search"]
     assert len(list(node.queue.browse((9, -1)))) == 1
+
+
+# --- refused messages ------------------------------------------------------------------------------
+
+
+def bodies(node: Moving) -> list[bytes]:
+    """Bodies of the messages that are still here, in their order."""
+    return [node.queue.read(reference).body for _, reference in node.queue.browse((9, -1))]
+
+
+def test_a_refused_message_stays_and_the_others_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Moving(monkeypatch, "a").chosen()
+    node.send("one", "two", "three")
+    node.move(Stage(False, node.take))
+    node.transfer.target_confirmed(1, 1)
+    node.session.refuse(2, IllegalState("too many properties"))
+    assert node.transfer.state is State.MOVING
+    node.transfer.target_confirmed(3, 3)
+    assert node.transfer.complete, "every part was carried out"
+    assert len(node.sessions) == 1, "the connection goes on"
+    assert bodies(node) == [b"two"]
+    assert node.moving.refused == 1
+    assert node.moving.refusal == "too many properties"
+    assert not node.moving.in_doubt, "the target does not have it"
+
+
+def test_the_last_message_may_be_the_refused_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Moving(monkeypatch, "a").chosen()
+    node.send("one", "two")
+    node.move(Stage(False, node.take))
+    node.transfer.target_confirmed(1, 1)
+    node.session.refuse(2, IllegalState("refused"))
+    assert node.transfer.complete
+    assert bodies(node) == [b"two"]
+
+
+def test_a_refused_message_that_is_taken_on_the_next_connection_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Moving(monkeypatch, "a").chosen()
+    node.send("one", "two")
+    node.move(Stage(False, node.take))
+    node.session.refuse(1, IllegalState("refused"))
+    node.transfer.target_lost("it was killed")
+    assert bodies(node) == [b"one", b"two"], "both return to their places"
+    node.world.clock.advance(0)
+    node.transfer.target_ready()
+    node.transfer.target_confirmed(1, 2)
+    assert node.transfer.complete
+    assert node.moving.refused == 0
+    assert bodies(node) == []
+
+
+def test_a_message_of_a_prepared_transaction_is_not_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The transaction would be prepared without it."""
+    node = Moving(monkeypatch, "a").chosen()
+    node.send("one")
+
+    def branch(target: Any) -> Steps[None]:
+        level = node.queue.pending.first_level()
+        assert level is not None
+        reference = level.pop()
+        assert reference is not None
+        yield from node.moving.send(target, node.queue.read(reference), reference, ())
+        yield Pause.CONFIRMED
+
+    node.move(Stage(True, branch))
+    node.transfer.target_ready()
+    node.session.refuse(1, IllegalState("refused"))
+    assert node.transfer.state is State.RECONNECTING
+
+
+def full(node: Moving, correlation_id: int = 1) -> None:
+    """The target refuses a message each time because its address is full, until the transfer goes on or ends."""
+    for _ in range(SILENCE_MS // 500 + 4):
+        if node.transfer.state is State.RECONNECTING and not node.session.closed:
+            node.transfer.target_ready()
+        if node.transfer.state is State.MOVING and [each.address for each in node.session.sent] != ["z"]:
+            node.session.refuse(correlation_id, AddressFull("full"))
+        node.world.clock.advance(500)
+
+
+def test_an_address_that_stays_full_is_left_out_and_the_others_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Moving(monkeypatch, "a").chosen()
+    other = node.world.queue("z")
+    node.send("one")
+    node.world.session().send(text("other", address="z"))
+    node.world.turn()
+    remote: Any = SimpleNamespace(id_of=_same_id)
+    node.move(Stage(False, lambda target: node.moving.move_queues(target, remote)))
+    full(node)
+    assert node.transfer.state is State.MOVING, "it has not given up"
+    assert [each.address for each in node.session.sent] == ["z"]
+    node.transfer.target_confirmed(1, 1)
+    assert node.transfer.complete
+    assert bodies(node) == [b"one"]
+    assert other.message_count == 0
+
+
+def test_an_address_that_gets_no_credit_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Moving(monkeypatch, "a").chosen()
+    other = node.world.queue("z")
+    node.send("one")
+    node.world.session().send(text("other", address="z"))
+    node.world.turn()
+    remote: Any = SimpleNamespace(id_of=_same_id)
+    node.move(Stage(False, lambda target: node.moving.move_queues(target, remote)))
+    node.session.full_address = "q"
+    node.advance(SILENCE_MS + 1_000)
+    assert node.transfer.state is State.RECONNECTING
+    node.transfer.target_ready()
+    assert [each.address for each in node.session.sent] == ["z"]
+    node.transfer.target_confirmed(1, 1)
+    assert node.transfer.complete
+    assert bodies(node) == [b"one"]
+    assert other.message_count == 0
+
+
+def _same_id(queue: Queue) -> Steps[int | None]:
+    return queue.queue_id
+    yield

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.sends import sends_of
-from understudy.kernel import LogPosition, append_sends, keep_sends
+from understudy.kernel.log import LogPosition, append_sends, keep_sends
 from understudy.message import Message
 from understudy.session.outstanding import Outstanding
 from understudy.store.reference import MessageReference, References, RunSlice

@@ -18,9 +18,8 @@ from understudy.errors import (
     QueueNotFound,
     SharedQueueMismatch,
 )
-from understudy.kernel import Sends
 from understudy.limits import METADATA_PER_SESSION_MAX
-from understudy.routing.batch import BatchSends
+from understudy.routing.batch import BatchSends, Taking
 from understudy.routing.configuration import QueueConfiguration
 from understudy.session.connection_scope import ConnectionScope
 from understudy.session.outcomes import ACCEPTED, EXPIRED
@@ -355,8 +354,8 @@ def test_a_batch_that_is_not_plain_is_offered_to_the_short_way_once(monkeypatch:
     session.send(text("permitted"))
     asked: list[int] = []
 
-    def take(office: BatchSends, sends: Sends, row: int, *rest: object, of_cluster: bool) -> tuple[int, int]:
-        asked.append(sends.count - row)
+    def take(batch: BatchSends, taking: Taking, row: int) -> tuple[int, int]:
+        asked.append(taking.sends.count - row)
         return 0, 0
 
     monkeypatch.setattr(BatchSends, "take", take)

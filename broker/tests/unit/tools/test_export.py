@@ -62,6 +62,10 @@ def live(message: Message, message_id: int = 5, queue: str = "q") -> LiveMessage
     return LiveMessage(QueueRecord(2, 1, queue, 1, "a = 1"), AddressRecord(1, "addr", (0, 1)), reference, 3, 77, record)
 
 
+def queue_of(one: LiveMessage) -> tuple[QueueRecord, AddressRecord | None]:
+    return one.queue, one.address
+
+
 def there_and_back(message: Message, message_id: int = 5, queue: str = "q") -> ExportedMessage:
     parsed = parse_line(message_line(live(message, message_id, queue)), HEADER)
     assert isinstance(parsed, ExportedMessage)
@@ -203,7 +207,7 @@ def test_a_prepared_transaction() -> None:
 
 def test_the_other_lines() -> None:
     assert parse_line(header_line(HEADER), None) == HEADER
-    queue = parse_line(queue_line(live(Message(address="a"))), HEADER)
+    queue = parse_line(queue_line(*queue_of(live(Message(address="a")))), HEADER)
     assert queue.name == "q"  # type: ignore[union-attr]
     assert queue.address_routing_types == (0, 1)  # type: ignore[union-attr]
     end = parse_line(end_line(3, 1), HEADER)
@@ -260,7 +264,7 @@ def test_the_settings_of_a_queue_and_the_names_of_diverts_are_in_the_file() -> N
     one = dataclasses.replace(
         live(Message(b"")), queue=QueueRecord(2, 1, "q", 1, None, True, settings), address=address
     )
-    queue = parse_line(queue_line(one), HEADER)
+    queue = parse_line(queue_line(*queue_of(one)), HEADER)
     assert isinstance(queue, ExportedQueue)
     assert (queue.settings, queue.address_auto_created, queue.address_routing_types) == (settings, True, (0, 1))
     end = parse_line(end_line(3, 1, 0, diverts_of([address])), HEADER)
@@ -269,7 +273,7 @@ def test_the_settings_of_a_queue_and_the_names_of_diverts_are_in_the_file() -> N
 
 
 def test_a_file_of_an_earlier_version_is_read() -> None:
-    line = json.loads(queue_line(live(Message(b""))))
+    line = json.loads(queue_line(*queue_of(live(Message(b"")))))
     for name in ("settings", "address_auto_created"):
         del line["queue"][name]
     queue = parse_line(json.dumps(line), HEADER)

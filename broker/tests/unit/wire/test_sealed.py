@@ -10,7 +10,7 @@ from understudy.errors import BrokerError, ClusterSecurityError
 from understudy.limits import SEALED_RUN_BYTES_MAX
 from understudy.wire.core import packets
 from understudy.wire.core.codec import FrameDecoder, encode
-from understudy.wire.sealed import RUN_HEAD_BYTES, Opener, Sealer
+from understudy.wire.sealed import CODE_BYTES, RUN_HEAD_BYTES, SHORT_RUN_BYTES_MAX, Opener, Sealer
 
 KEY, OTHER = b"k" * 32, b"o" * 32
 PIECES = [b"one", b"", b"two" * 10, b"x" * 40_000, b"three"]
@@ -45,8 +45,8 @@ def test_bytes_that_come_one_by_one_are_read() -> None:
 def test_small_pieces_share_a_run_and_large_ones_are_not_copied() -> None:
     large = b"l" * 100_000
     sealed = Sealer(KEY).seal([b"a", b"b", large, b"c"])
-    assert [len(bytes(each)) for each in sealed] == [RUN_HEAD_BYTES, 2, RUN_HEAD_BYTES, 100_000, RUN_HEAD_BYTES, 1]
-    assert sealed[3] is large
+    assert [len(bytes(each)) for each in sealed] == [RUN_HEAD_BYTES + 2, RUN_HEAD_BYTES, 100_000, RUN_HEAD_BYTES + 1]
+    assert sealed[2] is large
     (run,) = runs([b"x"])
     assert isinstance(Opener(KEY, "p").receive(run), memoryview), "a view of the input"
 
@@ -63,6 +63,31 @@ def test_every_flipped_bit_is_noticed_and_nothing_of_the_run_is_passed_on() -> N
                 # a longer length waits for bytes that follow
                 for part in (bytes(changed), bytes(SEALED_RUN_BYTES_MAX)):
                     assert opener.receive(part) == b""
+
+
+@pytest.mark.parametrize("size", [SHORT_RUN_BYTES_MAX, SHORT_RUN_BYTES_MAX + 1], ids=["short", "long"])
+def test_a_run_of_either_kind_is_read_and_every_change_of_it_is_noticed(size: int) -> None:
+    plain = random.Random(size).randbytes(size)
+    first, second = runs([b"first"], [plain])
+    assert opened(first, second) == b"first" + plain
+    for at in (4, RUN_HEAD_BYTES - 1, RUN_HEAD_BYTES, len(second) - 1):
+        changed = bytearray(second)
+        changed[at] ^= 1
+        with pytest.raises(ClusterSecurityError, match="its code is wrong"):
+            opened(first, bytes(changed))
+    for parts in ((second,), (first, second, second), (second, first)):
+        with pytest.raises(ClusterSecurityError, match="its code is wrong"):
+            opened(*parts)
+
+
+def test_a_code_of_one_kind_is_none_of_the_other() -> None:
+    """A run that is made longer or shorter than the limit has another code, whatever its bytes are."""
+    (short,) = runs([bytes(SHORT_RUN_BYTES_MAX)])
+    (long,) = runs([bytes(SHORT_RUN_BYTES_MAX + 1)])
+    code = slice(RUN_HEAD_BYTES - CODE_BYTES, RUN_HEAD_BYTES)
+    for run, other in ((short, long), (long, short)):
+        with pytest.raises(ClusterSecurityError, match="its code is wrong"):
+            opened(run[: code.start] + other[code] + run[code.stop :])
 
 
 def test_repeated_reordered_and_dropped_runs_are_refused() -> None:

@@ -12,6 +12,7 @@ from ansible_collections.understudy.broker.plugins.module_utils.packet_filter im
     kept,
     listed_rules,
     networks,
+    not_admitted,
     rules,
     ruleset,
     same,
@@ -109,3 +110,17 @@ def test_other_names_are_refused(name: str) -> None:
 def test_a_source_that_is_no_address_is_named() -> None:
     with pytest.raises(ValueError, match="office"):
         rules(1, ["office"])
+
+
+@pytest.mark.parametrize(
+    ("listing", "dropped"),
+    [
+        ("", [5445, 61616]),
+        ("61616/tcp", [5445]),
+        ("22/tcp 5000-6000/tcp 61616/udp", [61616]),
+        ("61616/tcp 5445/tcp\n", []),
+        ("61600-/tcp ssh", [5445, 61616]),
+    ],
+)
+def test_ports_that_firewalld_does_not_list_are_found(listing: str, dropped: list[int]) -> None:
+    assert not_admitted(listing, [61616, 5445]) == dropped

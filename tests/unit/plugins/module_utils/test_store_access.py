@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from ansible_collections.understudy.broker.plugins.module_utils.platforms import PLATFORMS
 from ansible_collections.understudy.broker.plugins.module_utils.store_access import (
     access_problems,
     as_user,
@@ -124,7 +125,7 @@ def test_java_is_judged_by_its_version(tmp_path: Path, version: str | None, majo
         assert command == [str(java), "-version"]
         return 0, "", VERSION.format(version) if version else "?"
 
-    found = java_found(str(tmp_path), lambda _: None, run)
+    found = java_found(str(tmp_path), lambda _: None, run, PLATFORMS[0])
     assert found[:2] == (str(java), major)
     assert problem in found[2]
     assert bool(found[2]) is bool(problem)
@@ -136,7 +137,7 @@ def test_a_host_without_java_is_told_the_package_and_the_variable(tmp_path: Path
         raise AssertionError
 
     for home, said in (("", "there is no java on the PATH"), (str(tmp_path), f"has no {tmp_path}/bin/java")):
-        command, _major, problem = java_found(home, lambda _: None, run)
+        command, _major, problem = java_found(home, lambda _: None, run, PLATFORMS[0])
         assert command == ""
         assert said in problem
         assert "openjdk-17-jre-headless" in problem

@@ -10,11 +10,13 @@ import signal
 import socket
 import sys
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.understudy.broker.plugins.module_utils import releases as releases_utils
+from ansible_collections.understudy.broker.plugins.module_utils.platforms import PLATFORMS
 from ansible_collections.understudy.broker.plugins.modules import (
     configuration,
     ledger_info,
@@ -378,6 +380,38 @@ class TestRelease:
         switched = run_module(release, **self.arguments(root, "2-b"))
         assert switched["changed"]
         assert not switched["pending"]
+
+    def test_without_an_interpreter_that_of_the_platform_is_taken(
+        self, root: Path, run_module: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        platform = replace(PLATFORMS[0], interpreter=sys.executable)
+        monkeypatch.setattr(release, "this_host", lambda: platform)
+        assert run_module(release, **self.arguments(root, "1-a", python=""))["changed"]
+        monkeypatch.setattr(release, "this_host", lambda: replace(platform, interpreter=f"{root}/none"))
+        refused = run_module(release, **self.arguments(root, "2-b", python=""))["msg"]
+        assert refused.startswith(f"broker_python: {root}/none cannot be run on this host")
+        assert refused.endswith("; install the package python3, or set broker_python")
+
+    def test_programs_get_their_contexts_where_selinux_is_enabled(
+        self, root: Path, run_module: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        found: list[str | None] = [None]
+        monkeypatch.setattr(release, "SELINUX", (tmp_path, tmp_path / "none"))
+        assert run_module(release, **self.arguments(root, "0-z"))["changed"]
+        monkeypatch.setattr(release, "SELINUX", (tmp_path, tmp_path))
+        monkeypatch.setattr(release.AnsibleModule, "get_bin_path", lambda *_arguments, **_options: found[0])
+        refused = run_module(release, **self.arguments(root, "1-a"))
+        assert refused["msg"].startswith("SELinux is enabled and restorecon is missing: install the package")
+        restorecon, said = tmp_path / "restorecon", tmp_path / "said"
+        found[0] = str(restorecon)
+        restorecon.write_text(f'#!/bin/sh\necho "$@" >>{said}; exit 1\n')
+        restorecon.chmod(0o755)
+        refused = run_module(release, **self.arguments(root, "1-a"))
+        assert refused["msg"].startswith(f"restorecon -R {root}/releases/1-a ended with 1")
+        assert not (root / "releases/1-a").exists()
+        restorecon.write_text(f'#!/bin/sh\necho "$@" >{said}\n')
+        assert run_module(release, **self.arguments(root, "1-a"))["changed"]
+        assert said.read_text() == f"-R {root}/releases/1-a\n"
 
     def test_old_ones_go(self, root: Path, run_module: Any) -> None:
         for name in ("1-a", "2-b", "3-c"):

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.understudy.broker.plugins.module_utils.pipeline_runs import PipelineError, open_job
+from ansible_collections.understudy.broker.plugins.module_utils.platforms import install_advice, this_host
 from ansible_collections.understudy.broker.plugins.modules import pipeline_host_info, pipeline_job
 
 WRITES = """
@@ -99,7 +100,7 @@ def test_the_host_is_described_without_a_change(tmp_path: Path, run_module: Any)
     assert not found["changed"]
     assert found["user_id"] == os.geteuid()
     assert found["free_bytes"] > 0
-    assert "openjdk-17-jre-headless" in found["java"]["problem"]
+    assert install_advice(this_host(), "java") in found["java"]["problem"]
     assert found["store_problems"] == []
     assert list(tmp_path.iterdir()) == []
 

@@ -134,3 +134,17 @@ def set_names(entry: object) -> Iterable[str]:
             yield from PREFIXED.findall(name)
         for key in ("tasks", "pre_tasks", "block", "rescue", "always"):
             yield from set_names(entry.get(key))
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "problem"),
+    [
+        ("broker_service_backend", "upstart", "is 'upstart'; give one of auto, systemd, process"),
+        ("broker_security_enabled", "perhaps", "is 'perhaps'; give true or false"),
+        ("broker_ha_policy", "shared", "is 'shared'; give one of primary_only, shared_store"),
+    ],
+)
+def test_a_value_that_is_no_choice_is_named_once(variable: str, value: str, problem: str) -> None:
+    found = said(hosts(a1={**PLAIN, variable: value}, a2={**OTHER, variable: value}))
+    assert found.startswith(f"a1, a2: {variable}: {problem}")
+    assert len(found.splitlines()) == 1

@@ -14,7 +14,8 @@ from understudy.dataclass import dataclass
 from understudy.ha.replication.moved_store import MovedStore
 
 _PROMOTE: Final = (
-    "run 'understudy promote --accept-data-loss' here: messages that only the other node has are lost then"
+    "run 'understudy promote --accept-data-loss' here: messages that only the other node has are lost then (another"
+    " role in ha-policy, or master in the place of slave, changes nothing)"
 )
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final
 
 from understudy.errors import BrokerError, DiskFull, StoreError
-from understudy.kernel import confirms
+from understudy.kernel.core import confirms
 from understudy.protocols.core.channel import SessionChannel
 from understudy.protocols.core.link import CoreLink
 from understudy.routing.post_office import Done

@@ -68,7 +68,8 @@ class ClusterChannel:
         if credentials is None:
             return None
         proved = self._proof.proved and user is None and password is None
-        return credentials.user if proved or credentials.accepts_plain(user, password) else None
+        accepted = proved or credentials.accepts_plain(user, password, self._owner.connection.peer)
+        return credentials.user if accepted else None
 
     def receive_replication(self, packet: packets.Packet) -> None:
         """A packet on channel 2. Raises as ``ReplicationChannel.receive``."""

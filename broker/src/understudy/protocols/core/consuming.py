@@ -1,4 +1,6 @@
-"""The packets of a session channel about consumers and their deliveries (artemis-core s. 4.4)."""
+"""The packets of a session channel about consumers and their deliveries (artemis-core s. 4.4), and the frames of
+deliveries.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +8,12 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from understudy.errors import IllegalState
+from understudy.kernel.core import receives, run_receives
 from understudy.limits import SETTLE_DELAY_MS_MAX
 from understudy.protocols.core import queues
 from understudy.protocols.core.answers import SessionAnswers
 from understudy.session.outcomes import ACCEPTED, EXPIRED, REJECTED, modified
+from understudy.store.reference import Part, RunSlice
 from understudy.wire.core import packets
 
 
@@ -67,6 +71,18 @@ def _settle(handler: SessionAnswers, packet: packets.Settle) -> None:
 
 def _expire(handler: SessionAnswers, packet: packets.Expired) -> None:
     handler.session.settle(packet.consumer_id, packet.message_id, EXPIRED)
+
+
+def delivery_frames(part: Part, begin: int, end: int, channel_id: int, consumer_id: int) -> bytes:
+    """SESS_RECEIVE_MSG frames for the messages number ``begin`` to ``end`` of a part, the last one excluded, with the
+    delivery counts that the messages have now.
+    """
+    if isinstance(part, RunSlice):
+        first = part.begin
+        return run_receives(part.run, first + begin, first + end, channel_id, consumer_id)
+    if part.shown is None:
+        part = part.part(begin, end)
+    return receives(part.encoded, [reference.delivery_count for reference in part], channel_id, consumer_id)
 
 
 HANDLERS: Final[dict[type, Callable[[SessionAnswers, Any], None]]] = {

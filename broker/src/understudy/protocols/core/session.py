@@ -21,6 +21,7 @@ from understudy.message import FORCED_DELIVERY, LargeMessage, Message, MessageTy
 from understudy.protocols.core import consuming, queues, xa
 from understudy.protocols.core.answers import SessionAnswers
 from understudy.protocols.core.channel import Event
+from understudy.protocols.core.consuming import delivery_frames
 from understudy.protocols.core.link import CoreLink
 from understudy.routing.grouping import Undecided
 from understudy.selector.work import WORK
@@ -377,7 +378,7 @@ class CoreSession(SessionAnswers):
         step = 1 if self._counts else _FRAMES_AT_ONCE
         for begin in range(0, count, step):
             end = begin + step
-            frames = part.receives(begin, end if end < count else count, self._channel_id, consumer_id)
+            frames = delivery_frames(part, begin, end if end < count else count, self._channel_id, consumer_id)
             self._send(frames)
             charged += len(frames)
         return charged

@@ -42,7 +42,7 @@ from understudy.routing.divert import Divert
 from understudy.routing.lifecycle.dead_letters import DeadLetters
 from understudy.routing.queues.queue import Queue
 from understudy.routing.response_order import Done, Lanes, ResponseOrder, RoutingTransaction, strictest
-from understudy.store.reference import MessageReference
+from understudy.store.reference import MessageReference, parts_of
 from understudy.terms import DivertDefinition, DivertRouting, RoutingType
 from understudy.wildcards import matches
 
@@ -266,7 +266,7 @@ class Diverts:
                 )
                 unsaid = None if said is not None else unsaid
             if unsaid is not None:
-                acceptance.remember(address, unsaid, within, logged=False)
+                acceptance.remember(address, (unsaid,), within, logged=False)
             if together is not None:
                 together.commit(order)
         except BrokerError:
@@ -432,4 +432,4 @@ class Together:
                 # Without an outcome it is undone at the next activation.
                 pass
         for queues, references in self._staged:
-            self._acceptance.discard(queues, references)
+            self._acceptance.discard(queues, parts_of(references))

@@ -3,7 +3,8 @@
 A message whose stored bytes are wrong is first read again from the medium; in a replicated pair its bytes are then
 taken from the other node (``store.repairs``, ADR 0114). Meanwhile the queue delivers nothing, which keeps the order.
 If the other node cannot be asked, the message waits for it among the scheduled messages, as a held one, and the queue
-goes on; the wait ends when the other node is there, after ``other-copy-wait``, or with ``give_up``.
+goes on; the wait ends when the other node is there, after ``other-copy-wait``, or with ``give_up``. So does a message
+while the disk of this node fails, which is then tried again every few seconds.
 
 A message whose stored bytes are damaged leaves its queue for good: first its bytes and a description go to the
 store's quarantine, then the log gets the acknowledgement that ends the message. Until both have happened it is
@@ -36,7 +37,7 @@ from understudy.errors import (
     SegmentMissing,
     StoreError,
 )
-from understudy.message import LargeMessage, Message
+from understudy.message import LargeBody, LargeMessage, Message
 from understudy.ports import Clock, Timers
 from understudy.routing.lifecycle.scheduled import ScheduledDeliveries
 from understudy.routing.paging import Paging
@@ -54,6 +55,8 @@ log = logging.getLogger(__name__)
 NEVER_MS: Final = 1 << 62
 #: Pause before a message is read again that could not be read for want of a file descriptor.
 AGAIN_MS: Final = 5_000
+#: Shortest and longest pause before the bytes of the other node are tried again on a disk that failed; it doubles.
+DISK_AGAIN_MS: Final = (1_000, 30_000)
 #: References looked at in one turn by a search for those of a damaged record.
 SEARCH_SLICE: Final = 500
 
@@ -73,6 +76,10 @@ class _Trouble:
     """The bytes of the other node are wrong, too."""
     given_up: bool = False
     """Whether the message waits for the other node no longer."""
+    under_way: bool = False
+    """Whether its bytes are being read again or taken from the other node."""
+    failures: int = 0
+    """How often the disk of this node has failed while the other node could be asked."""
     over: bool = False
     """Whether the message can be read again."""
 
@@ -246,24 +253,47 @@ class DamagedMessages:
                 return
             repairs.record(place.number, place.epoch, place.offset, place.length, done)
         else:
-            try:
-                assert reference.location is not None
-                message = self._store.read_message(reference.location)
-            except StoreError as error:
-                trouble.reason += f"; {error}"
+            body = self._body_of(trouble)
+            if body is not None:
+                repairs.body(body, done)
+            elif repairs.pair is not None:
+                # its record says what the body has to be
+                repairs.record(
+                    place.number, place.epoch, place.offset, place.length, partial(self._record_repaired, trouble)
+                )
+            else:
                 self._list(trouble)
                 return
-            assert isinstance(message, LargeMessage)
-            repairs.body(message.large, done)
+        trouble.under_way = True
         self.stopped[queue] = self.stopped.get(queue, 0) + 1
         # a dispatch under way ends
         queue.looks_left = queue.read_back_left = 0
+
+    def _body_of(self, trouble: _Trouble) -> LargeBody | None:
+        """The body of a large message, as its record describes it; None: the record cannot be read."""
+        assert trouble.reference.location is not None
+        try:
+            message = self._store.read_message(trouble.reference.location)
+        except StoreError as error:
+            if str(error) not in trouble.reason:
+                trouble.reason += f"; {error}"
+            return None
+        assert isinstance(message, LargeMessage)
+        return message.large
+
+    def _record_repaired(self, trouble: _Trouble, outcome: Outcome) -> None:
+        body = self._body_of(trouble) if outcome in RIGHT and not self._closed else None
+        if body is not None:
+            self._store.quarantine.repairs.body(body, partial(self._repaired, trouble))
+        else:
+            self._repaired(trouble, Outcome.DAMAGED_HERE if outcome in RIGHT else outcome)
 
     def _place(self, reference: MessageReference) -> Place | None:
         return self._store.read_back.place_of(reference.location) if reference.location is not None else None
 
     def _repaired(self, trouble: _Trouble, outcome: Outcome) -> None:
         queue = trouble.queue
+        trouble.under_way = False
         self.stopped[queue] -= 1
         if not self.stopped[queue]:
             del self.stopped[queue]
@@ -291,24 +321,35 @@ class DamagedMessages:
             queue.due(each)
 
     def _wait(self, trouble: _Trouble, pair: Pair) -> None:
-        """The other node cannot be asked now."""
+        """The other node cannot be asked now, or the disk of this node fails."""
         key = (trouble.queue.queue_id, trouble.reference.message_id)
-        if key in self._waiting:
-            return
-        self._waiting[key] = trouble
-        if pair.wait_ms >= 0:
-            self._timers.call_later(pair.wait_ms, partial(self._waited, key, trouble))
-        self._list(trouble, waits=True)
+        if self._waiting.get(key) is not trouble:
+            self._waiting[key] = trouble
+            if pair.wait_ms >= 0:
+                self._timers.call_later(pair.wait_ms, partial(self._waited, key, trouble))
+            self._list(trouble, waits=True)
+        if self._store.quarantine.repairs.attached:
+            first_ms, longest_ms = DISK_AGAIN_MS
+            delay_ms = min(first_ms << trouble.failures, longest_ms)
+            trouble.failures = min(trouble.failures + 1, longest_ms.bit_length())
+            self._timers.call_later(delay_ms, partial(self._try_one_again, key, trouble))
 
     def _waited(self, key: tuple[int, int], trouble: _Trouble) -> None:
         if self._waiting.get(key) is trouble and not self._closed:
             self._end_wait(trouble)
 
+    def _try_one_again(self, key: tuple[int, int], trouble: _Trouble) -> None:
+        if self._waiting.get(key) is not trouble or self._closed or trouble.under_way:
+            return
+        if trouble.queue.deleted:
+            del self._waiting[key]
+        else:
+            self._repair(trouble)
+
     def _try_again(self) -> None:
         """The other node can be asked."""
-        for trouble in list(self._waiting.values()):
-            self._waiting.pop((trouble.queue.queue_id, trouble.reference.message_id), None)
-            self._repair(trouble)
+        for key, trouble in list(self._waiting.items()):
+            self._try_one_again(key, trouble)
 
     def give_up(self) -> int:
         """Set everything aside that waits for the other node; how many messages."""
@@ -325,10 +366,12 @@ class DamagedMessages:
     def _end_wait(self, trouble: _Trouble) -> None:
         del self._waiting[trouble.queue.queue_id, trouble.reference.message_id]
         trouble.given_up = True
-        self._settle(trouble, both=False)
+        if not trouble.under_way:
+            self._settle(trouble, both=False)
 
     def _settle(self, trouble: _Trouble, *, both: bool) -> None:
         """No node has right bytes, or none that can be asked."""
+        self._waiting.pop((trouble.queue.queue_id, trouble.reference.message_id), None)
         if both:
             trouble.both = True
             trouble.reason += "; the copy of the other node does not fit either"

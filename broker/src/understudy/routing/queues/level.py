@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from operator import attrgetter
 
-from understudy.kernel import join_runs
+from understudy.kernel.log import join_runs
 from understudy.routing.queues.singles import Singles
 from understudy.store.columns import Columns, Rows
 from understudy.store.reference import Location, MessageReference, Part, References, RunSlice

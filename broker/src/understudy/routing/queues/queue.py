@@ -366,18 +366,24 @@ class Queue(QueueCounts):
         self.messages_acknowledged += count
         self.forget(part)
 
-    def forget(self, part: Part) -> None:
-        """Messages that were taken out of every place leave the counts."""
+    def forget(self, part: Part, *, counted: bool = True) -> None:
+        """Messages that were taken out of every place leave the counts.
+
+        Args:
+            part: The messages.
+            counted: Whether they are in the queue's own counts; False: they never became visible in it.
+        """
         office = self.office
         bodies, bodies_bytes = self.address.discharge_all(part)
-        if self.expiring_count:
-            self.expiring_count -= part.expiring_count
         for reference in part.objects:
             if not reference.durable and reference.location is not None:
                 office.paging.release(reference.location)
             if isinstance(reference, LargeReference):
                 self.store.large.release(reference.file_id)
-        self.message_count -= len(part)
+        if counted:
+            self.message_count -= len(part)
+            if self.expiring_count:
+                self.expiring_count -= part.expiring_count
         memory = office.memory
         memory.held_bytes -= bodies_bytes
         memory.held_count -= bodies

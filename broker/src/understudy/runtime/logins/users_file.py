@@ -6,12 +6,11 @@ A file is replaced as a whole and keeps owner and mode, so a reader finds the ol
 from __future__ import annotations
 
 import logging
-import os
-import tempfile
 import threading
 from pathlib import Path
 
 from understudy.errors import ConfigError
+from understudy.runtime.files.replacement import replace
 from understudy.security.password_hashes import ArtemisHash, PasswordHash
 from understudy.security.properties_file import entries, replaced
 
@@ -39,7 +38,7 @@ class UsersFile:
             with self._lock:
                 text = self._path.read_text()
                 if any(entry.key == user and entry.value == str(old) for entry in entries(text, str(self._path))):
-                    replace(self._path, replaced(text, str(self._path), {user: str(new)}))
+                    replace(self._path, replaced(text, str(self._path), {user: str(new)}).encode())
         except (OSError, UnicodeDecodeError, ConfigError) as error:
             log.warning(
                 "the hash of a password by Artemis stays in the users file, because the file cannot be replaced",
@@ -47,21 +46,3 @@ class UsersFile:
             )
         else:
             log.info("the hash of a password by Artemis was replaced by a scrypt hash", extra={"user": user})
-
-
-def replace(path: Path, text: str) -> None:
-    """Replace a file by one with another text and the same owner and mode. Raises OSError: it is as it was."""
-    status = path.stat()
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
-            os.fchmod(descriptor, status.st_mode & 0o7777)
-            if (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid()):
-                os.fchown(descriptor, status.st_uid, status.st_gid)
-            file.write(text)
-            file.flush()
-            os.fsync(descriptor)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, DiskFailed, LockLost, StoreError
-from understudy.kernel import crc32
+from understudy.kernel.log import crc32
 from understudy.ports import Disk, File, LogWriter, Operation
 from understudy.store.log import replaced_bytes, tidying
 from understudy.store.log.chain import newest_epoch

@@ -24,7 +24,7 @@ from dataclasses import replace
 from typing import Final
 
 from understudy.dataclass import dataclass
-from understudy.kernel import crc32
+from understudy.kernel.log import crc32
 from understudy.limits import RECORD_BYTES_MAX
 from understudy.ports import DiskReader
 from understudy.store.log.blank_tail import BlankTails

@@ -17,8 +17,8 @@ from typing import Final
 
 from understudy.dataclass import dataclass
 from understudy.errors import JournalCorrupt
-from understudy.kernel import crc32, scan
-from understudy.kernel.records import BAD, BLANK, ENDED, MORE, OTHER, SHORT
+from understudy.kernel.log import crc32, scan
+from understudy.kernel.log.records import BAD, BLANK, ENDED, MORE, OTHER, SHORT
 from understudy.limits import RECORD_BYTES_MAX
 from understudy.ports import FileReader
 from understudy.store.columns import Rows

@@ -18,7 +18,7 @@ from typing import Final
 from understudy.dataclass import dataclass
 from understudy.errors import DiskFailed, DiskFull, JournalCorrupt, LockLost, StoreError, StoreVersionUnsupported
 from understudy.ids import NodeId, uuid_bytes, uuid_text
-from understudy.kernel import crc32, digest_records
+from understudy.kernel.log import crc32, digest_records
 from understudy.ports import Disk, File, FileReader
 from understudy.store.log.format_version import FORMAT_VERSION, FORMAT_VERSION_FIRST
 from understudy.store.log.open_files import OpenSegment

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from understudy.kernel import skim_records
-from understudy.kernel.skim import Step
+from understudy.kernel.log import skim_records
+from understudy.kernel.log.skim import Step
 from understudy.limits import SKIMMED_SEGMENT_BYTES_MAX
 from understudy.store.log.records import SealRecord
 

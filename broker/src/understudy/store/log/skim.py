@@ -16,9 +16,9 @@ from dataclasses import replace
 from typing import Final
 
 from understudy.errors import JournalCorrupt
-from understudy.kernel import crc32, skim_records
-from understudy.kernel.records import BAD, BLANK
-from understudy.kernel.skim import Step
+from understudy.kernel.log import crc32, skim_records
+from understudy.kernel.log.records import BAD, BLANK
+from understudy.kernel.log.skim import Step
 from understudy.message import large_body_of
 from understudy.ports import File
 from understudy.store.columns import Rows

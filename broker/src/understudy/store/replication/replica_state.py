@@ -21,7 +21,7 @@ from typing import Final
 from understudy.dataclass import dataclass
 from understudy.errors import StoreVersionUnsupported
 from understudy.ids import NodeId, uuid_bytes, uuid_text
-from understudy.kernel import crc32
+from understudy.kernel.log import crc32
 from understudy.limits import REPLICATED_NAME_BYTES_MAX
 from understudy.ports import Disk, DiskReader
 from understudy.store.log.segment import NEW_SUFFIX

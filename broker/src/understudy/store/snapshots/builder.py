@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from understudy.dataclass import dataclass
 from understudy.errors import JournalCorrupt, StoreError
-from understudy.kernel import crc32
-from understudy.kernel.skim import Step
+from understudy.kernel.log import crc32
+from understudy.kernel.log.skim import Step
 from understudy.limits import RECORD_BYTES_MAX
 from understudy.ports import Clock, Disk, File
 from understudy.store.log.records import HEADER, HEADER_BYTES, SEAL_FIXED_BYTES, SealRecord

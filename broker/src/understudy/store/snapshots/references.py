@@ -15,7 +15,7 @@ from itertools import compress, groupby
 from typing import Final
 
 from understudy.dataclass import dataclass
-from understudy.kernel import live_references, pack_references, reference_blocks, unseen_bytes
+from understudy.kernel.log import live_references, pack_references, reference_blocks, unseen_bytes
 from understudy.store.backlog import Backlog
 from understudy.store.columns import Columns
 from understudy.store.live_index import LiveIndex

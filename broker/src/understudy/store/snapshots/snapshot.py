@@ -19,7 +19,7 @@ from typing import Final
 from understudy.dataclass import dataclass
 from understudy.errors import JournalCorrupt, StoreVersionUnsupported
 from understudy.ids import NodeId, uuid_bytes, uuid_text
-from understudy.kernel import crc32, plain_references
+from understudy.kernel.log import crc32, plain_references
 from understudy.limits import RECORD_BYTES_MAX
 from understudy.ports import FileReader
 from understudy.store.columns import Rows

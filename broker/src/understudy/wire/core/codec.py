@@ -22,7 +22,8 @@ from functools import partial
 from typing import ClassVar, Final, Literal, NamedTuple
 
 from understudy.errors import LimitExceeded, LocalProtocolError, RemoteProtocolError, UnsupportedPacket
-from understudy.kernel import Sends, receives, split_confirms, split_sends
+from understudy.kernel import Sends
+from understudy.kernel.core import receives, split_confirms, split_sends
 from understudy.limits import FRAME_BYTES_BEFORE_LOGIN_MAX, FRAME_BYTES_MAX, FRAME_COST
 from understudy.message import Message
 from understudy.wire.buffer import Reader, Writer

@@ -100,7 +100,7 @@ class PeerOwner(Protocol):
     """The user of a peer. None of these is called after ``CorePeer.close``."""
 
     def peer_opened(self, peer: CorePeer) -> None:
-        """The connection is established; the magic and a first ping were sent."""
+        """The connection is established; the magic and a first ping were sent. Raises BrokerError: it is closed."""
 
     def peer_received(self, peer: CorePeer, channel_id: int, packet: packets.Packet) -> None:
         """A packet that is no response. Raises BrokerError: the connection is closed."""
@@ -276,8 +276,11 @@ class CorePeer(Machine[State, Event]):
                 # after the packet that is the last one before sealed bytes
                 self._receive_all(self._decoder.receive_data(b""))
         except BrokerError as error:
-            self.refusal = str(error)
-            self.fire(Event.LOSE, str(error))
+            self._refuse(error)
+
+    def _refuse(self, error: BrokerError) -> None:
+        self.refusal = str(error)
+        self.fire(Event.LOSE, str(error))
 
     def _receive_all(self, frames: list[Frame]) -> None:
         for frame in frames:
@@ -315,7 +318,10 @@ class CorePeer(Machine[State, Event]):
         connection.send(MAGIC)
         self._ping()
         if self._owner is not None:
-            self._owner.peer_opened(self)
+            try:
+                self._owner.peer_opened(self)
+            except BrokerError as error:
+                self._refuse(error)
 
     def _ping(self) -> None:
         self._timer = None

@@ -6,7 +6,7 @@ import pytest
 from tests.support.store import DIRECTORY, NODE_ID
 
 from understudy.errors import DiskFailed, DiskFull, LockLost
-from understudy.kernel import crc32
+from understudy.kernel.log import crc32
 from understudy.store.log.applier import Applier
 from understudy.store.log.operations import (
     Append,

@@ -8,7 +8,7 @@ import pytest
 from tests.support.store import DIRECTORY, NODE_ID, Crashed
 
 from understudy.errors import StoreVersionUnsupported
-from understudy.kernel import crc32
+from understudy.kernel.log import crc32
 from understudy.store.replication.replica_state import (
     STATE_NAME,
     ReplicaState,

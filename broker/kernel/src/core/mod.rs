@@ -1,0 +1,4 @@
+//! What knows CORE frames.
+
+pub(crate) mod forwarding;
+pub(crate) mod frames;

@@ -1,0 +1,8 @@
+//! What knows the records of the log.
+
+pub(crate) mod acknowledgements;
+pub(crate) mod crc;
+pub(crate) mod records;
+pub(crate) mod references;
+pub(crate) mod runs;
+pub(crate) mod skim;

@@ -1,0 +1,1 @@
+"""Commands that change the configuration of an instance."""

@@ -1,0 +1,1 @@
+"""Commands that check copies of journals and change nothing."""

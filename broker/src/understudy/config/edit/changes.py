@@ -1,0 +1,327 @@
+"""Sets of changes of broker.xml: each is made in the bytes, and the reader of the broker checks the result.
+
+Not here: writing the file (``runtime.files``). Invariant: bytes outside of the changed elements stay the same, and a
+result that the reader refuses is never returned.
+"""
+
+from __future__ import annotations
+
+import difflib
+import posixpath
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+from understudy.config.document import Document, nearest
+from understudy.config.edit.paths import Path, Step, parse_path
+from understudy.config.edit.spans import Span, Text, parse
+from understudy.config.edit.splices import element_bytes, with_attribute, with_element, with_value, without
+from understudy.config.grammar import Element, Kind
+from understudy.config.schema import CORE, SERVER, is_container
+from understudy.config.schema_addresses import JMS
+from understudy.config.servers import LoadedConfig
+from understudy.dataclass import dataclass
+from understudy.errors import ConfigError
+from understudy.texts import masked_url
+
+ReadFile = Callable[[str], bytes]
+#: The reader of the broker: bytes of broker.xml, and the function that reads included files.
+Check = Callable[[bytes, ReadFile], LoadedConfig]
+
+_ROOT: Final = Element("configuration", Kind.CONTAINER, "The document.", children=(CORE, SERVER, JMS))
+_SECRET: Final = re.compile(r"(<[^<>]*(?:password|secret|passphrase)[^<>]*>)[^<]+", re.IGNORECASE)
+_SECRET_ATTRIBUTE: Final = re.compile(r"""((?:password|secret|passphrase)\s*=\s*)("[^"]*"|'[^']*')""", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Set:
+    """A value of an element or attribute; missing elements of the path are made."""
+
+    path: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Add:
+    """An element that is not there yet, such as an entry of a list; missing elements around it are made."""
+
+    path: str
+    value: str | None = None
+    """Text of the element; None: there is none, or the path has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """An element, with everything in it, or an attribute that is taken away."""
+
+    path: str
+
+
+Change = Set | Add | Remove
+
+
+@dataclass(frozen=True, slots=True)
+class Edited:
+    """A file with its changes."""
+
+    file: str
+    """The changed file: broker.xml or one that it includes."""
+    before: bytes
+    after: bytes
+    loaded: LoadedConfig
+    """The configuration with the changes."""
+
+    def diff(self) -> str:
+        """The difference as a unified diff, without the values of passwords; empty if there is none."""
+        return difference(self.before, self.after, self.file, self.file)
+
+
+def difference(before: bytes, after: bytes, old: str, new: str) -> str:
+    """Two versions of a file, named ``old`` and ``new``, as a unified diff without the values of passwords."""
+    lines, changed = (
+        [_masked(line) for line in data.decode("utf-8", "replace").splitlines()] for data in (before, after)
+    )
+    if lines == changed and before != after:
+        return f"{new}: only values of passwords or line ends differ"
+    return "\n".join(difflib.unified_diff(lines, changed, old, new, lineterm=""))
+
+
+def _masked(line: str) -> str:
+    """A line of broker.xml without the values of passwords."""
+    return _SECRET_ATTRIBUTE.sub(r'\1"***"', _SECRET.sub(r"\1***", masked_url(line)))
+
+
+def edit(
+    data: bytes,
+    changes: Sequence[Change],
+    *,
+    file: str,
+    check: Check,
+    read_file: ReadFile,
+    properties: Mapping[str, str],
+) -> Edited:
+    """Make changes in broker.xml, or in one file that it includes.
+
+    Args:
+        data: The bytes of broker.xml.
+        changes: Made one after the other.
+        file: Name of broker.xml.
+        check: The reader of the broker.
+        read_file: Reads an included file; raises OSError.
+        properties: Values for ``${name}`` in names of included files.
+
+    Raises:
+        ConfigError: a path leads nowhere, a change cannot be made, or the reader refuses the result. It names
+            element and line.
+    """
+    documents = _Documents(data, file, read_file, properties)
+    for change in changes:
+        documents.apply(change)
+    changed = documents.changed()
+    if len(changed) > 1:
+        raise ConfigError(f"the changes are in several files: {', '.join(changed)}", hint="change one file at a time")
+    edited = changed[0] if changed else file
+    loaded = check(documents.data(file), documents.data)
+    return Edited(edited, documents.before(edited), documents.data(edited), loaded)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """An element of a document, with its row of the schema."""
+
+    text: Text
+    span: Span
+    row: Element
+
+    def error(self, message: str, path: object, hint: str | None = None) -> ConfigError:
+        return ConfigError(message, path=str(path), file=self.text.file, line=self.span.line, hint=hint)
+
+
+class _Documents:
+    """broker.xml and the files that it includes, being changed."""
+
+    def __init__(self, data: bytes, file: str, read_file: ReadFile, properties: Mapping[str, str]) -> None:
+        self._file = file
+        self._before = {file: data}
+        self._texts = {file: parse(data, file)}
+        self._read_file = read_file
+        self._properties = properties
+
+    def data(self, file: str) -> bytes:
+        """The present bytes of a file. Raises OSError: it cannot be read."""
+        text = self._texts.get(file)
+        return self._read_file(file) if text is None else text.data
+
+    def before(self, file: str) -> bytes:
+        """The bytes of a file before the changes."""
+        return self._before[file]
+
+    def changed(self) -> list[str]:
+        """The files that have changed."""
+        return [file for file, data in self._before.items() if self._texts[file].data != data]
+
+    def apply(self, change: Change) -> None:
+        """Make a change."""
+        path = parse_path(change.path)
+        if isinstance(change, Remove):
+            self._remove(path)
+        elif isinstance(change, Set):
+            self._set(path, change.value)
+        elif path.attribute is not None:
+            place = self._made(path)
+            if path.attribute in place.span.attributes:
+                raise place.error("exists already", path)
+            self._set(path, change.value or "")
+        else:
+            self._add(path, change.value)
+
+    # --- changes ---------------------------------------------------------------------------------------------------
+
+    def _remove(self, path: Path) -> None:
+        place = self._existing(path)
+        if path.attribute is None:
+            if place.span is place.text.root:
+                raise place.error("the root element of a file cannot be removed", path)
+            self._keep(place, without(place.text, place.span))
+            return
+        if place.text.attribute(place.span, path.attribute) is None:
+            raise place.error(f"there is no attribute {path.attribute!r}", path)
+        self._keep(place, with_attribute(place.text, place.span, path.attribute, None))
+
+    def _set(self, path: Path, value: str) -> None:
+        place = self._made(path)
+        if path.attribute is not None:
+            known = [each.name for each in place.row.attributes]
+            if path.attribute not in known:
+                hint = nearest(path.attribute, known)
+                raise place.error(f"{place.row.name} has no attribute {path.attribute!r}", path, hint)
+            self._keep(place, with_attribute(place.text, place.span, path.attribute, value))
+            return
+        if is_container(place.row):
+            raise place.error(f"{place.row.name} has elements and no value", path)
+        if place.span.children:
+            raise place.error(f"{place.row.name} has an element in it, and should have a value", path)
+        self._keep(place, with_value(place.text, place.span, value))
+
+    def _add(self, path: Path, value: str | None) -> None:
+        *around, step = path.steps
+        parent = self._made(Path(tuple(around)))
+        row = _row(parent, step, path)
+        like = list(self._matching(parent, step if row.repeated else Step(step.name)))
+        if like and (not row.repeated or step.key is not None or step.text is not None):
+            raise _Place(*like[0], row).error("exists already", path)
+        self._insert(parent, row, step, step.text if value is None else value, path)
+
+    def _insert(self, parent: _Place, row: Element, step: Step, value: str | None, path: Path) -> None:
+        if step.number is not None:
+            raise parent.error(f"there is no {step}", path)
+        if value is not None and is_container(row):
+            raise parent.error(f"{row.name} has elements and no value", path)
+        attributes = {} if step.key is None else dict([step.key])
+        new = element_bytes(parent.text, parent.span.prefix + row.name, attributes, value)
+        names = {
+            name: number for number, child in enumerate(parent.row.children) for name in (child.name, *child.aliases)
+        }
+        self._keep(parent, with_element(parent.text, parent.span, row.name, new, names))
+
+    def _keep(self, place: _Place, data: bytes) -> None:
+        self._texts[place.text.file] = parse(data, place.text.file)
+
+    # --- places ----------------------------------------------------------------------------------------------------
+
+    def _made(self, path: Path) -> _Place:
+        """The element of a path; those that are missing are made. Raises ConfigError."""
+        place = self._start(path)
+        for number, step in enumerate(path.steps[1:], 1):
+            found = list(self._matching(place, step))
+            if not found:
+                row = _row(place, step, path)
+                self._insert(place, row, step, step.text, path)
+                return self._made(path)
+            place = self._only(place, step, found, Path(path.steps[: number + 1]))
+        return place
+
+    def _existing(self, path: Path) -> _Place:
+        """The element of a path. Raises ConfigError: there is none, or more than one."""
+        place = self._start(path)
+        for number, step in enumerate(path.steps[1:], 1):
+            here = Path(path.steps[: number + 1])
+            found = list(self._matching(place, step))
+            if not found:
+                _row(place, step, here)
+                hint = nearest(str(step), [_named(span) for _, span in self._children(place)])
+                raise place.error(f"there is no {step}", here, hint)
+            place = self._only(place, step, found, here)
+        return place
+
+    def _start(self, path: Path) -> _Place:
+        """The element of the first step: ``core``, ``server`` or ``jms``."""
+        text, first = self._texts[self._file], path.steps[0]
+        whole = _Place(text, text.root, _ROOT)
+        if text.root.local == CORE.name:
+            if first == Step(CORE.name):
+                return _Place(text, text.root, CORE)
+            raise whole.error(f"there is no {first}", path, "the root element is core")
+        found = list(self._matching(whole, first))
+        if not found:
+            _row(whole, first, path)
+            raise whole.error(f"there is no {first}", path)
+        return self._only(whole, first, found, Path((first,)))
+
+    def _only(self, parent: _Place, step: Step, found: list[tuple[Text, Span]], path: Path) -> _Place:
+        row = _row(parent, step, path)
+        if len(found) > 1:
+            lines = ", ".join(str(span.line) for _, span in found)
+            hint = "give its name, [@name='...'], its text, [.='...'], or its number, [2]"
+            raise parent.error(f"{len(found)} elements are meant, on lines {lines}", path, hint)
+        return _Place(*found[0], row)
+
+    def _matching(self, parent: _Place, step: Step) -> Iterator[tuple[Text, Span]]:
+        """The elements in another one that a step means."""
+        row = parent.row.by_name.get(step.name)
+        same = [
+            (text, span) for text, span in self._children(parent) if row and parent.row.by_name.get(span.local) is row
+        ]
+        for number, (text, span) in enumerate(same, 1):
+            if (
+                (step.key is None or span.attributes.get(step.key[0]) == step.key[1])
+                and (step.text is None or span.text.strip() == step.text)
+                and step.number in (None, number)
+            ):
+                yield text, span
+
+    def _children(self, place: _Place) -> Iterator[tuple[Text, Span]]:
+        """The elements in another one; the root elements of included files in the place of the includes."""
+        for span in place.span.children:
+            if span.local != "include":
+                yield place.text, span
+                continue
+            document = Document(place.text.file, self._properties)
+            href = document.substitute(span.attributes.get("href", ""), "include", span.line).strip()
+            file = posixpath.normpath(posixpath.join(posixpath.dirname(place.text.file), href))
+            if file not in self._texts:
+                try:
+                    data = self._read_file(file)
+                except OSError as error:
+                    raise place.error(f"{file} cannot be read: {error.strerror}", "include") from error
+                self._before[file] = data
+                self._texts[file] = parse(data, file)
+            yield self._texts[file], self._texts[file].root
+
+
+def _row(parent: _Place, step: Step, path: Path) -> Element:
+    """The row of a step. Raises ConfigError: the schema has no such element there, or no such attribute."""
+    row = parent.row.by_name.get(step.name)
+    if row is None:
+        hint = nearest(step.name, parent.row.by_name)
+        raise parent.error(f"{parent.row.name} has no element {step.name!r}", path, hint)
+    if step.key is not None and step.key[0] not in {each.name for each in row.attributes}:
+        hint = nearest(step.key[0], [each.name for each in row.attributes])
+        raise parent.error(f"{row.name} has no attribute {step.key[0]!r}", path, hint)
+    return row
+
+
+def _named(span: Span) -> str:
+    """An element as a step with its first attribute."""
+    key = next(iter(span.attributes.items()), None)
+    return str(Step(span.local, key))

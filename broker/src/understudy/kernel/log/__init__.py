@@ -1,0 +1,70 @@
+"""Functions that know the records of the log (docs/journal-format.md), native or in Python as ``kernel`` has chosen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from understudy.kernel import ACTIVE
+from understudy.kernel.log.runs import QUEUE_ID_BYTES, RECORD_HEAD_BYTES, LogPosition, SendsPart
+
+if TYPE_CHECKING or ACTIVE == "python":
+    from understudy.kernel.log.crc import crc32, crc32_combine
+    from understudy.kernel.log.records import digest_records, scan
+    from understudy.kernel.log.references import (
+        live_references,
+        pack_references,
+        plain_references,
+        reference_blocks,
+        unseen_bytes,
+    )
+    from understudy.kernel.log.runs import (
+        Run,
+        acknowledge_record,
+        append_duplicate_ids,
+        append_sends,
+        join_runs,
+        keep_sends,
+    )
+    from understudy.kernel.log.skim import skim_records
+else:
+    from understudy_kernel import (
+        Run,
+        acknowledge_record,
+        append_duplicate_ids,
+        append_sends,
+        crc32,
+        crc32_combine,
+        digest_records,
+        join_runs,
+        keep_sends,
+        live_references,
+        pack_references,
+        plain_references,
+        reference_blocks,
+        scan,
+        skim_records,
+        unseen_bytes,
+    )
+
+__all__ = [
+    "QUEUE_ID_BYTES",
+    "RECORD_HEAD_BYTES",
+    "LogPosition",
+    "Run",
+    "SendsPart",
+    "acknowledge_record",
+    "append_duplicate_ids",
+    "append_sends",
+    "crc32",
+    "crc32_combine",
+    "digest_records",
+    "join_runs",
+    "keep_sends",
+    "live_references",
+    "pack_references",
+    "plain_references",
+    "reference_blocks",
+    "scan",
+    "skim_records",
+    "unseen_bytes",
+]

@@ -1,0 +1,1 @@
+"""Notifications, message counters and reports of an active node."""

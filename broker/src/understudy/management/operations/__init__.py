@@ -1,0 +1,1 @@
+"""Operations on managed resources: tables, their results, and their invocation."""

@@ -1,0 +1,225 @@
+"""Queues, addresses, bindings, diverts and waiting messages of an active broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from typing import Final
+
+from understudy.errors import QueueNotFound
+from understudy.ids import uuid_text
+from understudy.management.model import links, queues
+from understudy.management.operations.invocation import ManagedNode
+from understudy.management.operations.queue_messages import page, shown_value, text_of, wanted_by
+from understudy.management.snapshot.rows import Rows
+from understudy.routing.address import Address
+from understudy.routing.divert import Divert
+from understudy.routing.queues.queue import Queue
+from understudy.store.reference import MessageReference
+
+
+def _or_none(value: int | None) -> int | None:
+    """The value of a setting; -1 means that there is no limit."""
+    return None if value is None or value < 0 else value
+
+
+QUEUE: Final[Mapping[str, Callable[[Queue], object]]] = {
+    "id": lambda queue: queue.queue_id,
+    "name": lambda queue: queue.name,
+    "address": lambda queue: queue.address.name,
+    "filter": lambda queue: None if queue.filter is None else queue.filter.text,
+    "durable": lambda queue: queue.durable,
+    "paused": lambda queue: queue.paused,
+    "persisted_pause": lambda queue: bool(queue.configuration.paused),
+    "temporary": lambda queue: queue.temporary,
+    "purge_on_no_consumers": lambda queue: queue.purge_on_no_consumers,
+    "consumer_count": lambda queue: queue.consumers.count,
+    "max_consumers": lambda queue: _or_none(queue.configuration.max_consumers),
+    "auto_created": lambda queue: queue.configuration.auto_created,
+    "user": lambda queue: queue.configuration.user,
+    "routing_type": lambda queue: queue.routing_type.name,
+    "messages_added": lambda queue: queue.messages_added,
+    "message_count": lambda queue: queue.message_count,
+    "messages_acknowledged": lambda queue: queue.messages_acknowledged,
+    "messages_expired": lambda queue: queue.messages_expired,
+    "delivering_count": lambda queue: queue.delivering_count,
+    "messages_killed": lambda queue: queue.messages_killed,
+    "messages_replaced": lambda queue: queue.messages_replaced,
+    "exclusive": lambda queue: queue.exclusive,
+    "last_value": lambda queue: bool(queue.configuration.last_value),
+    "last_value_key": lambda queue: queue.configuration.last_value_key,
+    "non_destructive": lambda queue: bool(queue.configuration.non_destructive),
+    "scheduled_count": lambda queue: queue.scheduled_count,
+    "group_rebalance": lambda queue: bool(queue.configuration.group_rebalance),
+    "group_rebalance_pause_dispatch": lambda queue: bool(queue.configuration.group_rebalance_pause_dispatch),
+    "group_buckets": lambda queue: _or_none(queue.configuration.group_buckets),
+    "group_first_key": lambda queue: queue.configuration.group_first_key,
+    "enabled": lambda queue: queue.configuration.enabled is not False,
+    "ring_size": lambda queue: _or_none(queue.configuration.ring_size),
+    "consumers_before_dispatch": lambda queue: queue.configuration.consumers_before_dispatch or 0,
+    "delay_before_dispatch": lambda queue: _or_none(queue.configuration.delay_before_dispatch),
+    "auto_delete": lambda queue: bool(queue.configuration.auto_delete),
+    "internal": lambda queue: queue.internal,
+    "paging": lambda queue: queue.address.paging,
+    "memory_bytes": lambda queue: queue.address.memory_bytes,
+    "spilled_count": lambda queue: queue.pending.spilled_count,
+    "waiting_count": lambda queue: len(queue.pending),
+    "group_count": lambda queue: len(queue.groups.owners),
+    "measured": lambda queue: queue.address.settings.enable_metrics,
+}
+
+
+def queue_rows(node: ManagedNode) -> Rows[queues.Queue]:
+    """All queues."""
+    directory = node.services.sessions.post_office.directory
+    return Rows(queues.Queue, list(directory.queues.values()), QUEUE, directory.find_queue)
+
+
+def _prefetch(wanted: int, read_at_once: int) -> int:
+    """A prefetch setting; if not set, the read-ahead of the address."""
+    return wanted if wanted >= 0 else read_at_once
+
+
+def address_readers(global_max_size_bytes: int) -> Mapping[str, Callable[[Address], object]]:
+    """Readers of an address, whose memory limit may be that of the node."""
+
+    def limit_percent(address: Address) -> int:
+        limit = address.settings.max_size_bytes
+        if limit < 0:
+            limit = global_max_size_bytes
+        return address.memory_bytes * 100 // limit if limit > 0 else 0
+
+    return {
+        "id": lambda address: address.address_id,
+        "name": lambda address: address.name,
+        "routing_types": lambda address: [kind.name for kind in sorted(address.routing_types)],
+        "queue_count": lambda address: len(address.bindings),
+        "internal": lambda address: address.internal,
+        "temporary": lambda address: not address.stored and not address.internal,
+        "auto_created": lambda address: address.auto_created,
+        "paused": lambda address: address.paused,
+        "duplicate_id_count": lambda address: len(address.duplicate_ids),
+        "retroactive_resource": lambda address: address.retroactive_resource,
+        "unrouted_message_count": lambda address: address.messages_unrouted,
+        "routed_message_count": lambda address: address.messages_routed,
+        "message_count": lambda address: address.message_count,
+        "limit_percent": limit_percent,
+        "page_count": lambda address: address.pages.file_count if address.pages is not None else 0,
+        "size_bytes": lambda address: address.size_bytes,
+        "max_read_page_bytes": lambda address: address.settings.max_read_page_bytes,
+        "max_read_page_messages": lambda address: address.settings.max_read_page_messages,
+        "prefetch_page_bytes": lambda address: _prefetch(
+            address.settings.prefetch_page_bytes, address.settings.max_read_page_bytes
+        ),
+        "prefetch_page_messages": lambda address: _prefetch(
+            address.settings.prefetch_page_messages, address.settings.max_read_page_messages
+        ),
+        "page_size_bytes": lambda address: address.settings.page_size_bytes,
+        "paging": lambda address: address.paging,
+        "memory_bytes": lambda address: address.memory_bytes,
+    }
+
+
+def address_rows(node: ManagedNode) -> Rows[queues.Address]:
+    """All addresses."""
+    addresses = node.services.sessions.post_office.directory.addresses
+    return Rows(queues.Address, list(addresses.values()), address_readers(node.global_max_size_bytes), addresses.get)
+
+
+def binding_rows(node: ManagedNode) -> Rows[queues.Binding]:
+    """Queues, diverts, and queues of other members of the cluster, by the address whose messages they get."""
+    office = node.services.sessions.post_office
+    found = [
+        queues.Binding(
+            address=address.name,
+            kind="queue",
+            name=each.name,
+            routing_type=each.queue.routing_type.name,  # type: ignore[arg-type]  # names of the enumeration
+            filter=None if each.filter is None else each.filter.text,
+            consumer_count=each.queue.consumers.count,
+        )
+        for address in office.directory.addresses.values()
+        for each in address.bindings.values()
+    ]
+    found += [
+        queues.Binding(
+            address=each.configuration.address,
+            kind="divert",
+            name=each.name,
+            filter=each.configuration.filter,
+            exclusive=each.configuration.exclusive,
+        )
+        for each in office.diverts.by_name.values()
+    ]
+    remote = () if node.members is None else node.members.bindings.by_name.values()
+    found += [
+        queues.Binding(
+            address=each.address,
+            kind="remote",
+            name=each.name,
+            filter=None if each.filter is None else each.filter.text,
+            consumer_count=each.consumers.count,
+            node_id=each.node_id,
+        )
+        for each in remote
+    ]
+    return Rows.of_items(queues.Binding, found)
+
+
+DIVERT: Final[Mapping[str, Callable[[Divert], object]]] = {
+    "name": lambda divert: divert.name,
+    "address": lambda divert: divert.configuration.address,
+    "forwarding_address": lambda divert: divert.configuration.forwarding_address,
+    "routing_name": lambda divert: divert.routing_name,
+    "filter": lambda divert: divert.configuration.filter,
+    "exclusive": lambda divert: divert.configuration.exclusive,
+    "routing_type": lambda divert: divert.configuration.routing_type.name,
+}
+
+
+def divert_rows(node: ManagedNode) -> Rows[links.Divert]:
+    """All diverts."""
+    diverts = node.services.sessions.post_office.diverts.by_name
+    return Rows(links.Divert, list(diverts.values()), DIVERT, diverts.get)
+
+
+def message_of(queue: Queue, reference: MessageReference) -> queues.Message:
+    """A waiting message; one that cannot be read is quarantined."""
+    message = queue.read_waiting(reference)
+    if message is None:
+        return queues.Message(message_id=reference.message_id, unreadable=True)
+    limit = queue.address.settings.management_message_attribute_size_limit
+    return queues.Message(
+        message_id=reference.message_id,
+        address=message.address or "",
+        type=message.type,
+        durable=message.durable,
+        priority=message.priority,
+        timestamp_ms=message.timestamp,
+        expiration_ms=message.expiration,
+        user_id=None if message.user_id is None else f"ID:{uuid_text(message.user_id)}",
+        size_bytes=reference.size_bytes,
+        large=message.is_large,
+        properties={name: shown_value(value, limit) for name, value in message.properties.items()},
+        text=text_of(queue, message),
+    )
+
+
+def message_page(
+    node: ManagedNode, name: str, selector: str | None, skip: int, limit: int
+) -> Generator[None, None, list[queues.Message]]:
+    """Waiting messages of a queue that a selector selects, in slices.
+
+    Args:
+        name: Name of the queue.
+        selector: None: all messages.
+        skip: Number of selected messages that are left out.
+        limit: Maximum number of messages.
+
+    Raises:
+        QueueNotFound: there is no such queue.
+        InvalidSelector: the selector cannot be read.
+    """
+    queue = node.services.sessions.post_office.directory.find_queue(name)
+    if queue is None:
+        raise QueueNotFound(f"no queue {name!r} here")
+    return page(queue, wanted_by(queue, selector), skip, limit, message_of)

@@ -1,0 +1,1 @@
+"""Reasons why messages wait in a queue."""

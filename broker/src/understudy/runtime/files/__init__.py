@@ -1,0 +1,1 @@
+"""Files of an instance that a command or a node replaces."""

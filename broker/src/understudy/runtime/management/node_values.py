@@ -1,0 +1,191 @@
+"""The node itself as a value of the management model."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from msgspec import convert
+
+from understudy import __version__, kernel
+from understudy.ha.policy import Role
+from understudy.ha.replication.promotion import Promotion as RecordedPromotion
+from understudy.limits import QUARANTINE_SHOWN_MAX
+from understudy.management.model.links import Acceptor, Certificate
+from understudy.management.model.node import (
+    Activation,
+    EarlierData,
+    Following,
+    HighAvailability,
+    Kernel,
+    Node,
+    Peer,
+    Promotion,
+    Quarantine,
+    Readers,
+    Scrub,
+    Store,
+    WithoutLockManager,
+)
+from understudy.management.snapshot.links import readers_of
+from understudy.runtime.node import BrokerNode
+from understudy.runtime.promotions import Promotions
+from understudy.store.log.segment import log_size_bytes
+
+#: Reason of an active node that is not ready.
+CLOSED: Final = "no acceptor is open: clients cannot connect (autoStart=false?)"
+
+
+class NodeReader:
+    """Reads the node from its present state.
+
+    Args:
+        node: The node, in any state.
+        promotions: Promotions of the data of the node.
+    """
+
+    def __init__(self, node: BrokerNode, promotions: Promotions) -> None:
+        self._node = node
+        self._promotions = promotions
+
+    def read(self) -> Node:
+        """The node."""
+        node, broker = self._node, self._node.broker
+        follower = node.standby.follower
+        return Node(
+            name=node.configuration.name,
+            version=__version__,
+            kernel=Kernel(kernel.ACTIVE, kernel.WHY),
+            node_id=node.parts.lock.node_id or None,
+            pid=os.getpid(),
+            uptime_ms=node.environment.clock.monotonic_ms() - node.started_ms,
+            epoch=self._epoch(),
+            ha=self._high_availability(),
+            promotion=None if self._promotions.last is None else promotion_of(self._promotions.last),
+            earlier_data=self._earlier_data(),
+            peer=self._peer(),
+            activation=self._activation(),
+            following=None if follower is None else Following(follower.caught_up, follower.lag_bytes),
+            acceptors=self.acceptors(),
+            store=self._store(),
+            scrub=self._scrub(),
+            connections=0 if broker is None else len(broker.services.connections),
+            sessions=0 if broker is None else broker.services.connections.session_count,
+            confirmations=0 if node.store is None else node.store.context.released,
+            trouble=self._trouble(),
+            in_line=node.policy.in_line,
+        )
+
+    def _epoch(self) -> int | None:
+        if self._node.store is not None:
+            return self._node.store.epoch
+        follower = self._node.standby.follower
+        return follower.state.epoch if follower is not None else None
+
+    def _high_availability(self) -> HighAvailability:
+        policy, without = self._node.policy, self._node.policy.without_manager
+        return HighAvailability(
+            policy=policy.name,  # type: ignore[arg-type]  # one of the declared names
+            role=policy.role.value,
+            state=self._node.state,  # type: ignore[arg-type]  # one of the declared states
+            machine_state=self._node.life.state.name,
+            waiting_because=self._promotions.waiting_because or policy.stays_passive,
+            without_lock_manager=None
+            if without is None
+            else convert(without, WithoutLockManager, from_attributes=True),
+        )
+
+    def _trouble(self) -> str | None:
+        node = self._node
+        if node.state == "active":
+            if node.store is not None and node.store.full:
+                return f"disk full: {node.store.full_reason}"
+            return None if node.serving.is_open else CLOSED
+        return node.standby.following_error or self._promotions.waiting_because or node.standby.check()
+
+    def _peer(self) -> Peer | None:
+        node = self._node
+        role = "primary" if node.policy.role is Role.BACKUP else "backup"
+        if node.state == "active":
+            member = node.parts.topology.member(node.parts.lock.node_id)
+            if member is None or member.backup is None:
+                return None
+            return Peer(role, f"{member.backup.host}:{member.backup.port}")
+        replica = node.replication.replica if node.replication is not None else None
+        active = replica.active_node if replica is not None else node.standby.announced_to
+        return None if active is None else Peer(role, active)
+
+    def _earlier_data(self) -> EarlierData | None:
+        found = self._node.replication.earlier_data() if self._node.replication is not None else None
+        if found is None:
+            return None
+        directory, note = found
+        return EarlierData(directory, note.epoch, note.sequence, note.records, note.messages)
+
+    def _activation(self) -> Activation | None:
+        facts = self._node.activation.facts()
+        return None if facts is None else convert(facts, Activation, from_attributes=True)
+
+    def acceptors(self) -> list[Acceptor]:
+        """The configured acceptors."""
+        return [
+            Acceptor(acceptor.name, acceptor.url, self._certificate(acceptor.name))
+            for acceptor in self._node.configuration.acceptors
+        ]
+
+    def _certificate(self, name: str) -> Certificate | None:
+        tls = self._node.parts.tls
+        found = tls.certificate(name)
+        if found is None:
+            return None
+        return Certificate(found.subject, found.sha256, found.not_after_ms, tls.days_left(found))
+
+    def _store(self) -> Store | None:
+        node = self._node
+        directory = node.configuration.journal_directory
+        if node.store is not None:
+            store, size_bytes = node.store, node.store.size_bytes()
+            return Store(
+                directory,
+                store.segment_count,
+                size_bytes,
+                store.full,
+                store.context.durable,
+                live_bytes=store.live_bytes,
+                amplification=size_bytes / store.live_bytes if store.live_bytes else None,
+                quarantined=store.quarantine.count,
+                waiting_for_other_node=0 if node.broker is None else node.broker.post_office.damaged.waiting_count,
+                repaired=store.quarantine.repairs.repaired,
+                set_aside=store.quarantine.set_aside,
+            )
+        if node.standby.follower is not None:
+            state = node.standby.follower.state
+            size_bytes = log_size_bytes(node.environment.disk, directory)
+            return Store(directory, len(state.segments), size_bytes, False, state.sequence)
+        return None
+
+    def _scrub(self) -> Scrub | None:
+        report = self._node.parts.watch.scrub_report
+        if report is None:
+            return None
+        age_ms = None if not report.passes else max(self._node.environment.clock.wall_ms() - report.completed_ms, 0)
+        return Scrub(
+            report.running, report.pass_bytes, report.unverified, report.passes, age_ms, report.damaged, report.repaired
+        )
+
+    def readers(self) -> Readers:
+        """Named readers of the log."""
+        store = self._node.store
+        return Readers() if store is None else readers_of(store)
+
+    def quarantine(self) -> Quarantine:
+        """Entries of the quarantine."""
+        store = self._node.store
+        if store is None:
+            return Quarantine(0, [])
+        return Quarantine(store.quarantine.count, store.quarantine.as_json(0, QUARANTINE_SHOWN_MAX))
+
+
+def promotion_of(recorded: RecordedPromotion) -> Promotion:
+    """The value of a recorded promotion."""
+    return convert(recorded, Promotion, from_attributes=True)

@@ -1,0 +1,110 @@
+"""A ``BrokerNode`` as the doors of management see it.
+
+Loaded with the management server (``runtime.management.http``): a node without management does not need it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Any, Final, cast
+
+from understudy.broker import Broker
+from understudy.errors import BrokerError, NotActive
+from understudy.management.doors.http import COLLECTIONS
+from understudy.management.model.cluster import Cluster
+from understudy.management.model.node import Node, Quarantine, Readers
+from understudy.management.model.queues import Message
+from understudy.management.operations.invocation import Answer, InvocationRequest, Requester
+from understudy.management.snapshot.collections import rows_of
+from understudy.management.snapshot.routing import message_page
+from understudy.management.snapshot.rows import Rows
+from understudy.management.view import Browsed, Promoted
+from understudy.runtime.management.cluster_view import read_cluster
+from understudy.runtime.management.node_values import NodeReader, promotion_of
+from understudy.runtime.node import BrokerNode
+from understudy.runtime.promotions import Promotions
+from understudy.terms import Permission
+
+
+class _TokenSecurity:
+    """Grants all permissions to callers with the token of the node."""
+
+    user = "token"
+    permission_ms = 0
+
+    def check(self, permission: Permission, address: str, queue: str | None = None) -> None:
+        return
+
+    def allows(self, permission: Permission, address: str, queue: str | None = None) -> bool:
+        return True
+
+
+_TOKEN: Final = Requester(_TokenSecurity(), "")
+
+
+class LiveNodeView:
+    """View of a ``BrokerNode``, read from its present state. Implements ``management.view.NodeView``."""
+
+    def __init__(self, node: BrokerNode) -> None:
+        self._node = node
+        self._promotions = Promotions(node.parts, node.policy)
+        self._reader = NodeReader(node, self._promotions)
+        self._stopping: list[asyncio.Task[None]] = []
+
+    def node(self) -> Node:
+        return self._reader.read()
+
+    def cluster(self) -> Cluster:
+        return read_cluster(self._node.parts, self._node.broker, self._node.serving.colocation)
+
+    def readers(self) -> Readers:
+        return self._reader.readers()
+
+    def quarantine(self) -> Quarantine:
+        return self._reader.quarantine()
+
+    def rows(self, collection: str) -> Rows[Any]:
+        kind = COLLECTIONS[collection].kind
+        if collection == "acceptors":
+            return Rows.of_items(kind, self._reader.acceptors())
+        broker = self._node.broker
+        return rows_of(collection, kind, None if broker is None else broker.invocations.node)
+
+    # -- requests ---------------------------------------------------------------------------------
+
+    def browse(self, queue: str, selector: str | None, skip: int, limit: int, answer: Browsed) -> None:
+        def done(result: object, error: BrokerError | None) -> None:
+            answer(cast(list[Message], result) if error is None else error)
+
+        invocations = self._active_broker().invocations
+        read = partial(message_page, name=queue, selector=selector, skip=skip, limit=limit)
+        invocations.node.timers.call_later(0, partial(invocations.run, read, done))
+
+    def invoke(self, request: InvocationRequest, answer: Answer) -> None:
+        broker = self._active_broker()
+
+        def done(result: object, error: BrokerError | None) -> None:
+            context = broker.store.context
+            context.when_durable(context.appended, answer, result, error)
+
+        # in a turn of the node, whose end writes the batch
+        broker.invocations.node.timers.call_later(0, partial(broker.invocations.carry_out, request, _TOKEN, done))
+
+    def _active_broker(self) -> Broker:
+        broker = self._node.broker
+        if broker is None:
+            raise NotActive(f"the node is {self._node.state}")
+        return broker
+
+    def request_promotion(self, answer: Promoted) -> None:
+        self._promotions.promote(
+            lambda outcome: answer(outcome if isinstance(outcome, BrokerError) else promotion_of(outcome))
+        )
+
+    def request_activation(self) -> None:
+        self._node.take_stopped()
+
+    def request_stop(self, *, failover: bool) -> None:
+        task = asyncio.get_running_loop().create_task(self._node.stop(failover=failover))
+        self._stopping.append(task)

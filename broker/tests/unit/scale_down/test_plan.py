@@ -1,0 +1,57 @@
+"""The end of a transfer: the last packets to the target, and when it keeps a record of this node (ADR 0126)."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from support.routing import World, text
+from understudy.scale_down.plan import ScaleDown
+from understudy.scale_down.work import Ask
+from understudy.wire.core import packets
+
+OWN = "00000000-0000-0000-0000-0000000000aa"
+RECORD = packets.StoreMoved(OWN, 7, 3, "place", 1, 7, 0, b"")
+
+
+class Finish:
+    """The last part of a scale-down of a node with a queue."""
+
+    def __init__(self, *, prepared: bool = False) -> None:
+        self.world = World()
+        self.queue = self.world.queue("q")
+        self.told: list[packets.Packet] = []
+        resources = SimpleNamespace(prepared=lambda: iter([object()] if prepared else []))
+        sessions = SimpleNamespace(post_office=self.world.office, resources=resources)
+        plan: Any = ScaleDown.__new__(ScaleDown)
+        plan._cluster = SimpleNamespace(credentials=None)
+        plan._services = SimpleNamespace(sessions=sessions, node_id=OWN)
+        plan._configuration = SimpleNamespace(management_address="m")
+        plan._kept_prefixes = ()
+        plan._moved = lambda: RECORD
+        plan.transfer = SimpleNamespace(target=SimpleNamespace(node_id="target"))
+        self.plan = plan
+
+    def asked(self) -> list[packets.Packet]:
+        """The requests to the target, each answered."""
+        target = SimpleNamespace(tell=lambda packet, of_cluster: self.told.append(packet), target=None)
+        return [each.packet for each in self.plan._finish(target) if isinstance(each, Ask)]
+
+
+def test_a_node_without_messages_leaves_its_record() -> None:
+    node = Finish()
+    assert node.asked()[-1] is RECORD
+    assert node.told == [packets.ScaleDownAnnouncement("target", OWN)]
+
+
+@pytest.mark.parametrize("left", ["message", "prepared transaction"])
+def test_a_node_that_has_something_left_leaves_no_record(left: str) -> None:
+    """Its primary would begin with an empty store, and the rest would never be served."""
+    node = Finish(prepared=left != "message")
+    if left == "message":
+        node.world.session().send(text("refused"))
+        node.world.turn()
+    assert RECORD not in node.asked()
+    assert node.told == [packets.ScaleDownAnnouncement("target", OWN)], "the rest is there"
