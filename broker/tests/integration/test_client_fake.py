@@ -18,7 +18,6 @@ import pytest
 
 from support.fake_broker import FakeBroker, Store
 from understudy.client import aio, sync
-from understudy.client.core.bodies import encode_text
 from understudy.errors import (
     AuthenticationFailed,
     CommitOutcomeUnknown,
@@ -74,8 +73,8 @@ def test_send_receive_browse_acknowledge() -> None:
             await producer.send(b"bytes")
             await producer.send(Message(b"whole", priority=9))
             browser = await session.browser("q")
-            bodies = [each.body async for each in browser]
-            assert bodies == [encode_text("text"), b"bytes", b"whole"]
+            contents = [each.content async for each in browser]
+            assert contents == ["text", b"bytes", b"whole"]
             assert len([each async for each in browser]) == 3, "again from the top"
             consumer = await session.consumer("q")
             first = await consumer.receive(5)

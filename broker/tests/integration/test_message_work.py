@@ -1,4 +1,4 @@
-"""Both clients with a real broker: messages say what they are, and each has an end of its own (ADR 0143)."""
+"""Both clients with a real broker: contents and fields of messages, and the end of each one (ADR 0143)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from support.targets import Target, start_target
 from understudy.client import aio, sync
-from understudy.client.core.received import ReceivedMessage
+from understudy.client.core.consumer import ReceivedMessage
 from understudy.errors import CallTimedOut, IllegalState
 from understudy.message import Message, MessageType
 
@@ -380,7 +380,7 @@ def test_a_request_without_an_answer_times_out(connection: sync.Connection, queu
         consumer = session.consumer(queue)
         assert not session.reply(got(consumer.receive(5)), "too late"), "its temporary queue was deleted"
         session.producer(queue).send("wants no answer")
-        assert not session.reply(got(consumer.receive(5)), "nobody asked")
+        assert not session.reply(got(consumer.receive(5)), "an answer")
     with connection.session(transacted=True) as session, pytest.raises(IllegalState, match="transaction"):
         session.request(queue, "never sent")
 

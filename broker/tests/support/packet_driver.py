@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from support.client import Drive, Outcome
-from understudy.client.core.consumer import ConsumerState
-from understudy.client.core.received import ReceivedMessage
+from understudy.client.core.consumer import ConsumerState, ReceivedMessage
 from understudy.client.core.session import SessionState
 from understudy.client.core.taken import AcknowledgeMode
 from understudy.errors import ConnectionLost

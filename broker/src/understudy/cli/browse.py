@@ -24,7 +24,7 @@ from understudy.cli.load import (
 from understudy.cli.tables import Column, Kind, Row, Table, View, view_options
 from understudy.cli.terminal import echo
 from understudy.client import aio
-from understudy.client.core.received import ReceivedMessage
+from understudy.client.core.consumer import ReceivedMessage
 from understudy.client.core.url import parse_url
 from understudy.errors import BrokerError
 from understudy.message import MessageType

@@ -28,7 +28,7 @@ from understudy.cli.load import (
     until_interrupted,
 )
 from understudy.client import aio
-from understudy.client.core.received import ReceivedMessage
+from understudy.client.core.consumer import ReceivedMessage
 from understudy.client.core.taken import AcknowledgeMode
 from understudy.client.core.url import parse_url
 from understudy.dataclass import dataclass

@@ -24,8 +24,8 @@ from understudy.cli.defaults import DEFAULT_URL
 from understudy.cli.tables import Page, console
 from understudy.cli.terminal import echo
 from understudy.client import aio
+from understudy.client.core.consumer import ReceivedMessage
 from understudy.client.core.options import ClientUrl
-from understudy.client.core.received import ReceivedMessage
 from understudy.errors import ConfigError
 from understudy.ledger import ORIGIN_PROPERTY, Confirmer, LedgerWriter, digest_of
 

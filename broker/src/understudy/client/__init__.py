@@ -19,12 +19,13 @@ message is asked for, which discards the rest of it.
 from __future__ import annotations
 
 from understudy import errors
+from understudy.client.core.consumer import ReceivedMessage
+from understudy.client.core.content import Content
 from understudy.client.core.destinations import QueueAttributes, RoutingType
 from understudy.client.core.large_sends import Readable
 from understudy.client.core.listeners import FailoverEvent, FailoverListener, FailureCode, FailureListener
 from understudy.client.core.options import ClientOptions, ClientUrl, Connector, DiscoveryGroup, ServingNode, TlsOptions
-from understudy.client.core.received import ReceivedMessage
-from understudy.client.core.send_options import SendOptions
+from understudy.client.core.send_options import MessageOptions, SendOptions
 from understudy.client.core.taken import AcknowledgeMode
 from understudy.client.core.url import parse_url
 from understudy.ids import Xid
@@ -38,12 +39,14 @@ __all__ = [
     "ClientOptions",
     "ClientUrl",
     "Connector",
+    "Content",
     "DiscoveryGroup",
     "FailoverEvent",
     "FailoverListener",
     "FailureCode",
     "FailureListener",
     "Message",
+    "MessageOptions",
     "MessageType",
     "Properties",
     "PropertyValue",

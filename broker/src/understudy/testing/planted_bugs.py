@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from understudy.client.core.consumer import ReceivedMessage
 from understudy.client.core.failover import Reconnection
-from understudy.client.core.received import ReceivedMessage
 from understudy.ports import LogWriter, Operation, OperationApplier, Timers
 from understudy.routing.acceptance import Acceptance
 from understudy.routing.lifecycle.duplicate_ids import DuplicateIdCache

@@ -18,8 +18,8 @@ from functools import partial
 from typing import Final, Protocol
 
 from understudy.client import aio
+from understudy.client.core.consumer import ReceivedMessage
 from understudy.client.core.listeners import FailureCode
-from understudy.client.core.received import ReceivedMessage
 from understudy.dataclass import dataclass
 from understudy.errors import (
     AddressFull,

@@ -11,8 +11,7 @@ from understudy.cli.browse import describe
 from understudy.cli.consume import Intake
 from understudy.cli.load import LEDGER_NUMBER, LEDGER_PRODUCER, LedgerFile, Meter, print_summary, read_password
 from understudy.cli.produce import Load
-from understudy.client.core.consumer import ConsumerState
-from understudy.client.core.received import ReceivedMessage
+from understudy.client.core.consumer import ConsumerState, ReceivedMessage
 from understudy.client.core.taken import AcknowledgeMode
 from understudy.errors import ConfigError
 from understudy.ledger import Kind, read

@@ -106,7 +106,7 @@ def test_a_delay_of_the_client_takes_the_place_of_that_of_the_settings() -> None
     rig.settle(2, modified(delay_ms=500))
     rig.world.clock.advance(500)
     rig.world.sync()
-    assert rig.counts == [1, 1, 2, 2], "not counted, and delayed all the same"
+    assert rig.counts == [1, 1, 2, 2], "not counted, but delayed"
 
 
 def test_undeliverable_here_goes_to_another_consumer_only() -> None:

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from understudy.client.aio.link import Link, Signal, exclusive
 from understudy.client.core.body_stream import BodyStream
+from understudy.client.core.consumer import ReceivedMessage
 from understudy.client.core.content import Content
 from understudy.client.core.outcomes import modification, rejection
-from understudy.client.core.received import ReceivedMessage
 from understudy.errors import LimitExceeded
 from understudy.limits import FRAME_BYTES_MAX
 

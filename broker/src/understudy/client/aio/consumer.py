@@ -11,9 +11,8 @@ from typing import cast
 
 from understudy.client.aio.bodies import Received
 from understudy.client.aio.link import Link, Signal, exclusive, run_handler
-from understudy.client.core.consumer import ConsumerState
+from understudy.client.core.consumer import ConsumerState, ReceivedMessage
 from understudy.client.core.rate import rate_limit
-from understudy.client.core.received import ReceivedMessage
 from understudy.client.core.session import SessionState
 from understudy.errors import ObjectClosed
 

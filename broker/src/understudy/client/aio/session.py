@@ -11,9 +11,9 @@ from understudy.client.aio.bodies import Received
 from understudy.client.aio.consumer import Browser, Consumer
 from understudy.client.aio.link import Link, exclusive, run_handler
 from understudy.client.aio.producer import Producer
-from understudy.client.aio.requests import ask, close_session, converse
+from understudy.client.aio.requests import TransactionBlock, ask, close_session, converse
 from understudy.client.aio.xa import XaBranches
-from understudy.client.core.consumer import ConsumerState
+from understudy.client.core.consumer import ConsumerState, ReceivedMessage
 from understudy.client.core.destinations import (
     QueueAttributes,
     Request,
@@ -31,8 +31,7 @@ from understudy.client.core.destinations import (
     subscription_queue,
 )
 from understudy.client.core.jms_names import producer_target, queue_name, topic_name
-from understudy.client.core.received import ReceivedMessage
-from understudy.client.core.send_options import MessageOptions
+from understudy.client.core.send_options import MessageOptions, reply_options, request_options
 from understudy.client.core.session import SessionState
 from understudy.client.sources import Body
 from understudy.errors import AddressNotFound, CallTimedOut, IllegalState
@@ -106,10 +105,6 @@ class Session:
         Concurrency: any task may close it; calls of other tasks that wait raise ``ObjectClosed``.
         """
         await self._close(failed=False)
-
-    def _check_transacted(self) -> None:
-        if not self._state.options.transacted:
-            raise IllegalState("the session is not transacted", hint="use connection.session(transacted=True)")
 
     @exclusive
     async def _close(self, *, failed: bool) -> None:
@@ -190,7 +185,7 @@ class Session:
 
         Failover and concurrency: as of ``commit`` and ``rollback``.
         """
-        return TransactionBlock(self)
+        return TransactionBlock(self._link, self._state)
 
     async def request(
         self, address: str, body: Body = None, *, timeout_s: float = 30.0, **options: Unpack[MessageOptions]
@@ -222,7 +217,7 @@ class Session:
         try:
             async with await self.consumer(place, auto_create=False) as answers:
                 async with await self.producer(address) as producer:
-                    await producer.send(body, **_request_options(options, place, self._link.entropy(16)))
+                    await producer.send(body, **request_options(options, place, uuid_text(self._link.entropy(16))))
                 answer = await answers.receive(timeout_s)
                 if answer is None:
                     raise CallTimedOut(f"no answer from {address} within {timeout_s} s", hint="is a responder running?")
@@ -236,7 +231,7 @@ class Session:
         """Send the answer to a request, which may come from a JMS client, with the correlation id that it expects.
 
         Args:
-            request: The request.
+            request: A received message.
             body: As for ``Producer.send``.
             options: As for ``Producer.send``.
 
@@ -252,7 +247,7 @@ class Session:
             return False
         try:
             async with await self.producer(request.reply_to) as producer:
-                await producer.send(body, **_reply_options(options, request))
+                await producer.send(body, **reply_options(options, request.correlation_id or request.jms_message_id))
         except AddressNotFound:
             return False
         return True
@@ -710,35 +705,3 @@ class Session:
             )
         )
         return Consumer(self, self._link, self._state, state)
-
-
-class TransactionBlock:
-    """One transaction of a session in a block. Made by ``Session.transaction``."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
-    async def __aenter__(self) -> Session:
-        self._session._check_transacted()
-        return self._session
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            await self._session.commit()
-        elif self._session._state.closed is None:
-            await self._session.rollback()
-
-
-def _request_options(given: MessageOptions, place: str, token: bytes) -> MessageOptions:
-    options: MessageOptions = {"reply_to": place, "correlation_id": uuid_text(token)}
-    options.update(given)
-    return options
-
-
-def _reply_options(given: MessageOptions, request: ReceivedMessage) -> MessageOptions:
-    """With the correlation id that JMS prescribes: that of the request, or else its message id."""
-    options: MessageOptions = {"correlation_id": request.correlation_id or request.jms_message_id}
-    options.update(given)
-    return options

@@ -17,10 +17,10 @@ of sessions (``restoration``), new sessions (``session_creation``), what happens
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from understudy.client.core.calls import Calls, Waiter, settle
-from understudy.client.core.dials import Dials
+from understudy.client.core.dials import Dials, Link
 from understudy.client.core.failover import Event, Reconnection, State
 from understudy.client.core.life import Life
 from understudy.client.core.listeners import Listeners
@@ -66,40 +66,6 @@ CONTROL_CHANNEL: Final = 1
 #: Oldest server version spoken: pipelined sends need correlation ids.
 OLDEST_VERSION: Final = 130
 _REDIRECTS: Final = (DisconnectReason.REDIRECT, DisconnectReason.REDIRECT_ON_CRITICAL_ERROR)
-
-
-class Link(Protocol):
-    """The shell as seen from here."""
-
-    def dial(self, connector: Connector, attempt: int) -> None:
-        """Open a transport beside those being opened; ``transport_up`` or ``transport_lost`` follows, with the
-        number.
-        """
-        ...
-
-    def cancel(self, attempt: int) -> None:
-        """Stop opening that transport; nothing follows."""
-        ...
-
-    def hang_up(self) -> None:
-        """Drop the transport and every dial under way at once."""
-        ...
-
-    def wants_flush(self) -> None:
-        """Bytes or acknowledgements wait: fetch ``data_to_send`` before this turn of the loop ends."""
-        ...
-
-    def wake_at(self, moment_ms: int) -> None:
-        """Call ``handle_deadline`` at that monotonic moment, if not before."""
-        ...
-
-    def notify(self, call: Callable[[], None]) -> None:
-        """Call a listener of the application, now or later; in the order in which they are given."""
-        ...
-
-    def log(self, event: str, text: str, *, warning: bool = False) -> None:
-        """Write a line to the client's log; ``event`` is its category."""
-        ...
 
 
 class ClientState:
@@ -235,6 +201,9 @@ class ClientState:
         if connector is not None:
             self._dial_failed(connector, error)
         elif attempt == self._attempt:
+            if self.state is State.GREETING and self.connector is not None and self.connector.tls is None:
+                hint = "a port with TLS ends a connection without it: sslEnabled=true asks for TLS"
+                error = ConnectionLost(str(error), hint=hint)
             self._lost(error, hang_up=False)
 
     def receive_data(self, data: bytes) -> None:
@@ -246,7 +215,8 @@ class ClientState:
         try:
             frames = decoder.receive_data(data)
         except ProtocolError as error:
-            self._lost(ConnectionLost(f"broker {self.connector} broke the protocol: {error}"))
+            hint = "it speaks HTTP: is that the port of the management?" if data.startswith(b"HTTP") else None
+            self._lost(ConnectionLost(f"broker {self.connector} broke the protocol: {error}", hint=hint))
             return
         sessions = self.sessions
         for channel_id, packet, size_bytes in frames:
@@ -348,7 +318,7 @@ class ClientState:
         self.wake_at(self._dials.stagger(delay_ms))
 
     def _dial_failed(self, connector: Connector, error: BrokerError) -> None:
-        self._link.log("dial", f"{connector}: {error}")
+        self._link.log("dial", str(error))
         self._machine.fire(Event.DIAL_FAILED, connector, error)
 
     def greet(self, node_id: str | None) -> None:

@@ -23,7 +23,7 @@ from typing import Final, Protocol
 from understudy.client.core.body_stream import READ_AHEAD_BYTES, BodyStream
 from understudy.client.core.calls import Waiter
 from understudy.client.core.outcomes import Outcome
-from understudy.client.core.received import ReceivedMessage
+from understudy.client.core.received import MessageView
 from understudy.client.core.taken import AcknowledgeMode, TakenMessages
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, ConnectionLost, IllegalState, LimitExceeded, RemoteProtocolError
@@ -45,6 +45,38 @@ from understudy.wire.core.packets import (
 WHOLE_BODY_BYTES_MAX: Final = READ_AHEAD_BYTES
 #: Largest large message put together in memory. Bytes.
 LARGE_BODY_BYTES_MAX: Final = FRAME_BYTES_MAX
+
+
+class ReceivedMessage(MessageView):
+    """A message as the application gets it."""
+
+    __slots__ = ("consumer", "generation", "given_back", "settled", "size_bytes")
+
+    def __init__(
+        self,
+        message: Message,
+        delivery_count: int,
+        size_bytes: int,
+        consumer: ConsumerState,
+        stream: BodyStream | None = None,
+    ) -> None:
+        super().__init__(message, delivery_count, stream)
+        self.size_bytes = size_bytes
+        """Credits it costs."""
+        self.consumer = consumer
+        self.generation = consumer.host.generation
+        self.settled = False
+        """Whether the application has ended its delivery: acknowledged it alone, or given it back."""
+        self.given_back = False
+        """Whether the application has given it back, or sent it to the dead letter address."""
+
+    @property
+    def queue(self) -> str:
+        """The queue it came from."""
+        return self.consumer.queue
+
+    def __repr__(self) -> str:
+        return f"<ReceivedMessage {self.message!r}, delivery {self.delivery_count}>"
 
 
 MakeReceived = Callable[[Message, int, int, "ConsumerState", BodyStream | None], ReceivedMessage]

@@ -16,10 +16,10 @@ from understudy.client.core.consumer import (
     ConsumerOptions,
     ConsumerState,
     MakeReceived,
+    ReceivedMessage,
 )
 from understudy.client.core.options import ClientOptions
 from understudy.client.core.outcomes import Outcome
-from understudy.client.core.received import ReceivedMessage
 from understudy.client.core.taken import AcknowledgeMode
 from understudy.errors import BrokerError, IllegalState, MessageUnreadable, ObjectClosed, QueueNotFound
 from understudy.wire.core.packets import (

@@ -1,6 +1,6 @@
-"""A received message: its content and its fields, as the application reads them (ADR 0143).
+"""The content and the fields of a received message, as the application reads them (ADR 0143).
 
-Not here: buffers and credits (``consumer``), acknowledgements (``consumers``), waiting for a body (the shells).
+Not here: its consumer and delivery (``consumer``), acknowledgements (``consumers``), waiting for a body (the shells).
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from understudy.client.core.body_stream import BodyStream
 from understudy.client.core.content import Content, decode_content, kind_text
@@ -17,9 +17,6 @@ from understudy.ids import uuid_text
 from understudy.message import CORRELATION_ID, GROUP_ID, REPLY_TO, Message, MessageType
 from understudy.properties import Properties
 
-if TYPE_CHECKING:
-    from understudy.client.core.consumer import ConsumerState
-
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 #: Kinds whose body is an encoding of Python values.
 _ENCODED: Final = (MessageType.TEXT, MessageType.MAP, MessageType.STREAM)
@@ -27,43 +24,18 @@ _ENCODED: Final = (MessageType.TEXT, MessageType.MAP, MessageType.STREAM)
 _READ_BY: Final[Mapping[int, str]] = {MessageType.TEXT: "use message.text", MessageType.BYTES: "use message.body"}
 
 
-class ReceivedMessage:
-    """A message as the application gets it."""
+class MessageView:
+    """The content and the fields of a message."""
 
-    __slots__ = (
-        "_whole",
-        "consumer",
-        "delivery_count",
-        "generation",
-        "given_back",
-        "message",
-        "settled",
-        "size_bytes",
-        "stream",
-    )
+    __slots__ = ("_whole", "delivery_count", "message", "stream")
 
-    def __init__(
-        self,
-        message: Message,
-        delivery_count: int,
-        size_bytes: int,
-        consumer: ConsumerState,
-        stream: BodyStream | None = None,
-    ) -> None:
+    def __init__(self, message: Message, delivery_count: int, stream: BodyStream | None) -> None:
         self.message = message
         """All fields as they travel; its body is the encoded one."""
         self.delivery_count = delivery_count
         """1 for the first delivery."""
-        self.size_bytes = size_bytes
-        """Credits it costs."""
-        self.consumer = consumer
-        self.generation = consumer.host.generation
         self.stream = stream
         """The body of a message that was handed over before all of it had come; else None."""
-        self.settled = False
-        """Whether the application has ended its delivery: acknowledged it alone, or given it back."""
-        self.given_back = False
-        """Whether the application has given it back, or sent it to the dead letter address."""
         self._whole: bytes | None = None
 
     @property
@@ -204,14 +176,6 @@ class ReceivedMessage:
     def redelivered(self) -> bool:
         """Whether the message was delivered before."""
         return self.delivery_count > 1
-
-    @property
-    def queue(self) -> str:
-        """The queue it came from."""
-        return self.consumer.queue
-
-    def __repr__(self) -> str:
-        return f"<ReceivedMessage {self.message!r}, delivery {self.delivery_count}>"
 
 
 def _moment(epoch_ms: int) -> datetime | None:

@@ -37,7 +37,7 @@ class MessageOptions(TypedDict, total=False):
     group_id: str | None
     """Messages of one group go to one consumer, in order. Replaces the URL's groupID."""
     last_value_key: str | None
-    """In a last-value queue it takes the place of the message with this key."""
+    """The key of the message that it replaces in a last-value queue."""
     duplicate_id: str | bytes | None
     """The broker drops a message with an id that it knows; in a transaction the commit fails with
     ``DuplicateIdRejected``. Replaces the id that the producer makes."""
@@ -95,3 +95,17 @@ def expiration_ms(ttl_s: float | None, now_ms: int) -> int:
     if ttl_s <= 0:
         raise ValueError(f"ttl_s of {ttl_s}: more than 0, or None for never")
     return now_ms + max(1, round(ttl_s * 1000))
+
+
+def request_options(given: MessageOptions, place: str, correlation_id: str) -> MessageOptions:
+    """The options of a request whose answer comes to this place."""
+    options: MessageOptions = {"reply_to": place, "correlation_id": correlation_id}
+    options.update(given)
+    return options
+
+
+def reply_options(given: MessageOptions, correlation_id: str | bytes | None) -> MessageOptions:
+    """The options of an answer, with the correlation id that its requester expects."""
+    options: MessageOptions = {"correlation_id": correlation_id}
+    options.update(given)
+    return options

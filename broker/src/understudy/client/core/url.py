@@ -192,7 +192,7 @@ def parse_url(text: str) -> ClientUrl:
         raise ConfigError(f"client URL with {len(connectors)} connectors, limit {_CONNECTORS_MAX}")
     refused = "ha" in found.options and not options.ha
     if len(connectors) > 1 and not refused and not found.options.keys() & _ATTEMPTS:
-        # several hosts without a word about attempts: that is what they are for
+        # several hosts without a word about attempts
         options = replace(options, ha=True, reconnect_attempts=-1)
     return ClientUrl(tuple(connectors), login.into(options, found.options), ignored=tuple(ignored))
 

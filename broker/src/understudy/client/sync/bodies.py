@@ -12,9 +12,9 @@ from types import TracebackType
 from typing import Any, Final
 
 from understudy.client.core.body_stream import BodyStream
+from understudy.client.core.consumer import ReceivedMessage
 from understudy.client.core.content import Content
 from understudy.client.core.outcomes import modification, rejection
-from understudy.client.core.received import ReceivedMessage
 from understudy.client.sync.link import Link, Signal
 from understudy.errors import LimitExceeded
 from understudy.limits import FRAME_BYTES_MAX

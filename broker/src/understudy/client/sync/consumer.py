@@ -10,9 +10,8 @@ from collections.abc import Callable, Generator, Iterator
 from types import TracebackType
 from typing import cast
 
-from understudy.client.core.consumer import ConsumerState
+from understudy.client.core.consumer import ConsumerState, ReceivedMessage
 from understudy.client.core.rate import rate_limit
-from understudy.client.core.received import ReceivedMessage
 from understudy.client.core.session import SessionState
 from understudy.client.sync.bodies import Received
 from understudy.client.sync.link import Link, Signal, run_handler

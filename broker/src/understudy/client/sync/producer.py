@@ -135,14 +135,11 @@ class Producer:
             properties: Properties of the message; those of a whole ``Message`` are its own.
             durable: Whether the broker keeps it through restarts.
             priority: 0 to 9; higher ones are delivered first.
-            ttl_s: Seconds from now until it expires; None for never.
-            delay_s: Seconds from now before which it is not delivered.
-            deliver_at: The time before which it is not delivered: a datetime (without a time zone: local time), or
-                seconds since 1970 as of ``time.time()``.
+            ttl_s, delay_s: Seconds from now until it expires, and before which it is not delivered.
+            deliver_at: The time before which it is not delivered: a datetime, or seconds as of ``time.time()``.
             group_id: Messages of one group go to one consumer, in order. Replaces the URL's groupID.
-            last_value_key: In a last-value queue it takes the place of the message with this key.
-            duplicate_id: The broker drops a message with an id that it knows; in a transaction the commit fails with
-                ``DuplicateIdRejected``. Replaces the id that the producer makes.
+            last_value_key: The key of the message that it replaces in a last-value queue.
+            duplicate_id: The broker drops a message with an id that it knows. Replaces the id that the producer makes.
             reply_to: Where the answer is sent: the name of a queue, or a destination such as ``topic://name``.
             correlation_id: Joins a request and its answer (``JMSCorrelationID``).
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Generator
+from types import TracebackType
 from typing import Any
 
 from understudy.client.core.destinations import Conversation, Request
 from understudy.client.core.session import SessionOptions, SessionState
 from understudy.client.sync.link import Link, Signal
-from understudy.errors import BrokerError
+from understudy.errors import BrokerError, IllegalState
 
 
 def ask(link: Link, session: SessionState, request: Request) -> Any:
@@ -36,6 +37,26 @@ def converse(link: Link, session: SessionState, conversation: Conversation) -> N
             step = _thrower(conversation, error)
         else:
             step = _sender(conversation, answer)
+
+
+class TransactionBlock:
+    """One transaction of a session in a block. Made by ``Session.transaction``."""
+
+    def __init__(self, link: Link, session: SessionState) -> None:
+        self._link = link
+        self._session = session
+
+    def __enter__(self) -> None:
+        if not self._session.options.transacted:
+            raise IllegalState("the session is not transacted", hint="use connection.session(transacted=True)")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._link.ask(self._session.commit)
+        elif self._session.closed is None:
+            self._link.ask(self._session.rollback)
 
 
 def prove_login(link: Link) -> None:

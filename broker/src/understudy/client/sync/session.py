@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Unpack, cast
 
-from understudy.client.core.consumer import ConsumerState
+from understudy.client.core.consumer import ConsumerState, ReceivedMessage
 from understudy.client.core.destinations import (
     QueueAttributes,
     Request,
@@ -26,15 +26,14 @@ from understudy.client.core.destinations import (
     subscription_queue,
 )
 from understudy.client.core.jms_names import producer_target, queue_name, topic_name
-from understudy.client.core.received import ReceivedMessage
-from understudy.client.core.send_options import MessageOptions
+from understudy.client.core.send_options import MessageOptions, reply_options, request_options
 from understudy.client.core.session import SessionState
 from understudy.client.sources import Body
 from understudy.client.sync.bodies import Received
 from understudy.client.sync.consumer import Browser, Consumer
 from understudy.client.sync.link import Link, run_handler
 from understudy.client.sync.producer import Producer
-from understudy.client.sync.requests import ask, close_session, converse
+from understudy.client.sync.requests import TransactionBlock, ask, close_session, converse
 from understudy.client.sync.xa import XaBranches
 from understudy.errors import AddressNotFound, CallTimedOut, IllegalState
 from understudy.ids import uuid_text
@@ -107,10 +106,6 @@ class Session:
         Concurrency: any thread may close it; calls of other threads that wait raise ``ObjectClosed``.
         """
         self._close(failed=False)
-
-    def _check_transacted(self) -> None:
-        if not self._state.options.transacted:
-            raise IllegalState("the session is not transacted", hint="use connection.session(transacted=True)")
 
     def _close(self, *, failed: bool) -> None:
         with self._link.lock, self._link:
@@ -191,7 +186,7 @@ class Session:
 
         Failover and concurrency: as of ``commit`` and ``rollback``.
         """
-        return TransactionBlock(self)
+        return TransactionBlock(self._link, self._state)
 
     def request(
         self, address: str, body: Body = None, *, timeout_s: float = 30.0, **options: Unpack[MessageOptions]
@@ -223,7 +218,7 @@ class Session:
         try:
             with self.consumer(place, auto_create=False) as answers:
                 with self.producer(address) as producer:
-                    producer.send(body, **_request_options(options, place, self._link.entropy(16)))
+                    producer.send(body, **request_options(options, place, uuid_text(self._link.entropy(16))))
                 answer = answers.receive(timeout_s)
                 if answer is None:
                     raise CallTimedOut(f"no answer from {address} within {timeout_s} s", hint="is a responder running?")
@@ -237,7 +232,7 @@ class Session:
         """Send the answer to a request, which may come from a JMS client, with the correlation id that it expects.
 
         Args:
-            request: The request.
+            request: A received message.
             body: As for ``Producer.send``.
             options: As for ``Producer.send``.
 
@@ -253,7 +248,7 @@ class Session:
             return False
         try:
             with self.producer(request.reply_to) as producer:
-                producer.send(body, **_reply_options(options, request))
+                producer.send(body, **reply_options(options, request.correlation_id or request.jms_message_id))
         except AddressNotFound:
             return False
         return True
@@ -714,35 +709,3 @@ class Session:
             )
         )
         return Consumer(self, self._link, self._state, state)
-
-
-class TransactionBlock:
-    """One transaction of a session in a block. Made by ``Session.transaction``."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
-    def __enter__(self) -> Session:
-        self._session._check_transacted()
-        return self._session
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self._session.commit()
-        elif self._session._state.closed is None:
-            self._session.rollback()
-
-
-def _request_options(given: MessageOptions, place: str, token: bytes) -> MessageOptions:
-    options: MessageOptions = {"reply_to": place, "correlation_id": uuid_text(token)}
-    options.update(given)
-    return options
-
-
-def _reply_options(given: MessageOptions, request: ReceivedMessage) -> MessageOptions:
-    """With the correlation id that JMS prescribes: that of the request, or else its message id."""
-    options: MessageOptions = {"correlation_id": request.correlation_id or request.jms_message_id}
-    options.update(given)
-    return options

@@ -493,7 +493,7 @@ def test_one_warning_at_a_loss_and_one_when_it_is_served_again() -> None:
     assert drive.link.warnings[1:] == ["served again by a:1 after 0.25 s without service"]
 
 
-def test_a_search_for_a_broker_is_told_with_growing_pauses() -> None:
+def test_a_search_for_a_broker_is_logged_with_growing_pauses() -> None:
     drive = Drive("tcp://a:1?initialConnectAttempts=-1&retryInterval=1000")
     drive.core.connect(Outcome())
     told = []

@@ -8,8 +8,8 @@ import pytest
 
 from support.packet_driver import PacketDriver
 from understudy.client.core.bodies import build_message, encode_text
+from understudy.client.core.consumer import ReceivedMessage
 from understudy.client.core.content import decode_content
-from understudy.client.core.received import ReceivedMessage
 from understudy.client.core.send_options import delivery_ms, expiration_ms, json_text
 from understudy.client.core.stream_bodies import decode_stream, encode_stream
 from understudy.errors import IllegalState, LocalProtocolError, RemoteProtocolError
