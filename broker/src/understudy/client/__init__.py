@@ -25,6 +25,7 @@ from understudy.client.core.destinations import QueueAttributes, RoutingType
 from understudy.client.core.large_sends import Readable
 from understudy.client.core.listeners import FailoverEvent, FailoverListener, FailureCode, FailureListener
 from understudy.client.core.options import ClientOptions, ClientUrl, Connector, DiscoveryGroup, ServingNode, TlsOptions
+from understudy.client.core.received import MessageView
 from understudy.client.core.send_options import MessageOptions, SendOptions
 from understudy.client.core.taken import AcknowledgeMode
 from understudy.client.core.url import parse_url
@@ -48,6 +49,7 @@ __all__ = [
     "Message",
     "MessageOptions",
     "MessageType",
+    "MessageView",
     "Properties",
     "PropertyValue",
     "QueueAttributes",

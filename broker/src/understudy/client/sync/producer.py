@@ -135,7 +135,8 @@ class Producer:
             properties: Properties of the message; those of a whole ``Message`` are its own.
             durable: Whether the broker keeps it through restarts.
             priority: 0 to 9; higher ones are delivered first.
-            ttl_s, delay_s: Seconds from now until it expires, and before which it is not delivered.
+            ttl_s: Seconds from now until it expires; None for never.
+            delay_s: Seconds from now before which it is not delivered.
             deliver_at: The time before which it is not delivered: a datetime, or seconds as of ``time.time()``.
             group_id: Messages of one group go to one consumer, in order. Replaces the URL's groupID.
             last_value_key: The key of the message that it replaces in a last-value queue.
@@ -210,12 +211,7 @@ class Producer:
             if streamed:
                 self._send_stream(message, body, future)
                 return future
-            large: LargeBodySend | None = None
-            if whole:
-                message, large = large_send(message, BytesSource(cast(bytes, body)), options)
-            elif message.header_offset > options.min_large_message_size:
-                message, large = split_if_large(message, options)
-            self._session_state.send(self._state, message, future, large)
+            self._send_whole(message, cast(bytes, body) if whole else None, future)
             return future
 
     def send_large_nowait(self, message: Message, body: Readable | Iterable[bytes]) -> Future[None]:
@@ -259,6 +255,16 @@ class Producer:
             return target, self._routing
         # a temporary one is there or its owner has gone: without a routing type the broker creates none
         return destination.name, None if destination.temporary else destination.routing
+
+    def _send_whole(self, message: Message, body: bytes | None, future: Future[None]) -> None:
+        """Send a message whose body is in memory: ``body``, or that of the message."""
+        options = self._link.core.options
+        large: LargeBodySend | None = None
+        if body is not None:
+            message, large = large_send(message, BytesSource(body), options)
+        elif message.header_offset > options.min_large_message_size:
+            message, large = split_if_large(message, options)
+        self._session_state.send(self._state, message, future, large)
 
     def _send_stream(self, header: Message, body: Body, future: Future[None]) -> None:
         source, file = open_source(body)
