@@ -18,6 +18,7 @@ from benchmarks.growth import growth
 from benchmarks.journal_source import journal_source
 from benchmarks.logins import logins
 from benchmarks.machine import as_installed, describe
+from benchmarks.management_pages import management_pages
 from benchmarks.member_steps import member_steps
 from benchmarks.memory import memory
 from benchmarks.pair_revisions import pair_revisions
@@ -41,6 +42,7 @@ BENCHMARKS: dict[str, click.Command | Callable[..., None]] = {
     "growth": growth,
     "journal-source": journal_source,
     "logins": logins,
+    "management-pages": management_pages,
     "member-steps": member_steps,
     "memory": memory,
     "pair-revisions": pair_revisions,

@@ -295,6 +295,10 @@ def consume(
     A failover in between is survived; put reconnectAttempts=-1 into the URL.
     When --count or --idle-timeout ends it and the broker counts no message in the queue, the ledger gets a row
     DRAINED. Without it ``ledger check`` counts messages without acknowledgement as unresolved, not as lost.
+
+    \b
+    Example: understudy consume --queue orders --count 1000 --ledger received.jsonl
+
     Exit codes: 0 done, 1 fewer than --count, 2 usage, 3 broker unreachable, 4 no failover in time.
     """
     if until is not None and idle_timeout_s is None:

@@ -95,6 +95,9 @@ def check_command(
     queue was drained (understudy consume and browse write that into --ledger), or with --remaining-file;
     otherwise it is unresolved.
 
+    \b
+    Example: understudy ledger check sent.jsonl received.jsonl
+
     Exit codes: 0 every promise kept, 1 a promise broken, 2 a file cannot be read (named with its line),
     3 nothing broken, but messages are unresolved.
     """

@@ -49,7 +49,18 @@ _COMMANDS: Final = {
 }
 
 _SECTIONS: Final = {
-    "Brokers and their state": ("create", "run", "status", "stop", "start", "cluster", "witness", "user", "mask"),
+    "Brokers and their state": (
+        "create",
+        "config",
+        "run",
+        "status",
+        "stop",
+        "start",
+        "cluster",
+        "witness",
+        "user",
+        "mask",
+    ),
     "Handing the service over": ("failover", "failback", "promote", "activate", "accept-store"),
     "Messages and queues": ("produce", "consume", "browse", "queue", "bridge"),
     "Stores, journals and ledgers": ("data", "reader", "ledger", "pipeline"),

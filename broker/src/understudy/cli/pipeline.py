@@ -103,6 +103,9 @@ def audit(
 ) -> None:
     """Check LEDGERs together, as ``understudy ledger check`` does, at any size.
 
+    \b
+    Example: understudy pipeline audit sent.jsonl received.jsonl --html audit.html
+
     Exit codes: 0 every promise kept, 1 a promise broken, 2 a file or Spark cannot be used, 3 nothing broken,
     but messages are unresolved.
     """
@@ -196,6 +199,9 @@ def verdict_command(
     """Compare copies of one node's journal, with every byte checked: DIRECTORY DIRECTORY [DIRECTORY ...].
 
     Newest is decided by epoch and sequence. The copies are only read.
+
+    \b
+    Example: understudy pipeline verdict /srv/a/data/journal /mnt/b/data/journal --export only-there
 
     Exit codes: 0 all are identical or one the beginning of the other, 1 some diverged or one is damaged, or an export
     is not complete, 2 usage, or not of one node, or one cannot be read.

@@ -11,7 +11,7 @@ from understudy.cli.main import cli
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])
-@pytest.mark.parametrize("group", [[], ["data"], ["queue"], ["cluster"], ["pipeline"], ["witness"]])
+@pytest.mark.parametrize("group", [[], ["data"], ["queue"], ["cluster"], ["pipeline"], ["witness"], ["config"]])
 def test_no_sentence_of_the_help_is_cut(group: list[str], width: int) -> None:
     shown = CliRunner().invoke(cli, [*group, "--help"], terminal_width=width).output
     # click ends a sentence that it cuts with three points after a word

@@ -255,6 +255,17 @@ def test_watch_repeats_until_it_is_interrupted(capsys: pytest.CaptureFixture[str
     assert output.err == "understudy: no node answers\n"
 
 
+def test_watch_ends_without_an_error_also_in_the_middle_of_a_question() -> None:
+    answers = iter([1])
+
+    def show() -> int:
+        for answer in answers:
+            return answer
+        raise KeyboardInterrupt
+
+    assert View(as_json=True, watch_s=1, pause=lambda seconds: None).repeat(show) == 1
+
+
 def test_watch_has_a_usual_period() -> None:
     @click.command()
     @view_options(QUEUES, watch=True)

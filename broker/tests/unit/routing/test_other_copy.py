@@ -13,7 +13,7 @@ from support.large import Node as LargeNode
 from support.large import body_of, node_with_dead_letters, seen_by, sent
 from support.store import DIRECTORY, StoreHarness
 from understudy.errors import DiskFailed
-from understudy.routing.lifecycle.quarantine import DISK_AGAIN_MS
+from understudy.routing.lifecycle.quarantine import DISK_AGAIN_MS, DISK_AGAIN_MS_MAX, STANDSTILL_TRIES
 from understudy.store.log.segment import parse_name
 from understudy.store.quarantine import read_entries
 from understudy.store.reference import unpack_location
@@ -218,8 +218,14 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     owners.clear()
 
 
-def test_messages_that_a_failing_disk_cannot_read_come_back_once_it_works(
-    node: Node, failing: list[str], caplog: pytest.LogCaptureFixture
+def let_pass(node: Node | LargeNode, duration_ms: int) -> None:
+    for _ in range(duration_ms // 1_000):
+        node.world.clock.advance(1_000)
+        node.settle()
+
+
+def test_messages_that_a_failing_disk_cannot_read_come_in_their_order_once_it_works(
+    node: Node, failing: list[str]
 ) -> None:
     """Both disks had the right bytes, and five messages stayed in the quarantine after 0.8 s of read errors."""
     node.fill("a", "b", "c")
@@ -227,16 +233,30 @@ def test_messages_that_a_failing_disk_cannot_read_come_back_once_it_works(
     failing.append("a")
     session = node.reader()
     node.settle()
-    node.world.clock.advance(DISK_AGAIN_MS[0])
-    node.settle()
+    let_pass(node, 3_000)
     assert bodies(session) == []
+    assert node.store.quarantine.entries() == []
+    failing.clear()
+    let_pass(node, 2_000)
+    assert bodies(session) == [b"a", b"b", b"c"]
+    assert node.store.quarantine.entries() == []
+
+
+def test_after_a_standstill_the_messages_of_a_failing_disk_wait_and_come_back_later(
+    node: Node, failing: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    node.fill("a", "b", "c")
+    node.store.quarantine.repairs.expect_other("node-a", 10 * WAIT_MS)
+    attached(node)
+    failing.append("a")
+    session = node.reader()
+    node.settle()
+    let_pass(node, 40_000)
     assert node.world.office.damaged.waiting_count == 3
     assert len(node.store.quarantine.entries()) == 3
     failing.clear()
-    for _ in range(5):
-        node.world.clock.advance(DISK_AGAIN_MS[1])
-        node.settle()
-    assert bodies(session) == [b"a", b"b", b"c"]
+    let_pass(node, 2 * DISK_AGAIN_MS_MAX)
+    assert sorted(bodies(session)) == [b"a", b"b", b"c"]
     assert node.store.quarantine.entries() == []
     assert node.world.office.damaged.waiting_count == 0
     waits = [each for each in caplog.records if each.message.startswith("message waits for the other node")]
@@ -249,19 +269,16 @@ def test_a_disk_that_never_works_again_is_tried_until_the_wait_ends(node: Node, 
     failing.append("a")
     node.reader()
     node.settle()
+    let_pass(node, (STANDSTILL_TRIES + 1) * DISK_AGAIN_MS)
     before = len(other.asked)
-    for _ in range(WAIT_MS // 1_000 - 1):
-        node.world.clock.advance(1_000)
-        node.settle()
-    assert 4 <= len(other.asked) - before <= 7, "the pause grows"
-    node.world.clock.advance(WAIT_MS)
-    node.settle()
+    let_pass(node, WAIT_MS - 1_000)
+    assert 3 <= len(other.asked) - before <= 6, "the pause grows"
+    let_pass(node, 2_000)
     assert node.world.office.damaged.waiting_count == 0
     (entry,) = node.store.quarantine.entries()
     assert "waits for the copy" not in entry.reason
-    node.world.clock.advance(10 * WAIT_MS)
     asked = len(other.asked)
-    node.settle()
+    let_pass(node, WAIT_MS)
     assert len(other.asked) == asked
 
 
@@ -276,8 +293,7 @@ def test_a_large_message_whose_record_cannot_be_read_either_comes_back_once_the_
     node.settle()
     assert seen_by(session).disconnected == [0], "its delivery had begun"
     failing.clear()
-    node.world.clock.advance(DISK_AGAIN_MS[0])
-    node.settle()
+    let_pass(node, 2_000)
     session = node.consumer()
     node.settle()
     assert seen_by(session).large_bodies == [body_of("m")]

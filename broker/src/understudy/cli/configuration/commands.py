@@ -15,7 +15,7 @@ from understudy.cli.check import effects
 from understudy.cli.defaults import default_directory
 from understudy.cli.instances import config_of
 from understudy.cli.run import read_configuration, read_data, read_included
-from understudy.cli.terminal import echo
+from understudy.cli.terminal import Commands, echo
 from understudy.config.edit import Add, Change, Remove, Set, difference, edit
 from understudy.config.instance_files import launcher_properties
 from understudy.config.servers import LoadedConfig
@@ -28,7 +28,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _CHANGED = 1
 
 
-@click.group("config")
+@click.group("config", cls=Commands)
 def config() -> None:
     """Change broker.xml of an instance; comments, order and all bytes that are not concerned stay.
 

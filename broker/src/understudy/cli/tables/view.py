@@ -108,18 +108,18 @@ class View:
         if self.watch_s is None:
             return show()
         found: T | None = None
-        while True:
-            if not self.as_json:
-                self.page.clear()
-            try:
-                found = show()
-            except Unreachable as error:
-                found = None
-                echo(f"understudy: {error}", err=True)
-            try:
+        try:
+            while True:
+                if not self.as_json:
+                    self.page.clear()
+                try:
+                    found = show()
+                except Unreachable as error:
+                    found = None
+                    echo(f"understudy: {error}", err=True)
                 self.pause(self.watch_s)
-            except KeyboardInterrupt:
-                return found
+        except KeyboardInterrupt:
+            return found
 
     def _chosen(self, table: Table, rows: Sequence[Row]) -> list[Row]:
         chosen = [row for row in rows if all(holds(row) for holds in self.conditions)]

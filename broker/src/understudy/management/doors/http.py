@@ -23,7 +23,7 @@ from understudy.management.model.cluster import Cluster
 from understudy.management.model.figure import Item, base_types, figures
 from understudy.management.model.node import Node, Promotion, Quarantine, Readers, Readiness, Server, readiness
 from understudy.management.operations.invocation import InvocationRequest
-from understudy.management.snapshot.rows import STEP_ITEMS, Rows, find, items_of, select
+from understudy.management.snapshot.rows import STEP_ITEMS, Rows, find, select
 from understudy.management.view import NodeView
 
 T = TypeVar("T")
@@ -330,8 +330,8 @@ def _text(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def page_json(collection: Collection, rows: Rows[Any], query: PageQuery) -> Steps[Json]:
-    """A page: ``page``, ``size``, ``count`` (items that meet the conditions) and ``items``."""
+def page_text(collection: Collection, rows: Rows[Any], query: PageQuery) -> Steps[bytearray]:
+    """The JSON of a page: ``page``, ``size``, ``count`` (items that meet the conditions) and ``items``."""
     conditions = [(rows.readers[each.field], each.accepts) for each in query.conditions]
 
     def wanted(source: Any) -> bool:
@@ -350,8 +350,21 @@ def page_json(collection: Collection, rows: Rows[Any], query: PageQuery) -> Step
         start=query.start,
         count=query.size,
     )
-    items = yield from items_of(rows, found)
-    return {"page": query.page, "size": query.size, "count": count, "items": to_builtins(items)}
+    head: Json = {"page": query.page, "size": query.size, "count": count, "items": []}
+    return (yield from _with_items(head, found, lambda source: to_builtins(rows.item(source))))
+
+
+def _with_items(head: Json, sources: Sequence[Any], shown: Callable[[Any], object]) -> Steps[bytearray]:
+    """The JSON of an object whose last value is a list of items, written in steps: joining 50,000 of them at the end
+    would hold the loop.
+    """
+    written = bytearray(json.dumps(head).removesuffix("]}").encode())
+    for first in range(0, len(sources), STEP_ITEMS):
+        yield
+        part = json.dumps([shown(source) for source in sources[first : first + STEP_ITEMS]])[1:-1].encode()
+        written += b", " + part if first else part
+    written += b"]}"
+    return written
 
 
 def item_json(collection: Collection, rows: Rows[Any], name: str) -> Steps[Json | None]:
@@ -389,18 +402,16 @@ def node_json(node: Node) -> dict[str, object]:
     return shown
 
 
-def node_text(view: NodeView) -> Steps[str]:
-    """The text of GET /api/v1/node, whose queues are sorted by name."""
+def node_text(view: NodeView) -> Steps[bytearray]:
+    """The JSON of GET /api/v1/node in bytes. The queues are sorted by name."""
     rows = view.rows("queues")
-    head = json.dumps(node_json(view.node()) | {"queues": []}).removesuffix("]}")
     found, _ = yield from select(rows.sources, None, rows.readers["name"])
     readers = [(name, rows.readers[name]) for name in QUEUE_OF_NODE]
-    written: list[str] = []
-    for first in range(0, len(found), STEP_ITEMS):
-        yield
-        part = [{name: read(source) for name, read in readers} for source in found[first : first + STEP_ITEMS]]
-        written.append(json.dumps(part)[1:-1])
-    return head + ", ".join(written) + "]}"
+
+    def shown(source: Any) -> Json:
+        return {name: read(source) for name, read in readers}
+
+    return (yield from _with_items(node_json(view.node()) | {"queues": []}, found, shown))
 
 
 def ready_json(node: Node) -> Json:

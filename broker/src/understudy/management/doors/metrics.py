@@ -67,7 +67,11 @@ def families(view: NodeView) -> Generator[None, None, Families]:
     found.append(_gauge("understudy_consumers", "Consumers of all queues.", consumers))
     found.append(_gauge("understudy_queues_not_shown", "Queues without their own series.", count - len(shown)))
     names = ("queue", "address", "routing_type")
-    labels = [[label(str(rows.readers[name](each))) for name in ("name", *names[1:])] for each in shown]
+    labels: list[list[str]] = []
+    for first in range(0, len(shown), STEP_ROWS):
+        yield
+        part = shown[first : first + STEP_ROWS]
+        labels += [[label(str(rows.readers[name](each))) for name in ("name", *names[1:])] for each in part]
     for figure in figures(Queue).values():
         if figure.metric is not None or figure.total is not None:
             yield

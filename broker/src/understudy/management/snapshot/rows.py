@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from heapq import merge
 from itertools import islice
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Any, Final, Generic, TypeVar
 
 from understudy.management.model.figure import Item
@@ -19,7 +19,7 @@ I = TypeVar("I", bound=Item)  # noqa: E741  # an item of the model
 
 #: Rows that are read between two pauses.
 STEP_ROWS: Final = 500
-#: Rows of a page that are made between two pauses: all their fields are read.
+#: Rows of a page that are written between two pauses: all their fields are read.
 STEP_ITEMS: Final = 50
 
 FieldReaders = Mapping[str, Callable[[Any], object]]
@@ -74,7 +74,8 @@ def select(
 ) -> Generator[None, None, tuple[list[Any], int]]:
     """The wanted sources from ``start`` on in the order of a key, and the number of all wanted ones.
 
-    Sources with equal keys keep their order. Pauses after ``STEP_ROWS`` sources.
+    Sources with equal keys keep their order; one whose key changes meanwhile may be out of order. Pauses
+    after ``STEP_ROWS`` sources.
 
     Args:
         sources: All sources.
@@ -84,29 +85,31 @@ def select(
         start: Number of wanted sources that are left out.
         count: Maximum number of sources; None: all.
     """
-    runs: list[list[tuple[tuple[int, float, str], Any]]] = []
+    # sorted runs of sources without their keys: the end of 50,000 pairs of a key and a source would hold the loop
+    runs: list[list[Any]] = []
+    total = 0
+
+    def order(source: Any) -> tuple[int, float, str]:
+        return _sort_key(key(source))
+
     for first in range(0, len(sources), STEP_ROWS):
         if first:
             yield
         part = sources[first : first + STEP_ROWS]
-        run = [(_sort_key(key(source)), source) for source in part if wanted is None or wanted(source)]
-        run.sort(key=_FIRST, reverse=descending)
+        run = [source for source in part if wanted is None or wanted(source)]
+        run.sort(key=order, reverse=descending)
         runs.append(run)
-    total = sum(map(len, runs))
+        total += len(run)
     stop = total if count is None else min(start + count, total)
     if len(runs) == 1:
-        return [source for _, source in runs[0][start:stop]], total
-    ordered = merge(*runs, key=_FIRST, reverse=descending)
+        return runs[0][start:stop], total
+    ordered = merge(*runs, key=order, reverse=descending)
     chosen: list[Any] = []
     for first in range(0, stop, STEP_ROWS):
         yield
-        last = min(first + STEP_ROWS, stop)
-        part = list(islice(ordered, last - first))
-        chosen += [source for _, source in part[max(0, start - first) :]]
+        part = list(islice(ordered, min(STEP_ROWS, stop - first)))
+        chosen += part[max(0, start - first) :]
     return chosen, total
-
-
-_FIRST: Final = itemgetter(0)
 
 
 def _sort_key(value: object) -> tuple[int, float, str]:
@@ -114,15 +117,6 @@ def _sort_key(value: object) -> tuple[int, float, str]:
     if isinstance(value, int | float):
         return (1, value, "")
     return (2, 0, "" if value is None else str(value))
-
-
-def items_of(rows: Rows[I], sources: Sequence[Any]) -> Generator[None, None, list[I]]:
-    """The items of some sources. Pauses after ``STEP_ITEMS`` items."""
-    found: list[I] = []
-    for first in range(0, len(sources), STEP_ITEMS):
-        yield
-        found += [rows.item(source) for source in sources[first : first + STEP_ITEMS]]
-    return found
 
 
 def find(rows: Rows[I], key: Sequence[str], name: str) -> Generator[None, None, I | None]:

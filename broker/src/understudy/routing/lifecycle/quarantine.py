@@ -3,8 +3,9 @@
 A message whose stored bytes are wrong is first read again from the medium; in a replicated pair its bytes are then
 taken from the other node (``store.repairs``, ADR 0114). Meanwhile the queue delivers nothing, which keeps the order.
 If the other node cannot be asked, the message waits for it among the scheduled messages, as a held one, and the queue
-goes on; the wait ends when the other node is there, after ``other-copy-wait``, or with ``give_up``. So does a message
-while the disk of this node fails, which is then tried again every few seconds.
+goes on; the wait ends when the other node is there, after ``other-copy-wait``, or with ``give_up``. If the disk of this
+node fails although the other node has answered, the queue stands still for ten seconds at most, in which it is tried
+again; after that the message waits, and is still tried again.
 
 A message whose stored bytes are damaged leaves its queue for good: first its bytes and a description go to the
 store's quarantine, then the log gets the acknowledgement that ends the message. Until both have happened it is
@@ -55,8 +56,11 @@ log = logging.getLogger(__name__)
 NEVER_MS: Final = 1 << 62
 #: Pause before a message is read again that could not be read for want of a file descriptor.
 AGAIN_MS: Final = 5_000
-#: Shortest and longest pause before the bytes of the other node are tried again on a disk that failed; it doubles.
-DISK_AGAIN_MS: Final = (1_000, 30_000)
+#: Pause before a disk that failed is tried again while the queue stands still, and how often that is done.
+DISK_AGAIN_MS: Final = 1_000
+STANDSTILL_TRIES: Final = 10
+#: Longest pause after that; it doubles.
+DISK_AGAIN_MS_MAX: Final = 30_000
 #: References looked at in one turn by a search for those of a damaged record.
 SEARCH_SLICE: Final = 500
 
@@ -79,7 +83,8 @@ class _Trouble:
     under_way: bool = False
     """Whether its bytes are being read again or taken from the other node."""
     failures: int = 0
-    """How often the disk of this node has failed while the other node could be asked."""
+    """How often the disk of this node has failed while the other node could be asked, and the queue stood still."""
+    pause_ms: int = DISK_AGAIN_MS
     over: bool = False
     """Whether the message can be read again."""
 
@@ -292,14 +297,15 @@ class DamagedMessages:
         return self._store.read_back.place_of(reference.location) if reference.location is not None else None
 
     def _repaired(self, trouble: _Trouble, outcome: Outcome) -> None:
-        queue = trouble.queue
-        trouble.under_way = False
-        self.stopped[queue] -= 1
-        if not self.stopped[queue]:
-            del self.stopped[queue]
+        queue, repairs = trouble.queue, self._store.quarantine.repairs
+        if outcome is Outcome.DAMAGED_HERE and repairs.attached and trouble.failures < STANDSTILL_TRIES:
+            # its disk fails, perhaps for a moment: until then no message overtakes this one
+            trouble.failures += 1
+            self._timers.call_later(DISK_AGAIN_MS, partial(self._once_more, trouble))
+            return
+        self._let_go(trouble)
         if self._closed:
             return
-        repairs = self._store.quarantine.repairs
         if outcome in RIGHT:
             self._give_back(trouble)
         elif outcome is Outcome.DAMAGED_HERE and repairs.pair is not None and not trouble.given_up:
@@ -307,6 +313,19 @@ class DamagedMessages:
         else:
             self._settle(trouble, both=outcome is Outcome.DAMAGED_TWICE)
         queue.prompt()
+
+    def _once_more(self, trouble: _Trouble) -> None:
+        self._let_go(trouble)
+        if not self._closed and not trouble.queue.deleted:
+            self._repair(trouble)
+
+    def _let_go(self, trouble: _Trouble) -> None:
+        """The queue stands still because of this message no longer."""
+        queue = trouble.queue
+        trouble.under_way = False
+        self.stopped[queue] -= 1
+        if not self.stopped[queue]:
+            del self.stopped[queue]
 
     def _give_back(self, trouble: _Trouble) -> None:
         """The message can be read: it is in its place again."""
@@ -329,10 +348,8 @@ class DamagedMessages:
                 self._timers.call_later(pair.wait_ms, partial(self._waited, key, trouble))
             self._list(trouble, waits=True)
         if self._store.quarantine.repairs.attached:
-            first_ms, longest_ms = DISK_AGAIN_MS
-            delay_ms = min(first_ms << trouble.failures, longest_ms)
-            trouble.failures = min(trouble.failures + 1, longest_ms.bit_length())
-            self._timers.call_later(delay_ms, partial(self._try_one_again, key, trouble))
+            trouble.pause_ms = min(2 * trouble.pause_ms, DISK_AGAIN_MS_MAX)
+            self._timers.call_later(trouble.pause_ms, partial(self._try_one_again, key, trouble))
 
     def _waited(self, key: tuple[int, int], trouble: _Trouble) -> None:
         if self._waiting.get(key) is trouble and not self._closed:

@@ -100,7 +100,7 @@ class Requests:
             return refuse(400, "bad-request", str(error))
         if collection.name == "operations":
             await _load(_OPERATIONS)
-        return answered_with(200, await _finish(door.page_json(collection, self._view.rows(collection.name), query)))
+        return json_answer(200, await _finish(door.page_text(collection, self._view.rows(collection.name), query)))
 
     async def _item(self, collection: Collection, request: web.Request) -> web.Response:
         if collection.name == "operations":
@@ -161,7 +161,7 @@ class Requests:
         return answered_with(200, door.readers_json(self._view.readers()))
 
     async def _node(self, request: web.Request) -> web.Response:
-        return text_answer(200, await _finish(door.node_text(self._view)))
+        return json_answer(200, await _finish(door.node_text(self._view)))
 
     async def _openapi(self, request: web.Request) -> web.Response:
         await _load("understudy.management.doors.openapi")
@@ -331,14 +331,13 @@ async def _body(request: web.Request) -> bytes | None:
 
 def answered_with(status: int, body: object) -> web.Response:
     """A response with a JSON value."""
-    return text_answer(status, json.dumps(body))
+    return json_answer(status, bytearray(json.dumps(body).encode()))
 
 
-def text_answer(status: int, text: str) -> web.Response:
-    """A response with the text of a JSON value."""
-    return web.Response(
-        body=text.encode() + b"\n", status=status, headers={**HEADERS, "Content-Type": "application/json"}
-    )
+def json_answer(status: int, body: bytearray) -> web.Response:
+    """A response with the bytes of a JSON value."""
+    body += b"\n"
+    return web.Response(body=body, status=status, headers={**HEADERS, "Content-Type": "application/json"})
 
 
 def refuse(status: int, code: str, message: str) -> web.Response:
