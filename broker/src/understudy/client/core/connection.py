@@ -40,6 +40,7 @@ from understudy.errors import (
     NotActive,
     ObjectClosed,
     ProtocolError,
+    Unreachable,
 )
 from understudy.ids import uuid_text
 from understudy.ports import Clock, Entropy
@@ -318,6 +319,10 @@ class ClientState:
         self.wake_at(self._dials.stagger(delay_ms))
 
     def _dial_failed(self, connector: Connector, error: BrokerError) -> None:
+        if connector.tls is not None and any(each in str(error) for each in ("(EOF)", "WRONG_VERSION_NUMBER")):
+            error = Unreachable(
+                str(error), hint="does that port speak TLS? without sslEnabled a client speaks plain TCP"
+            )
         self._link.log("dial", str(error))
         self._machine.fire(Event.DIAL_FAILED, connector, error)
 

@@ -505,3 +505,37 @@ def test_a_search_for_a_broker_is_logged_with_growing_pauses() -> None:
         drive.tick(1000)
     assert told == [5, 10, 20, 40, 80]
     assert drive.link.warnings[0] == "no broker at a:1 for 5 s: connection refused; trying again"
+
+
+def test_a_port_without_tls_is_named_as_a_cause() -> None:
+    drive = Drive("tcp://a:1?sslEnabled=true")
+    outcome = Outcome()
+    drive.core.connect(outcome)
+    drive.refuse(Unreachable("a:1: TLS/SSL connection has been closed (EOF)"))
+    assert "does that port speak TLS" in str(outcome.error)
+
+
+def test_a_port_with_tls_is_named_as_a_cause() -> None:
+    drive = Drive("tcp://a:1")
+    outcome = Outcome()
+    drive.core.connect(outcome)
+    drive.up()
+    drive.refuse(ConnectionLost("the connection to a:1 ended"))
+    assert "sslEnabled=true asks for TLS" in str(outcome.error)
+
+
+def test_a_port_of_the_management_is_named_as_a_cause() -> None:
+    drive = Drive("tcp://a:1")
+    outcome = Outcome()
+    drive.core.connect(outcome)
+    drive.up()
+    drive.core.receive_data(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    assert "is that the port of the management" in str(outcome.error)
+
+
+def test_a_refused_connection_says_that_a_passive_node_opens_no_port() -> None:
+    drive = Drive("tcp://a:1")
+    outcome = Outcome()
+    drive.core.connect(outcome)
+    drive.refuse(Unreachable("a:1: Connection refused"))
+    assert "a passive node opens no port" in str(outcome.error)
