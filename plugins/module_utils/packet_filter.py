@@ -101,8 +101,8 @@ def not_admitted(listing: str, ports: Iterable[int]) -> list[int]:
     """
     admitted: list[range] = []
     for word in listing.split():
-        numbers, _, protocol = word.partition("/")
-        first, _, last = numbers.partition("-")
+        numbers, _slash, protocol = word.partition("/")
+        first, _dash, last = numbers.partition("-")
         if protocol == "tcp" and first.isdecimal() and (not last or last.isdecimal()):
             admitted.append(range(int(first), int(last or first) + 1))
     return [port for port in sorted(ports) if not any(port in each for each in admitted)]

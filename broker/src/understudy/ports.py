@@ -114,7 +114,7 @@ class Connection(Protocol):
 
 
 class SealableConnection(Connection, Protocol):
-    """The same of a connection on which another node may prove the cluster password."""
+    """A connection on which another node may prove the cluster password."""
 
     @property
     def local(self) -> str:

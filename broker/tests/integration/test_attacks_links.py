@@ -68,7 +68,7 @@ class Dialled:
     """A connection to a node, whose bytes a test makes."""
 
     def __init__(self, node: Node) -> None:
-        self.credentials = ClusterCredentials(USER, PASSWORD, Random())  # type: ignore[arg-type]
+        self.credentials = ClusterCredentials(USER, PASSWORD, Random())
         self.place = f"127.0.0.1:{node.port}"
         self._socket = socket.create_connection(("127.0.0.1", node.port), CLOSED_S)
         self._decoder = FrameDecoder("client")

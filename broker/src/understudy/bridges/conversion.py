@@ -36,7 +36,7 @@ class Converts(Protocol):
 
     @property
     def form(self) -> ForwardForm | None:
-        """The same changes for runs of messages; None: only ``convert`` makes them."""
+        """The changes of ``convert`` for runs of messages; None: only ``convert`` makes them."""
         ...
 
     def convert(self, message: Message, message_id: int, deliveries: int = 0) -> Message:

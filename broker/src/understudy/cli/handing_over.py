@@ -123,7 +123,7 @@ def _active(place: Place) -> dict[str, Any]:
 
 
 def _wait(place: Place, timeout_s: float, states: Sequence[str] = _PASSIVE) -> str:
-    """Wait until the node is in one of the states or has ended; which of them."""
+    """Wait until the node is in one of the states or has ended. Returns its state."""
     deadline = time.monotonic() + timeout_s
     while True:
         try:

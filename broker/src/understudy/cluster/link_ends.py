@@ -30,7 +30,7 @@ def place_of(host: str, port: int | str) -> str:
 
 
 def place_of_socket(address: str) -> str:
-    """The same of ``host:port`` of a socket; empty if it is not known."""
+    """``host:port`` of a socket as it is compared (``place_of``); empty if it is not known."""
     host, _, port = address.rpartition(":")
     return place_of(host, port) if host else ""
 

@@ -59,7 +59,7 @@ class Event(Enum):
     START = auto()
     """The node is active and in the cluster."""
     FOUND = auto()
-    """Payload: the vote of the member that hosts the fewest backups."""
+    """Members can host a backup. Its argument is the vote of the member that hosts the fewest."""
     NOT_FOUND = auto()
     """No member can host a backup, or the one that was asked refused."""
     ACCEPTED = auto()

@@ -40,7 +40,7 @@ class BridgeConnection:
     initial_connect_attempts: int = _BRIDGE.number("initial-connect-attempts")
     """Attempts after the first one before there was a connection; -1: no limit."""
     reconnect_attempts: int = _BRIDGE.number("reconnect-attempts")
-    """The same after a connection was lost."""
+    """Attempts after the first one once a connection was lost; -1: no limit."""
     reconnect_attempts_same_node: int = _BRIDGE.number("reconnect-attempts-same-node")
     """Attempts at the pair of the lost connection before the static connectors, with ``ha``; -1: no limit."""
     pending_ack_timeout_ms: int = _BRIDGE.number("pending-ack-timeout")

@@ -51,7 +51,7 @@ class StoreDirectories:
         )
 
     def with_suffix(self, suffix: str) -> StoreDirectories:
-        """The same paths, each with the suffix."""
+        """The directories with a suffix at the end of each path."""
         return StoreDirectories(
             f"{self.journal}{suffix}",
             f"{self.bindings}{suffix}",

@@ -98,7 +98,7 @@ Parser = Callable[[str], Any]
 
 @dataclass(frozen=True, slots=True)
 class _Provider:
-    """One provider: its options, and property to field and parser."""
+    """One provider of locks: the class of its options, and for each property the field and the parser of its value."""
 
     options: Callable[..., LockManagerOptions]
     properties: Mapping[str, tuple[str, Parser]]

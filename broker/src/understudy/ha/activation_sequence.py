@@ -52,15 +52,15 @@ class Event(Enum):
 
     BEGIN = auto()
     READ = auto()
-    """Payload: the number."""
+    """The lock manager has answered. Its argument is the activation sequence of the newest data."""
     ACQUIRED = auto()
     NOT_ACQUIRED = auto()
     LOOK_AGAIN = auto()
     PERMITTED = auto()
     REFUSED = auto()
-    """Payload: the number that refuses it."""
+    """The data of this node is older than the newest. Its argument is the number of the newest data."""
     FAILED = auto()
-    """Payload: the error."""
+    """A request to the lock manager failed, or the lock was lost. Its argument is the error."""
     RELEASED = auto()
     CANCEL = auto()
 

@@ -84,14 +84,14 @@ class RoundEvent(Enum):
 
     BEGIN = auto()
     DECIDED = auto()
-    """Payload: the number before the change, which a majority has, and whether it changed."""
+    """A majority has the number. The arguments are the number before the change, and whether it changed."""
     PREPARE = auto()
-    """Payload: the ballot that the new one follows."""
+    """A new ballot begins. Its argument is the ballot that the new one follows."""
     PREPARED = auto()
-    """Payload: the newest register of a majority."""
+    """A majority has accepted the ballot. Its argument is the newest register of these members."""
     OUTBID = auto()
     FAILED = auto()
-    """Payload: the error."""
+    """No majority can be reached. Its argument is the error."""
     AGAIN = auto()
     CANCEL = auto()
 

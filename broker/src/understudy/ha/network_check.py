@@ -75,7 +75,7 @@ class Event(Enum):
     DEMAND = auto()
     """A check is wanted now."""
     DONE = auto()
-    """Payload: whether a target answered."""
+    """The check has ended. Its argument says whether a target answered."""
     PERIOD_OVER = auto()
     STOP = auto()
 

@@ -42,7 +42,7 @@ class NodeEvent(Enum):
     """The network check: a target answers. Reported after every check."""
     STOP = auto()
     FAILED = auto()
-    """Payload: the error."""
+    """The node cannot go on. Its argument is the error."""
 
 
 _S, _E = NodeState, NodeEvent

@@ -102,12 +102,14 @@ class NotesEvent(Enum):
     """Events of the notes of one node."""
 
     OPEN = auto()
-    """Payload: the call that gives the position."""
+    """The activation has ended: the position is noted from now on. Its argument is the function that gives the
+    position.
+    """
     DUE = auto()
     WRITTEN = auto()
-    """Payload: the error or None."""
+    """The lock manager has answered a note. Its argument is the error; None: the note is written."""
     FINISH = auto()
-    """Payload: the call at the end."""
+    """The undo of the activation has ended: the last position is noted. Its argument is called after that."""
     EXPIRED = auto()
     """The last note was not written in time."""
 

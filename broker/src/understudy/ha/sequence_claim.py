@@ -55,13 +55,15 @@ class Event(Enum):
     WRITTEN = auto()
     COMMITTED = auto()
     TAKE_BACK = auto()
-    """Payload: the call at the end."""
+    """The claim is to be withdrawn. Its argument is called at the end."""
     TAKEN_BACK = auto()
-    """Payload: whether it was, or the error."""
+    """The lock manager has answered the withdrawal. Its argument says whether the claim was withdrawn, or is the error.
+
+    """
     CHANGED = auto()
     """The number was not the expected one."""
     FAILED = auto()
-    """Payload: the error."""
+    """A request to the lock manager, or the write of the local number, failed. Its argument is the error."""
     CANCEL = auto()
 
 

@@ -98,7 +98,7 @@ class RoundEvent(Enum):
 
     PUT = auto()
     CAST = auto()
-    """Payload: the answer or None."""
+    """A node has answered. Its argument is the answer; None: there is none."""
     ALL_CAST = auto()
     TIMED_OUT = auto()
     CANCELLED = auto()

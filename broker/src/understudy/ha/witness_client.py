@@ -73,7 +73,11 @@ class GroupConfiguration:
         self.newest = 0
 
     def note(self, configuration: int) -> bool:
-        """A member has answered; whether its answer counts: not that of a member that was replaced."""
+        """Take the configuration of a member that has answered.
+
+        Returns:
+            Whether its answer counts; that of a member that was replaced does not.
+        """
         self.newest = max(self.newest, configuration)
         return 0 < configuration == self.newest
 
@@ -123,7 +127,7 @@ class Event(Enum):
     WELCOME = auto()
     """The witness has proved the secret."""
     LOST = auto()
-    """Payload: the reason."""
+    """The connection to the witness has ended. Its argument is the reason."""
     DIAL_AGAIN = auto()
     EXPIRED = auto()
     """No answer for a whole lease."""

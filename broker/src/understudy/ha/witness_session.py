@@ -44,9 +44,9 @@ class Event(Enum):
     """Events of a connection."""
 
     PROVED = auto()
-    """Payload: transcript of the handshake."""
+    """The client has proved that it knows the secret. Its argument is the transcript of the handshake."""
     REFUSED = auto()
-    """Payload: the error."""
+    """The client does not know the secret, or breaks the protocol. Its argument is the error."""
     LOST = auto()
 
 

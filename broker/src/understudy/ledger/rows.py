@@ -95,9 +95,9 @@ class Row:
     node: str = ""
     """CONFIRMED and ACKNOWLEDGED only: host and port of the node that confirmed; empty unknown."""
     node_id: str = ""
-    """The same: its node id; nodes of a pair or group have the same."""
+    """CONFIRMED and ACKNOWLEDGED only: id of the node that confirmed; the nodes of a pair or group have one id."""
     epoch: int = 0
-    """The same: the epoch in which it confirmed; 0 unknown."""
+    """CONFIRMED and ACKNOWLEDGED only: the epoch in which the node confirmed; 0 unknown."""
 
 
 #: Property in which the broker names the queue that a dead-lettered, expired or moved message comes from.

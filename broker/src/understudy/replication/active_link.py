@@ -147,16 +147,16 @@ class LinkEvent(Enum):
 
     OPEN = auto()
     REGISTER = auto()
-    """Payload: a ``Registered``."""
+    """A replica has registered. Its argument is a ``Registered``."""
     LITTLE_LEFT = auto()
     QUIET = auto()
     """No job of a writer is under way."""
     COPIED = auto()
     LOST = auto()
-    """Payload: the reason."""
+    """The connection to the replica has ended. Its argument is the reason."""
     PERMITTED = auto()
     FINISH = auto()
-    """Payload: the call at the end."""
+    """The store is to be closed. Its argument is called when the replica has executed everything."""
     EXECUTED = auto()
     """The replica has executed everything."""
 

@@ -137,14 +137,14 @@ class ReplicaEvent(Enum):
     EXHAUSTED = auto()
     """No candidate is left."""
     ACCEPTED = auto()
-    """Payload: the version of the protocol that both nodes speak."""
+    """The active node takes this one as its replica. Its argument is the version of the protocol that both speak."""
     REFUSED = auto()
-    """Payload: the reason."""
+    """The active node does not take this one. Its argument is the reason."""
     COPIED = auto()
     LOST = auto()
-    """Payload: the reason."""
+    """The connection has ended. Its argument is the reason."""
     END = auto()
-    """Payload: the call at the end."""
+    """The link is not needed any more. Its argument is called at its end."""
     ENDED = auto()
 
 

@@ -61,7 +61,7 @@ class QueueConfiguration:
     """User whose client made the queue, or to whom the configuration accounts it."""
 
     def with_plain_name(self) -> QueueConfiguration:
-        """The same where the name was ``address::queue``; ``::queue`` leaves the address as it is."""
+        """The configuration with a plain name: ``address::queue`` is divided, ``::queue`` keeps the address."""
         fqqn = split_fqqn(self.name)
         return self if fqqn is None else replace(self, address=fqqn[0] or self.address, name=fqqn[1])
 

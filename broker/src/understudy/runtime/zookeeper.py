@@ -65,7 +65,7 @@ class Event(Enum):
     CONNECTED = auto()
     SUSPENDED = auto()
     LOST = auto()
-    """Payload: the reason."""
+    """The session has ended. Its argument is the reason."""
     STOP = auto()
 
 

@@ -25,5 +25,5 @@ class SessionSecurity(Protocol):
         ...
 
     def allows(self, permission: Permission, address: str, queue: str | None = None) -> bool:
-        """The same as a question: no is no violation."""
+        """Whether the user has a permission; a missing one is not reported as a violation."""
         ...

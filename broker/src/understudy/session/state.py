@@ -78,7 +78,7 @@ class SessionState:
 
     @property
     def alias(self) -> str:
-        """Displayed in logs and management instead of the name."""
+        """Name of the session that logs and management show in the place of its own."""
         return hashlib.sha256(self.name.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
     def __repr__(self) -> str:

@@ -78,7 +78,7 @@ def find_visible(directory: Directory, security: SessionSecurity, name: str) -> 
 
 
 def visible_queue(directory: Directory, security: SessionSecurity, name: str) -> Queue:
-    """The same where there must be one. Raises QueueNotFound, NotAuthorized."""
+    """The queue of a name, plain or ``address::queue``. Raises QueueNotFound, NotAuthorized."""
     queue = find_visible(directory, security, name)
     if queue is None:
         raise QueueNotFound(f"no queue {name!r}")

@@ -42,7 +42,7 @@ class Logs(Protocol):
 
     @property
     def retention(self) -> str | None:
-        """Where a segment may be that has left the log meanwhile."""
+        """Directory in which a segment may be that has left the log since the plan was made."""
 
     def begin(self, spark: SparkSession, positions: Sequence[StreamOffset]) -> None:
         """Decide which records are read.

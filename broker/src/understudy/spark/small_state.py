@@ -43,7 +43,7 @@ class Removals:
     queues: dict[int, int] = field(default_factory=dict)
     """Every queue id that was ever bound to the sequence of the last such record, 0 for none."""
     unbound: int = 0
-    """The same for every other queue id: the last checkpoint, which removes queues that it does not list."""
+    """Sequence of the last checkpoint, which removes all queues that it does not list; 0 for none."""
 
 
 @dataclass(slots=True)

@@ -81,17 +81,17 @@ class RepairsEvent(Enum):
     """Events of the repair under way."""
 
     BEGIN = auto()
-    """Payload: the next one."""
+    """The next repair begins. Its argument is the job."""
     ASK = auto()
-    """Payload: the ``Ask``."""
+    """The other node is to be asked for bytes. Its argument is the ``Ask``."""
     ANSWERED = auto()
-    """Payload: the ``Answer`` or None."""
+    """The other node has answered, or cannot. Its argument is the ``Answer`` or None."""
     WRITE = auto()
-    """Payload: the ``Write``."""
+    """The right bytes are known. Its argument is the ``Write``."""
     WRITTEN = auto()
-    """Payload: the error or None."""
+    """The bytes are written. Its argument is the error or None."""
     ENDED = auto()
-    """Payload: the ``Outcome``."""
+    """The repair has ended. Its argument is the ``Outcome``."""
     CLOSE = auto()
 
 

@@ -108,15 +108,15 @@ class ScrubberEvent(Enum):
 
     BEGIN = auto()
     READ = auto()
-    """Payload: the bytes."""
+    """A piece of a file was read. Its argument is the bytes."""
     RESTED = auto()
     FOUND = auto()
-    """Payload: the damaged file."""
+    """A file is damaged. Its argument says which one and where."""
     REPAIRED = auto()
-    """Payload: the damaged file and the ``Outcome``."""
+    """A repair has ended. The arguments are the damaged file and the ``Outcome``."""
     PASS_ENDED = auto()
     FAILED = auto()
-    """Payload: the error."""
+    """The pass cannot go on. Its argument is the error."""
     CLOSE = auto()
 
 

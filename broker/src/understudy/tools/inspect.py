@@ -222,7 +222,7 @@ def verify(disk: Disk, directory: str, progress: Callable[[int, int], None] = la
 
 
 def _links_of(follower: Follower, links: list[tuple[Link, bool]]) -> list[tuple[Link, bool]]:
-    """The same with the facts of a snapshot: older segments and their ends, and dropped segments."""
+    """The links with the facts of a snapshot: older segments and their ends, and dropped segments."""
     epoch = follower.chain.epoch
     known = {(end.number, end.epoch): end.end if end.epoch < epoch else None for end in follower.ends()}
     dropped = follower.state.removable

@@ -148,9 +148,9 @@ class ClientOptions:
     ack_batch_size: int = 1024 * 1024
     """Bytes of taken messages after which a batching session sends its acknowledgements."""
     dups_ok_batch_size: int = -1
-    """The same of DUPS_OK sessions alone; -1 = as ackBatchSize."""
+    """Bytes of taken messages after which a DUPS_OK session sends its acknowledgements; -1 = as ackBatchSize."""
     transaction_batch_size: int = -1
-    """The same of transacted sessions alone; -1 = as ackBatchSize."""
+    """Bytes of taken messages after which a transacted session sends its acknowledgements; -1 = as ackBatchSize."""
     pre_acknowledge: bool = False
     """Whether the broker counts every message as acknowledged before it sends it: at most once."""
     min_large_message_size: int = 100 * 1024
@@ -162,7 +162,7 @@ class ClientOptions:
     block_on_durable_send: bool = True
     """Whether a send of a durable message waits for the broker's confirmation."""
     block_on_non_durable_send: bool = False
-    """The same for the others."""
+    """Whether a send of a message that is not durable waits for the broker's confirmation."""
     block_on_acknowledge: bool = False
     """Whether an acknowledgement waits for the broker's confirmation before the next one goes out."""
     auto_group: bool = False

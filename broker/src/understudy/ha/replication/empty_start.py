@@ -68,13 +68,13 @@ class EmptyEvent(Enum):
     """Events of an empty start."""
 
     BEGIN = auto()
-    """Payload: the record."""
+    """The node begins with an empty store. Its argument is the record that its messages have moved."""
     GO_ON = auto()
     """There is a note."""
     DONE = auto()
     """The step is durable."""
     FAILED = auto()
-    """Payload: the error."""
+    """A step failed. Its argument is the error."""
     CLOSE = auto()
 
 

@@ -73,21 +73,23 @@ class StandbyEvent(Enum):
     BEGIN = auto()
     GRANTED = auto()
     REFUSED = auto()
-    """Payload: the error that says which data is newer."""
+    """The permission to activate is refused. Its argument is the error that says which data is newer."""
     NO_ANSWER = auto()
-    """Payload: the error because of which there is none, or None after ``REQUEST_MS``."""
+    """The request for the permission has no answer. Its argument is the error; None: ``REQUEST_MS`` have passed."""
     RETRY = auto()
     PROMOTE = auto()
     PROMOTED = auto()
     MOVED = auto()
-    """Payload: the record that the data of this node is not needed; None: an earlier process has found it."""
+    """The data of this node is not needed any more, because its messages have moved. Its argument is the record of
+    that; None: an earlier process has found it.
+    """
     EMPTIED = auto()
     ACCEPTED = auto()
     NOT_FOUND = auto()
-    """Payload: the reason."""
+    """No active node was found. Its argument is the reason."""
     SYNCED = auto()
     LOST = auto()
-    """Payload: the reason."""
+    """The connection to the active node has ended. Its argument is the reason."""
     FAIL_OVER = auto()
     COPY_ENDED = auto()
     STOP = auto()
@@ -268,7 +270,7 @@ class StandbyLife(Machine[StandbyState, StandbyEvent]):
         if self.replica.found is Found.PUT_BACK:
             self._has_more = True
         if self._has_more:
-            # it would advise to start the other node
+            # the reason would advise an operator to start the other node, which has lost records
             self._unlogged = None
         if self._authority.by_votes and not self.all_heard():
             # a search among some of the nodes does not show that none is active

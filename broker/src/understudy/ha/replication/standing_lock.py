@@ -57,11 +57,13 @@ class StandingEvent(Enum):
     RENEWAL_LATE = auto()
     RENEWED = auto()
     LOCK_LOST = auto()
-    """Payload: the reason. A promise is valid."""
+    """The lock was lost while a promise is valid. Its argument is the reason."""
     ACQUIRED = auto()
     """The lock was acquired again, and the activation sequence is the same."""
     END = auto()
-    """Payload: the error. No promise is valid, or another node has newer data."""
+    """The node must not serve any more: no promise is valid, or another node has newer data. Its argument is the error.
+
+    """
     RELEASE = auto()
 
 
@@ -128,7 +130,7 @@ class StandingLock(Machine[StandingState, StandingEvent]):
         """Why the lock was lost."""
         self.lost: Callable[[BrokerError], None] | None = None
         self.proved: Callable[[], None] | None = None
-        """Called when the lock is held again."""
+        """Function that is called when the lock, which was lost, is held again."""
         self._timer: Timer | None = None
         self._asked_ms = 0
         self._number = 0

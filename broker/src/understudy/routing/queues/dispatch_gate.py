@@ -26,7 +26,7 @@ class State(Enum):
     """Too few consumers that can take messages so far."""
     OPEN = auto()
     PAUSED = auto()
-    """A consumer came; what the others have is waited for."""
+    """A consumer came: nothing is dispatched before the other consumers have settled their deliveries."""
 
 
 class Event(Enum):

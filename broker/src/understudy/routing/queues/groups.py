@@ -72,7 +72,7 @@ class MessageGroups:
         """Key of a group (``key``) to its consumer."""
 
     def key(self, group: str, buckets: int | None) -> str:
-        """Under which the owner of a group is kept: its name, or its bucket when there are buckets or too many groups.
+        """Key of a group: its name, or its bucket where there are buckets or too many groups.
 
         Args:
             buckets: ``group-buckets`` of the queue.

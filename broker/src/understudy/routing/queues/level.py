@@ -85,7 +85,7 @@ class Level:
         return self.blocks[0]
 
     def pop(self) -> MessageReference | None:
-        """Take the first one; None if there is none."""
+        """Take the first message of the level; None if it has none."""
         block = self._first()
         if block is None:
             return None

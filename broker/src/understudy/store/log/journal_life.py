@@ -36,7 +36,7 @@ class JournalEvent(Enum):
     """Events of the machine."""
 
     CLOSE = auto()
-    """Payload: the function to call when it is closed."""
+    """The journal is to be closed. Its argument is called when it is."""
     DRAINED = auto()
     """The segment of the seal is ready."""
     SEALED = auto()

@@ -152,7 +152,7 @@ class QueueQueryResponse(Packet):
 
 @dataclass(slots=True)
 class QueueQueryResponseV2(QueueQueryResponse):
-    """The same for 126 to 128."""
+    """Answer to ``QueueQuery`` for channel versions 126 to 128."""
 
     TYPE: ClassVar[int] = -7
     auto_create_queues: Flag = False
@@ -160,7 +160,7 @@ class QueueQueryResponseV2(QueueQueryResponse):
 
 @dataclass(slots=True)
 class QueueQueryResponseV3(QueueQueryResponseV2):
-    """The same from 129 on; also the answer to ``CreateConsumer``."""
+    """Answer to ``QueueQuery`` for channel versions from 129 on, and to ``CreateConsumer``."""
 
     TYPE: ClassVar[int] = -14
     GROUPS: ClassVar[tuple[str, ...]] = (
@@ -211,7 +211,7 @@ class BindingQueryResponse(Packet):
 
 @dataclass(slots=True)
 class BindingQueryResponseV2(BindingQueryResponse):
-    """The same for 126."""
+    """Answer to ``BindingQuery`` for channel version 126."""
 
     TYPE: ClassVar[int] = -8
     auto_create_queues: Flag = False
@@ -219,7 +219,7 @@ class BindingQueryResponseV2(BindingQueryResponse):
 
 @dataclass(slots=True)
 class BindingQueryResponseV3(BindingQueryResponseV2):
-    """The same for 127 and 128."""
+    """Answer to ``BindingQuery`` for channel versions 127 and 128."""
 
     TYPE: ClassVar[int] = -10
     auto_create_addresses: Flag = False
@@ -227,7 +227,7 @@ class BindingQueryResponseV3(BindingQueryResponseV2):
 
 @dataclass(slots=True)
 class BindingQueryResponseV4(BindingQueryResponseV3):
-    """The same for 129 to 134."""
+    """Answer to ``BindingQuery`` for channel versions 129 to 134."""
 
     TYPE: ClassVar[int] = -15
     GROUPS: ClassVar[tuple[str, ...]] = ("default_exclusive", "default_last_value_key")
@@ -243,7 +243,7 @@ class BindingQueryResponseV4(BindingQueryResponseV3):
 
 @dataclass(slots=True)
 class BindingQueryResponseV5(BindingQueryResponseV4):
-    """The same from 135 on."""
+    """Answer to ``BindingQuery`` for channel versions from 135 on."""
 
     TYPE: ClassVar[int] = -22
     GROUPS: ClassVar[tuple[str, ...]] = ("default_exclusive", "default_last_value_key", "supports_multicast")

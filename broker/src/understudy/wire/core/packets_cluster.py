@@ -112,7 +112,7 @@ class ClusterTopology(_TopologyPacket):
 
 @dataclass(slots=True)
 class ClusterTopologyV2(_TopologyPacket):
-    """The same for 122 to 124, and for stopped nodes in all later versions."""
+    """A member of the cluster for channel versions 122 to 124, and a stopped member in all later versions."""
 
     TYPE: ClassVar[int] = 114
     exit: Flag
@@ -127,7 +127,7 @@ class ClusterTopologyV2(_TopologyPacket):
 
 @dataclass(slots=True)
 class ClusterTopologyV3(ClusterTopologyV2):
-    """The same for 125 to 130."""
+    """A member of the cluster for channel versions 125 to 130."""
 
     TYPE: ClassVar[int] = 122
     scale_down_group_name: TextOrNull = None
@@ -135,7 +135,7 @@ class ClusterTopologyV3(ClusterTopologyV2):
 
 @dataclass(slots=True)
 class ClusterTopologyV4(ClusterTopologyV3):
-    """The same from 131 on."""
+    """A member of the cluster for channel versions from 131 on."""
 
     TYPE: ClassVar[int] = -17
     server_version: I32 = 136

@@ -157,7 +157,7 @@ class CreateSession(_UncountedPacket):
 
 @dataclass(slots=True)
 class CreateSessionV2(CreateSession):
-    """The same with a client id, from 131 on."""
+    """Request for a session with a client id, for channel versions from 131 on."""
 
     TYPE: ClassVar[int] = -18
     client_id: TextOrNull = None
