@@ -12,6 +12,8 @@ FRAME_BYTES_BEFORE_LOGIN_MAX = 64 * 1024
 FRAME_BYTES_MAX = 100 * 1024 * 1024
 #: Largest string in a packet. UTF-16 units.
 STRING_UNITS_MAX = 1024 * 1024
+#: Longest time for which a client may delay the redelivery of a message: ten years.
+SETTLE_DELAY_MS_MAX = 10 * 365 * 24 * 3600 * 1000
 #: Most properties in one message of a client.
 PROPERTIES_MAX = 16 * 1024
 #: Most properties of a message that comes from a broker or its store: those that a broker adds are among them, and

@@ -18,7 +18,6 @@ import pytest
 
 from support.fake_broker import FakeBroker, Store
 from understudy.client import aio, sync
-from understudy.client.core.bodies import encode_text
 from understudy.errors import (
     AuthenticationFailed,
     CommitOutcomeUnknown,
@@ -74,8 +73,8 @@ def test_send_receive_browse_acknowledge() -> None:
             await producer.send(b"bytes")
             await producer.send(Message(b"whole", priority=9))
             browser = await session.browser("q")
-            bodies = [each.body async for each in browser]
-            assert bodies == [encode_text("text"), b"bytes", b"whole"]
+            contents = [each.content async for each in browser]
+            assert contents == ["text", b"bytes", b"whole"]
             assert len([each async for each in browser]) == 3, "again from the top"
             consumer = await session.consumer("q")
             first = await consumer.receive(5)
@@ -254,7 +253,7 @@ def test_the_end_of_attempts_ends_every_waiting_call() -> None:
 
 def test_without_reconnecting_a_loss_is_the_end() -> None:
     async def test(primary: FakeBroker, backup: FakeBroker, url: str) -> None:
-        async with await aio.connect(url.partition("?")[0]) as connection:
+        async with await aio.connect(url.partition("?")[0], failover=False) as connection:
             session = await connection.session()
             consumer = await session.consumer("q")
             primary.cut()
@@ -268,9 +267,9 @@ def test_connecting_fails_as_it_should() -> None:
     async def test(primary: FakeBroker, backup: FakeBroker, url: str) -> None:
         with pytest.raises(Unreachable):
             await aio.connect(f"tcp://127.0.0.1:{backup.port}")
-        connection = await aio.connect(url, "u", "wrong")
         with pytest.raises(AuthenticationFailed):
-            await connection.session()
+            await aio.connect(url, "u", "wrong")
+        connection = await aio.connect(url)
         await connection.close()
         await connection.close()
 

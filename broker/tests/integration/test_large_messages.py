@@ -203,7 +203,7 @@ def test_the_blocking_client_sends_from_anything_and_reads_as_it_likes(
     with sync.connect(pair.url + ("&compressLargeMessage=true" if compress else "")) as connection:
         session = connection.session()
         producer, consumer = session.producer("q"), session.consumer("q")
-        for source in (path, io.BytesIO(body), [body[:1000], body[1000:]], body):
+        for source in (path, io.BytesIO(body), (body[:1000], body[1000:]), body):
             producer.send(source)
         received = consumer.receive(20)
         assert received is not None

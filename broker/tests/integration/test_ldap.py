@@ -268,7 +268,7 @@ def test_permissions_of_a_broker_are_those_of_the_roles_in_the_directory(server:
             client.session().producer("q").send(b"body")
             with pytest.raises(SecurityError, match="no permission 'consume'"):
                 client.session().consumer("q")
-        with connect(url, user="ada", password="wrong") as client, pytest.raises(AuthenticationFailed):
+        with pytest.raises(AuthenticationFailed), connect(url, user="ada", password="wrong") as client:
             client.session()
         assert MANAGER_PASSWORD not in node.log.read_text()
     finally:

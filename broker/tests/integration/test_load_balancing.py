@@ -353,7 +353,7 @@ def test_a_message_that_expires_on_its_way_to_a_member_goes_to_the_expiry_addres
     second.kill()
     wait_until(lambda: "member of the cluster lost" in first.log.read_text(), "the loss was not noticed", first)
     with connect(url(first)) as connection, connection.session() as session:
-        session.producer("far", routing="anycast").send("late", time_to_live_ms=500)
+        session.producer("far", routing="anycast").send("late", ttl_s=0.5)
         wait_until(lambda: "EXP" in str(invoke(first, "broker", "getAddressNames")[1]), "nothing has expired", first)
         expired = session.consumer("EXP::EXP.far", routing="multicast").receive(READY_S)
         assert expired is not None

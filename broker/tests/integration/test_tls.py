@@ -116,7 +116,7 @@ def test_a_pair_with_certificates_on_both_sides(certificates: Certificates, made
     refusal = pytest.raises(AuthenticationFailed, match="no user for the client certificate 'CN=unknown, O=Example'")
     with connect(f"tcp://{host}?{certificates.client(certificates.unknown)}") as connection, refusal:
         connection.session()
-    with connect(f"tcp://{host}?{good}", "bob", "wrong") as connection, pytest.raises(AuthenticationFailed):
+    with pytest.raises(AuthenticationFailed), connect(f"tcp://{host}?{good}", "bob", "wrong") as connection:
         connection.session()
     log = pair.backup.log.read_text()
     for line in ("speaks plain text", "PEER_DID_NOT_RETURN_A_CERTIFICATE", "CERTIFICATE_VERIFY_FAILED"):

@@ -45,7 +45,7 @@ class Side:
             for number in range(step.count):
                 colour = "red" if number % 2 else "blue"
                 producer.send(
-                    f"text {number}", properties={"n": number, "colour": colour}, deliver_at_ms=step.deliver_at_ms
+                    f"text {number}", properties={"n": number, "colour": colour}, deliver_at=step.deliver_at_s
                 )
 
     def wait(self, step: Wait) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -66,7 +65,7 @@ def fill(port: int) -> None:
         for number in range(50):
             producer.send(f"order {number}", priority=4)
         producer.send(LARGE)
-        producer.send("later", deliver_at_ms=int(time.time() * 1000) + 10_000)
+        producer.send("later", delay_s=10)
         news = session.producer("news", routing="multicast")
         for number in range(10):
             news.send(f"item {number}", properties={"n": number % 2})
@@ -78,8 +77,8 @@ def check(port: int) -> None:
         consumer = session.consumer("orders")
         taken = [each for _ in range(52) if (each := consumer.receive(READY_S)) is not None]
         assert [each.text for each in taken[:50]] == [f"order {number}" for number in range(50)]
-        assert LARGE in [each.body for each in taken[50:]]
-        assert "later" in [each.text for each in taken[50:] if each.body != LARGE]
+        assert LARGE in [each.message.body for each in taken[50:]]
+        assert "later" in [each.text for each in taken[50:] if each.message.body != LARGE]
         assert consumer.receive(timeout_s=0.5) is None
         for name, wanted in (("one", range(10)), ("two", range(1, 10, 2))):
             items = session.consumer(name, routing="multicast")

@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from support.targets import Target
-from understudy.client.core.bodies import decode_map
 from understudy.client.sync import Connection, Consumer, Session, connect
 from understudy.errors import (
     DuplicateIdRejected,
@@ -75,7 +74,7 @@ def test_bodies(session: Session, queue: str) -> None:
         assert (received.text if isinstance(body, str) else received.body) == body
     received = consumer.receive(60)
     assert received is not None
-    assert dict(decode_map(received.body)) == {"k": 1, "text": "v", "raw": b"\x01"}
+    assert received.content == {"k": 1, "text": "v", "raw": b"\x01"}
     received = consumer.receive(60)
     assert received is not None
     assert (received.body, received.message.type) == (b"", MessageType.DEFAULT)
@@ -128,7 +127,7 @@ def test_priorities(session: Session, queue: str) -> None:
 def test_expiry(session: Session, queue: str) -> None:
     """An expired message goes to the expiry address, with its original queue as a property."""
     producer = session.producer(queue)
-    producer.send("gone", time_to_live_ms=50)
+    producer.send("gone", ttl_s=0.05)
     producer.send("there")
     expired = session.consumer("expired", filter=f"_AMQ_ORIG_ADDRESS = '{queue}'")
     received = expired.receive(60)
@@ -143,7 +142,7 @@ def test_expiry(session: Session, queue: str) -> None:
 def test_scheduled(session: Session, queue: str) -> None:
     producer = session.producer(queue)
     due_ms = int(time.time() * 1000) + 3_000
-    producer.send("later", deliver_at_ms=due_ms)
+    producer.send("later", deliver_at=due_ms / 1000)
     producer.send("now")
     consumer = session.consumer(queue)
     assert texts(consumer, 1) == ["now"]

@@ -55,7 +55,7 @@ def test_login(make_broker: MakeBroker) -> None:
         say_hello(connection, "secured")
     with connect(f"{broker.url}?user={USER}&password={PASSWORD.replace(' ', '%20')}") as connection:
         say_hello(connection, "secured")
-    with connect(broker.url, USER, "wrong") as connection, pytest.raises(AuthenticationFailed):
+    with pytest.raises(AuthenticationFailed), connect(broker.url, USER, "wrong") as connection:
         connection.session()
 
 

@@ -50,7 +50,7 @@ def test_a_queue_that_was_used_without_a_consumer_is_deleted(make_broker: Callab
     """Its message expired; one whose message still waits stays."""
     broker = make_broker(settings=_GONE, scan_period_ms=_SCAN_PERIOD_MS)
     with connect(broker.url) as connection, connection.session() as session:
-        session.producer("gone.used").send("x", time_to_live_ms=50)
+        session.producer("gone.used").send("x", ttl_s=0.05)
         session.producer("gone.kept").send("x")
     wait_until_gone(broker.url, "gone.used")
     assert exists(broker.url, "gone.kept")

@@ -89,6 +89,7 @@ class FakeLink:
         self.flush_wanted = 0
         self.moments: list[int] = []
         self.lines: list[str] = []
+        self.warnings: list[str] = []
 
     def dial(self, connector: Connector, attempt: int) -> None:
         self.dials.append((connector, attempt))
@@ -108,7 +109,9 @@ class FakeLink:
     def notify(self, call: Callable[[], None]) -> None:
         call()
 
-    def log(self, event: str, text: str) -> None:
+    def log(self, event: str, text: str, *, warning: bool = False) -> None:
+        if warning:
+            self.warnings.append(text)
         self.lines.append(f"{event}: {text}")
 
 

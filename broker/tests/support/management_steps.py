@@ -35,7 +35,7 @@ class Load:
 
     queue: str
     count: int = 3
-    deliver_at_ms: int | None = None
+    deliver_at_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +283,7 @@ _MOVED: Final = (
     ask("queue.q", "changeMessagesPriority", "n > 1", 9),
     ask("queue.q", "listMessagesAsJSON", None),
     ask("queue.q", "removeAllMessages"),
-    Load("q", deliver_at_ms=4_000_000_000_000),
+    Load("q", deliver_at_s=4_000_000_000),
     ask("queue.q", "listMessagesAsJSON", None),
     ask("queue.q", "listScheduledMessagesAsJSON"),
     ask("queue.q", "peekFirstScheduledMessageAsJSON"),

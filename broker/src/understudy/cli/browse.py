@@ -46,7 +46,7 @@ def describe(received: ReceivedMessage) -> dict[str, Any]:
         "priority": message.priority,
         "timestamp": message.timestamp,
         "expiration": message.expiration,
-        "body_bytes": len(received.body) if received.stream is None else received.stream.size_bytes,
+        "body_bytes": len(message.body) if received.stream is None else received.stream.size_bytes,
         "properties": {
             key: value.hex() if isinstance(value, bytes) else value for key, value in message.properties.items()
         },
@@ -72,9 +72,9 @@ def _preview(received: ReceivedMessage) -> str:
         try:
             text = received.text or ""
         except BrokerError:
-            text = received.body[:_PREVIEW].hex()
+            text = received.message.body[:_PREVIEW].hex()
     else:
-        text = received.body[:_PREVIEW].decode("latin-1")
+        text = received.message.body[:_PREVIEW].decode("latin-1")
     return "".join(each if each.isprintable() else "." for each in text[:_PREVIEW])
 
 

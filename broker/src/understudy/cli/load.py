@@ -86,7 +86,7 @@ def identity_of(received: ReceivedMessage) -> tuple[str, int] | None:
 
 def body_digest(received: ReceivedMessage) -> int:
     """``digest_of`` the body; 0 for a large one, which is not read as a whole."""
-    return digest_of(received.body) if received.stream is None else 0
+    return digest_of(received.message.body) if received.stream is None else 0
 
 
 def origin_of(received: ReceivedMessage) -> str:

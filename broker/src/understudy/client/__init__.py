@@ -18,11 +18,15 @@ message is asked for, which discards the rest of it.
 
 from __future__ import annotations
 
+from understudy import errors
 from understudy.client.core.consumer import ReceivedMessage
+from understudy.client.core.content import Content
 from understudy.client.core.destinations import QueueAttributes, RoutingType
 from understudy.client.core.large_sends import Readable
 from understudy.client.core.listeners import FailoverEvent, FailoverListener, FailureCode, FailureListener
 from understudy.client.core.options import ClientOptions, ClientUrl, Connector, DiscoveryGroup, ServingNode, TlsOptions
+from understudy.client.core.received import MessageView
+from understudy.client.core.send_options import MessageOptions, SendOptions
 from understudy.client.core.taken import AcknowledgeMode
 from understudy.client.core.url import parse_url
 from understudy.ids import Xid
@@ -36,13 +40,16 @@ __all__ = [
     "ClientOptions",
     "ClientUrl",
     "Connector",
+    "Content",
     "DiscoveryGroup",
     "FailoverEvent",
     "FailoverListener",
     "FailureCode",
     "FailureListener",
     "Message",
+    "MessageOptions",
     "MessageType",
+    "MessageView",
     "Properties",
     "PropertyValue",
     "QueueAttributes",
@@ -50,8 +57,10 @@ __all__ = [
     "Readable",
     "ReceivedMessage",
     "RoutingType",
+    "SendOptions",
     "ServingNode",
     "TlsOptions",
     "Xid",
+    "errors",
     "parse_url",
 ]

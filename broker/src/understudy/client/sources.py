@@ -7,20 +7,30 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from understudy.client.core.large_sends import BodySource, FileSource, IterableSource, Readable
 from understudy.message import Message
 from understudy.properties import PropertyValue
 
-Body = Message | bytes | str | Mapping[str, PropertyValue] | os.PathLike[str] | Readable | Iterable[bytes] | None
-"""A whole message; bytes, text or a map to make one of; or where the bytes of a large one come from:
-the path of a file, an open binary file, or an iterable of bytes."""
+Body = (
+    Message
+    | bytes
+    | str
+    | Mapping[str, PropertyValue]
+    | list[Any]
+    | os.PathLike[str]
+    | Readable
+    | Iterable[bytes]
+    | None
+)
+"""A whole message; bytes, text, a map or the values of a stream message to make one of; or where the bytes of a large
+one come from: the path of a file, an open binary file, or an iterable of bytes that is no list."""
 
 
 def is_stream(body: object) -> bool:
     """Whether a body is read while it is sent."""
-    if body is None or isinstance(body, (Message, bytes, str, Mapping)):
+    if body is None or isinstance(body, (Message, bytes, str, Mapping, list)):
         return False
     return isinstance(body, (os.PathLike, Iterable)) or hasattr(body, "read")
 

@@ -8,7 +8,8 @@ outcome       effect
 ``RELEASED``  the message returns to its place in the queue; the delivery is not counted
 ``EXPIRED``   the client found the message expired: it goes to the expiry address
 ``modified``  as RELEASED; ``delivery_failed`` counts the delivery, so that the limit of deliveries and the redelivery
-              delay apply; ``undeliverable_here`` excludes the message from this consumer
+              delay apply; ``undeliverable_here`` excludes the message from this consumer; ``delay_ms`` takes the
+              place of the redelivery delay
 ============  ================================================================================================
 
 In a transacted session an outcome takes effect with the commit; after a rollback the delivery returns to its queue like
@@ -45,6 +46,8 @@ class Outcome:
     """Count the delivery (RETURN)."""
     undeliverable_here: bool = False
     """Do not deliver the message to this consumer again."""
+    delay_ms: int | None = None
+    """Time until it is delivered again; None for that of the address settings."""
 
 
 ACCEPTED: Final = Outcome(Kind.ACCEPT)
@@ -53,9 +56,11 @@ RELEASED: Final = Outcome(Kind.RETURN)
 EXPIRED: Final = Outcome(Kind.EXPIRE)
 
 
-def modified(*, delivery_failed: bool = False, undeliverable_here: bool = False) -> Outcome:
-    """The outcome *modified* of AMQP 1.0 s. 3.4.5."""
-    return Outcome(Kind.RETURN, delivery_failed, undeliverable_here)
+def modified(
+    *, delivery_failed: bool = False, undeliverable_here: bool = False, delay_ms: int | None = None
+) -> Outcome:
+    """The outcome *modified* of AMQP 1.0 s. 3.4.5, with a delay of our own."""
+    return Outcome(Kind.RETURN, delivery_failed, undeliverable_here, delay_ms)
 
 
 def apply_outcome(
@@ -76,4 +81,6 @@ def apply_outcome(
             reference.delivery_count -= 1
         if outcome.undeliverable_here and consumer.exclude(reference.message_id):
             queue.choose_dispatch()
-        office.redelivery.cancel(queue, [reference], delay_redelivery=reference.delivery_count > 0)
+        office.redelivery.cancel(
+            queue, [reference], delay_redelivery=reference.delivery_count > 0, delay_ms=outcome.delay_ms
+        )

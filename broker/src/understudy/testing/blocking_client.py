@@ -45,6 +45,7 @@ DOCSTRINGS: Final = (
     (r"async (for|with)\b", r"\1"),
     (r"is cancelled while it waits", "is interrupted while it waits (``KeyboardInterrupt``)"),
     (r"its result is awaited", "its result is ignored"),
+    (r"its result, which is awaited if it can be, is", "its result is"),
     (
         r"is called by the event loop and must not block",
         "is called on the thread for callbacks",

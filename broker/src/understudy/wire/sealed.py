@@ -4,17 +4,10 @@ After the proof of the cluster password (``cluster.handshake``) each direction i
 
     u32 length, 16 bytes code, length bytes of the stream
 
-<<<<<<< HEAD
-The code covers the number of the run and its bytes, with a key of the connection and of the direction (ADR 0111): that
-of AES-256-GCM with the number as its nonce, or BLAKE2b for a short run. So a run that was changed, repeated, left out,
-moved or sent back has a wrong code. No byte of a run reaches the codec before its code is checked. The bytes are not
-encrypted: that is TLS.
-=======
 The code covers the number of the run and its bytes, with a key of the connection and of the direction (ADR 0111). It is
 that of AES-256-GCM with the number as its nonce, or, for a short run, BLAKE2b. So a run that was changed, repeated,
 left out, moved or sent back has a wrong code. No byte of a run reaches the codec before its code is checked. The bytes
 are not encrypted: that is TLS.
->>>>>>> main
 
 Not here: the keys (``cluster.credentials``), and when a connection is sealed.
 """

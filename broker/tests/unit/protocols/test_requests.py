@@ -101,6 +101,11 @@ def test_a_creation_is_answered_if_a_response_is_required(packet: packets.Packet
         (packets.ConsumerClose(5), ErrorCode.ILLEGAL_STATE),
         (packets.Acknowledge(5, 1, True), ErrorCode.ILLEGAL_STATE),
         (packets.IndividualAcknowledge(5, 1, True), ErrorCode.ILLEGAL_STATE),
+        (packets.Settle(5, 1, packets.Settlement.REJECT, True), ErrorCode.ILLEGAL_STATE),
+        (
+            packets.Settle(5, 1, packets.Settlement.FAIL, True, delay_ms=limits.SETTLE_DELAY_MS_MAX + 1),
+            ErrorCode.ILLEGAL_STATE,
+        ),
     ],
     ids=lambda value: value.name if isinstance(value, ErrorCode) else type(value).__name__,
 )
@@ -117,6 +122,7 @@ def test_refusals_have_the_documented_code(packet: packets.Packet, wanted: Error
         packets.CreateConsumer(0, "nowhere", None, False, False, 0),
         packets.Acknowledge(5, 1, False),
         packets.IndividualAcknowledge(5, 1, False),
+        packets.Settle(5, 1, packets.Settlement.RELEASE),
         packets.Expired(5, 1),
         packets.FlowToken(5, 10),
         packets.ForceConsumerDelivery(5, 0),

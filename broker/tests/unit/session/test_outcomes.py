@@ -94,6 +94,21 @@ def test_delivery_failed_counts_up_to_the_limit_of_deliveries() -> None:
     assert (rig.queue.message_count, rig.dead.message_count) == (0, 1)
 
 
+def test_a_delay_of_the_client_takes_the_place_of_that_of_the_settings() -> None:
+    rig = SessionHarness("a", "b")
+    rig.settle(0, modified(delivery_failed=True, delay_ms=500))
+    assert (rig.bodies, rig.queue.scheduled_count) == (["a", "b"], 1)
+    rig.world.clock.advance(499)
+    assert rig.bodies == ["a", "b"]
+    rig.world.clock.advance(1)
+    rig.world.sync()
+    assert (rig.bodies, rig.counts) == (["a", "b", "a"], [1, 1, 2])
+    rig.settle(2, modified(delay_ms=500))
+    rig.world.clock.advance(500)
+    rig.world.sync()
+    assert rig.counts == [1, 1, 2, 2], "not counted, but delayed"
+
+
 def test_undeliverable_here_goes_to_another_consumer_only() -> None:
     rig = SessionHarness("a", "b")
     rig.settle(0, modified(undeliverable_here=True))

@@ -9,10 +9,11 @@ A connection belongs to the event loop that it was made on and is not safe to us
 
 from __future__ import annotations
 
-from understudy.client.aio.bodies import BodyReader, Received
+from understudy.client.aio.bodies import BodyReader, Processing, Received
 from understudy.client.aio.connection import Connection, ConnectionFactory, connect
 from understudy.client.aio.consumer import Browser, Consumer
 from understudy.client.aio.producer import Producer
+from understudy.client.aio.requests import TransactionBlock
 from understudy.client.aio.session import DEFAULT_WINDOW, Session
 from understudy.client.aio.xa import XaBranches
 from understudy.client.sources import Body
@@ -25,9 +26,11 @@ __all__ = [
     "Connection",
     "ConnectionFactory",
     "Consumer",
+    "Processing",
     "Producer",
     "Received",
     "Session",
+    "TransactionBlock",
     "XaBranches",
     "connect",
 ]

@@ -10,14 +10,14 @@ from types import TracebackType
 
 from understudy.client.aio.discovery import discover
 from understudy.client.aio.link import Link, exclusive
-from understudy.client.aio.requests import close_session
+from understudy.client.aio.requests import close_session, prove_login
 from understudy.client.aio.session import Session
 from understudy.client.core.discovery import check_trust
 from understudy.client.core.listeners import FailoverListener, FailureListener
 from understudy.client.core.options import ClientUrl, Connector, ServingNode
 from understudy.client.core.session import SessionOptions, SessionState
 from understudy.client.core.taken import AcknowledgeMode
-from understudy.client.core.url import parse_url
+from understudy.client.core.url import parse_url, with_failover
 from understudy.client.host import creation_place, system_wall_ms
 from understudy.client.tls import tls_context
 
@@ -33,6 +33,7 @@ class ConnectionFactory:
         user: str | None = None,
         password: str | None = None,
         *,
+        failover: bool | None = None,
         wall_ms: Callable[[], int] = system_wall_ms,
         entropy: Callable[[int], bytes] = os.urandom,
     ) -> None:
@@ -42,6 +43,8 @@ class ConnectionFactory:
             url: As ``docs/client-url.md`` describes it, or one that was parsed.
             user: Of the login; None for that of the URL.
             password: Of the login; None for that of the URL.
+            failover: True for ``ha=true`` and ``reconnectAttempts=-1``, False for no attempt after a loss; None for the
+                URL's own way, which is True for several hosts unless it says otherwise.
             wall_ms: Wall time in epoch milliseconds, for time stamps and expiry.
             entropy: Returns the given number of random bytes, for names and duplicate ids.
 
@@ -50,7 +53,7 @@ class ConnectionFactory:
 
         Concurrency: a factory may be shared by several tasks.
         """
-        self._url = parse_url(url) if isinstance(url, str) else url
+        self._url = with_failover(parse_url(url) if isinstance(url, str) else url, failover)
         self._user = user
         self._password = password
         self._wall_ms = wall_ms
@@ -67,6 +70,7 @@ class ConnectionFactory:
         Raises:
             Unreachable: no broker answered in ``initialConnectAttempts`` rounds over the connectors, or none broadcast
                 within discoveryInitialWaitTimeout.
+            AuthenticationFailed: the user or password that is given is wrong.
             IncompatibleVersion: the broker is too old.
             ConfigError: a TLS file cannot be used; or the password would be sent to an address that is known from a
                 datagram only (``sslEnabled``, ``trustDiscovery``; ADR 0014).
@@ -93,6 +97,8 @@ class ConnectionFactory:
         link = Link(url, self._user, self._password, self._wall_ms, self._entropy, start)
         try:
             await link.ask(link.core.connect)
+            if link.core.has_login:
+                await prove_login(link)
         except BaseException:
             link.close()
             raise
@@ -117,6 +123,7 @@ async def connect(
     user: str | None = None,
     password: str | None = None,
     *,
+    failover: bool | None = None,
     wall_ms: Callable[[], int] = system_wall_ms,
     entropy: Callable[[int], bytes] = os.urandom,
 ) -> Connection:
@@ -126,6 +133,8 @@ async def connect(
         url: As ``docs/client-url.md`` describes it, or one that was parsed.
         user: Of the login; None for that of the URL.
         password: Of the login; None for that of the URL.
+        failover: True for ``ha=true`` and ``reconnectAttempts=-1``, False for no attempt after a loss; None for the
+            URL's own way, which is True for several hosts unless it says otherwise.
         wall_ms: Wall time in epoch milliseconds, for time stamps and expiry.
         entropy: Returns the given number of random bytes, for names and duplicate ids.
 
@@ -135,6 +144,7 @@ async def connect(
     Raises:
         Unreachable: no broker answered in ``initialConnectAttempts`` rounds over the connectors, or none broadcast
             within discoveryInitialWaitTimeout.
+        AuthenticationFailed: the user or password that is given is wrong.
         IncompatibleVersion: the broker is too old.
         ConfigError: the URL or a TLS file cannot be used; or the password would be sent to an address that is known
             from a datagram only (``sslEnabled``, ``trustDiscovery``; ADR 0014).
@@ -143,7 +153,7 @@ async def connect(
 
     Concurrency: several tasks may connect at a time. A call that is cancelled while it waits leaves nothing open.
     """
-    return await ConnectionFactory(url, user, password, wall_ms=wall_ms, entropy=entropy).connect()
+    return await ConnectionFactory(url, user, password, failover=failover, wall_ms=wall_ms, entropy=entropy).connect()
 
 
 class Connection:
@@ -180,6 +190,11 @@ class Connection:
         """
         if not self._closed:
             warnings.warn(f"connection made at {self.created_at} was never closed", ResourceWarning, 2, self)
+
+    def __repr__(self) -> str:
+        core = self._link.core
+        state = "closed" if self._closed or core.closed is not None else core.state.value
+        return f"<Connection to {core.connector}, {state}, {len(core.sessions)} sessions>"
 
     @property
     def node_id(self) -> str | None:

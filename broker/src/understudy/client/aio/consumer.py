@@ -98,8 +98,7 @@ class Consumer:
         if received is not None:
             if rate is not None:
                 rate.count(now_ms)
-            if received.stream is not None:
-                received._arrives_by(self._link)
+            received._arrives_by(self._link)
         return received
 
     async def _paced(self, deadline_s: float | None) -> None:
@@ -187,7 +186,7 @@ class Consumer:
                 raise state.ended
         return received
 
-    async def handle(self, handler: Callable[[Received], Awaitable[None] | None]) -> None:
+    async def handle(self, handler: Callable[[Received], object]) -> None:
         """Call the handler for every message, in the calling task, until the consumer is closed.
 
         In AUTO mode a message is acknowledged when its handler has returned. The message of a handler that raises an

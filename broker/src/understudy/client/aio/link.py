@@ -32,11 +32,10 @@ def exclusive(method: M) -> M:
     return method
 
 
-async def run_handler(handler: Callable[[R], Awaitable[None] | None], received: R) -> None:
-    """Call the application's handler of a message, and await its result."""
+async def run_handler(handler: Callable[[R], object], received: R) -> Any:
+    """Call the application's handler of a message, and await its result if that can be awaited."""
     result = handler(received)
-    if result is not None:
-        await result
+    return await result if isinstance(result, Awaitable) else result
 
 
 class _Clock:
@@ -214,9 +213,9 @@ class Link:
         """Call a listener of the application."""
         call()
 
-    def log(self, event: str, text: str) -> None:
+    def log(self, event: str, text: str, *, warning: bool = False) -> None:
         """Write a line to the log."""
-        _log.info("%s: %s", event, text)
+        _log.log(logging.WARNING if warning else logging.INFO, "%s: %s", event, text)
 
     # transports and time
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from asyncio import Future
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from types import TracebackType
-from typing import Any, cast
+from typing import Unpack, cast
 
 from understudy.client.aio.link import Link, Signal, exclusive
 from understudy.client.core.bodies import build_message, complete_message, delivery_properties
@@ -22,6 +23,7 @@ from understudy.client.core.large_sends import (
     without_body,
 )
 from understudy.client.core.rate import rate_limit
+from understudy.client.core.send_options import NOT_GIVEN, SendOptions, delivery_ms, expiration_ms, json_text
 from understudy.client.core.sends import ProducerState
 from understudy.client.core.session import SessionState
 from understudy.client.sources import Body, is_stream, open_source
@@ -72,14 +74,14 @@ class Producer:
         return self._state.in_flight
 
     @exclusive
-    async def send(self, body: Body, **fields: Any) -> None:
+    async def send(self, body: Body = None, **options: Unpack[SendOptions]) -> None:
         """Send a message and wait for its outcome: for the broker's confirmation if the message is durable (the URL's
         ``blockOnDurableSend``; ``blockOnNonDurableSend`` for others), else until it is written to the socket.
         A transacted session does not wait: errors come with the commit (artemis-core s. 6.2).
 
         Args:
             body: As for ``send_nowait``.
-            fields: The other arguments of ``send_nowait``.
+            options: The other arguments of ``send_nowait`` (``SendOptions``).
 
         Raises:
             SendOutcomeUnknown: the connection was lost before the confirmation, and the message cannot be sent again:
@@ -99,19 +101,21 @@ class Producer:
         the call is cancelled while it waits, the message may or may not have been sent.
         """
         await self.wait_sendable()
-        await self.send_nowait(body, **fields)
+        await self.send_nowait(body, **options)
 
     @exclusive
     def send_nowait(
         self,
-        body: Body,
+        body: Body = None,
         *,
+        json: object = NOT_GIVEN,
         address: str | None = None,
         properties: Mapping[str, PropertyValue] | None = None,
         durable: bool = True,
         priority: int = 4,
-        time_to_live_ms: int = 0,
-        deliver_at_ms: int = 0,
+        ttl_s: float | None = None,
+        delay_s: float | None = None,
+        deliver_at: datetime | float | None = None,
         group_id: str | None = None,
         last_value_key: str | None = None,
         duplicate_id: str | bytes | None = None,
@@ -121,20 +125,22 @@ class Producer:
         """Send a message without waiting. ``wait_sendable`` before each call bounds the memory of waiting messages.
 
         Args:
-            body: A whole ``Message``; bytes, text or a map to make one of; or a stream: a path, an open binary file or
-                an iterable of bytes, which makes a large message of bytes. A body larger than minLargeMessageSize
-                travels as a large message, in pieces; a stream is read piece by piece while it is sent.
+            body: A whole ``Message``; bytes, text, a map or a list of values to make one of; or a stream: a path, an
+                open binary file or an iterable of bytes, which makes a large message of bytes. A body larger than
+                minLargeMessageSize travels as a large message, in pieces; a stream is read piece by piece while it is
+                sent.
+            json: A value whose JSON document is the text of the message, instead of a body.
             address: Where to send it; needed for a producer without an address. May be a destination as in
                 ``ReceivedMessage.reply_to``.
             properties: Properties of the message; those of a whole ``Message`` are its own.
             durable: Whether the broker keeps it through restarts.
             priority: 0 to 9; higher ones are delivered first.
-            time_to_live_ms: Milliseconds until it expires; 0 for never.
-            deliver_at_ms: Wall time in epoch milliseconds before which it is not delivered; 0 for at once.
+            ttl_s: Seconds from now until it expires; None for never.
+            delay_s: Seconds from now before which it is not delivered.
+            deliver_at: The time before which it is not delivered: a datetime, or seconds as of ``time.time()``.
             group_id: Messages of one group go to one consumer, in order. Replaces the URL's groupID.
-            last_value_key: In a last-value queue it takes the place of the message with this key.
-            duplicate_id: The broker drops a message with an id that it knows; in a transaction the commit fails with
-                ``DuplicateIdRejected``. Replaces the id that the producer makes.
+            last_value_key: The key of the message that it replaces in a last-value queue.
+            duplicate_id: The broker drops a message with an id that it knows. Replaces the id that the producer makes.
             reply_to: Where the answer is sent: the name of a queue, or a destination such as ``topic://name``.
             correlation_id: Joins a request and its answer (``JMSCorrelationID``).
 
@@ -147,6 +153,7 @@ class Producer:
             IllegalState: no address, properties that are too large, or far more sends wait than the window.
             ConfigError: a destination without a name.
             LocalProtocolError: a property or field that cannot be sent.
+            TypeError, ValueError: an argument that has no meaning, or a value without a JSON document.
             OSError: the file that is the body cannot be opened.
 
         Failover: messages without an outcome are sent again in order, as for ``send``.
@@ -155,6 +162,11 @@ class Producer:
 
         Source: artemis-core s. 3.3, 5.1 and 6.2.
         """
+        if json is not NOT_GIVEN:
+            body = json_text(json, body)
+        now_ms = self._link.clock.wall_ms()
+        deliver_at_ms = delivery_ms(deliver_at, delay_s, now_ms)
+        expires_ms = expiration_ms(ttl_s, now_ms)
         if duplicate_id is None and self._id_prefix is not None:
             self._count += 1
             duplicate_id = f"{self._id_prefix}{self._count}"
@@ -181,7 +193,6 @@ class Producer:
         if isinstance(body, Message):
             message = complete_message(body, address=target, routing=routing, duplicate_id=duplicate_id)
         else:
-            now_ms = self._link.clock.wall_ms()
             message = build_message(
                 b"" if whole or streamed else body,  # type: ignore[arg-type]  # not a stream here
                 address=target,
@@ -191,7 +202,7 @@ class Producer:
                 properties=properties,
                 durable=durable,
                 priority=priority,
-                expiration_ms=now_ms + time_to_live_ms if time_to_live_ms else 0,
+                expiration_ms=expires_ms,
             )
         if self._rate is not None:
             self._rate.count(self._link.now_ms())
@@ -199,12 +210,7 @@ class Producer:
         if streamed:
             self._send_stream(message, body, future)
             return future
-        large: LargeBodySend | None = None
-        if whole:
-            message, large = large_send(message, BytesSource(cast(bytes, body)), options)
-        elif message.header_offset > options.min_large_message_size:
-            message, large = split_if_large(message, options)
-        self._session_state.send(self._state, message, future, large)
+        self._send_whole(message, cast(bytes, body) if whole else None, future)
         return future
 
     @exclusive
@@ -248,6 +254,16 @@ class Producer:
             return target, self._routing
         # a temporary one is there or its owner has gone: without a routing type the broker creates none
         return destination.name, None if destination.temporary else destination.routing
+
+    def _send_whole(self, message: Message, body: bytes | None, future: Future[None]) -> None:
+        """Send a message whose body is in memory: ``body``, or that of the message."""
+        options = self._link.core.options
+        large: LargeBodySend | None = None
+        if body is not None:
+            message, large = large_send(message, BytesSource(body), options)
+        elif message.header_offset > options.min_large_message_size:
+            message, large = split_if_large(message, options)
+        self._session_state.send(self._state, message, future, large)
 
     def _send_stream(self, header: Message, body: Body, future: Future[None]) -> None:
         source, file = open_source(body)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Generator
+from types import TracebackType
 from typing import Any
 
 from understudy.client.aio.link import Link, Signal
 from understudy.client.core.destinations import Conversation, Request
-from understudy.client.core.session import SessionState
-from understudy.errors import BrokerError
+from understudy.client.core.session import SessionOptions, SessionState
+from understudy.errors import BrokerError, IllegalState
 
 
 async def ask(link: Link, session: SessionState, request: Request) -> Any:
@@ -36,12 +38,48 @@ async def converse(link: Link, session: SessionState, conversation: Conversation
             step = _sender(conversation, answer)
 
 
+class TransactionBlock:
+    """One transaction of a session in a block. Made by ``Session.transaction``."""
+
+    def __init__(self, link: Link, session: SessionState) -> None:
+        self._link = link
+        self._session = session
+
+    async def __aenter__(self) -> None:
+        if not self._session.options.transacted:
+            raise IllegalState("the session is not transacted", hint="use connection.session(transacted=True)")
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            await self._link.ask(self._session.commit)
+        elif self._session.closed is None:
+            await self._link.ask(self._session.rollback)
+
+
+async def prove_login(link: Link) -> None:
+    """Make a session and close it: the broker checks a login with the first session only (artemis-core s. 4.1).
+
+    Raises:
+        AuthenticationFailed: user or password are wrong.
+    """
+    session: SessionState = await link.ask(lambda waiter: link.core.open_session(SessionOptions(), waiter))
+    await link.ask(session.close)
+
+
 async def close_session(link: Link, session: SessionState, *, failed: bool = False) -> None:
     """Wait for unconfirmed sends, at most callTimeout, then close the session.
 
     Args:
         failed: An error ended its use: its messages in work are given back.
     """
+    if not failed and session.closed is None and session.transaction.uncommitted:
+        warnings.warn(
+            f"session made at {session.created_at} is closed with work that was never committed: it is rolled back",
+            RuntimeWarning,
+            4,
+        )
     deadline_s = link.now_s() + link.core.options.call_timeout_ms / 1000
     while session.sends.busy and session.closed is None and link.now_s() < deadline_s:
         idle = Signal(link)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from types import TracebackType
-from typing import Final, Unpack
+from typing import Final, Unpack, cast
 
 from understudy.client.aio.bodies import Received
 from understudy.client.aio.consumer import Browser, Consumer
-from understudy.client.aio.link import Link, exclusive
+from understudy.client.aio.link import Link, exclusive, run_handler
 from understudy.client.aio.producer import Producer
-from understudy.client.aio.requests import ask, close_session, converse
+from understudy.client.aio.requests import TransactionBlock, ask, close_session, converse
 from understudy.client.aio.xa import XaBranches
 from understudy.client.core.consumer import ConsumerState, ReceivedMessage
 from understudy.client.core.destinations import (
@@ -30,8 +31,10 @@ from understudy.client.core.destinations import (
     subscription_queue,
 )
 from understudy.client.core.jms_names import producer_target, queue_name, topic_name
+from understudy.client.core.send_options import MessageOptions, reply_options, request_options
 from understudy.client.core.session import SessionState
-from understudy.errors import IllegalState
+from understudy.client.sources import Body
+from understudy.errors import AddressNotFound, CallTimedOut, IllegalState
 from understudy.ids import uuid_text
 from understudy.wire.core.packets import (
     BindingQueryResponse,
@@ -56,6 +59,7 @@ class Session:
         self._connection = connection  # lives as long as the session
         self._link = link
         self._state = state
+        state.created_at = created_at
         self.created_at = created_at
         """File and line that made it, for the warning about a session that was never closed."""
 
@@ -71,6 +75,12 @@ class Session:
         if self._state.closed is None and self._link.core.closed is None and self._link.usable:
             warnings.warn(f"session made at {self.created_at} was never closed", ResourceWarning, 2, self)
             self._link.soon(self._link.forget_session, self._state)
+
+    def __repr__(self) -> str:
+        state = self._state
+        mode = "xa" if state.options.xa else state.options.mode.value
+        counts = f"{len(state.producers)} producers, {len(state.consumers)} consumers"
+        return f"<Session {mode}, {'open' if state.closed is None else 'closed'}, {counts}>"
 
     @property
     def rollback_only(self) -> bool:
@@ -162,6 +172,107 @@ class Session:
         Source: artemis-core s. 6.4.
         """
         await self._link.ask(self._state.rollback)
+
+    def transaction(self) -> TransactionBlock:
+        """A block that is one transaction: its end commits, an error that leaves it rolls back.
+
+        Returns:
+            The block, for ``async with``; more than one may follow each other.
+
+        Raises:
+            IllegalState: the session is not transacted (when the block begins).
+            TransactionRolledBack, CommitOutcomeUnknown, DuplicateIdRejected: the commit at its end failed.
+
+        Failover and concurrency: as of ``commit`` and ``rollback``.
+        """
+        return TransactionBlock(self._link, self._state)
+
+    async def request(
+        self, address: str, body: Body = None, *, timeout_s: float = 30.0, **options: Unpack[MessageOptions]
+    ) -> Received:
+        """Send a request and wait for its answer, which comes to a temporary queue of its own.
+
+        Args:
+            address: Where the request is sent.
+            body: As for ``Producer.send``.
+            timeout_s: Seconds to wait for the answer.
+            options: As for ``Producer.send``; ``correlation_id`` is made if it is not given.
+
+        Returns:
+            The answer, with its whole body. It needs no acknowledgement.
+
+        Raises:
+            CallTimedOut: no answer within ``timeout_s``.
+            IllegalState: the session is transacted: a request would be sent with the commit only.
+            and what ``Producer.send`` and ``consumer`` raise.
+
+        Failover: the call goes on. An answer that the broker had before the failover is lost with the temporary queue;
+        then the call times out.
+
+        Concurrency: any task may call it, and several requests may be under way.
+        """
+        if not self._state.options.auto_commit_sends:
+            raise IllegalState("a request in a transaction would be sent with its commit only")
+        place = await self.create_temporary_queue()
+        try:
+            async with await self.consumer(place, auto_create=False) as answers:
+                async with await self.producer(address) as producer:
+                    await producer.send(body, **request_options(options, place, uuid_text(self._link.entropy(16))))
+                answer = await answers.receive(timeout_s)
+                if answer is None:
+                    raise CallTimedOut(f"no answer from {address} within {timeout_s} s", hint="is a responder running?")
+                await answer.read_content()
+        finally:
+            if self._state.closed is None:
+                await self.delete_queue(place)
+        return answer
+
+    async def reply(self, request: ReceivedMessage, body: Body = None, **options: Unpack[MessageOptions]) -> bool:
+        """Send the answer to a request, which may come from a JMS client, with the correlation id that it expects.
+
+        Args:
+            request: A received message.
+            body: As for ``Producer.send``.
+            options: As for ``Producer.send``.
+
+        Returns:
+            Whether it was sent; False if the request wants no answer, or its requester has gone.
+
+        Raises:
+            Exception: what ``Producer.send`` and ``producer`` raise.
+
+        Failover and concurrency: as of ``Producer.send``.
+        """
+        if request.reply_to is None:
+            return False
+        try:
+            async with await self.producer(request.reply_to) as producer:
+                await producer.send(body, **reply_options(options, request.correlation_id or request.jms_message_id))
+        except AddressNotFound:
+            return False
+        return True
+
+    async def respond(self, queue: str, responder: Callable[[Received], object]) -> None:
+        """Answer every request of a queue, one at a time, until the session is closed.
+
+        Args:
+            queue: Where the requests come.
+            responder: Called with each request; its result, which is awaited if it can be, is the body of the answer.
+
+        Raises:
+            Exception: any error of the responder or of the answer, which ends the loop and gives the request back, its
+                delivery counted.
+            QueueNotFound: the queue was deleted.
+            ConnectionLost, FailoverTimedOut: the connection was lost and no other came back.
+
+        Failover: the loop goes on; a request that was not finished comes again, and is answered again.
+
+        Concurrency: several tasks may answer requests of one queue, each with a session of its own.
+        """
+        async with await self.consumer(queue) as requests:
+            async for request in requests:
+                async with request.process():
+                    await self.reply(request, cast(Body, await run_handler(responder, request)))
 
     async def acknowledge(self, message: ReceivedMessage) -> bool:
         """Acknowledge a message as the session's mode says: CLIENT, everything that the session has received;

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from understudy.client.core.stream_bodies import encode_stream
 from understudy.errors import LocalProtocolError, RemoteProtocolError
 from understudy.limits import NAME_UNITS_MAX, PROPERTIES_MAX, STRING_UNITS_MAX
 from understudy.message import (
@@ -52,7 +53,7 @@ def decode_text(body: bytes) -> str | None:
         raise RemoteProtocolError("an empty body is no text")
     if body[0] == 0:
         return None
-    text, stop = decode_simple_string(body, 1, len(body))
+    text, stop = decode_simple_string(body, 1, len(body), len(body))
     if stop != len(body):
         raise RemoteProtocolError(f"{len(body) - stop} bytes after the text of a message")
     return text
@@ -77,7 +78,7 @@ def decode_map(body: bytes) -> Properties:
 
 
 def build_message(
-    body: bytes | str | Mapping[str, PropertyValue] | None,
+    body: bytes | str | Mapping[str, PropertyValue] | list[PropertyValue] | None,
     *,
     address: str,
     routing: int | None,
@@ -89,7 +90,7 @@ def build_message(
     expiration_ms: int = 0,
     user_id: bytes | None = None,
 ) -> Message:
-    """A message to send: bytes, text or a map according to the body's type.
+    """A message to send: bytes, text, a map or a stream message according to the body's type.
 
     Args:
         routing: ``_AMQ_ROUTING_TYPE``, None for the address's own.
@@ -109,6 +110,8 @@ def build_message(
         kind, raw = MessageType.TEXT, encode_text(body)
     elif isinstance(body, Mapping):
         kind, raw = MessageType.MAP, encode_map(body)
+    elif isinstance(body, list):
+        kind, raw = MessageType.STREAM, encode_stream(body)
     elif body is None:
         kind, raw = MessageType.DEFAULT, b""
     else:

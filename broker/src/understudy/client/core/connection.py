@@ -17,14 +17,15 @@ of sessions (``restoration``), new sessions (``session_creation``), what happens
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from understudy.client.core.calls import Calls, Waiter, settle
-from understudy.client.core.dials import Dials
+from understudy.client.core.dials import Dials, Link
 from understudy.client.core.failover import Event, Reconnection, State
 from understudy.client.core.life import Life
 from understudy.client.core.listeners import Listeners
 from understudy.client.core.options import ClientOptions, ClientUrl, Connector, ServingNode
+from understudy.client.core.outage import Outage
 from understudy.client.core.pump import Pump
 from understudy.client.core.restoration import Restoration
 from understudy.client.core.session import SessionOptions, SessionState
@@ -39,6 +40,7 @@ from understudy.errors import (
     NotActive,
     ObjectClosed,
     ProtocolError,
+    Unreachable,
 )
 from understudy.ids import uuid_text
 from understudy.ports import Clock, Entropy
@@ -65,40 +67,6 @@ CONTROL_CHANNEL: Final = 1
 #: Oldest server version spoken: pipelined sends need correlation ids.
 OLDEST_VERSION: Final = 130
 _REDIRECTS: Final = (DisconnectReason.REDIRECT, DisconnectReason.REDIRECT_ON_CRITICAL_ERROR)
-
-
-class Link(Protocol):
-    """The shell as seen from here."""
-
-    def dial(self, connector: Connector, attempt: int) -> None:
-        """Open a transport beside those being opened; ``transport_up`` or ``transport_lost`` follows, with the
-        number.
-        """
-        ...
-
-    def cancel(self, attempt: int) -> None:
-        """Stop opening that transport; nothing follows."""
-        ...
-
-    def hang_up(self) -> None:
-        """Drop the transport and every dial under way at once."""
-        ...
-
-    def wants_flush(self) -> None:
-        """Bytes or acknowledgements wait: fetch ``data_to_send`` before this turn of the loop ends."""
-        ...
-
-    def wake_at(self, moment_ms: int) -> None:
-        """Call ``handle_deadline`` at that monotonic moment, if not before."""
-        ...
-
-    def notify(self, call: Callable[[], None]) -> None:
-        """Call a listener of the application, now or later; in the order in which they are given."""
-        ...
-
-    def log(self, event: str, text: str) -> None:
-        """Write a line to the client's log; ``event`` is its category."""
-        ...
 
 
 class ClientState:
@@ -157,6 +125,7 @@ class ClientState:
         self._retry_ms: int | None = None
         self._life = Life(url.options)
         self._connected_ms = 0
+        self._outage = Outage()
 
     def new_calls(self) -> Calls:
         """An empty list of calls on channel 1, for a new transport."""
@@ -191,6 +160,11 @@ class ClientState:
         return self._machine.node_id
 
     @property
+    def has_login(self) -> bool:
+        """Whether a user or password is given."""
+        return self._user is not None or self._password is not None
+
+    @property
     def serving_node(self) -> ServingNode:
         """The node that made a session last, and its epoch."""
         return self._creation.serving_node
@@ -198,6 +172,7 @@ class ClientState:
     def connect(self, waiter: Waiter[None]) -> None:
         """Start; the waiter gets the first working connection or why there is none."""
         self._connect_waiter = waiter
+        self._outage.begins(self.clock.monotonic_ms())
         self._machine.fire(Event.START)
 
     def open_session(self, options: SessionOptions, waiter: Waiter[SessionState]) -> None:
@@ -227,6 +202,9 @@ class ClientState:
         if connector is not None:
             self._dial_failed(connector, error)
         elif attempt == self._attempt:
+            if self.state is State.GREETING and self.connector is not None and self.connector.tls is None:
+                hint = "a port with TLS ends a connection without it: sslEnabled=true asks for TLS"
+                error = ConnectionLost(str(error), hint=hint)
             self._lost(error, hang_up=False)
 
     def receive_data(self, data: bytes) -> None:
@@ -238,7 +216,8 @@ class ClientState:
         try:
             frames = decoder.receive_data(data)
         except ProtocolError as error:
-            self._lost(ConnectionLost(f"broker {self.connector} broke the protocol: {error}"))
+            hint = "it speaks HTTP: is that the port of the management?" if data.startswith(b"HTTP") else None
+            self._lost(ConnectionLost(f"broker {self.connector} broke the protocol: {error}", hint=hint))
             return
         sessions = self.sessions
         for channel_id, packet, size_bytes in frames:
@@ -340,7 +319,11 @@ class ClientState:
         self.wake_at(self._dials.stagger(delay_ms))
 
     def _dial_failed(self, connector: Connector, error: BrokerError) -> None:
-        self._link.log("dial", f"{connector}: {error}")
+        if connector.tls is not None and any(each in str(error) for each in ("(EOF)", "WRONG_VERSION_NUMBER")):
+            error = Unreachable(
+                str(error), hint="does that port speak TLS? without sslEnabled a client speaks plain TCP"
+            )
+        self._link.log("dial", str(error))
         self._machine.fire(Event.DIAL_FAILED, connector, error)
 
     def greet(self, node_id: str | None) -> None:
@@ -369,7 +352,8 @@ class ClientState:
     def failover_begins(self, error: BrokerError) -> None:
         """The connection failed and another one is tried: tell the listeners."""
         self.cause = error
-        self._link.log("failover", f"connection to {self.connector} failed: {error}")
+        self._outage.begins(self.clock.monotonic_ms())
+        self._link.log("failover", f"connection to {self.connector} was lost: {error}; trying again", warning=True)
         self.listeners.failure_detected()
 
     def connected(self, failed_over: bool) -> None:
@@ -385,14 +369,19 @@ class ClientState:
         if self._connect_waiter is not None:
             settle(self._connect_waiter)(None, None)
             self._connect_waiter = None
+        outage, self._outage = self._outage, Outage()
         if failed_over:
             self.failovers += 1
-            self._link.log("failover", f"failed over to {self.connector}")
+            text = f"served again by {self.connector} after {outage.lasted_s(now_ms):.2f} s without service"
+            self._link.log("failover", text, warning=True)
             self.listeners.failed_over(self.cause)
 
     def wait(self, delay_ms: int) -> None:
         """Retry after a delay."""
-        self._retry_ms = self.clock.monotonic_ms() + delay_ms
+        now_ms = self.clock.monotonic_ms()
+        if self._outage.is_due(now_ms):
+            self._link.log("failover", self._machine.without_a_broker(self._outage.lasted_s(now_ms)), warning=True)
+        self._retry_ms = now_ms + delay_ms
         self.wake_at(self._retry_ms)
 
     def ended(self, error: BrokerError | None) -> None:

@@ -20,15 +20,15 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from understudy.client.core.bodies import decode_text
 from understudy.client.core.body_stream import READ_AHEAD_BYTES, BodyStream
+from understudy.client.core.calls import Waiter
+from understudy.client.core.outcomes import Outcome
+from understudy.client.core.received import MessageView
 from understudy.client.core.taken import AcknowledgeMode, TakenMessages
 from understudy.dataclass import dataclass
 from understudy.errors import BrokerError, ConnectionLost, IllegalState, LimitExceeded, RemoteProtocolError
-from understudy.ids import uuid_text
 from understudy.limits import FRAME_BYTES_MAX
-from understudy.message import CORRELATION_ID, FORCED_DELIVERY, LARGE_COMPRESSED, REPLY_TO, Message
-from understudy.properties import Properties
+from understudy.message import FORCED_DELIVERY, LARGE_COMPRESSED, Message
 from understudy.wire.core.packets import (
     CreateSharedQueueV2,
     Expired,
@@ -47,10 +47,10 @@ WHOLE_BODY_BYTES_MAX: Final = READ_AHEAD_BYTES
 LARGE_BODY_BYTES_MAX: Final = FRAME_BYTES_MAX
 
 
-class ReceivedMessage:
+class ReceivedMessage(MessageView):
     """A message as the application gets it."""
 
-    __slots__ = ("consumer", "delivery_count", "generation", "message", "size_bytes", "stream")
+    __slots__ = ("consumer", "generation", "given_back", "settled", "size_bytes")
 
     def __init__(
         self,
@@ -60,81 +60,15 @@ class ReceivedMessage:
         consumer: ConsumerState,
         stream: BodyStream | None = None,
     ) -> None:
-        self.message = message
-        self.delivery_count = delivery_count
-        """1 for the first delivery."""
+        super().__init__(message, delivery_count, stream)
         self.size_bytes = size_bytes
         """Credits it costs."""
         self.consumer = consumer
         self.generation = consumer.host.generation
-        self.stream = stream
-        """The body of a message that was handed over before all of it had come; else None."""
-
-    @property
-    def body(self) -> bytes:
-        """The whole body.
-
-        Raises:
-            IllegalState: it is too large for that: read it with ``read_body``, ``save_to`` or
-                ``body_stream``.
-        """
-        self._check_whole()
-        return self.message.body
-
-    def _check_whole(self) -> None:
-        if self.stream is not None:
-            raise IllegalState(
-                f"message {self.message_id} has a large body of {self.stream.size_bytes} bytes",
-                hint="use read_body(), save_to() or body_stream",
-            )
-
-    @property
-    def text(self) -> str | None:
-        """The body of a text message.
-
-        Raises:
-            RemoteProtocolError: it is no text body.
-            IllegalState: as ``body``.
-        """
-        self._check_whole()
-        return decode_text(self.message.body)
-
-    @property
-    def properties(self) -> Properties:
-        """The application and broker properties of the message."""
-        return self.message.properties
-
-    @property
-    def reply_to(self) -> str | None:
-        """Where its answer is sent (``JMSReplyTo``), for ``Session.producer`` or ``Producer.send``; None if it wants
-        none.
-        """
-        value = self.message.properties.get(REPLY_TO)
-        return value if isinstance(value, str) else None
-
-    @property
-    def correlation_id(self) -> str | bytes | None:
-        """The id that joins a request and its answer (``JMSCorrelationID``)."""
-        value = self.message.properties.get(CORRELATION_ID)
-        return value if isinstance(value, (str, bytes)) else None
-
-    @property
-    def jms_message_id(self) -> str | None:
-        """The id that its sender gave it (``JMSMessageID``). Requesters of JMS that set no correlation id expect it as
-        that of the answer.
-        """
-        user_id = self.message.user_id
-        return None if user_id is None else f"ID:{uuid_text(user_id)}"
-
-    @property
-    def message_id(self) -> int:
-        """The id that the broker gave the message."""
-        return self.message.message_id
-
-    @property
-    def redelivered(self) -> bool:
-        """Whether the message was delivered before."""
-        return self.delivery_count > 1
+        self.settled = False
+        """Whether the application has ended its delivery: acknowledged it alone, or given it back."""
+        self.given_back = False
+        """Whether the application has given it back, or sent it to the dead letter address."""
 
     @property
     def queue(self) -> str:
@@ -171,6 +105,18 @@ class ConsumerHost(Protocol):
 
     def message_taken(self, consumer: ConsumerState) -> None:
         """The application took a message in a transaction."""
+        ...
+
+    def acknowledge(self, received: ReceivedMessage, waiter: Waiter[bool]) -> None:
+        """Acknowledge as the session's mode says."""
+        ...
+
+    def check_processing(self, received: ReceivedMessage, *, plain: bool) -> None:
+        """Check that a block may work on the message; ``plain``: it asks for nothing that only Understudy does."""
+        ...
+
+    def settle(self, received: ReceivedMessage, outcome: Outcome, waiter: Waiter[bool]) -> None:
+        """End the delivery without an acknowledgement."""
         ...
 
 

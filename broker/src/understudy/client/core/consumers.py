@@ -19,8 +19,9 @@ from understudy.client.core.consumer import (
     ReceivedMessage,
 )
 from understudy.client.core.options import ClientOptions
+from understudy.client.core.outcomes import Outcome
 from understudy.client.core.taken import AcknowledgeMode
-from understudy.errors import BrokerError, MessageUnreadable, ObjectClosed, QueueNotFound
+from understudy.errors import BrokerError, IllegalState, MessageUnreadable, ObjectClosed, QueueNotFound
 from understudy.wire.core.packets import (
     Acknowledge,
     Commit,
@@ -73,6 +74,15 @@ class ConsumersHost(Protocol):
     @property
     def closed(self) -> BrokerError | None:
         """The error that ended the session; None while it works."""
+        ...
+
+    @property
+    def takes_settlements(self) -> bool:
+        """Whether the broker takes outcomes of single deliveries."""
+        ...
+
+    def return_in_work(self, consumer: ConsumerState, waiter: Waiter[bool]) -> None:
+        """Give back all messages in work of the session, as this consumer has one."""
         ...
 
     def acknowledgements_wait(self) -> None:
@@ -224,6 +234,8 @@ class Consumers:
         broker delivers it again (unless it received the acknowledgement).
         """
         consumer = received.consumer
+        if received.given_back:
+            raise IllegalState(f"message {received.message_id} was given back before")
         if self._mode is AcknowledgeMode.PRE_ACKNOWLEDGE:
             settle(waiter)(True, None)
         elif not self._delivered(received) or self._host.closed is not None:
@@ -236,11 +248,88 @@ class Consumers:
             self._confirmed_call(received, self.acknowledge_all, waiter)
         elif self._mode is AcknowledgeMode.INDIVIDUAL:
             # likewise, so that a rollback can count deliveries
+            received.settled = True
             self._confirmed_call(received, partial(self._acknowledge_one, received), waiter)
         else:
             if self._mode in _AT_CLOSE_OF_SESSION:
                 consumer.acknowledge_taken()
             settle(waiter)(True, None)
+
+    def settle(self, received: ReceivedMessage, outcome: Outcome, waiter: Waiter[bool]) -> None:
+        """End a delivery without an acknowledgement; the waiter gets whether the broker confirmed it. In a transaction
+        it takes effect with the commit.
+
+        False: the message came before a failover, its consumer was closed, or the connection was lost under way, so the
+        broker delivers it again.
+
+        A broker of another kind can only give back all messages in work of the session (JMS recover).
+
+        Raises:
+            IllegalState: the delivery has ended already; or the broker of another kind cannot do it.
+        """
+        if received.settled:
+            raise IllegalState(f"message {received.message_id} was acknowledged or given back before")
+        if self._mode is AcknowledgeMode.PRE_ACKNOWLEDGE:
+            raise IllegalState(
+                f"message {received.message_id} cannot be given back: in the mode 'pre' the broker has forgotten it"
+            )
+        if not self._delivered(received) or self._host.closed is not None:
+            self._host.complaint(f"message {received.message_id} came before a failover, or was given back already")
+            settle(waiter)(False, None)
+            return
+        work = received.consumer.work
+        if not work.in_work(received.message_id):
+            raise IllegalState(
+                f"message {received.message_id} cannot be given back: it counts as acknowledged",
+                hint="in the mode 'auto' that is so when the next message is asked for, in a transaction after"
+                " transactionBatchSize bytes: roll it back",
+            )
+        if not self._host.takes_settlements:
+            if outcome.needs_understudy or self._mode is AcknowledgeMode.TRANSACTED:
+                raise IllegalState(
+                    "a broker that is not Understudy can only give back all messages in work, and count them",
+                    hint="use reject() outside of a transaction, or rollback()",
+                )
+            received.settled = received.given_back = True
+            self._host.return_in_work(received.consumer, waiter)
+            return
+        received.settled = received.given_back = True
+        work.settled(received.message_id)
+        if self._mode in (AcknowledgeMode.CLIENT, AcknowledgeMode.INDIVIDUAL):
+            packet = outcome.packet(received.consumer.consumer_id, received.message_id, requires_response=False)
+            self._confirmed_call(received, lambda: self._host.transmit_packet(packet), waiter)
+        else:
+            self._settling_call(received, outcome, waiter)
+
+    def check_processing(self, received: ReceivedMessage, *, plain: bool) -> None:
+        """Check that a block may work on the message.
+
+        Args:
+            received: The message.
+            plain: Whether the block asks for nothing that only Understudy does.
+
+        Raises:
+            IllegalState: the mode of the session has no single deliveries, or the broker cannot do it.
+        """
+        if self._mode is AcknowledgeMode.TRANSACTED:
+            raise IllegalState(
+                f"message {received.message_id} is part of a transaction", hint="use session.transaction()"
+            )
+        if self._mode is AcknowledgeMode.PRE_ACKNOWLEDGE:
+            raise IllegalState(f"message {received.message_id}: in the mode 'pre' the broker has forgotten it")
+        if not plain and not self._host.takes_settlements:
+            raise IllegalState("a broker that is not Understudy knows no delay and no dead letter of a single message")
+
+    def _settling_call(self, received: ReceivedMessage, outcome: Outcome, waiter: Waiter[bool]) -> None:
+        packet = outcome.packet(received.consumer.consumer_id, received.message_id, requires_response=True)
+
+        def done(answer: Any, error: BaseException | None) -> None:
+            if received.generation != self._host.generation:
+                # given back with others, or lost with its session, before the request had its turn
+                answer = error = None
+            settle(waiter, lambda found: found is not None)(answer, error)
+
+        self._host.calls.add(Call("settle", lambda _: packet, (NullResponse,), done, Interrupted.FORGET, bound=True))
 
     def _delivered(self, received: ReceivedMessage) -> bool:
         """Whether the broker still waits for the outcome of the message, or had an acknowledgement of it when its
@@ -274,9 +363,9 @@ class Consumers:
     def _acknowledge_one(self, received: ReceivedMessage) -> None:
         """Send the acknowledgement of one message (INDIVIDUAL)."""
         consumer = received.consumer
-        consumer.work.settled(received.message_id)
-        packet = IndividualAcknowledge(consumer.consumer_id, received.message_id, False)
-        self._host.transmit_packet(packet)
+        if consumer.work.in_work(received.message_id):
+            consumer.work.settled(received.message_id)
+            self._host.transmit_packet(IndividualAcknowledge(consumer.consumer_id, received.message_id, False))
 
     def acknowledge_all(self) -> None:
         """Send acknowledgements for everything taken."""

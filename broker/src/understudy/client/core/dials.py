@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from understudy.client.core.options import Connector
@@ -17,6 +18,30 @@ class Dialler(Protocol):
 
     def cancel(self, attempt: int) -> None:
         """Cancel an attempt; its outcome is not reported."""
+        ...
+
+
+class Link(Dialler, Protocol):
+    """The shell as a connection sees it."""
+
+    def hang_up(self) -> None:
+        """Drop the transport and every dial under way at once."""
+        ...
+
+    def wants_flush(self) -> None:
+        """Bytes or acknowledgements wait: fetch ``data_to_send`` before this turn of the loop ends."""
+        ...
+
+    def wake_at(self, moment_ms: int) -> None:
+        """Call ``handle_deadline`` at that monotonic moment, if not before."""
+        ...
+
+    def notify(self, call: Callable[[], None]) -> None:
+        """Call a listener of the application, now or later; in the order in which they are given."""
+        ...
+
+    def log(self, event: str, text: str, *, warning: bool = False) -> None:
+        """Write a line to the client's log; ``event`` is its category."""
         ...
 
 

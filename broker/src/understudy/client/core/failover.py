@@ -309,8 +309,15 @@ class Reconnection(Machine[State, Event]):
         if not self._ever_connected:
             if self._error is not None and not self._error.retryable:
                 return self._error
-            return Unreachable(f"no broker at {places} after {self._rounds} round(s){last}")
+            hint = "does it run? a passive node opens no port, so name both nodes of a pair"
+            return Unreachable(f"no broker at {places} after {self._rounds} round(s){last}", hint=hint)
         return FailoverTimedOut(f"no active broker at {places} after {self._rounds} round(s){last}")
+
+    def without_a_broker(self, lasted_s: float) -> str:
+        """The sentence for the log about a search that lasts so long."""
+        places = ", ".join(str(each) for each in self._initial)
+        last = f": {self._error}" if self._error is not None else ""
+        return f"no broker at {places} for {lasted_s:.0f} s{last}; trying again"
 
     def _wait(self) -> None:
         options = self._options

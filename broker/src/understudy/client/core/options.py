@@ -175,7 +175,7 @@ class ClientOptions:
     """RoundRobin, Random, RandomSticky or FirstElement, as a bare name or a Java class name."""
     client_id: str | None = None
     """Name of this client at the broker, and the first part of the names of its subscriptions' queues."""
-    user: str | None = None
+    user: str | None = field(default=None, repr=False)
     password: str | None = field(default=None, repr=False)
     trust_discovery: bool = False
     """Ours: whether a password may go to a place that a datagram named and no certificate proves."""

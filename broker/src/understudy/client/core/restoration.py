@@ -192,6 +192,7 @@ class Restoration:
             else:
                 self._host.learn_version(packet.server_version)
                 self._host.learn_epoch(packet.epoch or 0)
+                session.takes_settlements = bool(packet.takes_settlements)
                 if session.closed is None:
                     dropped = self._before == self._host.serving_node
                     session.recreated(name, self._host.cause, dropped=dropped)

@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol
 
 from understudy.client.core.calls import Call, Calls, Interrupted, Waiter, settle
 from understudy.client.core.confirmations import Confirmations
+from understudy.client.core.consumer import ConsumerState
 from understudy.client.core.consumers import Consumers
 from understudy.client.core.large_sends import LargeBodySend
 from understudy.client.core.options import ClientOptions
@@ -158,9 +159,13 @@ class SessionState:
         acknowledged.
         """
         self.started = True
+        self.created_at = ""
+        """File and line of the application that made the session."""
         self.closed: BrokerError | None = None
         self.consumers = Consumers(self, options.consumer_mode)
         self.producers: dict[int, ProducerState] = {}
+        self.takes_settlements = False
+        """Whether the server takes outcomes of single deliveries; stated when it made the session."""
         self.last_confirmation_ms = 0
         """When the broker last confirmed a send, or had none to confirm."""
         settings = host.options
@@ -234,6 +239,9 @@ class SessionState:
 
     def delivery_taken(self) -> None:
         self.transaction.work_done(attached=True)
+
+    def return_in_work(self, consumer: ConsumerState, waiter: Waiter[bool]) -> None:
+        self.transaction.return_unfinished(lambda: settle(waiter)(True, None), of=consumer)
 
     def complaint(self, text: str) -> None:
         self._host.complaint(text)

@@ -90,6 +90,7 @@ class SessionCreation:
             if error is None:
                 host.learn_version(packet.server_version)
                 host.learn_epoch(packet.epoch or 0)
+                session.takes_settlements = bool(packet.takes_settlements)
                 host.sessions[channel_id] = session
                 session.opened()
                 if waiter.done():

@@ -7,6 +7,7 @@ and credits (``consumer``), or when which packet is sent (``consumers``, ``trans
 from __future__ import annotations
 
 from enum import Enum
+from typing import Final
 
 from understudy.wire.core.packets import Acknowledge
 
@@ -26,6 +27,9 @@ class AcknowledgeMode(Enum):
     """When dupsOKBatchSize bytes were taken, or at a close: fewer packets, more seen again after a failure."""
     PRE_ACKNOWLEDGE = "pre"
     """Before they are sent to us: at most once."""
+
+
+_BY_THE_APPLICATION: Final = (AcknowledgeMode.CLIENT, AcknowledgeMode.INDIVIDUAL, AcknowledgeMode.TRANSACTED)
 
 
 class TakenMessages:
@@ -50,7 +54,7 @@ class TakenMessages:
         self._released: int | None = None
         """The last one that may be acknowledged."""
         self._unsettled: dict[int, None] = {}
-        """INDIVIDUAL: those not acknowledged, in order."""
+        """CLIENT, INDIVIDUAL, TRANSACTED: those not acknowledged, in order."""
 
     def asked(self) -> bool:
         """The application asks for the next message. Whether an acknowledgement is due that was not before."""
@@ -66,7 +70,7 @@ class TakenMessages:
         """A message was handed out."""
         self._last = message_id
         self.taken_bytes += size_bytes
-        if self._mode is AcknowledgeMode.INDIVIDUAL:
+        if self._mode in _BY_THE_APPLICATION:
             self._unsettled[message_id] = None
 
     def release(self) -> bool:
@@ -77,11 +81,24 @@ class TakenMessages:
         new = self._released is None
         self._released, self._last, self._finished = last, None, None
         self.taken_bytes = 0
+        if self._mode is not AcknowledgeMode.INDIVIDUAL:
+            self._unsettled.clear()
         return new
 
+    def in_work(self, message_id: int) -> bool:
+        """Whether a message may still have an outcome of its own: no acknowledgement has covered it."""
+        if self._mode in _BY_THE_APPLICATION:
+            return message_id in self._unsettled
+        return message_id == self._last and message_id != self._finished
+
     def settled(self, message_id: int) -> None:
-        """One message was acknowledged alone (INDIVIDUAL)."""
-        self._unsettled.pop(message_id, None)
+        """One message that is in work has an outcome of its own, so that no acknowledgement covers it."""
+        if self._mode in _BY_THE_APPLICATION:
+            self._unsettled.pop(message_id, None)
+            if message_id == self._last:
+                self._last = next(reversed(self._unsettled), None)
+        else:
+            self._last = self._finished
 
     @property
     def unfinished(self) -> bool:
@@ -106,6 +123,8 @@ class TakenMessages:
         if not due_only and self._last is not None:
             last, self._last, self._finished = self._last, None, None
             self.taken_bytes = 0
+            if self._mode is not AcknowledgeMode.INDIVIDUAL:
+                self._unsettled.clear()
         self._released = None
         return None if last is None else Acknowledge(consumer_id, last, requires_response)
 

@@ -69,6 +69,11 @@ class Transactions:
         self._work = False
         self._late_work = False
 
+    @property
+    def uncommitted(self) -> bool:
+        """Whether a local transaction has work that the next commit would make count."""
+        return self._transacted and (self._work or self._late_work)
+
     def work_done(self, *, attached: bool) -> None:
         """Something depends on the next commit; given to the server's session, if ``attached``."""
         if attached:

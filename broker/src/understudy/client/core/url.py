@@ -5,7 +5,9 @@
 the bracket belong to the connection, those inside it to one connector. Without brackets one list
 serves both, split by name. ``udp://231.7.7.7:9876?refreshTimeout=5000`` listens for brokers that
 broadcast their connectors; ``jgroups://channel?file=stack.xml`` does so in the way that a JGroups
-stack says. Names and defaults: artemis-ha s. 8; connector keys: artemis-core s. 1.5.
+stack says. ``tcp://user:password@host`` has a login. Several hosts fail over unless the URL says
+otherwise (``ha=false``, ``reconnectAttempts``). Names and defaults: artemis-ha s. 8; connector
+keys: artemis-core s. 1.5.
 
 Invariant: a parameter is honoured, listed as without effect, or refused by name (``parameters``);
 none is dropped silently. Not here: dialling, or the choice of the next connector (``failover``).
@@ -16,7 +18,7 @@ from __future__ import annotations
 import difflib
 import ipaddress
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import field, fields, replace
 from typing import Final
 from urllib.parse import parse_qsl, unquote
 
@@ -39,6 +41,8 @@ DEFAULT_PORT: Final = 61616
 _CONNECTORS_MAX: Final = 64
 
 
+#: Parameters with which a URL says itself whether its clients fail over.
+_ATTEMPTS: Final = frozenset({"reconnectAttempts", "failoverAttempts"})
 _POLICIES: Final = ("RoundRobin", "Random", "RandomSticky", "FirstElement")
 _SPELLINGS: Final = {
     "retry_interval_ms": "retryInterval",
@@ -153,11 +157,6 @@ def parse_url(text: str) -> ClientUrl:
     """
     url = text.strip()
     text = masked_url(url)  # errors show the URL, never its secrets
-    if has_login(url):
-        raise ConfigError(
-            f"client URL {text!r}: a user or password stands in front of a host",
-            hint="give both as arguments of connect(), or as parameters: tcp://host:port?user=NAME&password=SECRET",
-        )
     if url.startswith("("):
         inside, bracket, behind = url[1:].partition(")")
         if not bracket:
@@ -172,15 +171,38 @@ def parse_url(text: str) -> ClientUrl:
     ignored = list(found.ignored)
     scheme, _, place = inside.partition("://")
     if scheme in ("udp", "jgroups"):
+        if has_login(url):
+            raise ConfigError(
+                f"client URL {text!r}: a user or password stands in front of a group",
+                hint="give both as arguments of connect(), or as the parameters user and password",
+            )
         group = (_group if scheme == "udp" else _jgroups)(place, found.group, text)
         template = _settings(Connector("", 0), found.connector, text)
         return ClientUrl((), options, group, template, tuple(ignored))
     if found.group:
         raise ConfigError(f"client URL {text!r}: {next(iter(found.group))!r} belongs to udp:// and jgroups://")
-    connectors = [_connector(part.strip(), found.connector, ignored, text) for part in inside.split(",")]
+    login = _Login(text)
+    parts = [part.strip() for part in inside.split(",")]
+    if has_login(url) and not all("://" in part for part in parts):
+        # a part can be one of a password with a comma in it
+        hint = "in a user or password write %2C for a comma, %2F for a slash, %3F for a question mark"
+        raise ConfigError(f"client URL {text!r}: a part of it is no connector", hint=hint)
+    connectors = [_connector(part, found.connector, ignored, login) for part in parts]
     if len(connectors) > _CONNECTORS_MAX:
         raise ConfigError(f"client URL with {len(connectors)} connectors, limit {_CONNECTORS_MAX}")
-    return ClientUrl(tuple(connectors), options, ignored=tuple(ignored))
+    refused = "ha" in found.options and not options.ha
+    if len(connectors) > 1 and not refused and not found.options.keys() & _ATTEMPTS:
+        # several hosts without a word about attempts
+        options = replace(options, ha=True, reconnect_attempts=-1)
+    return ClientUrl(tuple(connectors), login.into(options, found.options), ignored=tuple(ignored))
+
+
+def with_failover(url: ClientUrl, failover: bool | None) -> ClientUrl:
+    """The URL with an argument of the application about failover; None: as it is."""
+    if failover is None:
+        return url
+    options = replace(url.options, reconnect_attempts=-1 if failover else 0, failover_attempts=0)
+    return replace(url, options=replace(options, ha=True) if failover else options)
 
 
 def connector_of(
@@ -281,7 +303,46 @@ def _timeouts(defaults: DiscoveryGroup, values: Mapping[str, str], url: str) -> 
     )
 
 
-def _connector(part: str, shared: Mapping[str, str], ignored: list[str], url: str) -> Connector:
+@dataclass(slots=True)
+class _Login:
+    """The user and password in front of the hosts of one URL, which all hosts share."""
+
+    url: str
+    """The masked URL, for errors."""
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+
+    def take(self, place: str) -> str:
+        """Note the login in front of a host. Returns the host and port.
+
+        Raises:
+            ConfigError: another host has another login.
+        """
+        login, separator, host = place.rpartition("@")
+        if not separator:
+            return place
+        user, colon, password = login.partition(":")
+        found = unquote(user) or None, unquote(password) if colon else None
+        if (self.user, self.password) not in (found, (None, None)):
+            raise ConfigError(f"client URL {self.url!r}: the hosts have different users or passwords")
+        self.user, self.password = found
+        return host
+
+    def into(self, options: ClientOptions, given: Mapping[str, str]) -> ClientOptions:
+        """The options with the login.
+
+        Raises:
+            ConfigError: there is a user or password among the parameters as well.
+        """
+        if self.user is None and self.password is None:
+            return options
+        if given.keys() & {"user", "password"}:
+            raise ConfigError(f"client URL {self.url!r}: a login in front of the host and as parameters")
+        return replace(options, user=self.user, password=self.password)
+
+
+def _connector(part: str, shared: Mapping[str, str], ignored: list[str], login: _Login) -> Connector:
+    url = login.url
     scheme, separator, rest = part.partition("://")
     if not separator or scheme != "tcp":
         hint = "write tcp://host:port"
@@ -289,6 +350,7 @@ def _connector(part: str, shared: Mapping[str, str], ignored: list[str], url: st
             hint = "vm:// exists in Java only"
         raise ConfigError(f"client URL {url!r}: {masked_url(part)!r} is no connector", hint=hint)
     place, _, query = rest.partition("?")
+    place = login.take(place)
     inner = _split(_pairs(query, url), url)
     for misplaced in (*inner.options, *inner.group):
         raise ConfigError(f"client URL {url!r}: {misplaced!r} belongs after the closing bracket")

@@ -14,10 +14,11 @@ socket itself (``link``, ADR 0043). The classes that an application uses are gen
 from __future__ import annotations
 
 from understudy.client.sources import Body
-from understudy.client.sync.bodies import BodyReader, Received
+from understudy.client.sync.bodies import BodyReader, Processing, Received
 from understudy.client.sync.connection import Connection, ConnectionFactory, connect
 from understudy.client.sync.consumer import Browser, Consumer
 from understudy.client.sync.producer import Producer
+from understudy.client.sync.requests import TransactionBlock
 from understudy.client.sync.session import DEFAULT_WINDOW, Session
 from understudy.client.sync.xa import XaBranches
 
@@ -29,9 +30,11 @@ __all__ = [
     "Connection",
     "ConnectionFactory",
     "Consumer",
+    "Processing",
     "Producer",
     "Received",
     "Session",
+    "TransactionBlock",
     "XaBranches",
     "connect",
 ]

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from typing import Final
+from types import TracebackType
+from typing import Any, Final
 
 from understudy.client.core.body_stream import BodyStream
 from understudy.client.core.consumer import ReceivedMessage
+from understudy.client.core.content import Content
+from understudy.client.core.outcomes import modification, rejection
 from understudy.client.sync.link import Link, Signal
 from understudy.errors import LimitExceeded
 from understudy.limits import FRAME_BYTES_MAX
@@ -96,8 +99,123 @@ class Received(ReceivedMessage):
     __slots__ = ("_link", "_reader")
 
     def _arrives_by(self, link: Link) -> None:
-        """Remember the connection on which the rest of the body arrives. Called by the consumer."""
+        """Remember the connection that it came on. Called by the consumer."""
         self._link = link
+
+    def ack(self) -> bool:
+        """Acknowledge the message as the session's mode says: AUTO and DUPS_OK, now instead of with the next one;
+        CLIENT, everything that the session has received; INDIVIDUAL, this message; TRANSACTED, by the commit.
+
+        Returns:
+            True once the broker has confirmed it; at once in modes without a confirmation. False if the message was
+            received before a failover, or its consumer or connection was lost before the answer: expect it again.
+
+        Raises:
+            IllegalState: it was acknowledged alone or given back before.
+            CallTimedOut: no answer within callTimeout, or no failover within callFailoverTimeout.
+
+        Failover: returns False, since the broker delivers the message again.
+
+        Concurrency: any thread may call it.
+
+        Source: artemis-core s. 6.1 and 6.4.
+        """
+        return self._ask(lambda waiter: self.consumer.host.acknowledge(self, waiter))
+
+    def reject(self, *, requeue: bool = True, delay_s: float | None = None) -> bool:
+        """Give the message back, its delivery counted, or send it to the dead letter address of its queue. Other
+        messages are not touched. In a transaction it takes effect with the commit.
+
+        A broker of another kind can only count and give back all messages in work of the session.
+
+        Args:
+            requeue: Back to its place in the queue, where ``max-delivery-attempts`` applies; False for the dead letter
+                address at once.
+            delay_s: Seconds until it is delivered again; None for the redelivery delay of the address settings.
+
+        Returns:
+            True once the broker has confirmed it. False if the message was received before a failover, or its consumer
+            or connection was lost before the answer: expect it again.
+
+        Raises:
+            IllegalState: the message was acknowledged or given back before, also by asking for the next one; the
+                session's mode is PRE_ACKNOWLEDGE; or the broker is of another kind and cannot do it.
+            ValueError: a negative delay, or a delay without ``requeue``.
+            CallTimedOut: no answer within callTimeout, or no failover within callFailoverTimeout.
+
+        Failover: returns False, since the broker delivers the message again.
+
+        Concurrency: any thread may call it.
+        """
+        outcome = rejection(requeue=requeue, delay_s=delay_s)
+        return self._ask(lambda waiter: self.consumer.host.settle(self, outcome, waiter))
+
+    def modified(
+        self, *, delivery_failed: bool = False, undeliverable_here: bool = False, delay_s: float | None = None
+    ) -> bool:
+        """Give the message back with the choices of the outcome *modified* of AMQP 1.0; Understudy only.
+
+        Args:
+            delivery_failed: Count the delivery.
+            undeliverable_here: Do not deliver the message to this consumer again.
+            delay_s: Seconds until it is delivered again; None for at once, or if the delivery counts for the redelivery
+                delay of the address settings.
+
+        Returns:
+            As of ``reject``.
+
+        Raises:
+            IllegalState, ValueError, CallTimedOut: as of ``reject``.
+
+        Failover and concurrency: as of ``reject``.
+        """
+        outcome = modification(delivery_failed=delivery_failed, undeliverable_here=undeliverable_here, delay_s=delay_s)
+        return self._ask(lambda waiter: self.consumer.host.settle(self, outcome, waiter))
+
+    def process(self, *, dead_letter_after: int | None = None, delay_s: float | None = None) -> Processing:
+        """A block that works on the message: its end acknowledges, an error that leaves it gives the message back with
+        its delivery counted. A block that has called ``ack``, ``reject`` or ``modified`` itself has ended the delivery.
+
+        Args:
+            dead_letter_after: Number of deliveries after which an error sends the message to the dead letter address;
+                None for the ``max-delivery-attempts`` of the address settings alone.
+            delay_s: Seconds until a message that was given back is delivered again.
+
+        Returns:
+            The block, for ``with``.
+
+        Raises:
+            IllegalState: the session is transacted (use ``Session.transaction``) or acknowledges early; or one of the
+                arguments is given and the broker is of another kind.
+
+        Failover: as of ``ack`` and ``reject``: the broker delivers the message again.
+
+        Concurrency: each message is for one thread; threads that work on messages of one session use the mode
+        "individual"."""
+        self.consumer.host.check_processing(self, plain=dead_letter_after is None and delay_s is None)
+        return Processing(self, dead_letter_after, delay_s)
+
+    def read_content(self, limit_bytes: int = READ_BODY_BYTES_MAX) -> Content:
+        """Read the whole body into memory if that has not come with the message; then ``content`` and ``text`` have it.
+
+        Args:
+            limit_bytes: Most bytes to put together.
+
+        Returns:
+            The content, as of ``content``.
+
+        Raises:
+            LimitExceeded, ConnectionLost, IllegalState, ObjectClosed, RemoteProtocolError: as of ``read_body``.
+
+        Failover and concurrency: as of ``read_body``.
+        """
+        if self.stream is not None and self._whole is None:
+            self.keep_whole(self.read_body(limit_bytes))
+        return self.content
+
+    def _ask(self, start: Callable[[Any], None]) -> bool:
+        answer: bool = self._link.ask(start)
+        return answer
 
     @property
     def body_stream(self) -> BodyReader:
@@ -168,3 +286,28 @@ class Received(ReceivedMessage):
                 if progress is not None:
                     progress(size_bytes)
         return size_bytes
+
+
+class Processing:
+    """Work on one message in a block. Made by ``Received.process``."""
+
+    def __init__(self, message: Received, dead_letter_after: int | None, delay_s: float | None) -> None:
+        self._message = message
+        self._dead_letter_after = dead_letter_after
+        self._delay_s = delay_s
+
+    def __enter__(self) -> Received:
+        return self._message
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        message = self._message
+        if message.settled:
+            return
+        if kind is None:
+            message.ack()
+        elif self._dead_letter_after is not None and message.delivery_count >= self._dead_letter_after:
+            message.reject(requeue=False)
+        else:
+            message.reject(delay_s=self._delay_s)

@@ -14,11 +14,11 @@ from understudy.client.core.listeners import FailoverListener, FailureListener
 from understudy.client.core.options import ClientUrl, Connector, ServingNode
 from understudy.client.core.session import SessionOptions, SessionState
 from understudy.client.core.taken import AcknowledgeMode
-from understudy.client.core.url import parse_url
+from understudy.client.core.url import parse_url, with_failover
 from understudy.client.host import creation_place, system_wall_ms
 from understudy.client.sync.discovery import discover
 from understudy.client.sync.link import Link
-from understudy.client.sync.requests import close_session
+from understudy.client.sync.requests import close_session, prove_login
 from understudy.client.sync.session import Session
 from understudy.client.tls import tls_context
 
@@ -34,6 +34,7 @@ class ConnectionFactory:
         user: str | None = None,
         password: str | None = None,
         *,
+        failover: bool | None = None,
         wall_ms: Callable[[], int] = system_wall_ms,
         entropy: Callable[[int], bytes] = os.urandom,
     ) -> None:
@@ -43,6 +44,8 @@ class ConnectionFactory:
             url: As ``docs/client-url.md`` describes it, or one that was parsed.
             user: Of the login; None for that of the URL.
             password: Of the login; None for that of the URL.
+            failover: True for ``ha=true`` and ``reconnectAttempts=-1``, False for no attempt after a loss; None for the
+                URL's own way, which is True for several hosts unless it says otherwise.
             wall_ms: Wall time in epoch milliseconds, for time stamps and expiry.
             entropy: Returns the given number of random bytes, for names and duplicate ids.
 
@@ -51,7 +54,7 @@ class ConnectionFactory:
 
         Concurrency: a factory may be shared by several threads.
         """
-        self._url = parse_url(url) if isinstance(url, str) else url
+        self._url = with_failover(parse_url(url) if isinstance(url, str) else url, failover)
         self._user = user
         self._password = password
         self._wall_ms = wall_ms
@@ -68,6 +71,7 @@ class ConnectionFactory:
         Raises:
             Unreachable: no broker answered in ``initialConnectAttempts`` rounds over the connectors, or none broadcast
                 within discoveryInitialWaitTimeout.
+            AuthenticationFailed: the user or password that is given is wrong.
             IncompatibleVersion: the broker is too old.
             ConfigError: a TLS file cannot be used; or the password would be sent to an address that is known from a
                 datagram only (``sslEnabled``, ``trustDiscovery``; ADR 0014).
@@ -94,6 +98,8 @@ class ConnectionFactory:
         link = Link(url, self._user, self._password, self._wall_ms, self._entropy, start)
         try:
             link.ask(link.core.connect)
+            if link.core.has_login:
+                prove_login(link)
         except BaseException:
             link.close()
             raise
@@ -118,6 +124,7 @@ def connect(
     user: str | None = None,
     password: str | None = None,
     *,
+    failover: bool | None = None,
     wall_ms: Callable[[], int] = system_wall_ms,
     entropy: Callable[[int], bytes] = os.urandom,
 ) -> Connection:
@@ -127,6 +134,8 @@ def connect(
         url: As ``docs/client-url.md`` describes it, or one that was parsed.
         user: Of the login; None for that of the URL.
         password: Of the login; None for that of the URL.
+        failover: True for ``ha=true`` and ``reconnectAttempts=-1``, False for no attempt after a loss; None for the
+            URL's own way, which is True for several hosts unless it says otherwise.
         wall_ms: Wall time in epoch milliseconds, for time stamps and expiry.
         entropy: Returns the given number of random bytes, for names and duplicate ids.
 
@@ -136,6 +145,7 @@ def connect(
     Raises:
         Unreachable: no broker answered in ``initialConnectAttempts`` rounds over the connectors, or none broadcast
             within discoveryInitialWaitTimeout.
+        AuthenticationFailed: the user or password that is given is wrong.
         IncompatibleVersion: the broker is too old.
         ConfigError: the URL or a TLS file cannot be used; or the password would be sent to an address that is known
             from a datagram only (``sslEnabled``, ``trustDiscovery``; ADR 0014).
@@ -144,7 +154,7 @@ def connect(
 
     Concurrency: several threads may connect at a time. A call that is interrupted while it waits
     (``KeyboardInterrupt``) leaves nothing open."""
-    return ConnectionFactory(url, user, password, wall_ms=wall_ms, entropy=entropy).connect()
+    return ConnectionFactory(url, user, password, failover=failover, wall_ms=wall_ms, entropy=entropy).connect()
 
 
 class Connection:
@@ -181,6 +191,11 @@ class Connection:
         """
         if not self._closed:
             warnings.warn(f"connection made at {self.created_at} was never closed", ResourceWarning, 2, self)
+
+    def __repr__(self) -> str:
+        core = self._link.core
+        state = "closed" if self._closed or core.closed is not None else core.state.value
+        return f"<Connection to {core.connector}, {state}, {len(core.sessions)} sessions>"
 
     @property
     def node_id(self) -> str | None:

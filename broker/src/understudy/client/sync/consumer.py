@@ -99,8 +99,7 @@ class Consumer:
             if received is not None:
                 if rate is not None:
                     rate.count(now_ms)
-                if received.stream is not None:
-                    received._arrives_by(self._link)
+                received._arrives_by(self._link)
             return received
 
     def _paced(self, deadline_s: float | None) -> None:
@@ -188,7 +187,7 @@ class Consumer:
                     raise state.ended
             return received
 
-    def handle(self, handler: Callable[[Received], None]) -> None:
+    def handle(self, handler: Callable[[Received], object]) -> None:
         """Call the handler for every message, in the calling thread, until the consumer is closed.
 
         In AUTO mode a message is acknowledged when its handler has returned. The message of a handler that raises an

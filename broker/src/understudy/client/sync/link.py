@@ -48,9 +48,9 @@ _READS_MAX: Final = 16
 _LAZY_CALLS_MAX: Final = 32
 
 
-def run_handler(handler: Callable[[R], None], received: R) -> None:
+def run_handler(handler: Callable[[R], object], received: R) -> Any:
     """Call the application's handler of a message."""
-    handler(received)
+    return handler(received)
 
 
 class Owner(Protocol):
@@ -256,9 +256,9 @@ class Link:
         """Call a listener of the application."""
         callbacks.call(call)
 
-    def log(self, event: str, text: str) -> None:
+    def log(self, event: str, text: str, *, warning: bool = False) -> None:
         """Write a line to the log."""
-        _log.info("%s: %s", event, text)
+        _log.log(logging.WARNING if warning else logging.INFO, "%s: %s", event, text)
 
     # dials, called by their threads
 

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from types import TracebackType
-from typing import Final, Unpack
+from typing import Final, Unpack, cast
 
 from understudy.client.core.consumer import ConsumerState, ReceivedMessage
 from understudy.client.core.destinations import (
@@ -25,14 +26,16 @@ from understudy.client.core.destinations import (
     subscription_queue,
 )
 from understudy.client.core.jms_names import producer_target, queue_name, topic_name
+from understudy.client.core.send_options import MessageOptions, reply_options, request_options
 from understudy.client.core.session import SessionState
+from understudy.client.sources import Body
 from understudy.client.sync.bodies import Received
 from understudy.client.sync.consumer import Browser, Consumer
-from understudy.client.sync.link import Link
+from understudy.client.sync.link import Link, run_handler
 from understudy.client.sync.producer import Producer
-from understudy.client.sync.requests import ask, close_session, converse
+from understudy.client.sync.requests import TransactionBlock, ask, close_session, converse
 from understudy.client.sync.xa import XaBranches
-from understudy.errors import IllegalState
+from understudy.errors import AddressNotFound, CallTimedOut, IllegalState
 from understudy.ids import uuid_text
 from understudy.wire.core.packets import (
     BindingQueryResponse,
@@ -57,6 +60,7 @@ class Session:
         self._connection = connection  # lives as long as the session
         self._link = link
         self._state = state
+        state.created_at = created_at
         self.created_at = created_at
         """File and line that made it, for the warning about a session that was never closed."""
 
@@ -72,6 +76,12 @@ class Session:
         if self._state.closed is None and self._link.core.closed is None and self._link.usable:
             warnings.warn(f"session made at {self.created_at} was never closed", ResourceWarning, 2, self)
             self._link.soon(self._link.forget_session, self._state)
+
+    def __repr__(self) -> str:
+        state = self._state
+        mode = "xa" if state.options.xa else state.options.mode.value
+        counts = f"{len(state.producers)} producers, {len(state.consumers)} consumers"
+        return f"<Session {mode}, {'open' if state.closed is None else 'closed'}, {counts}>"
 
     @property
     def rollback_only(self) -> bool:
@@ -163,6 +173,107 @@ class Session:
         Source: artemis-core s. 6.4.
         """
         self._link.ask(self._state.rollback)
+
+    def transaction(self) -> TransactionBlock:
+        """A block that is one transaction: its end commits, an error that leaves it rolls back.
+
+        Returns:
+            The block, for ``with``; more than one may follow each other.
+
+        Raises:
+            IllegalState: the session is not transacted (when the block begins).
+            TransactionRolledBack, CommitOutcomeUnknown, DuplicateIdRejected: the commit at its end failed.
+
+        Failover and concurrency: as of ``commit`` and ``rollback``.
+        """
+        return TransactionBlock(self._link, self._state)
+
+    def request(
+        self, address: str, body: Body = None, *, timeout_s: float = 30.0, **options: Unpack[MessageOptions]
+    ) -> Received:
+        """Send a request and wait for its answer, which comes to a temporary queue of its own.
+
+        Args:
+            address: Where the request is sent.
+            body: As for ``Producer.send``.
+            timeout_s: Seconds to wait for the answer.
+            options: As for ``Producer.send``; ``correlation_id`` is made if it is not given.
+
+        Returns:
+            The answer, with its whole body. It needs no acknowledgement.
+
+        Raises:
+            CallTimedOut: no answer within ``timeout_s``.
+            IllegalState: the session is transacted: a request would be sent with the commit only.
+            and what ``Producer.send`` and ``consumer`` raise.
+
+        Failover: the call goes on. An answer that the broker had before the failover is lost with the temporary queue;
+        then the call times out.
+
+        Concurrency: any thread may call it, and several requests may be under way.
+        """
+        if not self._state.options.auto_commit_sends:
+            raise IllegalState("a request in a transaction would be sent with its commit only")
+        place = self.create_temporary_queue()
+        try:
+            with self.consumer(place, auto_create=False) as answers:
+                with self.producer(address) as producer:
+                    producer.send(body, **request_options(options, place, uuid_text(self._link.entropy(16))))
+                answer = answers.receive(timeout_s)
+                if answer is None:
+                    raise CallTimedOut(f"no answer from {address} within {timeout_s} s", hint="is a responder running?")
+                answer.read_content()
+        finally:
+            if self._state.closed is None:
+                self.delete_queue(place)
+        return answer
+
+    def reply(self, request: ReceivedMessage, body: Body = None, **options: Unpack[MessageOptions]) -> bool:
+        """Send the answer to a request, which may come from a JMS client, with the correlation id that it expects.
+
+        Args:
+            request: A received message.
+            body: As for ``Producer.send``.
+            options: As for ``Producer.send``.
+
+        Returns:
+            Whether it was sent; False if the request wants no answer, or its requester has gone.
+
+        Raises:
+            Exception: what ``Producer.send`` and ``producer`` raise.
+
+        Failover and concurrency: as of ``Producer.send``.
+        """
+        if request.reply_to is None:
+            return False
+        try:
+            with self.producer(request.reply_to) as producer:
+                producer.send(body, **reply_options(options, request.correlation_id or request.jms_message_id))
+        except AddressNotFound:
+            return False
+        return True
+
+    def respond(self, queue: str, responder: Callable[[Received], object]) -> None:
+        """Answer every request of a queue, one at a time, until the session is closed.
+
+        Args:
+            queue: Where the requests come.
+            responder: Called with each request; its result is the body of the answer.
+
+        Raises:
+            Exception: any error of the responder or of the answer, which ends the loop and gives the request back, its
+                delivery counted.
+            QueueNotFound: the queue was deleted.
+            ConnectionLost, FailoverTimedOut: the connection was lost and no other came back.
+
+        Failover: the loop goes on; a request that was not finished comes again, and is answered again.
+
+        Concurrency: several threads may answer requests of one queue, each with a session of its own.
+        """
+        with self.consumer(queue) as requests:
+            for request in requests:
+                with request.process():
+                    self.reply(request, cast(Body, run_handler(responder, request)))
 
     def acknowledge(self, message: ReceivedMessage) -> bool:
         """Acknowledge a message as the session's mode says: CLIENT, everything that the session has received;

@@ -409,7 +409,9 @@ class CoreConnection(Machine[State, Event]):
         services.reattachments.add(handler, self.host)
         self.fire(Event.PROVE)
         self.user = principal.user
-        self.send(packets.CreateSessionResponse(SERVER_VERSION, shared.epoch or None), SESSION_SETUP_CHANNEL)
+        epoch = shared.epoch or None
+        answer = packets.CreateSessionResponse(SERVER_VERSION, epoch, None if epoch is None else True)
+        self.send(answer, SESSION_SETUP_CHANNEL)
 
     def _raise_limits(self) -> None:
         self.proved = True

@@ -7,10 +7,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from understudy.errors import IllegalState
 from understudy.kernel.core import receives, run_receives
+from understudy.limits import SETTLE_DELAY_MS_MAX
 from understudy.protocols.core import queues
 from understudy.protocols.core.answers import SessionAnswers
-from understudy.session.outcomes import ACCEPTED, EXPIRED
+from understudy.session.outcomes import ACCEPTED, EXPIRED, REJECTED, modified
 from understudy.store.reference import Part, RunSlice
 from understudy.wire.core import packets
 
@@ -52,6 +54,21 @@ def _acknowledge_one(handler: SessionAnswers, packet: packets.IndividualAcknowle
     handler.session.settle(packet.consumer_id, packet.message_id, ACCEPTED, done)
 
 
+def _settle(handler: SessionAnswers, packet: packets.Settle) -> None:
+    if packet.delay_ms > SETTLE_DELAY_MS_MAX:
+        raise IllegalState(f"delay of {packet.delay_ms} ms before a redelivery, limit {SETTLE_DELAY_MS_MAX}")
+    if packet.settlement == packets.Settlement.REJECT:
+        outcome = REJECTED
+    else:
+        outcome = modified(
+            delivery_failed=packet.settlement == packets.Settlement.FAIL,
+            undeliverable_here=packet.undeliverable_here,
+            delay_ms=packet.delay_ms if packet.delay_ms >= 0 else None,
+        )
+    done = handler.done if packet.requires_response else None
+    handler.session.settle(packet.consumer_id, packet.message_id, outcome, done)
+
+
 def _expire(handler: SessionAnswers, packet: packets.Expired) -> None:
     handler.session.settle(packet.consumer_id, packet.message_id, EXPIRED)
 
@@ -75,5 +92,6 @@ HANDLERS: Final[dict[type, Callable[[SessionAnswers, Any], None]]] = {
     packets.ForceConsumerDelivery: _force_delivery,
     packets.Acknowledge: _acknowledge,
     packets.IndividualAcknowledge: _acknowledge_one,
+    packets.Settle: _settle,
     packets.Expired: _expire,
 }

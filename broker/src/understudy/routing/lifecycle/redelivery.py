@@ -49,9 +49,22 @@ class Redelivery:
         self._clock = clock
         self._entropy = entropy
 
-    def cancel(self, queue: Queue, references: list[MessageReference], *, delay_redelivery: bool = True) -> None:
+    def cancel(
+        self,
+        queue: Queue,
+        references: list[MessageReference],
+        *,
+        delay_redelivery: bool = True,
+        delay_ms: int | None = None,
+    ) -> None:
         """Deliveries that failed: each goes back to its place, or waits for redelivery, or, tried too
         often, to the dead letters (artemis-core s. 6.4). Delivery counts are final already.
+
+        Args:
+            queue: The queue of the messages.
+            references: The messages.
+            delay_redelivery: Whether they wait for the redelivery delay of the address settings.
+            delay_ms: Time that they wait instead; None for that of the settings.
         """
         if queue.kind is not None:
             references = queue.kind.copies.cancelled(references)
@@ -69,7 +82,12 @@ class Redelivery:
             if queue.purges_returned and not killed:
                 purged.append(reference)
                 continue
-            not_before_ms = 0 if killed or not delay_redelivery else self._redelivery_ms(queue, count)
+            if killed or not (delay_redelivery or delay_ms):
+                not_before_ms = 0
+            elif delay_ms is not None:
+                not_before_ms = self._clock.wall_ms() + delay_ms if delay_ms else 0
+            else:
+                not_before_ms = self._redelivery_ms(queue, count)
             # with counts stored before each delivery, one that was taken back is stored too
             changed = count or not_before_ms or self._store.settings.count_before_delivery
             if changed and reference.durable and not queue.internal:

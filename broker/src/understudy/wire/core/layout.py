@@ -210,6 +210,8 @@ I32 = Annotated[int, _I32]
 I64 = Annotated[int, _I64]
 #: ``[i64]``, omitted if None.
 OptionalI64 = Annotated[int | None, _I64]
+#: ``[bool]``, omitted if None.
+OptionalFlag = Annotated[bool | None, _BOOLEAN]
 FlagOrNull = Annotated[bool | None, _nullable(_BOOLEAN, b"\xff")]
 I32OrNull = Annotated[int | None, _nullable(_I32, b"\xff")]
 I64OrNull = Annotated[int | None, _nullable(_I64, b"\xff")]

@@ -15,6 +15,7 @@ from understudy.wire.core.layout import (
     ConnectorOrNull,
     Flag,
     NameOrNull,
+    OptionalFlag,
     OptionalI64,
     Packet,
     Text,
@@ -167,10 +168,12 @@ class CreateSessionResponse(_UncountedPacket):
     """The session exists. Artemis' packet ends after the version, and its clients read no further (ADR 0058)."""
 
     TYPE: ClassVar[int] = 31
-    GROUPS: ClassVar[tuple[str, ...]] = ("epoch",)
+    GROUPS: ClassVar[tuple[str, ...]] = ("epoch", "takes_settlements")
     server_version: I32
     epoch: OptionalI64 = None
     """Epoch in which the node serves; None if the broker states none."""
+    takes_settlements: OptionalFlag = None
+    """Whether the node takes ``Settle``; None if the broker states nothing."""
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from enum import IntEnum
 from typing import Annotated, ClassVar, Final
 
 from understudy.dataclass import dataclass
@@ -15,6 +16,7 @@ from understudy.errors import RemoteProtocolError
 from understudy.message import BODY_END_BIAS, Message
 from understudy.wire.buffer import Reader, Writer
 from understudy.wire.core.layout import (
+    I8,
     I32,
     I64,
     Encoding,
@@ -304,6 +306,32 @@ class IndividualAcknowledge(Packet):
     consumer_id: I64
     message_id: I64
     requires_response: Flag = False
+
+
+class Settlement(IntEnum):
+    """Outcome that a ``Settle`` asks for."""
+
+    RELEASE = 0
+    """Back to its place in the queue; the delivery does not count."""
+    FAIL = 1
+    """Back to its place in the queue; the delivery counts, so that the limit of deliveries applies."""
+    REJECT = 2
+    """To the dead letter address at once."""
+
+
+@dataclass(slots=True)
+class Settle(Packet):
+    """Own packet: one delivery ends without an acknowledgement (ADR 0143)."""
+
+    TYPE: ClassVar[int] = -120
+    consumer_id: I64
+    message_id: I64
+    settlement: I8
+    requires_response: Flag = False
+    undeliverable_here: Flag = False
+    """Do not deliver the message to this consumer again."""
+    delay_ms: I64 = -1
+    """Time until it is delivered again; -1 for that of the address settings."""
 
 
 @dataclass(slots=True)

@@ -479,3 +479,63 @@ def test_a_request_waits_for_the_failover_as_long_as_it_may() -> None:
     drive.tick(1000)
     assert isinstance(outcome.error, CallTimedOut)
     assert drive.core.state is State.DIALLING, "the connection goes on looking"
+
+
+def test_one_warning_at_a_loss_and_one_when_it_is_served_again() -> None:
+    drive = Drive()
+    drive.connect()
+    assert drive.link.warnings == []
+    drive.tick(60_000)
+    drive.refuse(ConnectionLost("pulled"))
+    assert drive.link.warnings == ["connection to a:1 was lost: pulled; trying again"]
+    drive.clock.now += 250
+    drive.fail_over()
+    assert drive.link.warnings[1:] == ["served again by a:1 after 0.25 s without service"]
+
+
+def test_a_search_for_a_broker_is_logged_with_growing_pauses() -> None:
+    drive = Drive("tcp://a:1?initialConnectAttempts=-1&retryInterval=1000")
+    drive.core.connect(Outcome())
+    told = []
+    for second in range(100):
+        before = len(drive.link.warnings)
+        drive.refuse(Unreachable("connection refused"))
+        if len(drive.link.warnings) > before:
+            told.append(second)
+        drive.tick(1000)
+    assert told == [5, 10, 20, 40, 80]
+    assert drive.link.warnings[0] == "no broker at a:1 for 5 s: connection refused; trying again"
+
+
+def test_a_port_without_tls_is_named_as_a_cause() -> None:
+    drive = Drive("tcp://a:1?sslEnabled=true")
+    outcome = Outcome()
+    drive.core.connect(outcome)
+    drive.refuse(Unreachable("a:1: TLS/SSL connection has been closed (EOF)"))
+    assert "does that port speak TLS" in str(outcome.error)
+
+
+def test_a_port_with_tls_is_named_as_a_cause() -> None:
+    drive = Drive("tcp://a:1")
+    outcome = Outcome()
+    drive.core.connect(outcome)
+    drive.up()
+    drive.refuse(ConnectionLost("the connection to a:1 ended"))
+    assert "sslEnabled=true asks for TLS" in str(outcome.error)
+
+
+def test_a_port_of_the_management_is_named_as_a_cause() -> None:
+    drive = Drive("tcp://a:1")
+    outcome = Outcome()
+    drive.core.connect(outcome)
+    drive.up()
+    drive.core.receive_data(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    assert "is that the port of the management" in str(outcome.error)
+
+
+def test_a_refused_connection_says_that_a_passive_node_opens_no_port() -> None:
+    drive = Drive("tcp://a:1")
+    outcome = Outcome()
+    drive.core.connect(outcome)
+    drive.refuse(Unreachable("a:1: Connection refused"))
+    assert "a passive node opens no port" in str(outcome.error)

@@ -144,7 +144,7 @@ def test_sources_of_something_else_are_refused() -> None:
 
 
 def test_values_that_are_streams(tmp_path: object) -> None:
-    assert all(map(is_stream, (tmp_path, io.BytesIO(), [b"x"], iter([b"x"]))))
+    assert all(map(is_stream, (tmp_path, io.BytesIO(), (b"x",), iter([b"x"]))))
     assert not any(map(is_stream, (None, b"x", "x", {"a": 1}, HEADER)))
 
 

@@ -14,6 +14,7 @@ from understudy.client.core.url import (
     OPTION_PARAMETERS,
     connector_of,
     parse_url,
+    with_failover,
 )
 from understudy.errors import ConfigError
 
@@ -241,3 +242,59 @@ def test_the_wait_of_a_group_has_two_names() -> None:
         group = parse_url(f"udp://231.7.7.7:9876?{name}=77").discovery
         assert group is not None
         assert group.initial_wait_timeout_ms == 77
+
+
+@pytest.mark.parametrize(
+    ("url", "user", "password"),
+    [
+        ("tcp://guest:secret@h:1", "guest", "secret"),
+        ("tcp://guest@h:1", "guest", None),
+        ("tcp://gu%40st:se%2Fcr%2Cet%3F@h:1?ha=true", "gu@st", "se/cr,et?"),
+        ("(tcp://guest:secret@a,tcp://b)?ha=true", "guest", "secret"),
+        ("tcp://guest:secret@a,tcp://guest:secret@b", "guest", "secret"),
+        ("tcp://guest:a@b@h:1", "guest", "a@b"),
+    ],
+)
+def test_a_login_in_front_of_a_host(url: str, user: str, password: str | None) -> None:
+    found = parse_url(url)
+    assert (found.options.user, found.options.password) == (user, password)
+    assert found.connectors[0].host in {"h", "a"}
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("tcp://u:p@a,tcp://v:p@b", "different users"),
+        ("tcp://u:p@a?user=v", "as parameters"),
+        ("tcp://u:p,w@a", "%2C for a comma"),
+        ("udp://u:p@231.7.7.7:9876", "in front of a group"),
+    ],
+)
+def test_a_login_that_is_not_clear(url: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says) as caught:
+        parse_url(url)
+    assert "p,w" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "attempts", "ha"),
+    [
+        ("tcp://a", 0, False),
+        ("tcp://a,tcp://b", -1, True),
+        ("(tcp://a,tcp://b)?ha=true", -1, True),
+        ("(tcp://a,tcp://b)?ha=false", 0, False),
+        ("(tcp://a,tcp://b)?reconnectAttempts=3", 3, False),
+        ("(tcp://a,tcp://b)?failoverAttempts=3", 0, False),
+    ],
+)
+def test_several_hosts_fail_over_unless_the_url_says_otherwise(url: str, attempts: int, ha: bool) -> None:
+    options = parse_url(url).options
+    assert (options.reconnect_attempts, options.ha) == (attempts, ha)
+
+
+def test_an_argument_decides_about_failover() -> None:
+    url = parse_url("tcp://a,tcp://b")
+    assert with_failover(url, None) is url
+    assert with_failover(url, False).options.reconnect_attempts == 0
+    options = with_failover(parse_url("tcp://a"), True).options
+    assert (options.reconnect_attempts, options.ha) == (-1, True)
